@@ -1,0 +1,22 @@
+"""All commands in one tree."""
+
+from __future__ import annotations
+
+import typer
+
+from benchmax.cli import evals, limits
+from benchmax.cli.validate import validate
+
+app = typer.Typer(
+    name="benchmax",
+    help="Define an RL environment once; validate it, evaluate models on it, train one.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    add_completion=True,
+)
+app.command()(validate)
+app.command("eval")(evals.evaluate_command)
+app.command()(evals.compare)
+app.command()(evals.replay)
+app.command()(limits.limits)

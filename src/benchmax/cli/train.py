@@ -1,0 +1,111 @@
+"""`benchmax train`, `export` and `plot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmax.cli.output import INTERRUPTED, safe, words
+
+CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""How `train` is mounted: settings come as dotted flags that typer does not know."""
+
+
+def train(
+    context: typer.Context,
+    env: Annotated[str | None, typer.Argument(help="arithmetic, main.py[:Class] or package.module.Class.")] = None,
+    data: Annotated[str | None, typer.Option(help="Training rows: a file, or a name the environment loads.")] = None,
+    eval_data: Annotated[
+        str | None, typer.Option(help="Held-out rows; a share of the training rows if not given.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="A name of the store, a directory or a file.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every draw.")] = None,
+    settings: Annotated[bool, typer.Option("--settings", help="List every setting and end.")] = False,
+) -> None:
+    """Train a model on an environment with GRPO. Any setting is a flag: --optim.lr 5e-4, --rollouts.group_size 16."""
+    from benchmax.trainer import config as tree
+
+    if settings:
+        _list_settings()
+        return
+    given = {
+        "data": _given(env=env, train=data, eval=eval_data),
+        "model": _given(name=model),
+        "limits": _given(steps=steps),
+        **_given(seed=seed),
+    }
+    values = {section: value for section, value in given.items() if value != {}}
+    if resume:
+        _run(resume, tree.flags_tree(context.args, values))
+    else:
+        _run(tree.load_config(config, context.args, **values))
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    checkpoint: Annotated[str, typer.Option(help="best, latest or step-N.")] = "best",
+    adapter: Annotated[bool, typer.Option("--adapter", help="Only the LoRA adapter, in peft's format.")] = False,
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+) -> None:
+    """Write a trained checkpoint as a model directory that plain transformers loads."""
+    from benchmax.errors import ConfigError
+    from benchmax.trainer.export import export_adapter, export_merged
+
+    if dtype not in ("float32", "bfloat16", "float16"):
+        raise ConfigError(f"--dtype {dtype} is not known. Use float32, bfloat16 or float16.")
+    if adapter:
+        export_adapter(run, out, which=checkpoint)
+    else:
+        export_merged(run, out, which=checkpoint, dtype=dtype)
+    words.print(f"Wrote {safe(out)}")
+
+
+def plot(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    out: Annotated[Path, typer.Argument(help="The picture: a .png or .svg file.")] = Path("reward.png"),
+    title: Annotated[str | None, typer.Option(help="Title of the picture.")] = None,
+) -> None:
+    """Draw a run's reward curve."""
+    from benchmax.trainer.plot import plot_run
+
+    plot_run(run, out, title=title)
+    words.print(f"Wrote {safe(out)}")
+
+
+def _run(target: Any, changes: dict[str, Any] | None = None) -> None:
+    import asyncio
+
+    from benchmax.trainer import start
+    from benchmax.trainer.rundir import read_config
+    from benchmax.trainer.view import open_view
+
+    resuming = isinstance(target, Path)
+    steps = (changes or {}).get("limits", {}).get("steps") or (read_config(target) if resuming else target).limits.steps
+    with open_view(steps) as view:
+        work = start.resume(target, changes=changes, on_event=view) if resuming else start.train(target, on_event=view)
+        outcome = asyncio.run(work)
+    if outcome.reason == "interrupted":
+        words.print(
+            f"Stopped after {outcome.step} steps; saved. Go on with: benchmax train --resume {safe(outcome.path)}"
+        )
+        raise typer.Exit(INTERRUPTED)
+    words.print(f"Done: {safe(outcome.path)}")
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _list_settings() -> None:
+    from benchmax.trainer.config import fields
+
+    for name, kind, default, doc in fields():
+        words.print(f"[bold]--{safe(name)}[/] {safe(kind)} = {safe(default)}\n    {safe(doc)}")

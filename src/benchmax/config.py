@@ -1,0 +1,105 @@
+"""Where the platform is and which key goes where. Read from the environment at each call, never at import.
+
+Every setting has two spellings, `BENCHMAX_X` and `CASTFORM_X`; the first wins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from benchmax.errors import ConfigError
+
+_DEFAULT_PORTS = {"https": 443, "http": 80}
+
+
+def setting(name: str, default: str = "") -> str:
+    """The value of `BENCHMAX_<name>`, else of `CASTFORM_<name>`, else the default; blanks do not count."""
+    for prefix in ("BENCHMAX_", "CASTFORM_"):
+        value = os.environ.get(prefix + name, "").strip()
+        if value:
+            return value
+    return default
+
+
+def base_domain() -> str:
+    return setting("BASE_DOMAIN", "castform.com").strip("/")
+
+
+def platform_url() -> str:
+    """The REST API."""
+    return _url("PLATFORM_URL", f"https://api.{base_domain()}")
+
+
+def web_app_url() -> str:
+    """The console."""
+    return _url("WEB_APP_URL", f"https://app.{base_domain()}")
+
+
+def llm_url() -> str:
+    """The OpenAI-compatible endpoint."""
+    return _url("LLM_URL", f"https://llm.{base_domain()}/v1")
+
+
+def auth_url() -> str:
+    """Sign-in and device login."""
+    return _url("AUTH_URL", f"https://auth.{base_domain()}")
+
+
+def rollout_url() -> str:
+    """The rollout server."""
+    return _url("ROLLOUT_URL", f"https://autobots.{base_domain()}")
+
+
+def env_token(var: str) -> Callable[[], str]:
+    """A token provider that reads the environment variable each time, so a pickled environment carries no secret."""
+
+    def token() -> str:
+        value = os.environ.get(var, "").strip()
+        if not value:
+            raise ConfigError(f"The environment variable {var} is not set. Export it with your API key.")
+        return value
+
+    return token
+
+
+def platform_token() -> str | None:
+    """The bearer from the environment: the file at ACT_AS_TOKEN_PATH, then the API key variables."""
+    path = os.environ.get("ACT_AS_TOKEN_PATH", "").strip()
+    if path:
+        try:
+            return Path(path).read_text(encoding="utf-8").strip() or None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"ACT_AS_TOKEN_PATH names {path}, which cannot be read ({error}). Fix or unset it."
+            ) from None
+    return os.environ.get("PLATFORM_API_KEY", "").strip() or setting("API_KEY") or None
+
+
+def resolve_judge_key(api_key: str | None, base_url: str | None) -> str | None:
+    """The key to send to a judge. The platform's token never goes to another host."""
+    if api_key:
+        return api_key
+    if base_url and _origin(base_url) in {_origin(platform_url()), _origin(llm_url())}:
+        return platform_token()
+    return os.environ.get("OPENAI_API_KEY", "").strip() or None
+
+
+def _url(name: str, default: str) -> str:
+    url = setting(name, default).rstrip("/")
+    if urlsplit(url).scheme not in _DEFAULT_PORTS:
+        raise ConfigError(
+            f"{name} is {url!r}, which is not a web address. Write it as https://host or http://host:port."
+        )
+    return url
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port: a token for https://api.x is not sent to http://api.x or another port."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname, parts.port or _DEFAULT_PORTS.get(parts.scheme)
+    except ValueError:
+        return "", None, None

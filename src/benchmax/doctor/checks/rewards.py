@@ -1,0 +1,289 @@
+"""Is the reward a number, the same each time, and does it depend on the answer?"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from statistics import median
+from typing import Any
+
+from benchmax.doctor.chart import Chart, Shot
+from benchmax.doctor.findings import Finding, error, info, warning
+from benchmax.doctor.registry import check, gold, played, scored
+from benchmax.doctor.words import paid, shown
+from benchmax.envs.types import Unscored
+from benchmax.errors import DeadlineExceeded
+
+LARGE = 10.0
+
+
+@check("reward-raises", "compute_reward does not raise, whatever the answer", played)
+def reward_raises(chart: Chart) -> Iterator[Finding]:
+    failed = {
+        c.rollout_id: c for c in chart.hook("compute_reward") if c.error and not isinstance(c.error, DeadlineExceeded)
+    }
+    shots = [shot for shot in chart.shots if shot.rollout.id in failed]
+    if failed:
+        call = failed[shots[0].rollout.id] if shots else next(iter(failed.values()))
+        answer = f" on the answer {shown(shots[0].text)} ({shots[0].kind})" if shots else ""
+        yield error(
+            "compute_reward raised.",
+            f"in {len(failed)} of {len(chart.hook('compute_reward'))} calls, first{answer}: {call.said}",
+            "Score what cannot be read as 0; return Unscored(reason) when the fault is not the answer's.",
+        )
+
+
+@check("reward-not-finite", "every reward is a finite number", played)
+def reward_not_finite(chart: Chart) -> Iterator[Finding]:
+    for call in [*chart.hook("compute_reward"), *chart.hook("compute_group_reward")]:
+        for raw in call.value if isinstance(call.value, list) else [call.value]:
+            for name, value in raw.items() if isinstance(raw, Mapping) else ():
+                if isinstance(value, float) and not math.isfinite(value):
+                    yield error(
+                        "A reward is not a finite number.",
+                        f"{call.hook} gave {name}={value}",
+                        "Guard the division or logarithm; return Unscored(reason) when there is no number.",
+                    )
+                    return
+
+
+@check("reward-unscored", "every answer is scored", played)
+def reward_unscored(chart: Chart) -> Iterator[Finding]:
+    shots = [shot for shot in chart.shots if shot.rollout.unscored and not _elsewhere(chart, shot)]
+    if not shots:
+        return
+    name, reason = next(iter(shots[0].rollout.unscored.items()))
+    on_purpose = all(_said_unscored(chart, shot) for shot in shots)
+    # A judge may fail on nonsense; failing on the right answer, or on everything, leaves nothing to learn from.
+    grave = not on_purpose or not chart.scored or any(shot.kind == "gold" for shot in shots)
+    yield (error if grave else warning)(
+        "Answers were left unscored.",
+        f"{len(shots)} of {len(chart.shots)}, first {shown(shots[0].text)} ({shots[0].kind}): {name}: {reason}",
+        'Return a dict such as {"correct": 1.0}, with the same names and a plain number for each, on every path.',
+    )
+
+
+def _elsewhere(chart: Chart, shot: Shot) -> bool:
+    """Whether another check tells of it: an exception, a number that is not finite, uneven or group components."""
+    where = shot.rollout.error.where if shot.rollout.error else ""
+    calls = [c for c in chart.hook("compute_reward") if c.rollout_id == shot.rollout.id]
+    raised = any(call.error for call in calls)
+    reasons = shot.rollout.unscored.values()
+    told = all("sibling has" in reason or "finite number" in reason for reason in reasons)
+    return raised or where == "compute_group_reward" or told
+
+
+def _said_unscored(chart: Chart, shot: Shot) -> bool:
+    for call in chart.hook("compute_reward"):
+        if call.rollout_id == shot.rollout.id and isinstance(call.value, Mapping):
+            return any(isinstance(value, Unscored) for value in call.value.values())
+    return False
+
+
+@check("slow-reward", "rewards come quickly", played)
+def slow_reward(chart: Chart) -> Iterator[Finding]:
+    calls = [*chart.hook("compute_reward"), *chart.hook("compute_group_reward")]
+    late = [call for call in calls if isinstance(call.error, DeadlineExceeded)]
+    if late:
+        yield error(
+            "A reward did not come in time.",
+            late[0].said,
+            "Give calls to servers and subprocesses a time limit of their own.",
+        )
+    elif calls and (typical := median(call.seconds for call in calls)) > chart.pace.slow_reward:
+        yield warning(
+            "Rewards are slow.",
+            f"{typical:.2f} s (median of {len(calls)} calls)",
+            "Cache what does not change, use a faster judge, or await slow calls so that rollouts overlap.",
+        )
+
+
+@check("reward-mutates-messages", "rewards do not change the messages", played)
+def reward_mutates_messages(chart: Chart) -> Iterator[Finding]:
+    guilty = {call.hook for call in chart.calls if call.mutated}
+    if guilty:
+        yield warning(
+            "A reward changes the messages it is given.",
+            f"{' and '.join(sorted(guilty))} changed their messages",
+            "Work on a copy: messages = [dict(m) for m in messages].",
+        )
+
+
+@check("constant-reward", "different answers earn different rewards", scored)
+def constant_reward(chart: Chart) -> Iterator[Finding]:
+    totals = {round(_total(shot), 9) for shot in chart.scored}
+    if len(totals) != 1 or len(chart.scored) < 2:
+        return
+    value = totals.pop()
+    # With no answer known to be good, getting 0 for all of these is no fault.
+    excused = value <= 0 and (not chart.gold_text_known or (chart.needs_more_than_text and not chart.gold_overridden))
+    kinds = ", ".join(dict.fromkeys(shot.kind for shot in chart.scored))
+    yield (warning if excused else error)(
+        f"Every answer earns {value:g}.",
+        f"{len(chart.scored)} answers on {_examples(chart)} examples: {kinds}",
+        "Compare the answer with the task in compute_reward; or override gold_completion to show one that earns more.",
+    )
+
+
+@check("reward-ignores-completion", "the reward looks at the answer", scored)
+def reward_ignores_completion(chart: Chart) -> Iterator[Finding]:
+    by_example: dict[str, set[float]] = defaultdict(set)
+    answers: dict[str, int] = defaultdict(int)
+    for shot in chart.scored:
+        by_example[shot.example["id"]].add(round(_total(shot), 9))
+        answers[shot.example["id"]] += 1
+    tried = [totals for example, totals in by_example.items() if answers[example] > 3]
+    everywhere = {total for totals in tried for total in totals}
+    if len(tried) > 1 and all(len(totals) == 1 for totals in tried) and len(everywhere) > 1:
+        yield error(
+            "The reward depends on the row alone.",
+            f"on each of {len(tried)} examples every answer earns the same, {min(everywhere):g} to {max(everywhere):g}",
+            "Score extract_completion_text(messages), not the prompt or the task.",
+        )
+
+
+@check("nondeterministic-reward", "the same answer earns the same", scored)
+def nondeterministic_reward(chart: Chart) -> Iterator[Finding]:
+    spreads = []
+    for same in chart.repeats:
+        totals = [shot.total for shot in same if shot.total is not None]
+        if totals:
+            spreads.append((max(totals) - min(totals), totals, same[0]))
+    if not spreads:
+        return
+    spread, totals, shot = max(spreads, key=lambda each: each[0])
+    scale = max((abs(_total(each)) for each in chart.scored), default=1.0) or 1.0
+    if spread > 1e-6:
+        yield (error if spread >= 0.5 * scale else warning)(
+            "The same answer earns different rewards.",
+            f"{shown(shot.text)} earned {', '.join(f'{total:g}' for total in totals)}",
+            "Take chance and time out of the reward. For a judge, set temperature 0 and cache its verdicts.",
+        )
+
+
+@check("saturated-reward", "there is room between a bad and a good answer", gold)
+def saturated_reward(chart: Chart) -> Iterator[Finding]:
+    best = chart.mean("gold")
+    low = min(_total(shot) for shot in chart.scored)
+    if best is not None and best > low >= 0.9 * best > 0:
+        yield warning(
+            "All answers earn nearly the most.",
+            f"gold earns {best:g}, the worst answer {low:g}",
+            "Pay less for what every answer has, so that better answers stand out.",
+        )
+
+
+@check("dead-component", "every component varies", scored)
+def dead_component(chart: Chart) -> Iterator[Finding]:
+    values = _component_values(chart)
+    for name, seen in values.items():
+        if len(values) > 1 and len(seen) > 3 and max(seen) - min(seen) < 1e-9:
+            yield warning(
+                f"The component {name!r} never changes.",
+                f"it is {seen[0]:g} for all {len(seen)} answers",
+                "Correct or remove it; a constant teaches nothing.",
+            )
+
+
+@check("mirrored-component", "no component repeats another", scored)
+def mirrored_component(chart: Chart) -> Iterator[Finding]:
+    rewards = [shot.rollout.rewards for shot in chart.scored]
+    names = sorted({name for each in rewards for name in each})
+    for a, b in combinations(names, 2):
+        pairs = [(each[a], each[b]) for each in rewards if a in each and b in each]
+        varies = len({x for x, _ in pairs}) > 1
+        if len(pairs) > 3 and varies and all(abs(x - y) < 1e-9 for x, y in pairs):
+            yield warning(
+                f"{a!r} and {b!r} are always equal.",
+                f"on all {len(pairs)} answers",
+                "Remove one, or weight the other; equal components only double its weight.",
+            )
+
+
+@check("ragged-components", "every answer has the same components", played)
+def ragged_components(chart: Chart) -> Iterator[Finding]:
+    sets: dict[frozenset[str], Shot] = {}
+    within: dict[str, set[frozenset[str]]] = defaultdict(set)
+    for shot in chart.shots:
+        names = frozenset({*_own_components(shot)})
+        if names:
+            sets.setdefault(names, shot)
+            within[shot.example["id"]].add(names)
+    if len(sets) < 2:
+        return
+    seen = "; ".join(f"{{{', '.join(sorted(names))}}} for {shown(shot.text)}" for names, shot in list(sets.items())[:3])
+    between_siblings = any(len(each) > 1 for each in within.values())
+    yield (error if between_siblings else warning)(
+        "Answers have different components.",
+        seen,
+        "Return every component on every path, 0.0 where it does not apply; siblings that lack one are left unscored.",
+    )
+
+
+def _own_components(shot: Shot) -> list[str]:
+    """The components this rollout was given itself, before siblings were compared."""
+    levelled = [name for name, reason in shot.rollout.unscored.items() if "sibling has" not in reason]
+    return [*shot.rollout.rewards, *(levelled if shot.rollout.rewards else ())]
+
+
+@check("unbounded-component", f"components stay within ±{LARGE:g}", scored)
+def unbounded_component(chart: Chart) -> Iterator[Finding]:
+    for name, seen in _component_values(chart).items():
+        if max(map(abs, seen)) > LARGE:
+            worst = max(chart.scored, key=lambda shot: abs(shot.rollout.rewards.get(name, 0.0)))
+            yield warning(
+                f"The component {name!r} is large.",
+                f"{name}={worst.rollout.rewards[name]:g} for {shown(worst.text)}",
+                "Bring it between 0 and 1 (clip01), and weight it with reward_weights.",
+            )
+        elif min(seen) < 0:
+            yield info(
+                f"The component {name!r} can be negative.",
+                f"lowest {min(seen):g}",
+                "Fine, if it is meant as a penalty.",
+            )
+
+
+def _component_values(chart: Chart) -> dict[str, list[float]]:
+    values: dict[str, list[float]] = defaultdict(list)
+    for shot in chart.scored:
+        for name, value in shot.rollout.rewards.items():
+            values[name].append(value)
+    return values
+
+
+@check(
+    "reward-scores-prompt-turns", "earlier turns of the conversation are not scored", lambda chart: _no_history(chart)
+)
+def reward_scores_prompt_turns(chart: Chart) -> Iterator[Finding]:
+    fix = "Read messages.completion, or extract_completion_text(messages), not every assistant turn of messages."
+    best, low = chart.mean("gold"), chart.mean("garbage") or 0.0
+    if best is None or not chart.gold_works:
+        return
+    middle = (best + low) / 2
+    for shot in chart.history:
+        total = shot.total
+        if total is None or (total < middle) == (shot.kind == "old-gold"):
+            continue
+        yield error(
+            "An answer given earlier in the conversation is scored.",
+            f"{shown(shot.text)} earned {paid(shot)} after an earlier turn "
+            f"{'with the right' if shot.kind == 'old-gold' else 'with a wrong'} answer",
+            fix,
+        )
+        return
+
+
+def _no_history(chart: Chart) -> str | None:
+    return gold(chart) or (None if chart.history else "no row has an earlier assistant turn")
+
+
+def _total(shot: Shot) -> float:
+    total: Any = shot.total
+    return float(total)
+
+
+def _examples(chart: Chart) -> int:
+    return len({shot.example["id"] for shot in chart.scored})

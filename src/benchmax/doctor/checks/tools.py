@@ -1,0 +1,153 @@
+"""Can every listed tool be called, and does it give text, and not the answer?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import fmean
+
+from benchmax.doctor import texts
+from benchmax.doctor.chart import Chart, Trial
+from benchmax.doctor.findings import Finding, error, info, warning
+from benchmax.doctor.registry import check, environment, tools, trials
+from benchmax.envs.base_env import overrides
+from benchmax.envs.types import ToolResult
+from benchmax.errors import DeadlineExceeded, ToolError
+
+_BUGS = (NameError, AttributeError, NotImplementedError, ImportError, AssertionError, RecursionError)
+
+
+@check("tool-schema-invalid", "every tool is defined by a name and a valid schema", environment)
+def tool_schema_invalid(chart: Chart) -> Iterator[Finding]:
+    fix = "Return a list of ToolDefinition(name, description, input_schema) with JSON schemas from list_tools."
+    if chart.tools_error:
+        yield error("list_tools failed.", chart.tools_error, fix)
+    for name, reason in chart.bad_tools.items():
+        if "tools are named" not in reason:
+            yield error(f"The tool {name!r} cannot be used.", reason, fix)
+
+
+@check("duplicate-tool", "every tool has a name of its own", tools)
+def duplicate_tool(chart: Chart) -> Iterator[Finding]:
+    for name, reason in chart.bad_tools.items():
+        if "tools are named" in reason:
+            yield error("Two tools have one name.", reason, f"Rename one of the tools named {name!r}.")
+
+
+@check("tool-description-missing", "every tool says what it does", tools)
+def tool_description_missing(chart: Chart) -> Iterator[Finding]:
+    silent = [tool.name for tool in chart.tools if not str(tool.description or "").strip()]
+    if silent:
+        yield warning(
+            "Tools have no description.",
+            f"no description: {', '.join(silent)}",
+            "Say in one sentence what the tool does and when to use it; the model knows nothing else about it.",
+        )
+
+
+@check("tools-not-served", "run_tool serves every listed tool", tools)
+def tools_not_served(chart: Chart) -> Iterator[Finding]:
+    assert chart.env is not None
+    names = [tool.name for tool in chart.tools]
+    if not overrides(chart.env, "run_tool"):
+        yield error(
+            "Tools are listed, but run_tool is not written.",
+            f"list_tools gives {', '.join(names)}",
+            "Override run_tool.",
+        )
+        return
+    unknown = sorted({trial.tool for trial in chart.trials if _unknown(trial)})
+    if unknown:
+        yield error(
+            "run_tool does not know tools that list_tools lists.",
+            f"unknown: {', '.join(unknown)}",
+            "Use the same names in list_tools and run_tool.",
+        )
+
+
+def _unknown(trial: Trial) -> bool:
+    failure = trial.call.error if trial.call else None
+    return isinstance(failure, KeyError) and failure.args == (trial.tool,)
+
+
+@check("tool-raises", "no tool fails on arguments its schema allows", trials)
+def tool_raises(chart: Chart) -> Iterator[Finding]:
+    assert chart.env is not None
+    if not overrides(chart.env, "run_tool"):
+        return
+    for trial in _once_each(chart):
+        if trial.call is None:
+            yield info(
+                f"{trial.tool} was not tried.",
+                f"no fitting arguments could be made from its schema: {trial.text}",
+                'Add "examples" to its schema.',
+            )
+            continue
+        failure = trial.call.error
+        if failure is None or isinstance(failure, ToolError) or _unknown(trial):
+            continue
+        signature = isinstance(failure, TypeError) and "argument" in str(failure)
+        grave = signature or isinstance(failure, _BUGS)
+        slow = isinstance(failure, DeadlineExceeded)
+        yield (error if grave or slow else warning)(
+            f"{trial.tool} {'takes too long' if slow else 'raised'}.",
+            f"{trial.tool}({_arguments(trial)}) → {trial.call.said}",
+            "Take the schema's properties as keyword arguments in run_tool."
+            if signature
+            else "Return a text that tells the model what was wrong, or raise ToolError with it.",
+        )
+
+
+@check("tool-returns-no-text", "every tool gives text", trials)
+def tool_returns_no_text(chart: Chart) -> Iterator[Finding]:
+    for trial in _once_each(chart):
+        if trial.call is None or trial.call.error:
+            continue
+        value = trial.call.value
+        if isinstance(value, str | bytes | ToolResult | dict | list | tuple | int | float):
+            continue
+        yield (warning if value is None else error)(
+            f"{trial.tool} returns {type(value).__name__}, not text.",
+            f"{trial.tool}({_arguments(trial)}) → {type(value).__name__}; the model is shown {trial.text!r}",
+            "Return a str on every path of run_tool.",
+        )
+
+
+@check("leaks-ground-truth-tool", "no tool tells the answer to anyone who calls it", trials)
+def leaks_ground_truth_tool(chart: Chart) -> Iterator[Finding]:
+    for name in dict.fromkeys(trial.tool for trial in chart.trials):
+        seen = [
+            (trial, truth)
+            for trial in chart.trials
+            if trial.tool == name and (truth := texts.truth_text(trial.example))
+        ]
+        told = [texts.mentions(trial.text, truth) and not _given(trial, truth) for trial, truth in seen]
+        truths = [truth for _, truth in seen]
+        if len(set(truths)) < 2 or fmean(told) < 0.5:
+            continue
+        if fmean(texts.mentions(trial.text, truths[i - 1]) for i, (trial, _) in enumerate(seen)) >= 0.5:
+            continue  # it lists everything, and so tells nothing
+        trial, truth = next(pair for pair, leak in zip(seen, told, strict=True) if leak)
+        outright = trial.text.strip().lower() == truth.strip().lower() or texts.labelled(trial.text, truth)
+        yield (error if outright else warning)(
+            f"{name} tells the ground truth whatever it is asked.",
+            f"{name}({_arguments(trial)}) → {trial.text[:200]!r}, and the ground truth is {truth!r}",
+            "Keep the answer out of what tools can reach. If the tool gives a text to find it in, this is as it should be.",
+        )
+
+
+def _given(trial: Trial, truth: str) -> bool:
+    return any(texts.mentions(str(value), truth) for value in trial.arguments.values())
+
+
+def _once_each(chart: Chart) -> list[Trial]:
+    """One trial of each tool, a failed one if there is one."""
+    best: dict[str, Trial] = {}
+    for trial in chart.trials:
+        held = best.get(trial.tool)
+        if held is None or (held.call and not held.call.error and trial.call and trial.call.error):
+            best[trial.tool] = trial
+    return list(best.values())
+
+
+def _arguments(trial: Trial) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in trial.arguments.items())[:200]

@@ -1,0 +1,194 @@
+"""From an environment class and rows to a diagnosis."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections import defaultdict
+from collections.abc import Coroutine, Iterable
+from itertools import islice
+from random import Random
+from statistics import fmean, pstdev
+from time import perf_counter
+from typing import Any, TypeVar
+
+from benchmax.doctor import checks as checks  # registers them
+from benchmax.doctor.chart import PACES, Chart, Pace, Shot
+from benchmax.doctor.examination import Examination
+from benchmax.doctor.findings import ComponentStat, Diagnosis, ScoredAnswer
+from benchmax.doctor.registry import run_checks
+from benchmax.doctor.texts import question, truth_text
+from benchmax.doctor.watched import WatchedHost
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.datasets import load_examples
+from benchmax.envs.legacy import example_from
+from benchmax.envs.readers import Source, read_rows
+from benchmax.envs.reward_values import describe_error
+from benchmax.errors import ConfigError, DatasetError, UsageError
+
+T = TypeVar("T")
+
+ROWS_READ = 100_000
+"""Rows looked at; what is wrong with rows shows long before."""
+ROWS_TWICE = 20
+"""Rows preprocessed twice, to see whether ids hold still."""
+
+
+async def examine(
+    env_class: type[BaseEnv],
+    env_args: dict[str, Any] | None = None,
+    rows: Source = (),
+    eval_rows: Source | None = None,
+    *,
+    examples: int = 8,
+    seed: int = 0,
+    pace: str | Pace = "normal",
+    group_samples: int = 2,
+    max_turns: int | None = None,
+    max_tool_calls: int | None = None,
+) -> Diagnosis:
+    """Examine an environment on `examples` of its rows. What is wrong becomes a finding; nothing is raised for it."""
+    began = perf_counter()
+    chart = Chart(env_class, dict(env_args or {}), pace=_pace(pace))
+    rows, eval_rows = _held(rows), _held(eval_rows)
+    await asyncio.to_thread(_read, chart, rows, eval_rows)
+    if chart.examples:
+        picked = sorted(Random(seed).sample(range(len(chart.examples)), min(max(1, examples), len(chart.examples))))
+        chart.sample = [chart.examples[index] for index in picked]
+    budgets = {"max_turns": max_turns, "max_tool_calls": max_tool_calls}
+    await _visit(chart, budgets, group_samples, eval_rows if eval_rows is not None else rows)
+    return _conclude(chart, perf_counter() - began)
+
+
+def examine_sync(env_class: type[BaseEnv], env_args: dict[str, Any] | None = None, **options: Any) -> Diagnosis:
+    """`examine` for code that is not async, or that runs inside a notebook's loop."""
+    return run_sync(examine(env_class, env_args, **options))
+
+
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on a loop of its own in a thread, so that a running loop does not matter."""
+    outcome: list[T] = []
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(asyncio.run(coroutine))
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=run, name="benchmax-doctor", daemon=True)
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]
+
+
+def _pace(pace: str | Pace) -> Pace:
+    if isinstance(pace, Pace):
+        return pace
+    if pace not in PACES:
+        raise ConfigError(f"pace is {pace!r}; use one of {', '.join(PACES)}.")
+    return PACES[pace]
+
+
+def _held(rows: Any) -> Any:
+    """Rows that can be read more than once; an iterator cannot."""
+    return list(islice(rows, ROWS_READ)) if isinstance(rows, Iterable) and iter(rows) is rows else rows
+
+
+# Data
+
+
+def _read(chart: Chart, rows: Source, eval_rows: Source | None) -> None:
+    try:
+        found = load_examples(rows, chart.env_class, lenient=True, limit=ROWS_READ)
+        chart.examples, chart.report, chart.row_issues = found.examples, found.report, found.report.issues
+    except DatasetError as error:
+        chart.data_error, chart.row_issues = str(error), list(error.issues)
+    except UsageError as error:
+        chart.data_error = str(error)
+    chart.unstable_rows = _unstable(chart.env_class, rows) if chart.examples else []
+    if eval_rows is not None:
+        try:
+            chart.eval_examples = load_examples(eval_rows, chart.env_class, limit=ROWS_READ).examples
+        except UsageError as error:
+            chart.eval_error = str(error)
+
+
+def _unstable(env_class: type[BaseEnv], rows: Source) -> list[str]:
+    """Rows whose example has another id the second time."""
+    changed = []
+    for row in islice(read_rows(rows), ROWS_TWICE):
+        try:
+            first, second = (example_from(env_class.dataset_preprocess(copy.deepcopy(row.data))) for _ in range(2))
+        except Exception:  # told by preprocess-fails
+            continue
+        if first["id"] != second["id"]:
+            changed.append(f"row {row.number}: {first['id'][:12]}…, then {second['id'][:12]}…")
+    return changed
+
+
+# Environment
+
+
+async def _visit(chart: Chart, budgets: dict[str, int | None], group_samples: int, rows: Source) -> None:
+    host = WatchedHost(lambda: chart.env_class(**chart.env_args))
+    try:
+        await host.__aenter__()
+    except Exception as error:
+        chart.build_error = describe_error(error)
+        return
+    try:
+        own = [row.data for row in islice(read_rows(rows), 1_000)] if host.overrides("validate_probe") else []
+        await Examination(chart, host, budgets, group_samples).run(own)
+    finally:
+        await host.__aexit__(None, None, None)
+
+
+# Conclusions
+
+
+def _conclude(chart: Chart, seconds: float) -> Diagnosis:
+    findings, lines = run_checks(chart)
+    return Diagnosis(
+        env=chart.env_class.__name__,
+        findings=findings,
+        checks=lines,
+        components=component_stats(chart.scored),
+        answers=[_answer(shot) for shot in chart.shots],
+        rows=chart.report.rows if chart.report else 0,
+        examples=len(chart.sample) if chart.shots else 0,
+        seconds=seconds,
+    )
+
+
+def component_stats(shots: list[Shot]) -> list[ComponentStat]:
+    """Each component over all answers, and by kind of answer."""
+    values: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    for shot in shots:
+        for name, value in shot.rollout.rewards.items():
+            values[name].append((shot.kind, value))
+    return [_stat(name, seen) for name, seen in values.items()]
+
+
+def _stat(name: str, seen: list[tuple[str, float]]) -> ComponentStat:
+    by_kind: dict[str, list[float]] = defaultdict(list)
+    for kind, value in seen:
+        by_kind[kind].append(value)
+    numbers = [value for _, value in seen]
+    means = {kind: round(fmean(group), 6) for kind, group in by_kind.items()}
+    return ComponentStat(name, fmean(numbers), pstdev(numbers), min(numbers), max(numbers), means)
+
+
+def _answer(shot: Shot) -> ScoredAnswer:
+    return ScoredAnswer(
+        probe=shot.kind,
+        question=question(shot.example),
+        gold=truth_text(shot.example) or "",
+        answer=shot.text,
+        rewards=dict(shot.rollout.rewards),
+        reward=shot.total,
+        note="; ".join(f"{name}: {reason}" for name, reason in shot.rollout.unscored.items()),
+    )

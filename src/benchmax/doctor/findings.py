@@ -1,0 +1,166 @@
+"""What the doctor says: findings, each with its evidence and its fix, and the diagnosis that collects them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from benchmax.envs.rows import one_line
+
+Severity: TypeAlias = Literal["error", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+MARKS: dict[str, str] = {"error": "✗", "warning": "!", "info": "i", "passed": "✓", "skipped": "-"}
+
+EVIDENCE_CHARS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or worth knowing."""
+
+    severity: Severity
+    title: str
+    evidence: str
+    """What was seen: the text that was scored, and the numbers."""
+    fix: str
+    check: str = ""
+    """The id of the check that found it."""
+
+    def __str__(self) -> str:
+        head = f"{MARKS[self.severity]} {self.check}: {self.title}"
+        return "\n".join([head, f"    seen: {one_line(self.evidence, EVIDENCE_CHARS)}", f"    fix:  {self.fix}"])
+
+
+def error(title: str, evidence: str, fix: str) -> Finding:
+    """The environment must not be trained on like this."""
+    return Finding("error", title, evidence, fix)
+
+
+def warning(title: str, evidence: str, fix: str) -> Finding:
+    """Training would run, and may disappoint."""
+    return Finding("warning", title, evidence, fix)
+
+
+def info(title: str, evidence: str, fix: str) -> Finding:
+    """Worth knowing."""
+    return Finding("info", title, evidence, fix)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLine:
+    """How one check went."""
+
+    id: str
+    title: str
+    state: Literal["passed", "error", "warning", "info", "skipped"]
+    note: str = ""
+    """Why it was skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentStat:
+    """One reward component over all probes."""
+
+    name: str
+    mean: float
+    std: float
+    low: float
+    high: float
+    by_probe: dict[str, float] = field(default_factory=dict)
+    """The mean for each kind of answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredAnswer:
+    """One answer the doctor gave, and what it earned."""
+
+    probe: str
+    question: str
+    gold: str
+    answer: str
+    rewards: dict[str, float]
+    reward: float | None
+    note: str = ""
+    """Why it is unscored, if it is."""
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """Everything the doctor found. True when there is no error."""
+
+    env: str
+    findings: list[Finding] = field(default_factory=list)
+    checks: list[CheckLine] = field(default_factory=list)
+    components: list[ComponentStat] = field(default_factory=list)
+    answers: list[ScoredAnswer] = field(default_factory=list)
+    rows: int = 0
+    examples: int = 0
+    """Examples that were played."""
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return not self.errors
+
+    @property
+    def errors(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity == "error"]
+
+    @property
+    def warnings(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity == "warning"]
+
+    @property
+    def passed(self) -> list[str]:
+        """Ids of the checks that found neither error nor warning."""
+        return [line.id for line in self.checks if line.state in ("passed", "info")]
+
+    @property
+    def failed(self) -> list[str]:
+        """Ids of the checks that found an error."""
+        return [line.id for line in self.checks if line.state == "error"]
+
+    @property
+    def skipped(self) -> list[str]:
+        return [line.id for line in self.checks if line.state == "skipped"]
+
+    def find(self, check: str) -> list[Finding]:
+        """The findings of one check."""
+        return [finding for finding in self.findings if finding.check == check]
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "env": self.env,
+            "ok": self.ok,
+            "rows": self.rows,
+            "examples": self.examples,
+            "seconds": round(self.seconds, 3),
+            "findings": [asdict(finding) for finding in self.findings],
+            "checks": [asdict(line) for line in self.checks],
+            "components": [asdict(stat) for stat in self.components],
+            "answers": [asdict(answer) for answer in self.answers],
+        }
+
+    def summary(self) -> str:
+        ran = len(self.checks) - len(self.skipped)
+        verdict = "no errors" if self.ok else _count(len(self.errors), "error")
+        return (
+            f"{self.env}: {verdict}, {_count(len(self.warnings), 'warning')}; {ran} checks "
+            f"on {_count(self.examples, 'example')} of {_count(self.rows, 'row')} in {self.seconds:.1f} s"
+        )
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.findings), self.summary()])
+
+
+def by_severity(findings: Sequence[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

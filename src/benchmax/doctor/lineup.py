@@ -1,0 +1,99 @@
+"""Playing prepared answers: each alone, or as siblings of one group when the reward compares siblings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmax.doctor.arguments import arguments_for
+from benchmax.doctor.chart import Shot
+from benchmax.envs.types import ChatMessage, Example, ToolCall, ToolDefinition
+from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
+from benchmax.models.scripted import ScriptedModel
+from benchmax.rollouts.groups import run_group
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.play import run_rollout
+from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.settings import RolloutSettings
+
+CALLS_PER_TURN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """An answer to play: its kind, its final text, and the tool calls made before it."""
+
+    kind: str
+    text: str
+    turns: tuple[tuple[ToolCall, ...], ...] = ()
+
+    def model(self) -> ScriptedModel:
+        return ScriptedModel([*self.turns, self.text], name=f"doctor:{self.kind}")
+
+
+def tool_turns(tools: Sequence[ToolDefinition], word: str = "test", times: int = 1) -> tuple[tuple[ToolCall, ...], ...]:
+    """Turns in which every tool is called, with arguments made from its schema."""
+    calls = [
+        ToolCall(tool.name, json.dumps(arguments_for(tool, word)), f"{index}.{again}")
+        for again in range(times)
+        for index, tool in enumerate(tools)
+    ]
+    return tuple(tuple(calls[at : at + CALLS_PER_TURN]) for at in range(0, len(calls), CALLS_PER_TURN))
+
+
+async def play_alone(
+    host: EnvHost, example: Example, probes: Sequence[Probe], settings: RolloutSettings, at_once: int
+) -> list[Shot]:
+    """Each answer in a rollout of its own."""
+    gate = asyncio.Semaphore(at_once)
+
+    async def one(probe: Probe) -> Shot:
+        async with gate:
+            rollout = await run_rollout(host, example, probe.model(), settings)
+        return Shot(probe.kind, probe.text, example, rollout)
+
+    return list(await asyncio.gather(*map(one, probes)))
+
+
+async def play_group(host: EnvHost, example: Example, probes: Sequence[Probe], settings: RolloutSettings) -> list[Shot]:
+    """All answers as siblings of one group."""
+    model = _Lineup(probes)
+    rollouts = await run_group(host, example, model, settings, samples=range(len(probes)))
+    shots = []
+    for rollout in rollouts:
+        probe = model.speaker_of(rollout)
+        if probe is not None:
+            shots.append(Shot(probe.kind, probe.text, example, rollout))
+    return shots
+
+
+class _Lineup(ModelClient):
+    """A model that is someone else in every conversation."""
+
+    name = "doctor"
+
+    def __init__(self, probes: Sequence[Probe]) -> None:
+        self._waiting = list(reversed(probes))
+        self._said: list[tuple[ChatMessage, Probe]] = []
+
+    def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> Conversation:
+        probe = self._waiting.pop()
+        return _Voice(probe, probe.model().converse(tools=tools, sampling=sampling), self._said)
+
+    def speaker_of(self, rollout: Rollout) -> Probe | None:
+        """Who spoke in this rollout, told by the very message object; texts may be equal."""
+        first: Any = next(iter(rollout.completion), None)
+        return next((probe for message, probe in self._said if message is first), None)
+
+
+class _Voice(Conversation):
+    def __init__(self, probe: Probe, inner: Conversation, said: list[tuple[ChatMessage, Probe]]) -> None:
+        self._probe, self._inner, self._said = probe, inner, said
+
+    async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
+        reply = await self._inner.reply(new, max_tokens=max_tokens)
+        self._said.append((reply.message, self._probe))
+        return reply

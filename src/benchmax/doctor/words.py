@@ -1,0 +1,24 @@
+"""How scored answers are quoted in findings."""
+
+from __future__ import annotations
+
+from benchmax.doctor.chart import Shot
+from benchmax.envs.rows import one_line
+
+QUOTE_CHARS = 160
+
+
+def shown(text: str) -> str:
+    """An answer in quotes: on one line, control characters escaped, the middle of a long one left out."""
+    text = one_line(text, 4_000)
+    if len(text) > QUOTE_CHARS:
+        text = f"{text[: QUOTE_CHARS // 2]} … {text[-QUOTE_CHARS // 2 :]}"
+    return f"'{text}'" if text else "'' (nothing at all)"
+
+
+def paid(shot: Shot) -> str:
+    """What an answer earned, by component."""
+    if shot.total is None:
+        return "no score"
+    parts = ", ".join(f"{name}={value:g}" for name, value in shot.rollout.rewards.items())
+    return f"{shot.total:g} ({parts})"

@@ -1,0 +1,63 @@
+"""Add two numbers and put the sum in `<answer>` tags.
+
+The quickstart's environment. One example turn shows the form, because a small model given none finds it too rarely to
+learn from. A parsable answer pays 0.2, the right one 0.8 more: empty or wordy tags pay nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any, ClassVar
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.example_id import make_example
+from benchmax.envs.reward_helpers import extract_completion_text
+from benchmax.envs.types import Example, Messages
+
+_ANSWER = re.compile(r"<answer>\s*(-?\d{1,18})\s*</answer>")
+SHOWN: Messages = [
+    {"role": "user", "content": "5 + 7?"},
+    {"role": "assistant", "content": "5 + 7 = <answer>12</answer>"},
+]
+
+
+class ArithmeticEnv(BaseEnv):
+    """One question a row: `{"question": "3 + 4?", "ground_truth": "7"}`."""
+
+    system_prompt = "Answer in <answer> tags."
+    recommended_max_turns = 1
+    reward_weights: ClassVar = {"format": 0.2, "correct": 0.8}
+    PRIMARY_REWARD_KEY = "correct"
+
+    @classmethod
+    def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
+        return make_example(
+            prompt_messages=[*SHOWN, {"role": "user", "content": example["question"]}],
+            task={"ground_truth": str(example["ground_truth"])},
+        )
+
+    @classmethod
+    def load_dataset(cls, dataset_name: str = "sums", **kwargs: Any) -> tuple[list[dict[str, str]], None]:
+        """`sums` (one digit) or `sums2` (two digits): rows made here, nothing is fetched."""
+        if dataset_name == "sums":
+            return make_rows(0, 9, **kwargs), None
+        if dataset_name == "sums2":
+            return make_rows(10, 99, **kwargs), None
+        rows, path = super().load_dataset(dataset_name, **kwargs)
+        assert path is None
+        return rows, None
+
+    async def compute_reward(
+        self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
+    ) -> dict[str, float]:
+        answer = _ANSWER.search(extract_completion_text(messages))
+        correct = answer is not None and int(answer[1]) == int((task or {})["ground_truth"])
+        return {"format": float(answer is not None), "correct": float(correct)}
+
+
+def make_rows(low: int, high: int, *, rows: int | None = None, seed: int = 0) -> list[dict[str, str]]:
+    """Every sum of two numbers from `low` to `high` but the shown one, shuffled; the first `rows` of them."""
+    pairs = [(a, b) for a in range(low, high + 1) for b in range(low, high + 1) if (a, b) != (5, 7)]
+    random.Random(seed).shuffle(pairs)
+    return [{"question": f"{a} + {b}?", "ground_truth": str(a + b)} for a, b in pairs[:rows]]

@@ -1,0 +1,192 @@
+"""What an environment is: a system prompt, tools, and a reward, as one Python class.
+
+    class Capitals(BaseEnv):
+        system_prompt = "Answer with the city alone."
+
+        async def compute_reward(self, rollout_id, messages, task, **kwargs):
+            return {"correct": float(extract_completion_text(messages) == task["ground_truth"])}
+
+Each example is played like this, every rollout with an id of its own:
+
+    dataset_preprocess(row) → init_rollout → { model turn → run_tool … } → compute_reward
+                            → compute_group_reward (once all siblings are done) → release_rollout
+
+One instance serves thousands of rollouts at once. Keep what belongs to a rollout under its id, and
+use `await` for anything slow; a hook that blocks is moved to a thread of its own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchmax.envs.example_id import make_example
+from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue, ToolDefinition
+from benchmax.errors import ToolError
+from benchmax.prompts.tools import render_tools_prompt
+
+PROMPT_COLUMNS = ("prompt_messages", "messages", "prompt")
+
+
+class BaseEnv(ABC):
+    """An environment. Override `compute_reward`; add `list_tools` and `run_tool` to give the model tools."""
+
+    system_prompt: str = ""
+    """Sent before every prompt that has no system message of its own: in training, evaluation and playground."""
+    recommended_max_turns: int | None = None
+    recommended_max_tool_calls: int | None = None
+    reward_weights: ClassVar[Mapping[str, float]] = {}
+    """How much each reward component counts in the total; 1 when not named."""
+    PRIMARY_REWARD_KEY: str | None = None
+    """The component that says whether the task was solved; the total when not set."""
+    PIP_DEPENDENCIES: ClassVar[Sequence[str]] = ()
+
+    def __init__(self, **kwargs: Any) -> None:
+        """Accept and ignore further arguments."""
+
+    # Datasets
+
+    @classmethod
+    def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
+        """Turn a row into an example. Override it when your columns are not `prompt` or `messages`."""
+        row = dict(example)
+        for column in PROMPT_COLUMNS:
+            if row.get(column) is not None:
+                return make_example(
+                    prompt_messages=_as_messages(row[column]),
+                    task=row,
+                    init_rollout_args=row.get("init_rollout_args"),
+                )
+        raise ValueError(
+            f"{cls.__name__}.dataset_preprocess needs one of the columns {', '.join(PROMPT_COLUMNS)}; "
+            f"this row has {', '.join(map(str, row)) or 'none'}. Rename a column, or override dataset_preprocess."
+        )
+
+    @classmethod
+    def playground_preprocess(
+        cls, prompt: str | None = None, messages: Messages | None = None, **kwargs: Any
+    ) -> Example:
+        """Turn what someone typed into an example without a task, so that no reward is computed."""
+        if prompt is not None and messages is not None:
+            raise ValueError("playground_preprocess takes either prompt or messages, not both. Leave one out.")
+        if prompt is None and not messages:
+            raise ValueError("playground_preprocess needs a prompt or messages. Pass one of them.")
+        turns = _as_messages(prompt if messages is None else messages)
+        return make_example(prompt_messages=with_system_prompt(turns, cls.system_prompt), task=None)
+
+    @classmethod
+    def load_dataset(cls, dataset_name: str, **kwargs: Any) -> tuple[Any, str | None]:
+        """Load rows by name with Hugging Face `datasets`; give back the rows and, if there is one, their folder."""
+        try:
+            from datasets import load_dataset
+        except ImportError as missing:
+            raise ImportError("load_dataset needs the `datasets` package: pip install 'benchmax[data]'") from missing
+        return load_dataset(dataset_name, **kwargs), None
+
+    # Tools
+
+    async def list_tools(self) -> list[ToolDefinition]:
+        """The tools the model may call."""
+        return []
+
+    async def run_tool(self, rollout_id: str, tool_name: str, **tool_args: Any) -> Any:
+        """Run one tool call and give back text for the model. Raise to give it an error instead."""
+        raise ToolError(f"{type(self).__name__} lists no tool named {tool_name!r}; implement run_tool to serve it.")
+
+    # Rewards
+
+    @abstractmethod
+    async def compute_reward(
+        self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
+    ) -> Mapping[str, RewardValue]:
+        """Score a finished rollout: named components, each a finite number or `Unscored(reason)`.
+
+        `messages` is the whole conversation (a `Transcript`: `.prompt` and `.completion` tell the two parts
+        apart), `task` the example's task, and `kwargs` its `init_rollout_args`.
+        """
+
+    async def compute_group_reward(
+        self,
+        rollout_ids: list[str],
+        messages_list: list[Messages],
+        tasks: list[dict[str, Any] | None],
+        **kwargs: Any,
+    ) -> Sequence[Mapping[str, RewardValue]]:
+        """Score siblings against one another: one dict of further components per rollout, in order."""
+        return [{} for _ in rollout_ids]
+
+    # Checks before a run
+
+    async def validate_probe(self, eval_dataset: Sequence[Any]) -> dict[str, Any] | None:
+        """A check of your own, run before training: `{"ok": bool, "summary": str, …}`. It never fails a run."""
+        return None
+
+    def estimate_rollout_tokens(self) -> int | None:
+        """The most tokens one rollout may need, to warn before a launch that would cut it."""
+        return None
+
+    @classmethod
+    def gold_completion(cls, example: Example) -> str | None:
+        """A perfect answer, for checks; by default the `ground_truth`, in `<answer>` tags if they are asked for."""
+        task = example.get("task") or {}
+        truth = task.get("ground_truth", task.get("answer"))
+        if not isinstance(truth, str | int | float) or isinstance(truth, bool):
+            return None
+        asked = cls.system_prompt + "".join(str(m.get("content") or "") for m in example["prompt_messages"])
+        return f"<answer>{truth}</answer>" if "answer>" in asked.lower() or "<answer" in asked.lower() else str(truth)
+
+    # Prompts
+
+    async def get_system_prompt(self, add_tool_defs: bool = False) -> str:
+        """The system prompt, with the tools described in it when asked for."""
+        if not add_tool_defs:
+            return self.system_prompt
+        return render_tools_prompt(await self.list_tools(), self.system_prompt)
+
+    # Lifecycle
+
+    async def shutdown(self) -> None:
+        """Free everything; called once."""
+
+    async def init_rollout(self, rollout_id: str, **rollout_args: Any) -> None:
+        """Prepare a rollout; `rollout_args` are the example's `init_rollout_args`."""
+
+    async def release_rollout(self, rollout_id: str) -> None:
+        """Free a rollout. Always called once init_rollout was, also when it failed or was cancelled."""
+
+    # Workspaces
+
+    async def copy_to_workspace(self, rollout_id: str, src_path: Path, dst_filename: str | None = None) -> None:
+        """Put a file into the rollout's private directory."""
+        raise NotImplementedError(f"{type(self).__name__} has no workspaces; override copy_to_workspace to add them.")
+
+    async def copy_content_to_workspace(self, rollout_id: str, src_content: str | bytes, dst_filename: str) -> None:
+        """Write a file in the rollout's private directory."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no workspaces; override copy_content_to_workspace to add them."
+        )
+
+    async def copy_from_workspace(self, rollout_id: str, src_filename: str, dst_path: Path) -> None:
+        """Take a file out of the rollout's private directory."""
+        raise NotImplementedError(f"{type(self).__name__} has no workspaces; override copy_from_workspace to add them.")
+
+
+def overrides(env: BaseEnv | type[BaseEnv], hook: str) -> bool:
+    """Whether the environment brings its own version of a hook."""
+    cls = env if isinstance(env, type) else type(env)
+    return getattr(cls, hook) is not getattr(BaseEnv, hook) or hook in getattr(env, "__dict__", {})
+
+
+def with_system_prompt(messages: Sequence[ChatMessage], system_prompt: str) -> Messages:
+    """The messages, led by the system prompt unless they bring one."""
+    if not system_prompt or any(message.get("role") == "system" for message in messages):
+        return list(messages)
+    return [{"role": "system", "content": system_prompt}, *messages]
+
+
+def _as_messages(prompt: Any) -> Messages:
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}]
+    return list(prompt)

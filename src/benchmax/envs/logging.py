@@ -1,0 +1,89 @@
+"""Which rollout a log line belongs to.
+
+Inside an environment's hooks, plain `logging.getLogger(__name__)` is enough: lines are tied to the rollout
+that was running. Within `compute_group_reward` they go to every sibling, unless narrowed by `rollout_context`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_current: ContextVar[tuple[str, ...]] = ContextVar("benchmax_rollouts", default=())
+
+Sink = Callable[[str, logging.LogRecord], None]
+"""Receives a rollout id and a line that belongs to it."""
+
+
+@contextmanager
+def rollout_context(rollout_id: str) -> Iterator[None]:
+    """Tie log lines to one rollout."""
+    with group_context([rollout_id]):
+        yield
+
+
+@contextmanager
+def group_context(rollout_ids: Sequence[str]) -> Iterator[None]:
+    """Tie log lines to several rollouts."""
+    token = _current.set(tuple(rollout_ids))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_rollouts() -> tuple[str, ...]:
+    """The rollouts that a line logged now belongs to."""
+    return _current.get()
+
+
+def log_env(rollout_id: str, message: str) -> None:
+    """Log a line for one rollout, in the older style."""
+    with rollout_context(rollout_id):
+        logging.getLogger("benchmax.env").info("%s", message)
+
+
+class _Capture(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.sinks: dict[str, Sink] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        rollouts = _current.get()
+        for rollout_id in rollouts:
+            sink = self.sinks.get(rollout_id)
+            if sink is not None:
+                sink(rollout_id, record)
+        if not rollouts:
+            self._print_as_if_absent(record)
+
+    def _print_as_if_absent(self, record: logging.LogRecord) -> None:
+        # Python prints warnings by itself only while no handler exists; ours must not silence them.
+        last_resort = logging.lastResort
+        if last_resort is not None and record.levelno >= last_resort.level and logging.root.handlers == [self]:
+            last_resort.handle(record)
+
+
+_capture = _Capture()
+
+
+def listen_to(module: str) -> None:
+    """Let an environment's module log at INFO, unless it chose a level itself."""
+    logger = logging.getLogger(module)
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+
+
+@contextmanager
+def captured(rollout_id: str, sink: Sink) -> Iterator[None]:
+    """Send the rollout's log lines to `sink` while the block runs."""
+    root = logging.getLogger()
+    if _capture not in root.handlers:
+        root.addHandler(_capture)
+    _capture.sinks[rollout_id] = sink
+    try:
+        yield
+    finally:
+        _capture.sinks.pop(rollout_id, None)

@@ -1,0 +1,275 @@
+"""What a dataset row must be, said as rules that find everything at once.
+
+A rule gives a `Finding`: the column, what is wrong, and how to put it right. With the row's origin it becomes a
+`RowIssue`, one line a person can act on. An *error* makes the row unusable; a *warning* is worth a look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from benchmax import limits
+from benchmax.envs.base_env import PROMPT_COLUMNS
+from benchmax.envs.types import ROLES
+
+Severity: TypeAlias = Literal["error", "warning"]
+
+EXCERPT_CHARS = 80
+_LINE_CHARS = 400
+_ROLE_WORDS = {"human": "user", "gpt": "assistant", "bot": "assistant", "ai": "assistant", "model": "assistant"}
+_ROLE_WORDS |= {"developer": "system", "function": "tool"}
+
+
+class Finding(NamedTuple):
+    """What a rule found, before it is known in which row."""
+
+    column: str | None
+    reason: str
+    fix: str
+    severity: Severity = "error"
+    excerpt: str = ""
+
+
+class RowFault(Exception):
+    """A row that cannot be used; carries every finding, an error among them."""
+
+    def __init__(self, *findings: Finding) -> None:
+        super().__init__(findings[0].reason)
+        self.findings = list(findings)
+
+    @property
+    def finding(self) -> Finding:
+        return self.findings[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RowIssue:
+    """Something wrong with one row, where it is, and how to put it right."""
+
+    source: str
+    row: int
+    """From 1; in text files the line, as an editor shows it."""
+    column: str | None
+    """A column, a path into it (`messages[2].role`), or `char 17` of a line that cannot be read."""
+    reason: str
+    fix: str
+    severity: Severity = "error"
+    excerpt: str = ""
+    """The start of a line that cannot be read."""
+
+    def __str__(self) -> str:
+        level = "warning: " if self.severity == "warning" else ""
+        where = f"{self.source}:{self.row}: {level}" + (f"{self.column}: " if self.column else "")
+        excerpt = f" | {self.excerpt}" if self.excerpt else ""
+        return one_line(f"{where}{self.reason} → {self.fix}{excerpt}")
+
+
+@dataclass(slots=True)
+class Row:
+    """One row as it was read, with its origin."""
+
+    data: Any
+    """The row, a dict when all is well; None when it could not be read."""
+    source: str
+    number: int
+    measured: bool = False
+    """The reader has already checked size and depth, and nobody else holds `data`."""
+    fault: Finding | None = None
+
+    def issue(self, finding: Finding) -> RowIssue:
+        return RowIssue(self.source, self.number, *finding)
+
+
+def one_line(text: str, limit: int = _LINE_CHARS) -> str:
+    """The text on one line: control characters escaped (they could forge or recolour output), the end cut."""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[: limit + 1])
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def kind(value: Any) -> str:
+    """The name of a value's type as JSON users say it."""
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
+    return "null" if value is None else names.get(type(value), f"a {type(value).__name__}")
+
+
+# Any row
+
+
+def too_large(size: int | None = None) -> Finding:
+    much = f"is {size:,} bytes" if size else "is larger"
+    return Finding(None, f"the row {much}, the limit is {limits.ROW_BYTES:,} bytes", "shorten it or store files apart")
+
+
+def too_deep() -> Finding:
+    return Finding(None, f"the row is nested deeper than {limits.JSON_DEPTH} levels", "flatten it")
+
+
+def check_shape(data: Any) -> Finding | None:
+    """A row is an object with a bounded number of columns."""
+    if not isinstance(data, dict):
+        return Finding(None, f"the row is {kind(data)}, not an object", 'write {"prompt": "…", "ground_truth": "…"}')
+    if len(data) > limits.ROW_COLUMNS:
+        return Finding(
+            None, f"the row has {len(data):,} columns, the limit is {limits.ROW_COLUMNS:,}", "remove columns"
+        )
+    return None
+
+
+def utf8_size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def copy_row(data: dict[Any, Any]) -> dict[Any, Any]:
+    """A copy that user code may change freely; RowFault when the row is too deep or too large.
+
+    The size is that of its text, which is never more than that of its JSON.
+    """
+    copy, size = _copied(data, 1)
+    if size > limits.ROW_BYTES:
+        raise RowFault(too_large(size))
+    return copy  # type: ignore[no-any-return]
+
+
+def _copied(value: Any, depth: int) -> tuple[Any, int]:
+    if isinstance(value, str):
+        return value, utf8_size(value)
+    if not isinstance(value, dict | list):
+        return value, 1
+    if depth > limits.JSON_DEPTH:
+        raise RowFault(too_deep())
+    size = 0
+    if isinstance(value, list):
+        items = []
+        for item in value:
+            copy, much = _copied(item, depth + 1)
+            items.append(copy)
+            size += much
+        return items, size
+    entries = {}
+    for key, item in value.items():
+        entries[key], much = _copied(item, depth + 1)
+        size += much + len(str(key))
+    return entries, size
+
+
+# Rows with the default columns
+
+
+def check_columns(row: Mapping[str, Any]) -> Iterator[Finding]:
+    """The rules of `prompt_messages`, `messages`, `prompt` and `init_rollout_args`."""
+    present = [column for column in PROMPT_COLUMNS if row.get(column) is not None]
+    if not present:
+        yield _no_prompt(row)
+    else:
+        if len(present) > 1:
+            both = f"the row has {' and '.join(present)}; {present[0]} is used"
+            yield Finding(None, both, f"keep only {present[0]}", "warning")
+        yield from _check_prompt(present[0], row[present[0]])
+    if (arguments := row.get("init_rollout_args")) is not None and not isinstance(arguments, dict):
+        yield Finding(
+            "init_rollout_args", f"is {kind(arguments)}, not an object", 'write {"name": value} or leave it out'
+        )
+
+
+def _no_prompt(row: Mapping[str, Any]) -> Finding:
+    columns = ", ".join(one_line(str(column), 40) for column in list(row)[:10]) or "none"
+    return Finding(
+        None,
+        f"the row has neither prompt nor messages; its columns are: {columns}",
+        "rename a column to prompt or messages, or override dataset_preprocess",
+    )
+
+
+def _check_prompt(column: str, value: Any) -> Iterator[Finding]:
+    if column != "prompt" or isinstance(value, list):
+        yield from check_messages(column, value)
+    elif not isinstance(value, str):
+        yield Finding(column, f"is {kind(value)}, not text", "write the question as text, or messages as a list")
+    elif not value.strip():
+        yield Finding(column, "is empty", "write what the model is asked")
+
+
+# Conversations
+
+
+def check_messages(column: str, messages: Any) -> Iterator[Finding]:
+    """The rules of a conversation the model is to continue."""
+    if not isinstance(messages, list):
+        yield Finding(column, f"is {kind(messages)}, not a list", 'write [{"role": "user", "content": "…"}]')
+        return
+    if not messages:
+        yield Finding(column, "is an empty list", "write at least one message")
+        return
+    for index, message in enumerate(messages):
+        # The usual message passes here; the rules below say what else may.
+        if type(message) is dict and message.get("role") == "user" and type(message.get("content")) is str:
+            continue
+        yield from _check_message(f"{column}[{index}]", message)
+    if not any(isinstance(message, dict) and _says_something(message) for message in messages):
+        yield Finding(column, "has no text in any message", "write what the model is asked")
+    last = messages[-1]
+    if isinstance(last, dict) and last.get("role") == "assistant":
+        yield Finding(
+            column, "ends with an assistant message, so nothing is asked", "end with a user message", "warning"
+        )
+
+
+def _says_something(message: dict[str, Any]) -> bool:
+    content = message.get("content")
+    return bool(content.strip() if isinstance(content, str) else content) or bool(message.get("tool_calls"))
+
+
+def _check_message(path: str, message: Any) -> Iterator[Finding]:
+    if not isinstance(message, dict):
+        yield Finding(path, f"is {kind(message)}, not a message", 'write {"role": "user", "content": "…"}')
+        return
+    yield from _check_role(path, message)
+    yield from _check_content(f"{path}.content", message.get("content"))
+    if message.get("tool_calls") is not None:
+        yield from _check_tool_calls(f"{path}.tool_calls", message["tool_calls"])
+
+
+def _check_role(path: str, message: dict[str, Any]) -> Iterator[Finding]:
+    role = message.get("role")
+    known = ", ".join(ROLES)
+    if role is None:
+        yield Finding(path, "has no role", f"add one of {known}")
+    elif role not in ROLES:
+        better = _ROLE_WORDS.get(str(role).lower())
+        reason = f"is {one_line(ascii(role), 40)}, not one of {known}"
+        yield Finding(f"{path}.role", reason, f"write {better!r}" if better else f"use one of {known}")
+    elif role == "tool" and not isinstance(message.get("tool_call_id"), str):
+        yield Finding(path, "is a tool message without tool_call_id", "name the call it answers in tool_call_id")
+
+
+def _check_content(path: str, content: Any) -> Iterator[Finding]:
+    if content is None or isinstance(content, str):
+        return
+    if not isinstance(content, list):
+        yield Finding(path, f"is {kind(content)}, not text", "write text, null or a list of content parts")
+        return
+    for index, part in enumerate(content):
+        if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+            reason = f"is {kind(part)}, not a content part" if not isinstance(part, dict) else "has no type"
+            yield Finding(f"{path}[{index}]", reason, 'write {"type": "text", "text": "…"}')
+
+
+def _check_tool_calls(path: str, calls: Any) -> Iterator[Finding]:
+    shape = 'write {"id": "…", "type": "function", "function": {"name": "…", "arguments": "{}"}}'
+    if not isinstance(calls, list):
+        yield Finding(path, f"is {kind(calls)}, not a list", f"{shape} in a list")
+        return
+    for index, call in enumerate(calls):
+        where = f"{path}[{index}]"
+        if not isinstance(call, dict):
+            yield Finding(where, f"is {kind(call)}, not a tool call", shape)
+            continue
+        body = call.get("function", call)
+        if not isinstance(body, dict) or not isinstance(body.get("name"), str) or not body["name"]:
+            yield Finding(where, "names no function", shape)
+        elif body is not call and not isinstance(body.get("arguments", ""), str):
+            reason = f"has arguments that are {kind(body['arguments'])}, not JSON text"
+            yield Finding(where, reason, "use json.dumps(arguments)", "warning")

@@ -1,0 +1,131 @@
+"""Every error benchmax raises, named for the boundary it crossed.
+
+    BenchmaxError
+    ├── UsageError (ValueError)          you can fix it: a bad flag, file, row or definition
+    │   ├── ConfigError                  a setting has a wrong name, type or range
+    │   ├── DatasetError                 rows that cannot be used; carries every issue found
+    │   ├── EnvDefinitionError           the environment class cannot be loaded or used
+    │   └── NotFoundError (LookupError)  a model, run or file that is not there
+    ├── RolloutError (RuntimeError)      one rollout failed; its siblings go on
+    │   ├── EnvError                     init_rollout or release_rollout
+    │   ├── ToolError                    run_tool; its text is shown to the model
+    │   ├── RewardError                  compute_reward or compute_group_reward
+    │   ├── JudgeError                   a language-model judge gave no usable verdict
+    │   ├── DeadlineExceeded (TimeoutError)
+    │   └── ModelError                   the model gave no reply
+    │       ├── ModelTimeout (TimeoutError)
+    │       ├── ModelUnavailable (ConnectionError)   connection lost, 5xx
+    │       ├── ModelRateLimited                     429; carries retry_after
+    │       ├── ModelRejected                        4xx: the request itself is wrong
+    │       ├── ModelProtocolError                   an answer that is not the API's
+    │       └── ContextExceeded                      the conversation no longer fits
+    └── RecordError (ValueError)         a file benchmax wrote is damaged or from the future
+
+All are picklable, and a message ends with what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class BenchmaxError(Exception):
+    """Something went wrong in benchmax."""
+
+
+class UsageError(BenchmaxError, ValueError):
+    """The input cannot be used as given."""
+
+
+class ConfigError(UsageError):
+    """A setting is wrong."""
+
+
+class DatasetError(UsageError):
+    """Rows cannot be used. `issues` holds every finding, not only the first."""
+
+    def __init__(self, message: str, issues: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.issues = list(issues)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.issues)
+
+
+class EnvDefinitionError(UsageError):
+    """The environment class cannot be loaded or used."""
+
+
+class NotFoundError(UsageError, LookupError):
+    """There is nothing under that name."""
+
+
+class RolloutError(BenchmaxError, RuntimeError):
+    """One rollout failed."""
+
+
+class EnvError(RolloutError):
+    """An environment hook other than tools and rewards failed."""
+
+
+class ToolError(RolloutError):
+    """A tool failed; the text goes back to the model as an error."""
+
+
+class RewardError(RolloutError):
+    """A reward could not be computed; the sample is unscored, not 0."""
+
+
+class JudgeError(RolloutError):
+    """A judge gave no usable verdict; the sample is unscored, not 0."""
+
+
+class DeadlineExceeded(RolloutError, TimeoutError):
+    """A hook took longer than its deadline."""
+
+
+class ModelError(RolloutError):
+    """The model gave no reply."""
+
+
+class ModelTimeout(ModelError, TimeoutError):
+    """The model did not answer in time."""
+
+
+class ModelUnavailable(ModelError, ConnectionError):
+    """The model server is unreachable or failing."""
+
+
+class ModelRateLimited(ModelError):
+    """The model server asks to slow down."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.retry_after)
+
+
+class ModelRejected(ModelError):
+    """The model server refused the request as wrong."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.status)
+
+
+class ModelProtocolError(ModelError):
+    """The model server's answer is not the API's."""
+
+
+class ContextExceeded(ModelError):
+    """The conversation no longer fits the model's context."""
+
+
+class RecordError(BenchmaxError, ValueError):
+    """A record file is damaged or written by a newer benchmax."""

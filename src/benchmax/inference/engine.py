@@ -1,0 +1,322 @@
+"""Token ids in, token ids out: the local engine.
+
+One worker thread owns the model. Requests come from any thread or event loop and join the running
+batch between two decode steps; each gets a future. Weights can be swapped in place between steps.
+
+    engine = Engine.from_directory("path/to/model")
+    done = await engine.generate(prompt_ids, SamplingParams(max_tokens=64, stop_token_ids=(2,)))
+    done.ids, done.logprobs, done.finish
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from benchmax.errors import ModelError, ModelUnavailable, UsageError
+from benchmax.inference.kv import memory_budget
+from benchmax.inference.llama import ModelSpec, Weights
+from benchmax.inference.runner import Runner
+from benchmax.inference.sampling import Generation, SamplingParams
+from benchmax.inference.scheduler import OnTokens, Request, Scheduler, ShouldStop, check_prompt
+
+__all__ = ["Engine", "Generation", "OnTokens", "SamplingParams", "ShouldStop"]
+
+SLOTS = {"cpu": 64, "cuda": 512}
+
+
+class Engine:
+    """A decoder-only model of the Llama family, sampled by continuous batching.
+
+    `slots` is how many sequences run at once, `max_len` how long one may get (prompt and reply),
+    `kv_bytes` how much memory their keys and values may take; defaults come from the device.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        *,
+        slots: int | None = None,
+        max_len: int | None = None,
+        kv_bytes: int | None = None,
+        seed: int | None = None,
+        kernels: bool = True,
+        graphs: bool = True,
+    ) -> None:
+        self.weights = weights
+        self.spec = weights.spec
+        self.max_len = min(max_len or weights.spec.context, weights.spec.context)
+        self._runner = _runner(weights, kv_bytes or memory_budget(weights.device), kernels, graphs)
+        slots = slots or SLOTS.get(weights.device.type, 64)
+        if slots < 1 or self.max_len < 2:
+            raise UsageError(f"slots is {slots} and max_len {self.max_len}; use at least 1 slot and 2 tokens.")
+        self._scheduler = Scheduler(self._runner, slots, self.max_len)
+        self._random = random.Random(seed)
+        self._wake = threading.Condition()
+        self._arrivals: deque[Request] = deque()
+        self._commands: deque[tuple[Callable[[], object], Future[Any]]] = deque()
+        self._closing = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="benchmax-engine", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def from_directory(cls, path: str | Path, device: str = "auto", dtype: str = "auto", **options: Any) -> Engine:
+        """Open a directory of config.json and safetensors. `options` are those of `Engine`."""
+        spec = ModelSpec.from_directory(Path(path))
+        weights = _allocate(spec, device, dtype)
+        weights.load_directory(Path(path))
+        return cls(weights, **options)
+
+    @classmethod
+    def from_model(cls, model: torch.nn.Module, device: str = "auto", dtype: str = "auto", **options: Any) -> Engine:
+        """Copy a Hugging Face model that is in memory."""
+        config: Any = model.config
+        weights = _allocate(ModelSpec.from_config(config.to_dict()), device, dtype)
+        weights.update(model.state_dict())
+        return cls(weights, **options)
+
+    @property
+    def device(self) -> torch.device:
+        return self.weights.device
+
+    # Sampling
+
+    def submit(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams = SamplingParams(),
+        *,
+        should_stop: ShouldStop | None = None,
+        on_tokens: OnTokens | None = None,
+    ) -> Future[Generation]:
+        """Queue a request; cancel the future to end it early. Callable from any thread.
+
+        `should_stop(ids)` sees the ids so far after every token: True ends the generation there, an
+        int keeps that many ids, False or None goes on. On a GPU tokens come in bursts, and what was
+        drawn beyond the end is dropped. `on_tokens(ids, logprobs)` is told of new tokens. Both run in
+        the engine's thread: keep them short. `max_tokens` is cut to what `max_len` leaves.
+        """
+        prompt = check_prompt(prompt_ids, self.spec.vocab, self.max_len)
+        seed = self._random.getrandbits(63) if params.seed is None else params.seed & ((1 << 63) - 1)
+        limit = min(len(prompt) + params.max_tokens, self.max_len)
+        request = Request(prompt, params, seed, limit, should_stop, on_tokens)
+        with self._wake:
+            self._check_open()
+            self._arrivals.append(request)
+            self._wake.notify()
+        return request.future
+
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams = SamplingParams(),
+        *,
+        should_stop: ShouldStop | None = None,
+        on_tokens: OnTokens | None = None,
+    ) -> Generation:
+        """`submit` for an event loop. Cancelling the await ends the generation."""
+        return await asyncio.wrap_future(
+            self.submit(prompt_ids, params, should_stop=should_stop, on_tokens=on_tokens)
+        )
+
+    # Weights
+
+    def update_weights(self, named: Mapping[str, Tensor]) -> None:
+        """Copy parameters, all or some, by their Hugging Face names; returns when they are in place.
+
+        Applied between two steps. Computed prompts are forgotten; requests under way go on with the
+        new weights over the keys and values they have.
+        """
+        ready = torch.cuda.current_stream(self.device).record_event() if self.device.type == "cuda" else None
+
+        def swap() -> None:
+            if ready is not None:
+                torch.cuda.current_stream(self.device).wait_event(ready)
+            self.weights.update(named)
+            self._scheduler.forget_prefixes()
+            if ready is not None:
+                torch.cuda.current_stream(self.device).synchronize()
+
+        self.call(swap)
+
+    def load_weights(self, state: Mapping[str, Tensor]) -> None:
+        """`update_weights` with a whole state dict; a parameter that is missing is an error."""
+        lost = self.weights.names - set(state) - ({"lm_head.weight"} if self.spec.tied else set())
+        if lost:
+            raise UsageError(f"The state dict lacks {len(lost)} parameters, such as {min(lost)!r}. Give all of them.")
+        self.update_weights(state)
+
+    def forget_prefixes(self) -> None:
+        """Drop every retained prompt, as a weight update does."""
+        self.call(self._scheduler.forget_prefixes)
+
+    def call(self, action: Callable[[], object]) -> object:
+        """Run `action` in the engine's thread, between two steps, and wait for it."""
+        done: Future[Any] = Future()
+        with self._wake:
+            self._check_open()
+            self._commands.append((action, done))
+            self._wake.notify()
+        return done.result()
+
+    # Life
+
+    def stats(self) -> dict[str, Any]:
+        """Totals since the start, and what runs now."""
+        scheduler, counters = self._scheduler, self._scheduler.counters
+        kv = self._runner.kv
+        return {
+            **asdict(counters),
+            "tokens_per_second": counters.generated / counters.busy_seconds if counters.busy_seconds else 0.0,
+            "mean_batch": counters.rows_stepped / counters.steps if counters.steps else 0.0,
+            "active": sum(request is not None for request in list(scheduler.rows)),
+            "queued": len(scheduler.queue) + len(self._arrivals),
+            "slots": scheduler.slots,
+            "kv_slots": kv.rows,
+            "kv_length": kv.length,
+            "kv_bytes": kv.bytes,
+            "device": str(self.device),
+            "dtype": str(self.weights.dtype).removeprefix("torch."),
+            "kernels": self._runner.kernels,
+            "graphs": self._runner.graphs,
+            "notes": list(getattr(self._runner, "notes", ())),
+        }
+
+    def close(self) -> None:
+        """Stop the thread and free the cache; requests still under way fail. Safe to call twice."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise ModelUnavailable(f"The engine stopped: {self._failure} Open a new one.") from self._failure
+        if self._closing:
+            raise ModelUnavailable("The engine is closed. Open a new one.")
+
+    # The worker thread
+
+    def _run(self) -> None:
+        error: BaseException = ModelUnavailable("The engine was closed before the request was done. Open a new one.")
+        try:
+            self._runner.enter()
+            with torch.inference_mode():
+                while self._receive():
+                    self._turn()
+        except BaseException as failure:
+            error = self._failure = _explain(failure, self._runner)
+        self._end(error)
+
+    def _turn(self) -> None:
+        began = time.perf_counter()
+        try:
+            self._scheduler.turn()
+        except UsageError as error:  # one request that can never fit; the engine is sound
+            self._scheduler.fail_all(error)
+        self._scheduler.counters.busy_seconds += time.perf_counter() - began
+
+    def _receive(self) -> bool:
+        """Take in what arrived; wait for it when there is nothing else to do. False: time to close."""
+        with self._wake:
+            while not (self._arrivals or self._commands or self._closing) and self._scheduler.idle:
+                self._wake.wait()
+            commands = list(self._commands)
+            self._commands.clear()
+            self._scheduler.queue.extend(self._arrivals)
+            self._scheduler.counters.requests += len(self._arrivals)
+            self._arrivals.clear()
+        for action, done in commands:
+            try:
+                done.set_result(action())
+            except Exception as error:
+                done.set_exception(error)
+        return not self._closing
+
+    def _end(self, error: BaseException) -> None:
+        with self._wake:
+            self._closing = True
+            self._scheduler.queue.extend(self._arrivals)
+            self._arrivals.clear()
+            commands = list(self._commands)
+            self._commands.clear()
+        self._scheduler.fail_all(error)
+        for _, done in commands:
+            done.set_exception(error)
+        self._runner.release()
+
+
+def _explain(failure: BaseException, runner: Runner) -> BaseException:
+    """An engine that died says why, and for lack of memory what to change."""
+    if isinstance(failure, (torch.OutOfMemoryError, MemoryError)):
+        return ModelError(
+            f"The engine ran out of memory ({runner.describe_memory()}). "
+            "Use fewer slots, a shorter max_len or a smaller kv_bytes."
+        )
+    return ModelError(f"{type(failure).__name__}: {failure}")
+
+
+def _allocate(spec: ModelSpec, device: str, dtype: str) -> Weights:
+    where = pick_device(device)
+    kind = pick_dtype(dtype, where)
+    try:
+        return Weights(spec, where, kind)
+    except torch.OutOfMemoryError as error:
+        raise UsageError("The model does not fit the device's memory. Use a smaller model or device='cpu'.") from error
+
+
+def pick_device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"There is no device {name!r}. Use auto, cpu or cuda.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UsageError("This torch sees no CUDA device. Use device='cpu'.")
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
+def pick_dtype(name: str, device: torch.device) -> torch.dtype:
+    """bfloat16 on CUDA, float32 on a CPU: there bfloat16 is slower, and faults on some virtual machines."""
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if name not in known:
+        raise UsageError(f"There is no dtype {name!r}. Use auto, {', '.join(known)}.")
+    if device.type == "cpu" and name != "float32":
+        raise UsageError(f"On a CPU the engine computes in float32, not {name}. Use dtype='auto'.")
+    return known[name]
+
+
+def _runner(weights: Weights, budget: int, kernels: bool, graphs: bool) -> Runner:
+    if weights.device.type != "cuda":
+        return Runner(weights, budget)
+    from benchmax.inference.cuda import CudaRunner
+
+    with torch.inference_mode():
+        return CudaRunner(weights, budget, kernels, graphs)

@@ -1,0 +1,308 @@
+"""Triton kernels for the parts of a decode step that torch would spread over many launches.
+
+RMS norm; rotation and cache write; attention of one new token (decode) and of a block of them
+(prefill) straight from the cache; SwiGLU; sampling with its bookkeeping. Each has a twin in plain
+torch (`forward.TorchOps`, `runner.Runner.sample`), and `check` compares the two before the kernels
+are trusted, so a Triton that miscompiles or is absent costs speed and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from benchmax.inference.forward import Cache, Plan, Span, TorchOps
+from benchmax.inference.llama import Layer, ModelSpec
+
+QUERY_BLOCK = 32
+KEY_BLOCK = 64
+VOCAB_BLOCK = 4096
+LOG2_E = 1.4426950408889634
+
+
+@triton.jit
+def _norm(x, weight, out, width, eps, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, BLOCK)
+    live = at < width
+    value = tl.load(x + row * width + at, mask=live, other=0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(value * value, 0) / width + eps)
+    gain = tl.load(weight + at, mask=live, other=0.0)
+    tl.store(out + row * width + at, (value * scale).to(gain.dtype) * gain, mask=live)
+
+
+@triton.jit
+def _rotate(  # type: ignore[no-untyped-def]
+    qkv, q_out, keys, values, rows, positions, write, cos, sin, q_gain, k_gain, eps,  # noqa: ANN001
+    stride_row, stride_head, stride_position,  # noqa: ANN001
+    HEADS: tl.constexpr, KV: tl.constexpr, HALF: tl.constexpr, PAD: tl.constexpr, KV_PAD: tl.constexpr,
+    NORMED: tl.constexpr,
+):  # fmt: skip
+    token = tl.program_id(0).to(tl.int64)
+    row = tl.load(rows + token).to(tl.int64)
+    position = tl.load(positions + token).to(tl.int64)
+    slot = tl.load(write + token).to(tl.int64)
+    head = tl.arange(0, PAD)[:, None]
+    half = tl.arange(0, HALF)[None, :]
+    source = qkv + token * (HEADS + 2 * KV) * 2 * HALF
+    live = head < HEADS + KV
+    a = tl.load(source + head * 2 * HALF + half, mask=live, other=0.0).to(tl.float32)
+    b = tl.load(source + head * 2 * HALF + HALF + half, mask=live, other=0.0).to(tl.float32)
+    if NORMED:
+        scale = tl.rsqrt((tl.sum(a * a, 1) + tl.sum(b * b, 1)) / (2 * HALF) + eps)[:, None]
+        gain_a = tl.where(head < HEADS, tl.load(q_gain + half), tl.load(k_gain + half))
+        gain_b = tl.where(head < HEADS, tl.load(q_gain + HALF + half), tl.load(k_gain + HALF + half))
+        a = ((a * scale).to(gain_a.dtype) * gain_a).to(tl.float32)
+        b = ((b * scale).to(gain_b.dtype) * gain_b).to(tl.float32)
+    c = tl.load(cos + position * HALF + half)
+    s = tl.load(sin + position * HALF + half)
+    first = (a * c - b * s).to(q_out.dtype.element_ty)
+    second = (b * c + a * s).to(q_out.dtype.element_ty)
+    target = q_out + token * HEADS * 2 * HALF + head * 2 * HALF + half
+    tl.store(target, first, mask=head < HEADS)
+    tl.store(target + HALF, second, mask=head < HEADS)
+    at = row * stride_row + slot * stride_position
+    is_key = (head >= HEADS) & live
+    target = keys + at + (head - HEADS) * stride_head + half
+    tl.store(target, first, mask=is_key)
+    tl.store(target + HALF, second, mask=is_key)
+    kv_head = tl.arange(0, KV_PAD)[:, None]
+    whole = tl.arange(0, 2 * HALF)[None, :]
+    v = tl.load(source + (HEADS + KV + kv_head) * 2 * HALF + whole, mask=kv_head < KV, other=0.0)
+    tl.store(values + at + kv_head * stride_head + whole, v, mask=kv_head < KV)
+
+
+@triton.jit
+def _attend_row(  # type: ignore[no-untyped-def]
+    q, keys, values, lengths, out, scale, stride_row, stride_head, stride_position,  # noqa: ANN001
+    HEADS: tl.constexpr, GROUP: tl.constexpr, GROUP_PAD: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    kv = tl.program_id(1)
+    length = tl.load(lengths + row).to(tl.int32)
+    group = tl.arange(0, GROUP_PAD)
+    dim = tl.arange(0, DIM)
+    slot = tl.arange(0, BLOCK)
+    at = (row * HEADS + kv * GROUP + group)[:, None] * DIM + dim[None, :]
+    live_head = (group < GROUP)[:, None]
+    query = tl.load(q + at, mask=live_head, other=0.0)
+    base = row * stride_row + kv * stride_head
+    peak = tl.full((GROUP_PAD,), float("-inf"), tl.float32)
+    total = tl.zeros((GROUP_PAD,), tl.float32)
+    mixed = tl.zeros((GROUP_PAD, DIM), tl.float32)
+    for start in range(0, length, BLOCK):
+        seen = start + slot
+        live = seen < length
+        place = base + seen[:, None] * stride_position + dim[None, :]
+        k = tl.load(keys + place, mask=live[:, None], other=0.0)
+        score = tl.dot(query, tl.trans(k), input_precision="ieee") * scale
+        score = tl.where(live[None, :], score, float("-inf"))
+        top = tl.maximum(peak, tl.max(score, 1))
+        fade = tl.exp2(peak - top)
+        part = tl.exp2(score - top[:, None])
+        v = tl.load(values + place, mask=live[:, None], other=0.0)
+        mixed = mixed * fade[:, None] + tl.dot(part.to(v.dtype), v, input_precision="ieee")
+        total = total * fade + tl.sum(part, 1)
+        peak = top
+    tl.store(out + at, (mixed / total[:, None]).to(out.dtype.element_ty), mask=live_head)
+
+
+@triton.jit
+def _attend_block(  # type: ignore[no-untyped-def]
+    q, keys, values, blocks, out, scale, stride_row, stride_head, stride_position,  # noqa: ANN001
+    HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, QUERIES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    entry = blocks + tl.program_id(0) * 4
+    head = tl.program_id(1)
+    row = tl.load(entry).to(tl.int64)
+    offset = tl.load(entry + 1).to(tl.int64)
+    count = tl.load(entry + 2)
+    first = tl.load(entry + 3)
+    index = tl.arange(0, QUERIES)
+    dim = tl.arange(0, DIM)
+    slot = tl.arange(0, BLOCK)
+    at = ((offset + index) * HEADS + head)[:, None] * DIM + dim[None, :]
+    live_query = (index < count)[:, None]
+    query = tl.load(q + at, mask=live_query, other=0.0)
+    base = row * stride_row + (head // GROUP) * stride_head
+    position = first + index
+    end = first + count
+    peak = tl.full((QUERIES,), float("-inf"), tl.float32)
+    total = tl.zeros((QUERIES,), tl.float32)
+    mixed = tl.zeros((QUERIES, DIM), tl.float32)
+    for start in range(0, end, BLOCK):
+        seen = start + slot
+        live = seen < end
+        place = base + seen[:, None] * stride_position + dim[None, :]
+        k = tl.load(keys + place, mask=live[:, None], other=0.0)
+        score = tl.dot(query, tl.trans(k), input_precision="ieee") * scale
+        score = tl.where(seen[None, :] <= position[:, None], score, float("-inf"))
+        top = tl.maximum(peak, tl.max(score, 1))
+        fade = tl.exp2(peak - top)
+        part = tl.exp2(score - top[:, None])
+        v = tl.load(values + place, mask=live[:, None], other=0.0)
+        mixed = mixed * fade[:, None] + tl.dot(part.to(v.dtype), v, input_precision="ieee")
+        total = total * fade + tl.sum(part, 1)
+        peak = top
+    tl.store(out + at, (mixed / total[:, None]).to(out.dtype.element_ty), mask=live_query)
+
+
+@triton.jit
+def _swiglu(x, out, width, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    live = at < width
+    gate = tl.load(x + row * 2 * width + at, mask=live, other=0.0).to(tl.float32)
+    up = tl.load(x + row * 2 * width + width + at, mask=live, other=0.0)
+    gate = (gate * tl.sigmoid(gate)).to(up.dtype)
+    tl.store(out + row * width + at, gate * up, mask=live)
+
+
+@triton.jit
+def _sample(  # type: ignore[no-untyped-def]
+    logits, rows, ints, floats, tokens, logprobs, step, stride_out, vocab,  # noqa: ANN001
+    INTS: tl.constexpr, FLOATS: tl.constexpr, STOPS: tl.constexpr, STOP_COUNT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Columns of `ints`: token, position, active, limit, seed, top_k, stops…; of `floats`: temperature, top_p."""
+    reader = tl.program_id(0).to(tl.int64)
+    row = tl.load(rows + reader).to(tl.int64)
+    state = ints + row * INTS
+    position = tl.load(state + 1) + 1
+    active = tl.load(state + 2)
+    temperature = tl.load(floats + row * FLOATS)
+    greedy = temperature <= 0.0
+    scale = 1.0 / tl.where(greedy, 1.0, temperature)
+    source = logits + reader * vocab
+    lane = tl.arange(0, BLOCK)
+
+    peak = float("-inf")
+    total = 0.0
+    best = 0
+    for start in range(0, vocab, BLOCK):
+        at = start + lane
+        z = tl.load(source + at, mask=at < vocab, other=float("-inf")).to(tl.float32) * scale
+        top = tl.max(z, 0)
+        best = tl.where(top > peak, start + tl.argmax(z, 0), best)
+        new = tl.maximum(peak, top)
+        total = total * tl.exp(peak - new) + tl.sum(tl.exp(z - new), 0)
+        peak = new
+
+    x = tl.load(state + 4).to(tl.uint64) + (position + 1).to(tl.uint64) * 0x9E3779B97F4A7C15
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
+    x = x ^ (x >> 31)
+    uniform = ((x >> 41).to(tl.int32).to(tl.float32) + 0.5) * 1.1920928955078125e-07
+    target = uniform * total
+
+    running = 0.0
+    chosen = -1
+    for start in range(0, vocab, BLOCK):
+        at = start + lane
+        z = tl.load(source + at, mask=at < vocab, other=float("-inf")).to(tl.float32) * scale
+        mass = tl.exp(z - peak)
+        after = running + tl.sum(mass, 0)
+        inside = running + tl.cumsum(mass, 0)
+        # The first index whose running sum passes the target and that has mass of its own.
+        hit = tl.min(tl.where((inside > target) & (mass > 0.0), lane, BLOCK), 0)
+        chosen = tl.where((chosen < 0) & (after > target) & (hit < BLOCK), start + hit, chosen)
+        running = after
+    token = tl.where(greedy | (chosen < 0), best, chosen)
+    z = tl.load(source + token).to(tl.float32) * scale
+    logprob = z - peak - tl.log(total)
+
+    stops = tl.load(state + STOPS + tl.arange(0, STOP_COUNT))
+    stopped = tl.max((stops == token).to(tl.int32), 0) > 0
+    ended = stopped | (position + 1 >= tl.load(state + 3))
+    running_on = active > 0
+    place = tl.load(step) * stride_out + reader
+    tl.store(tokens + place, tl.where(running_on, token, -1).to(tl.int64))
+    tl.store(logprobs + place, logprob)
+    tl.store(state, token.to(tl.int64), mask=running_on)
+    tl.store(state + 1, position, mask=running_on)
+    tl.store(state + 2, tl.where(ended, 0, 1).to(tl.int64), mask=running_on)
+
+
+def power_of_two(value: int) -> int:
+    return max(1, 1 << (value - 1).bit_length())
+
+
+class TritonOps(TorchOps):
+    """`TorchOps` with one launch per part."""
+
+    def __init__(self, spec: ModelSpec, cos: Tensor, sin: Tensor) -> None:
+        super().__init__(spec, cos, sin)
+        self.group = spec.heads // spec.kv_heads
+        self.scale = spec.head_dim**-0.5 * LOG2_E
+
+    def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        out = torch.empty_like(x)
+        _norm[(x.shape[0],)](x, weight, out, x.shape[1], eps, BLOCK=power_of_two(x.shape[1]))
+        return out
+
+    def rotate_and_store(self, qkv: Tensor, layer: Layer, cache: Cache, plan: Plan) -> Tensor:
+        spec, (keys, values) = self.spec, cache
+        q = qkv.new_empty(qkv.shape[0], spec.heads, spec.head_dim)
+        normed = layer.q_norm is not None
+        _rotate[(qkv.shape[0],)](
+            qkv, q, keys, values, plan.rows, plan.positions, plan.write, self.cos, self.sin,
+            layer.q_norm if normed else qkv, layer.k_norm if normed else qkv, spec.eps, *keys.stride()[:3],
+            HEADS=spec.heads, KV=spec.kv_heads, HALF=spec.head_dim // 2, NORMED=normed,
+            PAD=power_of_two(spec.heads + spec.kv_heads), KV_PAD=power_of_two(spec.kv_heads),
+        )  # fmt: skip
+        return q
+
+    def attend(self, q: Tensor, cache: Cache, plan: Plan) -> Tensor:
+        spec, (keys, values) = self.spec, cache
+        out = torch.empty_like(q)
+        shape = {"HEADS": spec.heads, "GROUP": self.group, "DIM": spec.head_dim, "BLOCK": KEY_BLOCK}
+        if plan.blocks is None:
+            _attend_row[(q.shape[0], spec.kv_heads)](
+                q, keys, values, plan.lengths, out, self.scale, *keys.stride()[:3],
+                GROUP_PAD=max(16, power_of_two(self.group)), **shape,
+            )  # fmt: skip
+        else:
+            _attend_block[(plan.blocks.shape[0], spec.heads)](
+                q, keys, values, plan.blocks, out, self.scale, *keys.stride()[:3], QUERIES=QUERY_BLOCK, **shape
+            )
+        return out.view(q.shape[0], -1)
+
+    def swiglu(self, x: Tensor) -> Tensor:
+        width = x.shape[1] // 2
+        out = x.new_empty(x.shape[0], width)
+        block = min(1024, power_of_two(width))
+        _swiglu[(x.shape[0], triton.cdiv(width, block))](x, out, width, BLOCK=block)
+        return out
+
+
+def query_blocks(spans: list[Span]) -> list[tuple[int, int, int, int]]:
+    """Each span cut into blocks of queries: (row, offset, count, position of the first)."""
+    return [
+        (span.row, span.offset + done, min(QUERY_BLOCK, span.count - done), span.start + done)
+        for span in spans
+        for done in range(0, span.count, QUERY_BLOCK)
+    ]
+
+
+def sample(
+    logits: Tensor, rows: Tensor, ints: Tensor, floats: Tensor, tokens: Tensor, logprobs: Tensor, step: Tensor, stops: int
+) -> None:
+    """Draw one token per row of `logits` for the state rows `rows`; write it out and advance the state."""
+    _sample[(logits.shape[0],)](
+        logits, rows, ints, floats, tokens, logprobs, step, tokens.stride(0), logits.shape[1],
+        INTS=ints.shape[1], FLOATS=floats.shape[1], STOPS=stops, STOP_COUNT=ints.shape[1] - stops,
+        BLOCK=min(VOCAB_BLOCK, power_of_two(logits.shape[1])), num_warps=8,
+    )  # fmt: skip
+
+
+def usable(spec: ModelSpec) -> bool:
+    """Whether the kernels' tiles fit this model."""
+    return spec.head_dim in (16, 32, 64, 128, 256) and spec.heads % spec.kv_heads == 0
+
+
+def relative_error(value: Tensor, reference: Tensor) -> float:
+    wide: Any = reference.double()
+    return float((value.double() - wide).norm() / wide.norm().clamp(min=1e-12))

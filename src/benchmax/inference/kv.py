@@ -1,0 +1,101 @@
+"""Keys and values of every sequence, one row each, in one block of memory.
+
+Row `r` of the cache is row `r` of the decode batch, so attention reads plain slices. The cache grows
+in length when a sequence needs it. The last position of a row is scratch: rows that are not running
+write there, and what they hold for reuse stays whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmax.errors import UsageError
+from benchmax.inference.llama import ModelSpec
+
+LENGTH_STEP = 256
+
+
+class KVCache:
+    """[key or value, layer, row, kv head, position, head_dim]."""
+
+    def __init__(self, spec: ModelSpec, device: torch.device, dtype: torch.dtype, budget: int) -> None:
+        self.spec, self.device, self.dtype, self.budget = spec, device, dtype, budget
+        self.rows = 0
+        self.length = 0
+        self.data = torch.empty(0)
+
+    @property
+    def position_bytes(self) -> int:
+        """Bytes of one token, all layers."""
+        return 2 * self.spec.layers * self.spec.kv_width * self.dtype.itemsize
+
+    @property
+    def bytes(self) -> int:
+        return self.rows * self.length * self.position_bytes
+
+    def layer(self, index: int) -> tuple[Tensor, Tensor]:
+        return self.data[0, index], self.data[1, index]
+
+    def affordable_rows(self, length: int) -> int:
+        """Rows of `length` positions that fit the memory budget."""
+        return self.budget // (length * self.position_bytes)
+
+    def resize(self, rows: int, length: int, keep_rows: int = 0, keep_length: int = 0) -> None:
+        """Make room, keeping the given corner of what is there."""
+        old = self.data
+        try:
+            data = self._allocate(rows, length)
+        except (RuntimeError, MemoryError) as error:  # torch's out-of-memory is a RuntimeError
+            raise UsageError(
+                f"No memory for {rows} sequences of {length} tokens "
+                f"({rows * length * self.position_bytes / 2**30:.1f} GiB of keys and values). "
+                "Use fewer slots or a shorter max_len."
+            ) from error
+        if keep_rows and keep_length:
+            data[:, :, :keep_rows, :, :keep_length] = old[:, :, :keep_rows, :, :keep_length]
+        self.data, self.rows, self.length = data, rows, length
+
+    def _allocate(self, rows: int, length: int) -> Tensor:
+        spec = self.spec
+        shape = (2, spec.layers, rows, spec.kv_heads, length, spec.head_dim)
+        if self.device.type == "cpu" and self.dtype == torch.float32:
+            # numpy asks for zero pages that cost nothing until written; torch.zeros writes them all.
+            return torch.from_numpy(np.zeros(shape, dtype=np.float32))
+        return torch.zeros(shape, device=self.device, dtype=self.dtype)
+
+    def move(self, source: Sequence[int], target: Sequence[int], length: int) -> None:
+        """Copy the first `length` positions of rows `source` to rows `target`, all read before any is written."""
+        if not source or not length:
+            return
+        if self.device.type == "cpu" and not set(source) & set(target):
+            for a, b in zip(source, target, strict=True):
+                self.data[:, :, b, :, :length] = self.data[:, :, a, :, :length]
+            return
+        index = torch.tensor([source, target]).to(self.device, non_blocking=True)
+        self.data[:, :, index[1], :, :length] = self.data[:, :, index[0], :, :length]
+
+
+def bucket(length: int) -> int:
+    """The cache length for a need: a power of two of at least 256 positions."""
+    return max(LENGTH_STEP, 1 << (length - 1).bit_length())
+
+
+def round_up(length: int) -> int:
+    return -(-length // 64) * 64
+
+
+def memory_budget(device: torch.device) -> int:
+    """Bytes the cache may take unless told: two fifths of what is free now."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0] * 0.4)
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        free = 8 << 30
+    # Pages of the file cache are given up on demand but not counted as free.
+    return max(int(free * 0.4), 2 << 30)

@@ -1,0 +1,209 @@
+"""A model on this machine behind the model port, exact to the token.
+
+A conversation keeps the ids it was given and the ids it sampled, one after the other, and asks the engine to
+go on from there. A reply's segments are those very ids: the observed delta, then the sampled turn with its
+log-probs. A turn that failed leaves nothing behind, so it can be asked for again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from benchmax.envs.types import ChatMessage, Messages, ToolDefinition
+from benchmax.errors import ContextExceeded, UsageError
+from benchmax.inference.store import read_card, resolve
+from benchmax.inference.tokens import ChatTokens, parse_reply
+from benchmax.models.base import Conversation, FinishReason, ModelClient, Reply, Sampling, TokenSegment, Usage
+from benchmax.models.wire import turn_cap
+
+if TYPE_CHECKING:
+    from benchmax.inference.engine import Engine
+
+OnTokens = Callable[[Sequence[int], Sequence[float]], None]
+"""Told of sampled ids and their log-probs as they come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What the engine drew, and its text up to a stop string."""
+
+    ids: list[int]
+    logprobs: list[float]
+    text: str
+    finish: Literal["stop", "length"]
+
+
+class LocalModel(ModelClient):
+    """A model run by the engine in this process."""
+
+    def __init__(self, engine: Engine, chat: ChatTokens, *, name: str = "local") -> None:
+        self.engine = engine
+        self.chat = chat
+        self.name = name
+
+    @classmethod
+    def load(
+        cls,
+        name_or_path: str | Path,
+        *,
+        checkpoint: str | Path | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        name: str | None = None,
+        template_options: dict[str, Any] | None = None,
+    ) -> LocalModel:
+        """Load a model by name, path or hub id; `checkpoint` is a trained directory, whole or adapter."""
+        from benchmax.inference.engine import Engine
+
+        directory = resolve(name_or_path)
+        weights = _weights_directory(directory, checkpoint)
+        has_tokenizer = (weights / "tokenizer_config.json").is_file()
+        chat = ChatTokens(weights if has_tokenizer else directory, template_options=template_options)
+        engine = Engine.from_directory(weights, device=device, dtype=dtype)
+        if checkpoint is not None and weights == directory:
+            engine.update_weights(_adapted_weights(directory, Path(checkpoint)))
+        return cls(engine, chat, name=name or _name(name_or_path, directory))
+
+    def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> LocalConversation:
+        return LocalConversation(self, tuple(tools), sampling)
+
+    async def complete(
+        self, prompt: Sequence[int], sampling: Sampling = Sampling(), *, on_tokens: OnTokens | None = None
+    ) -> Sampled:
+        """Sample what follows the ids of `prompt`."""
+        from benchmax.inference.sampling import SamplingParams
+
+        room = self.chat.context - len(prompt)
+        if room < 1:
+            raise ContextExceeded(
+                f"The conversation has {len(prompt)} tokens; {self.name} takes {self.chat.context} with its reply. "
+                "Shorten the prompt or the tool output."
+            )
+        params = SamplingParams(
+            max_tokens=room if sampling.max_tokens is None else max(1, min(sampling.max_tokens, room)),
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            seed=sampling.seed,
+            stop_token_ids=self.chat.stop_ids,
+        )
+        stops = StopStrings(self.chat, sampling.stop) if sampling.stop else None
+        drawn = await self.engine.generate(prompt, params, should_stop=stops, on_tokens=on_tokens)
+        text = self.chat.decode(drawn.ids)
+        return Sampled(list(drawn.ids), list(drawn.logprobs), stops.cut(text) if stops else text, drawn.finish)
+
+    async def aclose(self) -> None:
+        self.engine.close()
+
+
+@dataclass(slots=True)
+class LocalConversation(Conversation):
+    """The exact ids of one rollout so far."""
+
+    model: LocalModel
+    tools: tuple[ToolDefinition, ...]
+    sampling: Sampling
+    ids: list[int] = field(default_factory=list)
+    messages: Messages = field(default_factory=list)
+    _prompt_turns: int = 0
+    _turn: int = 0
+
+    async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
+        observed = self._observe(new)
+        prompt = self.ids + observed
+        drawn = await self.model.complete(prompt, self._turn_sampling(max_tokens))
+        message = parse_reply(drawn.text, tools=bool(self.tools), salt=len(prompt))
+        if not self.messages:
+            self._prompt_turns = len(new)
+        self.messages += [*new, message]
+        self.ids = prompt + drawn.ids
+        self._turn += 1
+        return Reply(
+            message=message,
+            finish=finish_reason(drawn, message),
+            usage=Usage(len(prompt), len(drawn.ids)),
+            segments=[TokenSegment(observed, sampled=False), TokenSegment(drawn.ids, True, drawn.logprobs)],
+        )
+
+    def _observe(self, new: Sequence[ChatMessage]) -> list[int]:
+        """Ids of the new messages, up to where the assistant is to speak."""
+        chat = self.model.chat
+        if not self.messages:
+            return chat.prompt(new, self.tools)
+        stopped = chat.ends_turn(self.ids)
+        return chat.delta(self.messages, new, self.tools, prompt_turns=self._prompt_turns, stopped=stopped)
+
+    def _turn_sampling(self, max_tokens: int | None) -> Sampling:
+        sampling = self.sampling
+        return Sampling(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            max_tokens=turn_cap(sampling, max_tokens),
+            stop=sampling.stop,
+            seed=None if sampling.seed is None else derive_seed(sampling.seed, self._turn),
+        )
+
+
+class StopStrings:
+    """Watches sampled ids for texts that end a turn."""
+
+    def __init__(self, chat: ChatTokens, stops: Sequence[str]) -> None:
+        self._chat = chat
+        self._stops = tuple(stop for stop in stops if stop)
+        # A character takes at most four tokens (its bytes), and a stop string may begin inside one.
+        self._window = 4 * max(map(len, self._stops), default=0) + 4
+
+    def __call__(self, ids: Sequence[int]) -> bool:
+        tail = self._chat.decode(ids[-self._window :])
+        return any(stop in tail for stop in self._stops)
+
+    def cut(self, text: str) -> str:
+        """The text before the first stop string."""
+        found = [at for stop in self._stops if (at := text.find(stop)) >= 0]
+        return text[: min(found)] if found else text
+
+
+def finish_reason(drawn: Sampled, message: ChatMessage) -> FinishReason:
+    if drawn.finish == "length":
+        return "length"
+    return "tool_calls" if message.get("tool_calls") else "stop"
+
+
+def derive_seed(seed: int, *path: int) -> int:
+    """A seed of its own for each turn or choice."""
+    digest = hashlib.blake2b(repr((seed, *path)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def _weights_directory(directory: Path, checkpoint: str | Path | None) -> Path:
+    """Where the weights lie: the checkpoint's own when it is whole, the model's when it is an adapter."""
+    if checkpoint is None or (Path(checkpoint) / "adapter_config.json").is_file():
+        return directory
+    if not (Path(checkpoint) / "config.json").is_file():
+        raise UsageError(f"{checkpoint} is no checkpoint: it has neither config.json nor adapter_config.json.")
+    return resolve(checkpoint)
+
+
+def _adapted_weights(directory: Path, adapter: Path) -> dict[str, Any]:
+    """The model's weights with the adapter merged in."""
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    try:
+        merged = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
+    except (ValueError, RuntimeError, OSError) as error:
+        reason = str(error).splitlines()[0][:200]
+        raise UsageError(f"The adapter in {adapter} does not fit this model: {reason}") from error
+    return dict(merged.named_parameters())
+
+
+def _name(name_or_path: str | Path, directory: Path) -> str:
+    card = read_card(directory)
+    return card.name if card else Path(name_or_path).name

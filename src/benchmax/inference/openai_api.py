@@ -1,0 +1,258 @@
+"""The OpenAI wire format, seen from a server: requests read strictly, replies in the shapes clients expect.
+
+What this server cannot do is refused, never ignored: a client that asks for JSON mode or a penalty is told.
+Token ids use vLLM's field names (`return_token_ids`, `prompt_token_ids`, `token_ids`).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from benchmax.envs.types import ROLES, ChatMessage, Messages, ToolDefinition
+from benchmax.inference.local import Sampled, derive_seed
+from benchmax.inference.tokens import ChatTokens
+from benchmax.models.base import Sampling
+
+Json: TypeAlias = dict[str, Any]
+
+MAX_CHOICES = 128
+
+
+class StreamOptions(BaseModel):
+    include_usage: bool = False
+
+
+class Request(BaseModel):
+    """What both endpoints take."""
+
+    model: str
+    max_tokens: int | None = Field(None, ge=1)
+    temperature: float = Field(1.0, ge=0, le=100, allow_inf_nan=False)
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int | None = None
+    seed: int | None = None
+    stop: list[str] = []
+    n: int = Field(1, ge=1, le=MAX_CHOICES)
+    stream: bool = False
+    stream_options: StreamOptions = StreamOptions()
+    return_token_ids: bool = False
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Json = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_default(cls, raw: Any) -> Any:
+        return {key: value for key, value in raw.items() if value is not None} if isinstance(raw, dict) else raw
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("presence_penalty", "frequency_penalty", "logit_bias")
+    @classmethod
+    def _unsupported(cls, value: Any) -> Any:
+        if value:
+            raise ValueError("not supported by this server; leave it out")
+        return value
+
+    def sampling(self, choice: int) -> Sampling:
+        """How the choice of that index is drawn."""
+        return Sampling(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k if self.top_k and self.top_k > 0 else None,
+            max_tokens=self.max_tokens,
+            stop=tuple(filter(None, self.stop)),
+            seed=None if self.seed is None else derive_seed(self.seed, choice),
+        )
+
+
+class FunctionSpec(BaseModel):
+    name: str = Field(min_length=1)
+    description: str = ""
+    parameters: Json | None = None
+
+
+class ToolSpec(BaseModel):
+    type: Literal["function"]
+    function: FunctionSpec
+
+
+class ChatRequest(Request):
+    messages: list[Json] = Field(min_length=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    tools: list[ToolSpec] = []
+    tool_choice: Any = "auto"
+    logprobs: bool = False
+    top_logprobs: int = Field(0, ge=0)
+    response_format: Json = {"type": "text"}
+
+    @field_validator("messages")
+    @classmethod
+    def _roles(cls, messages: list[Json]) -> list[Json]:
+        for index, message in enumerate(messages):
+            if message.get("role") == "developer":
+                message["role"] = "system"
+            if message.get("role") not in ROLES:
+                raise ValueError(f"message {index} has the role {message.get('role')!r}; use {', '.join(ROLES)}")
+            if wrong := _wrong_part(message):
+                raise ValueError(f"message {index}: {wrong}")
+        return messages
+
+    @field_validator("tool_choice")
+    @classmethod
+    def _choice(cls, value: Any) -> Any:
+        if value not in ("auto", "none"):
+            raise ValueError("only 'auto' and 'none' are supported")
+        return value
+
+    @field_validator("top_logprobs")
+    @classmethod
+    def _sampled_only(cls, value: int) -> int:
+        if value:
+            raise ValueError("only the sampled token's log-probability is known here; use 0")
+        return value
+
+    @field_validator("response_format")
+    @classmethod
+    def _text(cls, value: Json) -> Json:
+        if value.get("type") != "text":
+            raise ValueError("only {'type': 'text'} is supported")
+        return value
+
+    @model_validator(mode="after")
+    def _newer_name(self) -> ChatRequest:
+        self.max_tokens = self.max_completion_tokens or self.max_tokens
+        return self
+
+    def chat(self) -> Messages:
+        return [ChatMessage(**message) for message in self.messages]  # type: ignore[typeddict-item]
+
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        if self.tool_choice == "none":
+            return ()
+        specs = (tool.function for tool in self.tools)
+        return tuple(ToolDefinition(spec.name, spec.description, spec.parameters) for spec in specs)
+
+
+class CompletionRequest(Request):
+    prompt: str | list[int] | list[str] | list[list[int]]
+    max_tokens: int | None = Field(16, ge=1)
+    logprobs: int | None = Field(None, ge=0, le=1)
+    """0 or 1: the sampled token's own."""
+    echo: bool = False
+    suffix: str = ""
+    best_of: int | None = None
+
+    @field_validator("echo", "suffix")
+    @classmethod
+    def _refused(cls, value: Any) -> Any:
+        return cls._unsupported(value)
+
+    @model_validator(mode="after")
+    def _all_of(self) -> CompletionRequest:
+        if self.best_of not in (None, self.n):
+            raise ValueError("best_of is not supported by this server; leave it out")
+        return self
+
+    def _each(self) -> Sequence[str | list[int]]:
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        ids = [item for item in self.prompt if isinstance(item, int)]
+        return [ids] if ids else [item for item in self.prompt if not isinstance(item, int)]
+
+    def prompts(self, chat: ChatTokens) -> list[list[int]]:
+        """Every prompt as ids."""
+        encoded = [chat.encode(one, whole=True) if isinstance(one, str) else one for one in self._each()]
+        if not encoded or not all(encoded):
+            raise ValueError("prompt is empty")
+        if any(not 0 <= token < chat.vocabulary for ids in encoded for token in ids):
+            raise ValueError(f"prompt has a token id outside 0…{chat.vocabulary - 1}")
+        return encoded
+
+
+def _wrong_part(message: Json) -> str:
+    content, calls = message.get("content"), message.get("tool_calls") or []
+    if not isinstance(content, (str, list, type(None))) or (
+        isinstance(content, list) and not all(isinstance(part, dict) for part in content)
+    ):
+        return "content must be a text or a list of parts"
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        return "tool_calls must be a list of objects"
+    if not all(isinstance(call.get("function"), dict) for call in calls):
+        return "a tool call needs a function"
+    return ""
+
+
+@dataclass(slots=True)
+class Reply:
+    """What every part of one answer repeats."""
+
+    kind: Literal["chat.completion", "chat.completion.chunk", "text_completion"]
+    model: str
+    id: str = ""
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def __post_init__(self) -> None:
+        self.id = self.id or f"{'cmpl' if self.kind == 'text_completion' else 'chatcmpl'}-{uuid.uuid4().hex}"
+
+    def body(self, choices: list[Json], **more: Any) -> Json:
+        return {
+            "id": self.id,
+            "object": self.kind,
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+            **more,
+        }
+
+
+def usage(prompt_tokens: int, completion_tokens: int) -> Json:
+    total = prompt_tokens + completion_tokens
+    return {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total}
+
+
+def chat_message(message: ChatMessage) -> Json:
+    """The assistant's message as the API writes it."""
+    calls = message.get("tool_calls")
+    reply: Json = {"role": "assistant", "content": message["content"], "refusal": None}
+    if calls:
+        reply |= {"content": message["content"] or None, "tool_calls": calls}
+    return reply
+
+
+def chat_logprobs(chat: ChatTokens, ids: Sequence[int], logprobs: Sequence[float]) -> Json:
+    entries = []
+    for token_id, logprob in zip(ids, logprobs, strict=True):
+        token = chat.spell([token_id])
+        # A token may hold part of a character: no text of its own, so no bytes to tell.
+        raw = None if "\ufffd" in token else list(token.encode())
+        entries.append({"token": token, "logprob": logprob, "bytes": raw, "top_logprobs": []})
+    return {"content": entries, "refusal": None}
+
+
+def completion_logprobs(chat: ChatTokens, ids: Sequence[int], logprobs: Sequence[float], offset: int = 0) -> Json:
+    tokens = [chat.spell([token_id]) for token_id in ids]
+    offsets = [offset + sum(map(len, tokens[:index])) for index in range(len(tokens))]
+    return {"tokens": tokens, "token_logprobs": list(logprobs), "top_logprobs": None, "text_offset": offsets}
+
+
+def completion_choice(chat: ChatTokens, request: CompletionRequest, index: int, prompt: list[int], s: Sampled) -> Json:
+    choice: Json = {"index": index, "text": s.text, "finish_reason": s.finish, "logprobs": None}
+    if request.logprobs is not None:
+        choice["logprobs"] = completion_logprobs(chat, s.ids, s.logprobs)
+    if request.return_token_ids:
+        choice |= {"token_ids": s.ids, "prompt_token_ids": prompt}
+    return choice
+
+
+def error_body(message: str, *, kind: str = "invalid_request_error", code: str | None = None) -> Json:
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}

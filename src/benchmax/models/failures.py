@@ -1,0 +1,156 @@
+"""What went wrong with a model call, as a typed error, and how long to wait before the next try."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from benchmax.errors import (
+    ContextExceeded,
+    ModelError,
+    ModelRateLimited,
+    ModelRejected,
+    ModelTimeout,
+    ModelUnavailable,
+)
+from benchmax.models.wire import excerpt, not_the_api
+
+RETRIED = frozenset({408, 409, 425})
+"""Refusals that may pass by themselves."""
+LONGEST_PAUSE = 8.0
+
+# OpenAI and vLLM; vLLM's decoder; llama.cpp; SGLang; TGI; Anthropic and those who follow it.
+_too_long = re.compile(
+    r"context_length_exceeded|maximum context length|longer than the maximum model length"
+    r"|exceed_context_size|exceeds? the available context|context (size|window|length) (has been )?exceeded"
+    r"|longer than the model's context length|exceeds the maximum allowed length"
+    r"|tokens. \+ .max_new_tokens. must be|prompt is too long|max_tokens must be at least 1, got (0|-\d+)",
+    re.IGNORECASE,
+)
+# A generator of its own: the caller's seeds stay the caller's.
+_random = random.Random()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A model's address, as error messages show it, and the secrets they must not show."""
+
+    model: str
+    url: str
+    key_hint: str
+    secrets: tuple[str, ...] = ()
+
+    def clean(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def refused(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
+    """The error of a reply that is no success."""
+    code, text = _said(body)
+    said = excerpt(endpoint.clean(text))
+    told = f"{endpoint.url} answered {status}: {said}"
+    if (status in (400, 413, 422) or status >= 500) and _too_long.search(f"{code} {text}"):
+        return ContextExceeded(f"The conversation no longer fits {endpoint.model}: {said}. Shorten it.")
+    if status == 413:
+        return ContextExceeded(f"{told}. The conversation is too large for this server; shorten it.")
+    if status == 429 and "insufficient_quota" not in code:
+        wait = retry_after(headers)
+        return ModelRateLimited(f"{told}. Lower the number of rollouts at once, or wait.", wait)
+    if status in RETRIED or status >= 500:
+        return ModelUnavailable(f"{told}. Look at the server's log.")
+    return ModelRejected(f"{told}. {_advice(endpoint, status, said)}", status)
+
+
+def garbled(endpoint: Endpoint, body: bytes) -> ModelError:
+    """The error of a success that holds no reply; some routers put a refusal into one."""
+    try:
+        status = json.loads(body)["error"]["code"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        status = None
+    if isinstance(status, int) and 400 <= status < 600:
+        return refused(endpoint, status, {}, body)
+    return not_the_api(endpoint.clean(body[:2000].decode("utf-8", "replace")))
+
+
+def unreachable(endpoint: Endpoint, error: Exception) -> ModelUnavailable:
+    reason = excerpt(endpoint.clean(str(error) or type(error).__name__))
+    return ModelUnavailable(f"No answer from {endpoint.url}: {reason}. Check that the server is up and the URL right.")
+
+
+def timed_out(endpoint: Endpoint, seconds: float, tries: int, last: ModelError | None) -> ModelTimeout:
+    before = f" The last of {tries - 1} failed tries: {last}" if last else ""
+    return ModelTimeout(
+        f"{endpoint.model} at {endpoint.url} did not answer within {seconds:g} s.{before} "
+        "Raise `timeout`, lower max_tokens, or look at the server's load."
+    )
+
+
+def after_tries(error: ModelError, tries: int) -> ModelError:
+    """The same error, telling how often it was tried."""
+    if tries > 1:
+        error.args = (f"After {tries} tries: {error}",)
+    return error
+
+
+def pause(error: ModelError, tries: int, first: float) -> float:
+    """Seconds to wait: what the server asked for, otherwise a random part of a doubling span."""
+    asked = error.retry_after if isinstance(error, ModelRateLimited) else None
+    if asked:
+        # A little more than asked, so that those who were refused together do not come back together.
+        return asked * _random.uniform(1.0, 1.03)
+    return _random.uniform(0.0, min(LONGEST_PAUSE, first * 2.0 ** (tries - 1)))
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The pause a server asks for, in seconds: a number, or the time until a date."""
+    value = headers.get("Retry-After")
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _said(body: bytes) -> tuple[str, str]:
+    """The code and the message of an error body."""
+    try:
+        raw: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return "", body[:2000].decode("utf-8", "replace")
+    if isinstance(raw, list) and raw:
+        raw = raw[0]
+    error = raw.get("error", raw) if isinstance(raw, Mapping) else raw
+    if not isinstance(error, Mapping):
+        return "", str(error)
+    code = f"{error.get('code') or ''} {error.get('type') or ''}"
+    return code, str(error.get("message") or error.get("detail") or body[:2000].decode("utf-8", "replace"))
+
+
+def _advice(endpoint: Endpoint, status: int, said: str) -> str:
+    if status in (401, 403):
+        return endpoint.key_hint
+    if status == 404:
+        return f"Check the model name {endpoint.model!r} and the URL {endpoint.url}."
+    if status == 429:
+        return "The account has no quota left; check its plan and billing."
+    if 300 <= status < 400:
+        return "The server moved; set base_url to its new address."
+    if "return_token_ids" in said:
+        return "This server gives no token ids; create the model with token_ids=False."
+    if "max_completion_tokens" in said:
+        return 'Create the model with max_tokens_field="max_completion_tokens".'
+    return "Correct the request: model name, sampling, tools and messages."

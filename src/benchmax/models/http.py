@@ -1,0 +1,319 @@
+"""Any server that speaks the OpenAI chat API, at the price of a bare HTTP call.
+
+The history is kept as encoded messages and joined, so a turn costs no more than copying its text once.
+A call has a deadline and a number of tries; what is left when both are spent is a typed error. A turn
+that failed was never asked: the conversation is as before, and the same `reply` may be tried again.
+
+Covered: connection, DNS and TLS errors, stalls, cut and garbled answers, 408, 409, 425, 429 with
+Retry-After, 5xx; answers larger than the limit. Not covered: streaming, and redirects (told, not followed).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import yarl
+
+from benchmax import limits
+from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
+from benchmax.errors import (
+    ConfigError,
+    ModelError,
+    ModelProtocolError,
+    ModelRateLimited,
+    ModelUnavailable,
+)
+from benchmax.models import failures, hermes, wire
+from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, Usage
+
+ToolFormat: TypeAlias = Literal["native", "hermes"]
+KEY_VARIABLES = {"api.openai.com": "OPENAI_API_KEY", "openrouter.ai": "OPENROUTER_API_KEY"}
+"""Hosts whose key is read from the environment when none is given. No other host is ever sent one."""
+CONNECT_SECONDS = 30.0
+_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_DIRECT_BYTES = limits.MIB  # aiohttp warns about larger bodies given as bytes
+
+
+class HttpModel(ModelClient):
+    """A model behind an OpenAI-compatible server, at `base_url` (which often ends in /v1).
+
+    `timeout` and `tries` bound one turn, retries included. `price` is (USD per million prompt tokens,
+    USD per million completion tokens). With `tool_format="hermes"` tools travel as text, for servers that
+    do not parse tool calls. With `Sampling.logprobs` the server is also asked for token ids, unless
+    `token_ids` is off; the log-probabilities are as the server gives them (vLLM gives those sampled from
+    when started with `--logprobs-mode processed_logprobs`). `key_variable` names the environment variable
+    that holds the key.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        api_key: str | None = None,
+        *,
+        key_variable: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        tool_format: ToolFormat = "native",
+        timeout: float = limits.MODEL_SECONDS,
+        tries: int = limits.MODEL_TRIES,
+        backoff: float = 0.5,
+        connections: int = limits.MODEL_CONNECTIONS,
+        price: tuple[float, float] | None = None,
+        token_ids: bool = True,
+        max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens",
+    ) -> None:
+        if tool_format not in ("native", "hermes"):
+            raise ConfigError(f"tool_format is {tool_format!r}. Use 'native' or 'hermes'.")
+        if timeout <= 0 or tries < 1 or connections < 1:
+            raise ConfigError("timeout, tries and connections must be positive. Correct them.")
+        self.name = name
+        self.tool_format = tool_format
+        self.timeout = timeout
+        self.tries = tries
+        self.backoff = backoff
+        self.connections = connections
+        self.price = price
+        self.token_ids = token_ids
+        self.max_tokens_field = max_tokens_field
+        self._url = _chat_url(base_url)
+        variable = key_variable or KEY_VARIABLES.get(self._url.host or "")
+        if api_key is None and variable:
+            api_key = os.environ.get(variable)
+        self._headers = _headers(api_key, headers)
+        self.endpoint = _endpoint(name, self._url, variable, api_key, headers)
+        self._sessions: dict[asyncio.AbstractEventLoop, _OpenSession] = {}
+
+    def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> Conversation:
+        if self.tool_format == "hermes":
+            return HermesConversation(self, tools, sampling)
+        return HttpConversation(self, tools, sampling)
+
+    async def exchange(self, body: bytes) -> wire.WireReply:
+        """Send one request until it is answered, refused, or out of tries or time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.timeout
+        tries = 0
+        last: ModelError | None = None
+        while True:
+            tries += 1
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return await self._once(body)
+            except TimeoutError:
+                raise failures.timed_out(self.endpoint, self.timeout, tries, last) from None
+            except (ModelUnavailable, ModelRateLimited, ModelProtocolError) as error:
+                last = error
+            pause = failures.pause(last, tries, self.backoff)
+            if tries >= self.tries or loop.time() + pause >= deadline:
+                raise failures.after_tries(last, tries) from None
+            await asyncio.sleep(pause)
+
+    async def _once(self, body: bytes) -> wire.WireReply:
+        session = await self._session()
+        data = body if len(body) < _DIRECT_BYTES else io.BytesIO(body)
+        try:
+            async with session.post(self._url, data=data, allow_redirects=False) as response:
+                answer = await _read(response)
+        except (aiohttp.ClientError, OSError) as error:
+            # Cut off from its cause: aiohttp's errors carry the request's headers, and so the key.
+            raise failures.unreachable(self.endpoint, error) from None
+        if not 200 <= response.status < 300:
+            raise failures.refused(self.endpoint, response.status, response.headers, answer)
+        try:
+            return wire.decode_reply(answer)
+        except ModelProtocolError:
+            raise failures.garbled(self.endpoint, answer) from None
+
+    async def _session(self) -> aiohttp.ClientSession:
+        loop = asyncio.get_running_loop()
+        known = self._sessions.get(loop)
+        if known is not None and not known.session.closed:
+            return known.session
+        for gone in [other for other in self._sessions if other.is_closed()]:
+            del self._sessions[gone]
+        opened = await _OpenSession.open(self)
+        self._sessions[loop] = opened
+        return opened.session
+
+    async def aclose(self) -> None:
+        """Close the connections, those of other loops too; the model may be used again."""
+        here = asyncio.get_running_loop()
+        sessions, self._sessions = self._sessions, {}
+        for loop, opened in sessions.items():
+            if loop is here:
+                await opened.lifetime.aclose()
+            elif loop.is_running():
+                closing = asyncio.run_coroutine_threadsafe(opened.lifetime.aclose(), loop)
+                await asyncio.wrap_future(closing)
+
+    def __repr__(self) -> str:
+        return f"HttpModel({self.name!r}, {self.endpoint.url!r})"
+
+
+class _OpenSession:
+    """A session inside an async generator: a loop that shuts down finishes its generators, and so closes it."""
+
+    def __init__(self, session: aiohttp.ClientSession, lifetime: AsyncGenerator[aiohttp.ClientSession, None]) -> None:
+        self.session = session
+        self.lifetime = lifetime
+
+    @classmethod
+    async def open(cls, model: HttpModel) -> _OpenSession:
+        lifetime = _session_lifetime(model)
+        return cls(await anext(lifetime), lifetime)
+
+
+async def _session_lifetime(model: HttpModel) -> AsyncGenerator[aiohttp.ClientSession, None]:
+    connector = aiohttp.TCPConnector(limit=model.connections, ttl_dns_cache=300)
+    session = aiohttp.ClientSession(
+        connector=connector,
+        headers=model._headers,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+        proxy=_proxy(model._url),
+    )
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+class HttpConversation(Conversation):
+    """A conversation whose server parses tool calls."""
+
+    def __init__(self, model: HttpModel, tools: Sequence[ToolDefinition], sampling: Sampling) -> None:
+        self._model = model
+        self._tools = tools
+        self._sampling = sampling
+        self._head = wire.encode_head(
+            model.name, sampling, self._native_tools(), token_ids=model.token_ids and sampling.logprobs
+        )
+        self._encoded: list[bytes] = []
+        self._call_ids: set[str] = set()
+        self.trail = wire.TokenTrail()
+        """The exact tokens so far; `trail.exact` turns false when the server does not tell, or contradicts itself."""
+
+    async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
+        encoded = self._encoded + [wire.encode_message(message) for message in self._outgoing(new)]
+        answer = await self._model.exchange(self._request(encoded, max_tokens))
+        text, calls = self._incoming(answer)
+        message: ChatMessage = {"role": "assistant", "content": text}
+        if calls:
+            message["tool_calls"] = [self._identified(call).to_dict() for call in calls]
+        encoded.append(wire.encode_message(self._echo(message, answer)))
+        self._encoded = encoded
+        if answer.reasoning:
+            message["reasoning_content"] = answer.reasoning  # type: ignore[typeddict-unknown-key]
+        finish = "tool_calls" if calls and answer.finish == "stop" else answer.finish
+        return Reply(message, finish, self._usage(answer), self.trail.extend(answer))
+
+    def _native_tools(self) -> Sequence[ToolDefinition]:
+        """Tools the server is told of in the request's own field."""
+        return self._tools
+
+    def _outgoing(self, new: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+        return new
+
+    def _incoming(self, answer: wire.WireReply) -> tuple[str, list[ToolCall]]:
+        return answer.text, answer.calls
+
+    def _echo(self, message: ChatMessage, answer: wire.WireReply) -> ChatMessage:
+        """The assistant's turn as later requests repeat it."""
+        return message
+
+    def _request(self, encoded: list[bytes], max_tokens: int | None) -> bytes:
+        cap = wire.turn_cap(self._sampling, max_tokens)
+        tail = "]}" if cap is None else f'],"{self._model.max_tokens_field}":{cap}}}'
+        return b"".join((self._head, b",".join(encoded), tail.encode()))
+
+    def _identified(self, call: ToolCall) -> ToolCall:
+        """The call with an id no other call of the conversation has."""
+        call_id, count = call.id, len(self._call_ids)
+        while not call_id or call_id in self._call_ids:
+            count += 1
+            call_id = f"call_{count}"
+        self._call_ids.add(call_id)
+        return call if call_id == call.id else ToolCall(call.name, call.arguments, call_id)
+
+    def _usage(self, answer: wire.WireReply) -> Usage:
+        cost = answer.cost or 0.0
+        if price := self._model.price:
+            cost = (answer.prompt_tokens * price[0] + answer.completion_tokens * price[1]) / 1e6
+        return Usage(answer.prompt_tokens, answer.completion_tokens, cost)
+
+
+class HermesConversation(HttpConversation):
+    """A conversation in which tools, calls and results are text."""
+
+    def _native_tools(self) -> Sequence[ToolDefinition]:
+        return ()
+
+    def _outgoing(self, new: Sequence[ChatMessage]) -> Messages:
+        return hermes.as_text(new if self._encoded else hermes.opening(new, self._tools))
+
+    def _incoming(self, answer: wire.WireReply) -> tuple[str, list[ToolCall]]:
+        if not self._tools:
+            return answer.text, []
+        text, calls = hermes.read_calls(answer.text)
+        return text, calls + answer.calls
+
+    def _echo(self, message: ChatMessage, answer: wire.WireReply) -> ChatMessage:
+        return {"role": "assistant", "content": answer.text}
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The body, unless it is larger than the limit."""
+    chunks = []
+    size = 0
+    while chunk := await response.content.readany():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limits.MODEL_RESPONSE_BYTES:
+            raise ModelProtocolError(
+                f"The model server's answer is larger than {limits.MODEL_RESPONSE_BYTES} bytes. Lower max_tokens."
+            )
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _chat_url(base_url: str) -> yarl.URL:
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(
+            "base_url is not an http(s) URL. Give the server's address, such as http://localhost:8000/v1."
+        )
+    url = yarl.URL(base_url)
+    return url.with_path(url.path.rstrip("/") + "/chat/completions", keep_query=True)
+
+
+def _headers(api_key: str | None, headers: Mapping[str, str] | None) -> dict[str, str]:
+    result = {"Content-Type": "application/json", "User-Agent": "benchmax"}
+    if key := (api_key or "").strip():
+        if not (key.isascii() and key.isprintable()):
+            raise ConfigError("The API key has characters that no key has. Copy it again.")
+        result["Authorization"] = f"Bearer {key}"
+    return {**result, **(headers or {})}
+
+
+def _endpoint(
+    name: str, url: yarl.URL, variable: str | None, api_key: str | None, headers: Mapping[str, str] | None
+) -> failures.Endpoint:
+    where = f"the key in {variable}" if variable else "the api_key you gave (often read from OPENAI_API_KEY)"
+    hint = f"Check {where}." if api_key else f"No key was sent; set {variable or 'api_key'}."
+    words = [word for value in (headers or {}).values() for word in value.split() if len(word) >= 8]
+    secrets = [(api_key or "").strip(), url.password, *url.query.values(), *words]
+    shown = url.with_user(None).with_query(None)
+    return failures.Endpoint(name, str(shown), hint, tuple(secret for secret in secrets if secret and len(secret) > 3))
+
+
+def _proxy(url: yarl.URL) -> str | None:
+    """The proxy the environment names, looked up once for each session."""
+    if url.host is None or url.host in _LOCAL or proxy_bypass(url.host):
+        return None
+    return getproxies().get(url.scheme)

@@ -1,0 +1,1 @@
+"""Tools and messages into text, and back."""

@@ -1,0 +1,184 @@
+"""Rewards as plain functions, used by name.
+
+    rewards = Rewards({"correct": correct, "short": short}, weights={"short": 0.2})
+
+A function asks for what it needs by naming it: `messages`, `completion` (the model's text), `prompt` (the last
+user turn), `task`, `ground_truth`, `rollout_id`, or any argument of init_rollout. All run at once, plain
+functions in threads. One that fails, hangs or returns nonsense leaves its own component unscored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from benchmax import limits
+from benchmax.envs.reward_helpers import content_text, extract_completion_text
+from benchmax.envs.reward_values import close_coroutines, describe_error, finite, name_problem
+from benchmax.envs.types import RewardValue, Transcript, Unscored
+from benchmax.errors import ConfigError
+
+FUNCTION_SECONDS = 0.9 * limits.REWARD_SECONDS
+"""Less than compute_reward may take, so that one hung function does not cost the others."""
+CANCEL_SECONDS = 1.0
+"""How long a cancelled function may take to clean up."""
+
+
+class Rewards:
+    """Named reward functions, called together. A component is the function's score times its weight (1 unless set)."""
+
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[..., Any]],
+        weights: Mapping[str, float] | None = None,
+        *,
+        timeout: float = FUNCTION_SECONDS,
+    ) -> None:
+        self.functions = dict(functions)
+        self.weights = dict(weights or {})
+        self.timeout = timeout
+        self._check()
+        self._parameters = {name: inspect.signature(function).parameters for name, function in self.functions.items()}
+
+    async def __call__(
+        self, *, messages: Any, task: Mapping[str, Any] | None = None, rollout_id: str = "", **extra: Any
+    ) -> dict[str, RewardValue]:
+        """Every component, as a finite float or `Unscored`."""
+        offered = offer(messages, task, rollout_id, extra)
+        tasks = {name: asyncio.create_task(self._score(name, offered)) for name in self.functions}
+        try:
+            if tasks:
+                await asyncio.wait(tasks.values(), timeout=self.timeout)
+            return {name: self._outcome(name, task) for name, task in tasks.items()}
+        finally:
+            await _cancel([task for task in tasks.values() if not task.done()])
+
+    def _check(self) -> None:
+        for name, function in self.functions.items():
+            if problem := name_problem(name):
+                raise ConfigError(problem)
+            if not callable(function):
+                raise ConfigError(f"Reward {name!r} is a {type(function).__name__}; give a function.")
+        for name, weight in self.weights.items():
+            if name not in self.functions:
+                raise ConfigError(
+                    f"There is a weight for {name!r} but no such reward; name one of {list(self.functions)}."
+                )
+            if isinstance(finite(name, weight), Unscored):
+                raise ConfigError(f"The weight of {name!r} is {weight!r}; give a finite number.")
+
+    async def _score(self, name: str, offered: Mapping[str, Any]) -> RewardValue:
+        try:
+            args, kwargs = choose_arguments(self._parameters[name], offered)
+            value = await _call(self.functions[name], args, kwargs)
+        except (Exception, SystemExit) as error:
+            return Unscored(f"Reward {name!r} failed: {describe_error(error)}"[: limits.ERROR_CHARS])
+        score = finite(name, value)
+        return score if isinstance(score, Unscored) else finite(name, score * self.weights.get(name, 1.0))
+
+    def _outcome(self, name: str, task: asyncio.Task[RewardValue]) -> RewardValue:
+        if not task.done():
+            return Unscored(f"Reward {name!r} took longer than {self.timeout:g} s; make it faster or raise `timeout`.")
+        if task.cancelled():
+            return Unscored(f"Reward {name!r} cancelled itself; let asyncio.CancelledError pass only when cancelled.")
+        return task.result()
+
+
+def offer(messages: Any, task: Mapping[str, Any] | None, rollout_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything a reward function may ask for, by name."""
+    offered = {
+        "ground_truth": None,
+        **extra,
+        "messages": messages,
+        "completion": extract_completion_text(messages),
+        "prompt": prompt_text(messages),
+        "task": task,
+        "rollout_id": rollout_id,
+    }
+    if task and "ground_truth" in task:
+        offered["ground_truth"] = task["ground_truth"]
+    return offered
+
+
+def prompt_text(messages: Any) -> str:
+    """The last user turn of the prompt."""
+    turns: Sequence[Any] = messages.prompt if isinstance(messages, Transcript) else messages
+    if not isinstance(turns, list | tuple):
+        return ""
+    users = [turn for turn in turns if isinstance(turn, Mapping) and turn.get("role") == "user"]
+    return content_text(users[-1].get("content")) if users else ""
+
+
+def choose_arguments(
+    parameters: Mapping[str, inspect.Parameter], offered: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments a function declares, out of those on offer."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for name, parameter in parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            kwargs.update({key: value for key, value in offered.items() if key not in parameters})
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            continue
+        elif name in offered and parameter.kind is parameter.POSITIONAL_ONLY:
+            args.append(offered[name])
+        elif name in offered:
+            kwargs[name] = offered[name]
+        elif parameter.default is parameter.empty:
+            raise ConfigError(
+                f"it asks for {name!r}; there is only {', '.join(sorted(offered))}. Rename the parameter."
+            )
+    return args, kwargs
+
+
+async def _call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        return await function(*args, **kwargs)
+    value = await in_thread(function, *args, **kwargs)
+    return await value if inspect.isawaitable(value) else value
+
+
+async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Run a blocking function in a daemon thread of its own.
+
+    Not `asyncio.to_thread`: its pool is small and shared with name resolution, and a function that never
+    returns would keep the process from ending.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(outcome: tuple[Any, BaseException | None]) -> None:
+        if future.done():
+            close_coroutines(outcome[0])
+        else:
+            future.set_result(outcome)
+
+    def work() -> None:
+        try:
+            outcome: tuple[Any, BaseException | None] = context.run(function, *args, **kwargs), None
+        except BaseException as error:
+            outcome = None, error
+        try:
+            loop.call_soon_threadsafe(settle, outcome)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            close_coroutines(outcome[0])
+
+    threading.Thread(target=work, name="reward", daemon=True).start()
+    value, error = await future
+    if error is None:
+        return value
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        raise error
+    raise RuntimeError(describe_error(error))
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=CANCEL_SECONDS)

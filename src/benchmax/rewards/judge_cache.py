@@ -1,0 +1,74 @@
+"""Verdicts already paid for: the most recent in memory, all of them in a directory when one is given."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import tempfile
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+
+def cache_key(*parts: Any) -> str:
+    """The SHA-256 of the parts, the same in every process."""
+    text = json.dumps(parts, ensure_ascii=True, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class JudgeCache:
+    """A least-recently-used store of reply texts. Safe to share between threads and, by directory, processes."""
+
+    def __init__(self, size: int = 10_000, directory: str | os.PathLike[str] | None = None) -> None:
+        self.size = size
+        self.directory = Path(directory) if directory is not None else None
+        self._texts: OrderedDict[str, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> str | None:
+        with self._lock:
+            text = self._texts.get(key)
+            if text is not None:
+                self._texts.move_to_end(key)
+                return text
+        text = self._read(key)
+        if text is not None:
+            self._remember(key, text)
+        return text
+
+    def put(self, key: str, text: str) -> None:
+        self._remember(key, text)
+        if self.directory is not None:
+            self._write(self.directory, key, text)
+
+    def _remember(self, key: str, text: str) -> None:
+        with self._lock:
+            self._texts[key] = text
+            self._texts.move_to_end(key)
+            while len(self._texts) > self.size:
+                self._texts.popitem(last=False)
+
+    def _read(self, key: str) -> str | None:
+        if self.directory is None:
+            return None
+        try:
+            return (self.directory / f"{key}.txt").read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):  # never written, or damaged: ask again
+            return None
+
+    def _write(self, directory: Path, key: str, text: str) -> None:
+        """Write beside, then rename: a reader sees a whole verdict or none."""
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(
+                "w", encoding="utf-8", errors="replace", dir=directory, prefix=".verdict-", delete=False
+            ) as file:
+                file.write(text)
+            os.replace(file.name, directory / f"{key}.txt")
+        except OSError as error:  # a full disk must not cost the verdict
+            logger.warning("The judge cache in %s could not be written: %s. Free space or move it.", directory, error)

@@ -1,0 +1,181 @@
+"""Many rollouts: the siblings of one example, and batches of groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from benchmax import limits
+from benchmax.envs.types import Example
+from benchmax.errors import UsageError
+from benchmax.models.base import ModelClient
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.play import new_rollout, opened, play, run_rollout
+from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.scoring import finish, level, score, score_group
+from benchmax.rollouts.settings import RolloutSettings
+
+OnRollout = Callable[[Rollout], None]
+Owed = Callable[[Example], Sequence[int]]
+
+
+async def run_group(
+    host: EnvHost,
+    example: Example,
+    model: ModelClient,
+    settings: RolloutSettings = RolloutSettings(),
+    *,
+    samples: Sequence[int],
+    split: str = "eval",
+    step: int | None = None,
+    attempt: int = 0,
+) -> list[Rollout]:
+    """Play one example once for each of `samples`, all at once, and score the siblings together.
+
+    A sibling that fails is a record like the others. With `compute_group_reward`, no sibling is released
+    before the group is scored, so that the reward may still look at their state.
+    """
+    gate = _Gate(host, settings, len(samples)) if settings.score and host.overrides("compute_group_reward") else None
+    siblings = (
+        _sibling(host, example, model, settings, gate, sample=sample, attempt=attempt, split=split, step=step)
+        for sample in samples
+    )
+    rollouts = await _all_or_cancel(siblings)
+    level(rollouts)
+    for rollout in rollouts:
+        finish(host.env, rollout, settings)
+    return rollouts
+
+
+async def _sibling(
+    host: EnvHost, example: Example, model: ModelClient, settings: RolloutSettings, gate: _Gate | None, **place: Any
+) -> Rollout:
+    if gate is None:
+        return await run_rollout(host, example, model, settings, **place)
+    rollout = new_rollout(host, example, model, **place)
+    async with opened(host, rollout, settings) as ready:
+        if ready:
+            await play(host, rollout, model, settings)
+            if rollout.scorable:
+                await score(host, rollout, settings)
+        await gate.arrive(rollout)
+    return rollout
+
+
+class _Gate:
+    """Holds siblings until all have been played; the last one to arrive scores the group."""
+
+    def __init__(self, host: EnvHost, settings: RolloutSettings, size: int) -> None:
+        self._host, self._settings, self._missing = host, settings, size
+        self._rollouts: list[Rollout] = []
+        self._scored = asyncio.Event()
+
+    async def arrive(self, rollout: Rollout) -> None:
+        self._rollouts.append(rollout)
+        self._missing -= 1
+        if self._missing == 0:
+            self._rollouts.sort(key=lambda each: each.sample)
+            await score_group(self._host, self._rollouts, self._settings)
+            self._scored.set()
+        await self._scored.wait()
+
+
+async def _all_or_cancel(coroutines: Iterable[Any]) -> list[Rollout]:
+    """Wait for all; when cancelled, or when one raises, wait until every one has cleaned up."""
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def run_groups(
+    host: EnvHost,
+    examples: Iterable[Example] | AsyncIterable[Example],
+    model: ModelClient,
+    settings: RolloutSettings = RolloutSettings(),
+    *,
+    group_size: int = 1,
+    concurrency: int = limits.ROLLOUTS_AT_ONCE,
+    split: str = "eval",
+    step: int | None = None,
+    owed: Owed | None = None,
+) -> AsyncGenerator[list[Rollout], None]:
+    """Play every example, at most `concurrency` rollouts at once; each group is given as it finishes.
+
+    Examples are taken only as fast as they are played, so a stream of millions is fine. Close the iterator to
+    cancel what is in flight. `owed` tells which samples of an example are still to be played; all when None.
+    """
+    if group_size < 1:
+        raise UsageError(f"group_size is {group_size}; it must be at least 1.")
+    everything = range(group_size)
+    source = _owing(_aiter(examples), owed or (lambda example: everything))
+    most = max(1, concurrency // group_size)
+    running: set[asyncio.Task[list[Rollout]]] = set()
+    done: asyncio.Queue[asyncio.Task[list[Rollout]]] = asyncio.Queue()
+    try:
+        while True:
+            while len(running) < most and (due := await anext(source, None)) is not None:
+                example, samples = due
+                group = run_group(host, example, model, settings, samples=samples, split=split, step=step)
+                task = asyncio.create_task(group)
+                task.add_done_callback(done.put_nowait)
+                running.add(task)
+                if len(running) % 16 == 0:
+                    await asyncio.sleep(0)  # let those begin; a thousand first steps at once would hold the loop
+            if not running:
+                return
+            task = await done.get()
+            running.discard(task)
+            yield task.result()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def run_batch(
+    host: EnvHost,
+    examples: Iterable[Example] | AsyncIterable[Example],
+    model: ModelClient,
+    settings: RolloutSettings = RolloutSettings(),
+    *,
+    group_size: int = 1,
+    concurrency: int = limits.ROLLOUTS_AT_ONCE,
+    split: str = "eval",
+    step: int | None = None,
+    on_rollout: OnRollout | None = None,
+) -> list[Rollout]:
+    """Play every example and give all rollouts back, in the order they finished."""
+    rollouts: list[Rollout] = []
+    groups = run_groups(
+        host, examples, model, settings, group_size=group_size, concurrency=concurrency, split=split, step=step
+    )
+    async with aclosing(groups):
+        async for group in groups:
+            rollouts.extend(group)
+            if on_rollout:
+                for rollout in group:
+                    on_rollout(rollout)
+    return rollouts
+
+
+async def _aiter(examples: Iterable[Example] | AsyncIterable[Example]) -> AsyncIterator[Example]:
+    if isinstance(examples, AsyncIterable):
+        async for example in examples:
+            yield example
+    else:
+        for example in examples:
+            yield example
+
+
+async def _owing(examples: AsyncIterator[Example], owed: Owed) -> AsyncIterator[tuple[Example, Sequence[int]]]:
+    async for example in examples:
+        samples = owed(example)
+        if samples:
+            yield example, samples

@@ -1,0 +1,348 @@
+"""Where an environment's code runs: never on the caller's event loop.
+
+Covered
+- All async hooks of one environment run on one *home loop*, in a thread of its own, so sessions, locks and
+  clients they share stay on the loop they were made for; the caller's loop never waits for them.
+- A plain `def` hook runs in a thread. So does an async hook that was seen to block without ever awaiting
+  (`time.sleep`, `requests`, `subprocess.run`): after its first offence, calls no longer wait for one another.
+- Every call has a deadline. A call that outlives it is abandoned; a Python loop (`while True`) is interrupted.
+- A home loop that is held for `limits.STALL_SECONDS` is replaced; calls that had not begun move to the new one.
+
+Not covered
+- C code that keeps the interpreter lock (a runaway regular expression) holds the whole process, and code that
+  ends the process (`os._exit`, a crash) ends it. Only a process of its own guards against these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import ctypes
+import inspect
+import logging
+import threading
+import types
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any, Protocol
+
+from benchmax import limits
+from benchmax.errors import DeadlineExceeded, EnvError
+
+logger = logging.getLogger(__name__)
+
+BURST = 64
+"""Callbacks run in one turn of a loop, so that a crowd does not hold it."""
+
+
+class Mailbox:
+    """`call_soon_threadsafe` for many: any number of posts wake the loop once."""
+
+    __slots__ = ("_awake", "_loop", "_queue")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._queue: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._awake = False
+
+    def post(self, callback: Callable[..., Any], *args: Any) -> None:
+        self._queue.append((callback, args))
+        if not self._awake:
+            self._awake = True
+            try:
+                self._loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:  # the loop was closed: nobody waits any more
+                self._queue.clear()
+
+    def _drain(self) -> None:
+        self._awake = False
+        for _ in range(min(len(self._queue), BURST)):
+            callback, args = self._queue.popleft()
+            callback(*args)
+        if self._queue and not self._awake:
+            self._awake = True
+            self._loop.call_soon(self._drain)
+
+
+@types.coroutine
+def _stepped(coroutine: Coroutine[Any, Any, Any], seen: Callable[[float, bool], None]) -> Generator[Any, Any, Any]:
+    """Drive a coroutine to its end, then tell the longest it held the loop and whether it ever awaited."""
+    step: Callable[[Any], Any] = coroutine.send
+    argument: Any = None
+    longest, suspended = 0.0, False
+    try:
+        while True:
+            began = monotonic()
+            try:
+                yielded = step(argument)
+            except StopIteration as stop:
+                return stop.value
+            finally:
+                longest = max(longest, monotonic() - began)
+            suspended = True
+            try:
+                argument = yield yielded
+                step = coroutine.send
+            except BaseException as error:
+                step, argument = coroutine.throw, error
+    finally:
+        seen(longest, suspended)
+
+
+class Call:
+    """One run of a hook, and the future its caller awaits."""
+
+    __slots__ = ("args", "cancelled", "context", "function", "future", "key", "kwargs", "label", "place", "replies",
+                 "started", "task")  # fmt: skip
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        key: str,
+        label: str,
+        replies: Mailbox,
+        future: asyncio.Future[Any],
+    ) -> None:
+        self.function, self.args, self.kwargs = function, args, kwargs
+        self.key, self.label = key, label
+        self.replies, self.future = replies, future
+        self.context = contextvars.copy_context()
+        self.place: HomeLoop | HookThreads | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.started = 0.0
+        self.cancelled = False
+
+    def settle(self, value: Any, error: BaseException | None) -> None:
+        """Deliver the outcome; runs in any thread."""
+        self.replies.post(self._resolve, value, error)
+
+    def _resolve(self, value: Any, error: BaseException | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(value)
+        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
+            self.future.set_exception(error)
+        else:
+            # A hook that raises CancelledError, SystemExit or the like must not end its caller.
+            self.future.set_exception(EnvError(f"{self.label} raised {type(error).__name__}: {error}"))
+
+
+class Watcher(Protocol):
+    """What an environment's host learns about its hooks."""
+
+    def divert(self, call: Call) -> bool:
+        """Whether a call about to begin was taken elsewhere."""
+
+    def saw(self, call: Call, held: float, suspended: bool) -> None:
+        """A call ended: the longest it held the loop, and whether it ever awaited."""
+
+
+class HomeLoop:
+    """An event loop in a daemon thread, on which one environment's async hooks run."""
+
+    def __init__(self, name: str, watcher: Watcher) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.mailbox = Mailbox(self.loop)
+        self._watcher = watcher
+        self._unstarted: dict[Call, None] = {}
+        self._pinged = self._answered = monotonic()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+            self._cancel_leftovers()
+        finally:
+            self.loop.close()
+
+    def _cancel_leftovers(self) -> None:
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, stubborn = self.loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
+            for task in stubborn:  # a hook that will not end was reported when it was given up
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+
+    def start(self, call: Call) -> None:
+        call.place = self
+        self._unstarted[call] = None
+        self.mailbox.post(self._begin, call)
+
+    def _begin(self, call: Call) -> None:
+        if not call.cancelled:
+            call.task = self.loop.create_task(self._perform(call), name=call.label, context=call.context)
+
+    async def _perform(self, call: Call) -> None:
+        self._unstarted.pop(call, None)
+        if call.place is not self or self._watcher.divert(call):
+            return
+        call.started = monotonic()
+        value: Any = None
+        failure: BaseException | None = None
+        try:
+            coroutine = call.function(*call.args, **call.kwargs)
+            value = await _stepped(coroutine, lambda held, suspended: self._watcher.saw(call, held, suspended))
+        except BaseException as error:
+            failure = error
+        call.settle(value, failure)
+
+    def cancel(self, call: Call) -> None:
+        call.cancelled = True
+        self.mailbox.post(lambda: call.task.cancel() if call.task else None)
+
+    def stalled(self) -> float:
+        """How long the loop has not answered; asks it again."""
+        if self._answered >= self._pinged:
+            self._pinged = monotonic()
+            self.mailbox.post(self._answer)
+            return 0.0
+        return monotonic() - self._pinged
+
+    def _answer(self) -> None:
+        self._answered = monotonic()
+
+    def take_back(self) -> list[Call]:
+        """The calls that have not begun, to be made elsewhere."""
+        calls = list(self._unstarted)
+        self._unstarted.clear()
+        return calls
+
+    def culprit(self) -> str:
+        """The hook that holds the loop now."""
+        task = asyncio.current_task(self.loop)
+        return task.get_name() if task else "a callback"
+
+    def interrupt(self) -> None:
+        """Raise in the thread; ends a Python loop, not a call into C."""
+        _raise_in(self._thread)
+
+    def stop(self, wait: float) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(wait)
+
+
+class HookThreads:
+    """Daemon threads for hooks that block. A thread whose call is abandoned is lost and replaced."""
+
+    def __init__(self, name: str, most: int = limits.HOOK_THREADS) -> None:
+        self._name = name
+        self._most = most
+        self._calls: SimpleQueue[Call | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._running: dict[Call, threading.Thread] = {}
+        self._lost: set[threading.Thread] = set()
+        self._idle = 0
+        self._alive = 0
+        self._spawning = False
+
+    def start(self, call: Call) -> None:
+        call.place = self
+        self._calls.put(call)
+        if not self._spawning:
+            self._grow()
+
+    def _grow(self) -> None:
+        """Start a thread if calls wait for one. That thread starts the next: starting many would hold the caller."""
+        with self._lock:
+            self._spawning = self._calls.qsize() > self._idle and self._alive < self._most
+            self._alive += self._spawning
+        if self._spawning:
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+
+    def cancel(self, call: Call) -> None:
+        """Give the call up; its thread, if it has one, is interrupted and not used again."""
+        call.cancelled = True
+        with self._lock:
+            thread = self._running.pop(call, None)
+            if thread is None:
+                return
+            self._lost.add(thread)
+            self._alive -= 1
+        _raise_in(thread)
+
+    def _work(self) -> None:
+        me = threading.current_thread()
+        loop = asyncio.new_event_loop()
+        try:
+            call = self._next()
+            self._grow()
+            while call is not None and self._serve(call, me, loop):
+                call = self._next()
+        except BaseException:  # the interrupt of an abandoned call may land anywhere
+            pass
+        finally:
+            self._retire(me, loop)
+
+    def _serve(self, call: Call, me: threading.Thread, loop: asyncio.AbstractEventLoop) -> bool:
+        """Run a call; whether this thread may take another."""
+        if not self._claim(call, me):
+            return True
+        self._perform(call, loop)
+        return self._finish(call, me)
+
+    def _next(self) -> Call | None:
+        with self._lock:
+            self._idle += 1
+        try:
+            return self._calls.get(timeout=10.0)
+        except Empty:
+            return None
+        finally:
+            with self._lock:
+                self._idle -= 1
+
+    def _claim(self, call: Call, me: threading.Thread) -> bool:
+        with self._lock:
+            if not call.cancelled:
+                self._running[call] = me
+            return not call.cancelled
+
+    def _perform(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+        call.started = monotonic()
+        value: Any = None
+        failure: BaseException | None = None
+        try:
+            value = call.context.run(call.function, *call.args, **call.kwargs)
+            if inspect.isawaitable(value):
+                value = loop.run_until_complete(loop.create_task(_await(value), name=call.label, context=call.context))
+        except BaseException as error:
+            failure = error
+        call.settle(value, failure)
+
+    def _finish(self, call: Call, me: threading.Thread) -> bool:
+        """Whether this thread may take another call."""
+        with self._lock:
+            self._running.pop(call, None)
+            return me not in self._lost
+
+    def _retire(self, me: threading.Thread, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.close()
+        finally:
+            with self._lock:
+                if me in self._lost:
+                    self._lost.discard(me)
+                else:
+                    self._alive -= 1
+
+    def stop(self) -> None:
+        for _ in range(self._alive):
+            self._calls.put(None)
+
+
+async def _await(value: Awaitable[Any]) -> Any:
+    return await value
+
+
+def _raise_in(thread: threading.Thread) -> None:
+    if thread.ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(DeadlineExceeded))

@@ -1,0 +1,219 @@
+"""`EnvHost`: one environment, its hooks called from any number of rollouts."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+from benchmax import limits
+from benchmax.envs.base_env import BaseEnv, overrides
+from benchmax.envs.logging import listen_to
+from benchmax.errors import DeadlineExceeded, EnvDefinitionError
+from benchmax.rollouts.hooks import Call, HomeLoop, HookThreads, Mailbox
+from benchmax.rollouts.toolbox import Toolbox
+
+logger = logging.getLogger(__name__)
+
+
+class EnvHost:
+    """Calls an environment's hooks apart from the caller's loop, each with a deadline.
+
+        async with EnvHost(MyEnv) as host:
+            rollout = await run_rollout(host, example, model)
+
+    Takes an instance, a class, or a function that makes one; the latter two are built on the home loop.
+    """
+
+    def __init__(self, env: BaseEnv | Callable[[], BaseEnv]) -> None:
+        self._make = env if not isinstance(env, BaseEnv) else None
+        self._env = env if isinstance(env, BaseEnv) else None
+        self._home: HomeLoop | None = None
+        self._threads: HookThreads | None = None
+        self._replies: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
+        self._suspending: set[str] = set()
+        self._blocking: set[str] = set()
+        self._warned: set[str] = set()
+        self._old_homes: list[HomeLoop] = []
+        self._watch: asyncio.Task[None] | None = None
+        self._toolbox: Toolbox | None = None
+
+    @property
+    def env(self) -> BaseEnv:
+        if self._env is None:
+            raise EnvDefinitionError("This EnvHost is not open. Use it as `async with EnvHost(env) as host:`.")
+        return self._env
+
+    @property
+    def name(self) -> str:
+        return type(self.env).__name__
+
+    @property
+    def blocking_hooks(self) -> frozenset[str]:
+        """Hooks that were moved to threads because they block."""
+        return frozenset(self._blocking)
+
+    async def __aenter__(self) -> Self:
+        self._home = HomeLoop("benchmax-env", self)
+        self._threads = HookThreads("benchmax-hook")
+        self._watch = asyncio.create_task(self._replace_stalled_homes(), name="benchmax-env-watch")
+        if self._env is None:
+            assert self._make is not None
+            try:
+                self._env = await self._on_home(_build, self._make, key="__init__", deadline=limits.INIT_SECONDS)
+            except BaseException:
+                await self._close()
+                raise
+        listen_to(type(self._env).__module__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if overrides(self.env, "shutdown"):
+                await self.call("shutdown", deadline=limits.RELEASE_SECONDS)
+        except Exception as failure:
+            logger.warning("shutdown of %s failed: %s", self.name, failure)
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        if self._watch:
+            self._watch.cancel()
+        if self._threads:
+            self._threads.stop()
+        for home in (self._home, *self._old_homes):
+            if home:
+                await asyncio.to_thread(home.stop, 2.0)
+        self._home = self._threads = None
+
+    def overrides(self, hook: str) -> bool:
+        return overrides(self.env, hook)
+
+    async def toolbox(self) -> Toolbox:
+        """The environment's tools, asked for once and checked."""
+        if self._toolbox is None:
+            tools = await self.call("list_tools", deadline=limits.INIT_SECONDS)
+            self._toolbox = Toolbox(tools)
+        return self._toolbox
+
+    async def call(self, hook: str, *args: Any, deadline: float, key: str = "", label: str = "", **kwargs: Any) -> Any:
+        """Run a hook. `key` tells apart calls that may behave differently (the tool's name)."""
+        function = getattr(self.env, hook)
+        key = f"{hook}:{key}" if key else hook
+        if key in self._blocking or not inspect.iscoroutinefunction(function):
+            assert self._threads is not None
+            return await self._run(self._threads, function, args, kwargs, key, label or key, deadline)
+        return await self._on_home(function, *args, key=key, label=label, deadline=deadline, **kwargs)
+
+    async def _on_home(
+        self, function: Callable[..., Any], *args: Any, key: str, deadline: float, label: str = "", **kwargs: Any
+    ) -> Any:
+        assert self._home is not None
+        return await self._run(self._home, function, args, kwargs, key, label or key, deadline)
+
+    async def _run(
+        self,
+        where: HomeLoop | HookThreads,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        key: str,
+        label: str,
+        deadline: float,
+    ) -> Any:
+        loop = asyncio.get_running_loop()
+        replies = self._replies.get(loop)
+        if replies is None:
+            replies = self._replies[loop] = Mailbox(loop)
+        call = Call(function, args, kwargs, key, label, replies, loop.create_future())
+        where.start(call)
+        clock = _Deadline(loop, call, deadline)
+        try:
+            return await call.future
+        except BaseException:
+            if call.future.cancelled() or call.cancelled:
+                assert call.place is not None
+                call.place.cancel(call)
+            raise
+        finally:
+            clock.stop()
+
+    def divert(self, call: Call) -> bool:
+        """Calls that waited behind the first one seen to block go to threads as well."""
+        if call.key not in self._blocking or self._threads is None or call.cancelled:
+            return call.cancelled
+        call.context = call.context.copy()  # the old one is in use by the loop at this moment
+        self._threads.start(call)
+        return True
+
+    def saw(self, call: Call, held: float, suspended: bool) -> None:
+        """A hook ended. If it blocked and none of its kind ever awaits, its kind moves to threads."""
+        if suspended:
+            self._suspending.add(call.key)
+        if held < limits.BLOCKING_SECONDS:
+            return
+        if call.key not in self._suspending:
+            self._blocking.add(call.key)
+        if call.key not in self._warned:
+            self._warned.add(call.key)
+            logger.info(
+                "%s.%s blocked for %.0f ms; use `await`, or `await asyncio.to_thread(…)` around the slow part.",
+                type(self._env).__name__, call.key, held * 1000,
+            )  # fmt: skip
+
+    async def _replace_stalled_homes(self) -> None:
+        while True:
+            await asyncio.sleep(limits.STALL_SECONDS / 5)
+            home = self._home
+            if home is None or home.stalled() < limits.STALL_SECONDS:
+                continue
+            logger.warning(
+                "%s has held its environment for %.0f s and is given up.", home.culprit(), limits.STALL_SECONDS
+            )
+            self._home = HomeLoop("benchmax-env", self)
+            self._old_homes.append(home)
+            for call in home.take_back():
+                self._home.start(call)
+            home.interrupt()
+
+
+async def _build(make: Callable[[], BaseEnv]) -> BaseEnv:
+    env = make()
+    if not isinstance(env, BaseEnv):
+        raise EnvDefinitionError(f"{make!r} gave {type(env).__name__}, not a BaseEnv. Return an environment from it.")
+    return env
+
+
+class _Deadline:
+    """Ends a call that runs too long. Time spent waiting for a turn does not count, within reason."""
+
+    __slots__ = ("_call", "_loop", "_seconds", "_timer", "_waits")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, call: Call, seconds: float) -> None:
+        self._loop, self._call, self._seconds = loop, call, seconds
+        self._waits = 0
+        self._timer = loop.call_later(seconds, self._expire)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _expire(self) -> None:
+        call, seconds = self._call, self._seconds
+        if call.future.done():
+            return
+        left = call.started + seconds - monotonic() if call.started else seconds
+        if left > 0.001 and self._waits < 10:
+            self._waits += 1
+            self._timer = self._loop.call_later(left, self._expire)
+            return
+        call.cancelled = True
+        call.future.set_exception(
+            DeadlineExceeded(f"{call.label} took longer than {seconds:g} s. Make it faster, or raise its time limit.")
+        )

@@ -1,0 +1,293 @@
+"""One rollout: prompt the model, run its tools, until it answers or a budget ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from time import perf_counter, time
+from typing import Any
+from uuid import uuid4
+
+from benchmax import limits
+from benchmax.envs.base_env import with_system_prompt
+from benchmax.envs.logging import captured, rollout_context
+from benchmax.envs.reward_values import describe_error
+from benchmax.envs.types import ChatMessage, Example, ToolCall, Transcript, nest_tool_calls
+from benchmax.errors import ContextExceeded, ModelTimeout
+from benchmax.models.base import Conversation, ModelClient, Reply
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.record import Failure, LogLine, Rollout, Termination, ToolEvent
+from benchmax.rollouts.scoring import finish, score
+from benchmax.rollouts.settings import RolloutSettings
+from benchmax.rollouts.toolbox import BadToolCall, Toolbox, clean_text, result_text, tool_calls_of
+
+logger = logging.getLogger(__name__)
+
+OnTurn = Callable[[Rollout, Sequence[ChatMessage]], None]
+"""Told of new messages as they appear, for live views."""
+
+
+async def run_rollout(
+    host: EnvHost,
+    example: Example,
+    model: ModelClient,
+    settings: RolloutSettings = RolloutSettings(),
+    *,
+    sample: int = 0,
+    attempt: int = 0,
+    split: str = "eval",
+    step: int | None = None,
+    on_turn: OnTurn | None = None,
+) -> Rollout:
+    """Play one example and score it. Whatever fails is in the record; only cancellation is raised."""
+    rollout = new_rollout(host, example, model, sample=sample, attempt=attempt, split=split, step=step)
+    async with opened(host, rollout, settings) as ready:
+        if ready:
+            await play(host, rollout, model, settings, on_turn)
+            if settings.score and rollout.scorable:
+                await score(host, rollout, settings)
+    finish(host.env, rollout, settings)
+    return rollout
+
+
+def new_rollout(
+    host: EnvHost, example: Example, model: ModelClient, *, sample: int, attempt: int, split: str, step: int | None
+) -> Rollout:
+    prompt = with_system_prompt(example["prompt_messages"], host.env.system_prompt)
+    return Rollout(
+        id=uuid4().hex,
+        example_id=example["id"],
+        sample=sample,
+        attempt=attempt,
+        env=host.name,
+        model=model.name,
+        split=split,
+        step=step,
+        messages=Transcript(map(nest_tool_calls, prompt)),
+        task=example.get("task"),
+        init_rollout_args=example.get("init_rollout_args"),
+        started_at=time(),
+    )
+
+
+@asynccontextmanager
+async def opened(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> AsyncIterator[bool]:
+    """Between init_rollout and release_rollout; gives whether the environment is ready. Release always happens."""
+    began = perf_counter()
+    stateful = host.overrides("init_rollout") or host.overrides("release_rollout")
+    with rollout_context(rollout.id), captured(rollout.id, _log_sink(rollout, began)):
+        try:
+            ready = not stateful or await _init(host, rollout, settings)
+            rollout.seconds["init"] = perf_counter() - began
+            yield ready
+        finally:
+            if stateful:
+                await _release(host, rollout, settings)
+            rollout.seconds["total"] = perf_counter() - began
+
+
+async def _init(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> bool:
+    arguments = deepcopy(rollout.init_rollout_args) or {}
+    try:
+        await host.call("init_rollout", rollout.id, deadline=settings.init_seconds, label="init_rollout", **arguments)
+    except Exception as error:
+        fail(rollout, error, Termination.ENV_ERROR, "init_rollout")
+        return False
+    return True
+
+
+async def _release(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> None:
+    """Release, even while being cancelled: the hook gets its time, then the cancellation goes on."""
+    release = asyncio.ensure_future(
+        host.call("release_rollout", rollout.id, deadline=settings.release_seconds, label="release_rollout")
+    )
+    cancelled: asyncio.CancelledError | None = None
+    while not release.done():
+        try:
+            await asyncio.wait([release])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if not release.cancelled() and (failure := release.exception()):
+        logger.warning("release_rollout of %s failed: %s", host.name, describe_error(failure))
+    if cancelled:
+        raise cancelled
+
+
+def fail(rollout: Rollout, error: BaseException, reason: Termination, where: str) -> None:
+    rollout.termination = reason
+    rollout.error = Failure(type(error).__name__, describe_error(error), where)
+
+
+async def play(
+    host: EnvHost,
+    rollout: Rollout,
+    model: ModelClient,
+    settings: RolloutSettings,
+    on_turn: OnTurn | None = None,
+) -> None:
+    """Alternate model and tools until something ends it; sets the termination."""
+    conversation: Conversation | None = None
+    time_budget = asyncio.timeout(settings.max_seconds)
+    try:
+        toolbox = await host.toolbox()
+        conversation = model.converse(tools=toolbox.tools, sampling=settings.sampling)
+        table = _Table(host, rollout, conversation, settings, toolbox, on_turn)
+        async with time_budget:
+            rollout.termination = await table.play()
+    except Exception as error:
+        if time_budget.expired():
+            rollout.termination = Termination.TIME_BUDGET
+        else:
+            fail(rollout, error, Termination.ENV_ERROR, "list_tools")
+    finally:
+        if conversation is not None:
+            await conversation.aclose()
+
+
+@dataclass(slots=True)
+class _Table:
+    """What sits around one conversation while it is played."""
+
+    host: EnvHost
+    rollout: Rollout
+    conversation: Conversation
+    settings: RolloutSettings
+    toolbox: Toolbox
+    on_turn: OnTurn | None
+    tool_calls: int = 0
+
+    async def play(self) -> Termination:
+        rollout = self.rollout
+        new: Sequence[ChatMessage] = list(rollout.messages)
+        most = self.settings.turns_for(self.host.env)
+        while True:
+            began = perf_counter()
+            try:
+                reply = await self._model_turn(new)
+            except ContextExceeded:
+                return Termination.CONTEXT_EXCEEDED
+            except Exception as error:
+                fail(rollout, error, Termination.MODEL_ERROR, "model")
+                return Termination.MODEL_ERROR
+            finally:
+                self._spend("model", began)
+            calls = tool_calls_of(reply.message)
+            over = self._after_turn(reply, bool(calls))
+            if over:
+                return over
+            began = perf_counter()
+            new, over = await self._tool_turn(calls)
+            self._spend("tools", began)
+            if over or rollout.turns >= most:
+                return over or Termination.MAX_TURNS
+
+    async def _model_turn(self, new: Sequence[ChatMessage]) -> Reply:
+        seconds = self.settings.model_seconds
+        timer = asyncio.timeout(seconds)
+        try:
+            async with timer:
+                reply = await self.conversation.reply(new, max_tokens=self._tokens_left())
+        except TimeoutError:
+            if timer.expired():
+                raise ModelTimeout(f"The model gave no reply within {seconds:g} s. Raise model_seconds.") from None
+            raise
+        rollout = self.rollout
+        rollout.turns += 1
+        rollout.usage.add(reply.usage)
+        self._keep_tokens(reply)
+        self._say([reply.message])
+        return reply
+
+    def _keep_tokens(self, reply: Reply) -> None:
+        """Exact tokens are kept for all turns or for none: half of them would train on a wrong history."""
+        rollout = self.rollout
+        if reply.segments and (rollout.turns == 1 or rollout.tokens):
+            rollout.tokens.extend(reply.segments)
+        else:
+            rollout.tokens.clear()
+
+    def _tokens_left(self) -> int | None:
+        if self.settings.max_tokens is None:
+            return None
+        return max(1, self.settings.max_tokens - self.rollout.usage.completion_tokens)
+
+    def _say(self, messages: Sequence[ChatMessage]) -> None:
+        self.rollout.messages.extend(messages)
+        if self.on_turn:
+            self.on_turn(self.rollout, messages)
+
+    def _spend(self, phase: str, began: float) -> None:
+        seconds = self.rollout.seconds
+        seconds[phase] = seconds.get(phase, 0.0) + perf_counter() - began
+
+    def _after_turn(self, reply: Reply, calls_tools: bool) -> Termination | None:
+        """Why the rollout ends after this turn, if it does."""
+        settings, usage = self.settings, self.rollout.usage
+        out_of_tokens = settings.max_tokens is not None and usage.completion_tokens >= settings.max_tokens
+        if not calls_tools:
+            if reply.finish == "length":
+                return Termination.TOKEN_BUDGET if out_of_tokens else Termination.OUTPUT_EXCEEDED
+            return Termination.FINISHED
+        if out_of_tokens:
+            return Termination.TOKEN_BUDGET
+        if settings.max_cost_usd is not None and usage.cost_usd >= settings.max_cost_usd:
+            return Termination.COST_BUDGET
+        return None
+
+    async def _tool_turn(self, calls: Sequence[ToolCall]) -> tuple[list[ChatMessage], Termination | None]:
+        """Run the calls of one turn at once; those over a budget are answered, not run."""
+        left = self.settings.tool_calls_for(self.host.env) - self.tool_calls
+        may = min(left, limits.PARALLEL_TOOL_CALLS)
+        self.tool_calls += min(len(calls), may)
+        if len(calls) == 1 and may > 0:
+            results = [await self._run_tool(calls[0])]
+        else:
+            results = list(await asyncio.gather(*(self._run_tool(call) for call in calls[: max(may, 0)])))
+            refusal = "Error: too many tool calls; this one was not run."
+            results += [self._tool_message(call, refusal, ok=False, seconds=0.0) for call in calls[max(may, 0) :]]
+        self._say(results)
+        return results, Termination.TOOL_BUDGET if len(calls) > left else None
+
+    async def _run_tool(self, call: ToolCall) -> ChatMessage:
+        began = perf_counter()
+        try:
+            arguments = self.toolbox.arguments(call)
+            value = await self.host.call(
+                "run_tool",
+                self.rollout.id,
+                call.name,
+                deadline=self.settings.tool_seconds,
+                key=call.name,
+                label=f"run_tool {call.name}",
+                **arguments,
+            )
+            result = result_text(value)
+        except BadToolCall as wrong:
+            return self._tool_message(call, f"Error: {wrong}", ok=False, seconds=0.0)
+        except Exception as error:
+            text = f"Error: {describe_error(error)}"
+            return self._tool_message(call, text, ok=False, seconds=perf_counter() - began)
+        seconds = perf_counter() - began
+        return self._tool_message(call, result.text, ok=not result.is_error, seconds=seconds, parts=result.parts)
+
+    def _tool_message(
+        self, call: ToolCall, text: str, *, ok: bool, seconds: float, parts: Sequence[dict[str, Any]] = ()
+    ) -> ChatMessage:
+        self.rollout.tool_events.append(ToolEvent(self.rollout.turns, call.name, ok, seconds))
+        content: Any = clean_text(text, self.settings.tool_output_chars)
+        if parts:
+            content = [{"type": "text", "text": content}, *parts]
+        return {"role": "tool", "tool_call_id": call.id or "", "name": call.name, "content": content}
+
+
+def _log_sink(rollout: Rollout, began: float) -> Callable[[str, logging.LogRecord], None]:
+    def keep(_: str, record: logging.LogRecord) -> None:
+        if len(rollout.logs) < limits.LOG_LINES:
+            message = record.getMessage()[: limits.LOG_LINE_CHARS]
+            rollout.logs.append(LogLine(record.levelname, message, perf_counter() - began))
+
+    return keep

@@ -1,0 +1,115 @@
+"""From a finished rollout to its reward: components, group components, total."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from time import perf_counter
+from typing import Any
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.legacy import group_reward_arguments, reward_arguments
+from benchmax.envs.logging import group_context
+from benchmax.envs.reward_values import WHOLE, describe_error, normalise_rewards
+from benchmax.envs.types import Transcript
+from benchmax.errors import RewardError
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.record import Failure, Rollout, Termination
+from benchmax.rollouts.settings import RolloutSettings
+
+
+def for_user_code(messages: Transcript) -> Transcript:
+    """A copy that a reward may change without touching the record or a sibling."""
+    return Transcript(map(dict, messages), messages.completion_start)  # type: ignore[arg-type]
+
+
+async def score(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> None:
+    """Run compute_reward. A failure leaves the sample unscored, with the reason."""
+    began = perf_counter()
+    extra = deepcopy(rollout.init_rollout_args) or {}
+    arguments = reward_arguments(
+        host.env.compute_reward, for_user_code(rollout.messages), deepcopy(rollout.task), extra
+    )
+    try:
+        raw = await host.call(
+            "compute_reward", rollout.id, deadline=settings.reward_seconds, label="compute_reward", **arguments
+        )
+        _record(rollout, raw)
+        if raw == {} and not host.overrides("compute_group_reward"):
+            raise RewardError('compute_reward returned no components. Return at least {"name": number}.')
+    except Exception as error:
+        unscored(rollout, WHOLE, error, Termination.REWARD_ERROR, "compute_reward")
+    rollout.seconds["reward"] = perf_counter() - began
+
+
+async def score_group(host: EnvHost, rollouts: Sequence[Rollout], settings: RolloutSettings) -> None:
+    """Run compute_group_reward over the siblings that reached an end worth scoring."""
+    members = [rollout for rollout in rollouts if rollout.scorable]
+    if not members:
+        return
+    function = host.env.compute_group_reward
+    arguments = group_reward_arguments(
+        function, [for_user_code(r.messages) for r in members], [deepcopy(r.task) for r in members]
+    )
+    ids = [rollout.id for rollout in members]
+    try:
+        with group_context(ids):
+            results = await host.call(
+                "compute_group_reward", ids, deadline=settings.reward_seconds, label="compute_group_reward", **arguments
+            )
+        _check_group(results, members)
+        for rollout, raw in zip(members, results, strict=True):
+            _record(rollout, raw)
+    except Exception as error:
+        for rollout in members:
+            unscored(rollout, "group_reward", error, Termination.GROUP_REWARD_ERROR, "compute_group_reward")
+
+
+def _check_group(results: Any, members: Sequence[Rollout]) -> None:
+    if not isinstance(results, Sequence) or isinstance(results, str) or len(results) != len(members):
+        got = f"{len(results)} results" if isinstance(results, list | tuple) else type(results).__name__
+        raise RewardError(
+            f"compute_group_reward gave {got} for {len(members)} rollouts. Return a list with one dict per rollout."
+        )
+    for rollout, raw in zip(members, results, strict=True):
+        doubled = set(raw) & (set(rollout.rewards) | set(rollout.unscored)) if isinstance(raw, Mapping) else set()
+        if doubled:
+            raise RewardError(
+                f"compute_group_reward and compute_reward both give {', '.join(sorted(map(str, doubled)))}. "
+                "Name group components differently."
+            )
+
+
+def _record(rollout: Rollout, raw: Any) -> None:
+    scored, missing = normalise_rewards(raw)
+    rollout.rewards.update(scored)
+    rollout.unscored.update(missing)
+
+
+def unscored(rollout: Rollout, name: str, error: BaseException, reason: Termination, where: str) -> None:
+    """Mark a component unscored; only a rollout that finished cleanly is relabelled."""
+    message = describe_error(error)
+    rollout.unscored[name] = message
+    if rollout.error is None:
+        rollout.error = Failure(type(error).__name__, message, where)
+    if rollout.termination is Termination.FINISHED:
+        rollout.termination = reason
+
+
+def level(rollouts: Sequence[Rollout]) -> None:
+    """Siblings must have the same components: one that a sibling has and this one lacks is unscored."""
+    names = {name for rollout in rollouts for name in rollout.rewards}
+    for rollout in rollouts:
+        if rollout.scorable and not rollout.unscored:
+            for name in names - rollout.rewards.keys():
+                rollout.unscored[name] = "this rollout has no such component, but a sibling has"
+
+
+def finish(env: BaseEnv, rollout: Rollout, settings: RolloutSettings) -> None:
+    """Add up the total and stamp the rollout."""
+    rollout.reward = None
+    if settings.score and rollout.rewards and not rollout.unscored and rollout.scorable:
+        weights = settings.weights or env.reward_weights
+        rollout.reward = sum(value * weights.get(name, 1.0) for name, value in rollout.rewards.items())
+    scored = rollout.reward is not None or not settings.score
+    rollout.ok = rollout.scorable and rollout.error is None and scored

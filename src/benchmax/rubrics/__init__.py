@@ -1,0 +1,23 @@
+"""Reward functions made of rubrics, for a judge given by address and model name."""
+
+from benchmax.rewards.rubric import Rubric
+from benchmax.rubrics.evaluate import (
+    evaluate_rubric_ranking,
+    evaluate_single_rubric,
+    generate_instance_wise_adaptive_rubrics,
+)
+from benchmax.rubrics.functions import (
+    group_rubric_based_reward_function,
+    group_rubric_ranked_reward_function,
+    single_rubric_based_reward_function,
+)
+
+__all__ = [
+    "Rubric",
+    "evaluate_rubric_ranking",
+    "evaluate_single_rubric",
+    "generate_instance_wise_adaptive_rubrics",
+    "group_rubric_based_reward_function",
+    "group_rubric_ranked_reward_function",
+    "single_rubric_based_reward_function",
+]

@@ -1,0 +1,184 @@
+"""Fakes for tests of environments and of benchmax itself: a scripted model, and a real server with faults.
+
+async with FakeModelServer("42", faults=["error", Fault("rate_limit", 0.5)]) as server:
+    model = HttpModel("any", server.base_url)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from benchmax.models.base import Reply
+from benchmax.models.scripted import ScriptedModel
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+__all__ = ["FakeModelServer", "Fault", "FaultKind", "ScriptedModel"]
+
+FaultKind: TypeAlias = Literal[
+    "stall", "reset", "rate_limit", "error", "html", "truncated", "empty_choices", "wrong_type"
+]
+ServerAnswer: TypeAlias = "str | dict[str, Any] | Reply | web.StreamResponse"
+ServerScript: TypeAlias = "str | Callable[[dict[str, Any]], ServerAnswer | Awaitable[ServerAnswer]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One bad answer.
+
+    stall: none, for `seconds`; reset: the connection breaks within the body; rate_limit: 429 with
+    `Retry-After: seconds`; error: 500; html: 200 with a page; truncated: 200 with half the JSON;
+    empty_choices: 200 without a choice; wrong_type: a good answer called text/plain.
+    """
+
+    kind: FaultKind
+    seconds: float = 60.0
+
+
+class FakeModelServer:
+    """An OpenAI-compatible server on the loopback.
+
+    `script` is a text, or a function of the request's JSON that gives a text, a message, a Reply, a whole
+    body (a dict with `choices`) or an aiohttp response. `faults` are played first, one for each request.
+    """
+
+    def __init__(
+        self,
+        script: ServerScript = "ok",
+        *,
+        latency: float = 0.0,
+        faults: Iterable[Fault | FaultKind] = (),
+        keep: int = 1000,
+    ) -> None:
+        self.script = script
+        self.latency = latency
+        self.faults = deque(fault if isinstance(fault, Fault) else Fault(fault) for fault in faults)
+        self.requests = 0
+        self.max_in_flight = 0
+        self.bodies: deque[dict[str, Any]] = deque(maxlen=keep)
+        """The last requests, oldest first."""
+        self.headers: deque[dict[str, str]] = deque(maxlen=keep)
+        self._in_flight = 0
+        self._stopping = asyncio.Event()
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def base_url(self) -> str:
+        assert self._runner is not None, "the server runs inside `async with` only"
+        host, port = self._runner.addresses[0][:2]
+        return f"http://{host}:{port}/v1"
+
+    async def __aenter__(self) -> Self:
+        from aiohttp import web
+
+        app = web.Application(client_max_size=2**30)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_get("/v1/models", self._models)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0, backlog=1024).start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _models(self, request: web.Request) -> web.StreamResponse:
+        from aiohttp import web
+
+        return web.json_response({"object": "list", "data": [{"id": "fake", "object": "model"}]})
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        self.requests += 1
+        self._in_flight += 1
+        self.max_in_flight = max(self.max_in_flight, self._in_flight)
+        try:
+            body = json.loads(await request.read())
+            self.bodies.append(body)
+            self.headers.append(dict(request.headers))
+            if self.faults:
+                return await self._fail(self.faults.popleft(), request)
+            if self.latency:
+                await asyncio.sleep(self.latency)
+            answer = self.script if isinstance(self.script, str) else self.script(body)
+            return _response(await answer if inspect.isawaitable(answer) else answer)
+        finally:
+            self._in_flight -= 1
+
+    async def _fail(self, fault: Fault, request: web.Request) -> web.StreamResponse:
+        from aiohttp import web
+
+        good = json.dumps(_completion("ok"))
+        match fault.kind:
+            case "stall":
+                try:
+                    await asyncio.wait_for(self._stopping.wait(), fault.seconds)
+                except TimeoutError:
+                    pass
+                return web.Response(text=good, content_type="application/json")
+            case "reset":
+                return await _reset(request, good.encode())
+            case "rate_limit":
+                headers = {"Retry-After": f"{fault.seconds:g}"}
+                return web.json_response({"error": {"message": "slow down"}}, status=429, headers=headers)
+            case "error":
+                return web.json_response({"error": {"message": "out of memory"}}, status=500)
+            case "html":
+                return web.Response(text="<!doctype html><title>Sign in</title>", content_type="text/html")
+            case "truncated":
+                return web.Response(text=good[: len(good) // 2], content_type="application/json")
+            case "empty_choices":
+                return web.json_response({**_completion("ok"), "choices": []})
+            case "wrong_type":
+                return web.Response(text=good, content_type="text/plain")
+
+
+async def _reset(request: web.Request, body: bytes) -> web.StreamResponse:
+    from aiohttp import web
+
+    response = web.StreamResponse(headers={"Content-Length": str(len(body)), "Content-Type": "application/json"})
+    await response.prepare(request)
+    await response.write(body[: len(body) // 2])
+    if request.transport is not None:
+        request.transport.close()
+    return response
+
+
+def _response(answer: Any) -> web.StreamResponse:
+    from aiohttp import web
+
+    if isinstance(answer, web.StreamResponse):
+        return answer
+    return web.json_response(_completion(answer))
+
+
+def _completion(answer: str | dict[str, Any] | Reply) -> dict[str, Any]:
+    if isinstance(answer, dict) and "choices" in answer:
+        return answer
+    finish, prompt_tokens, completion_tokens = "stop", 1, 1
+    if isinstance(answer, Reply):
+        message: dict[str, Any] = dict(answer.message)
+        finish = answer.finish
+        prompt_tokens, completion_tokens = answer.usage.prompt_tokens, answer.usage.completion_tokens
+    elif isinstance(answer, str):
+        message = {"role": "assistant", "content": answer}
+    else:
+        message = {"role": "assistant", "content": None, **answer}
+        finish = "tool_calls" if message.get("tool_calls") else "stop"
+    return {
+        "id": "chatcmpl-fake",
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+        "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens},
+    }

@@ -1,0 +1,208 @@
+"""Rollouts packed as prefix trees, so that no token is computed twice.
+
+Siblings share their prompt, all prompts share the system message, and once a model has learned something many samples
+begin alike. A packed row is a tree of tokens: every distinct prefix is one node.
+
+    system ─ "2 + 3?" ─ <answer> ─ 5 …          position id = depth in the tree
+           │                     └ 6 …          a node attends to its ancestors and itself
+           └ "4 + 4?" ─ <answer> ─ 8 …          a sampled token is predicted at its parent
+
+Sorting the rollouts puts equal prefixes side by side, so each one shares with the one before it. Log-probs are those of
+the unpacked rollouts, and the gradient is too: a shared node receives the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from benchmax.rollouts.record import Rollout
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class TokenSequence:
+    """One rollout as the loss sees it: all tokens up to the last sampled one."""
+
+    ids: Ints
+    targets: Ints
+    """Indices into `ids` of the sampled tokens."""
+    logprobs: npt.NDArray[np.float32]
+    """The sampler's, one per target; NaN where it did not tell."""
+    advantage: float
+    group: int = 0
+
+
+def sequence_of(rollout: Rollout, group: int = 0) -> TokenSequence:
+    """The exact tokens of a rollout; what was observed is context, what was sampled is a target."""
+    ids: list[int] = []
+    targets: list[int] = []
+    logprobs: list[float] = []
+    for segment in rollout.tokens:
+        if segment.sampled:
+            targets += range(len(ids), len(ids) + len(segment.ids))
+            logprobs += segment.logprobs or [float("nan")] * len(segment.ids)
+        ids += segment.ids
+    first = 1 if targets and targets[0] == 0 else 0  # nothing comes before the very first token to predict it
+    end = targets[-1] + 1 if targets else 0
+    return TokenSequence(
+        np.asarray(ids[:end], np.int64),
+        np.asarray(targets[first:], np.int64),
+        np.asarray(logprobs[first:], np.float32),
+        rollout.advantage or 0.0,
+        group,
+    )
+
+
+@dataclass(slots=True)
+class MicroBatch:
+    """Rows that go through the model together."""
+
+    input_ids: Tensor
+    position_ids: Tensor
+    mask: Tensor
+    """[rows, 1, length, length], true where a token may look."""
+    query: Tensor
+    """Flat positions whose next-token distribution is needed, each once."""
+    slot: Tensor
+    """For each loss token its place in `query`."""
+    target: Tensor
+    """For each loss token its id."""
+    token: Tensor
+    """For each loss token its number in the batch."""
+
+    def to(self, device: torch.device) -> MicroBatch:
+        moved = (getattr(self, name).to(device, non_blocking=True) for name in self.__slots__)
+        return MicroBatch(*moved)
+
+
+@dataclass(slots=True)
+class Batch:
+    """All loss tokens of one step, numbered through, and what is known about each."""
+
+    sequences: list[TokenSequence]
+    advantage: Tensor
+    sampler: Tensor
+    sequence: Tensor
+    """Which sequence a token belongs to."""
+    first: list[int] = field(default_factory=list)
+    """Number of each sequence's first token."""
+
+    @classmethod
+    def of(cls, sequences: Iterable[TokenSequence]) -> Batch:
+        kept = [sequence for sequence in sequences if len(sequence.targets)]
+        counts = np.asarray([len(sequence.targets) for sequence in kept], np.int64)
+        values = np.repeat(np.asarray([sequence.advantage for sequence in kept], np.float32), counts)
+        sampler = np.concatenate([sequence.logprobs for sequence in kept]) if kept else np.zeros(0, np.float32)
+        owner = np.repeat(np.arange(len(kept)), counts)
+        first = [0, *np.cumsum(counts)[:-1].tolist()] if kept else []
+        return cls(kept, torch.from_numpy(values), torch.from_numpy(sampler), torch.from_numpy(owner), first)
+
+    def __len__(self) -> int:
+        return len(self.advantage)
+
+    def weights(self, how: str, length: int) -> Tensor:
+        """The share of each token in the loss; `length` is the constant of that normalisation."""
+        if how == "token":
+            return torch.full((len(self),), 1.0 / max(1, len(self)))
+        if how == "constant":
+            return torch.full((len(self),), 1.0 / (max(1, len(self.sequences)) * length))
+        counts = torch.tensor([len(sequence.targets) for sequence in self.sequences], dtype=torch.float32)
+        return 1.0 / (counts[self.sequence] * len(self.sequences))
+
+    def split(self, parts: int) -> list[Batch]:
+        """The groups dealt into so many batches."""
+        groups = sorted({sequence.group for sequence in self.sequences})
+        part_of = {group: index % parts for index, group in enumerate(groups)}
+        dealt: list[list[TokenSequence]] = [[] for _ in range(min(parts, len(groups)))]
+        for sequence in self.sequences:
+            dealt[part_of[sequence.group]].append(sequence)
+        return [Batch.of(sequences) for sequences in dealt]
+
+    def micro_batches(self, token_budget: int, row_tokens: int) -> list[MicroBatch]:
+        """Pack the sequences into trees, and the trees into micro-batches of bounded size."""
+        rows = _plant(self.sequences, min(row_tokens, token_budget))
+        rows.sort(key=lambda row: row.size)
+        bundles: list[list[_Row]] = []
+        for row in rows:
+            if bundles and (len(bundles[-1]) + 1) * row.size <= token_budget:
+                bundles[-1].append(row)
+            else:
+                bundles.append([row])
+        return [self._assemble(bundle) for bundle in bundles]
+
+    def _assemble(self, rows: Sequence[_Row]) -> MicroBatch:
+        length = max(row.size for row in rows)
+        ids = np.zeros((len(rows), length), np.int64)
+        depth = np.zeros((len(rows), length), np.int64)
+        mask = np.zeros((len(rows), 1, length, length), np.bool_)
+        np.einsum("bhii->bhi", mask)[:] = True  # padding looks at itself: a softmax over nothing is NaN
+        places, targets, tokens = [], [], []
+        for index, row in enumerate(rows):
+            row.draw(ids[index], depth[index], mask[index, 0])
+            for path, number in zip(row.paths, row.numbers, strict=True):
+                sequence = self.sequences[number]
+                places.append(index * length + path[sequence.targets - 1])
+                targets.append(sequence.ids[sequence.targets])
+                tokens.append(self.first[number] + np.arange(len(sequence.targets)))
+        query, slot = np.unique(np.concatenate(places), return_inverse=True)
+        arrays = (ids, depth, mask, query, slot, np.concatenate(targets), np.concatenate(tokens))
+        return MicroBatch(*(torch.from_numpy(array) for array in arrays))
+
+
+class _Row:
+    """A tree under construction: each sequence is a path from the root, new nodes are numbered as they come."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.numbers: list[int] = []
+        self.paths: list[Ints] = []
+        self.shared: list[int] = []
+        self.pieces: list[tuple[Ints, int]] = []
+        self.last: Ints = np.zeros(0, np.int64)
+
+    def shared_with(self, ids: Ints) -> int:
+        """How many leading tokens `ids` has in common with the last path."""
+        size = min(len(ids), len(self.last))
+        different = np.flatnonzero(ids[:size] != self.last[:size])
+        return int(different[0]) if len(different) else size
+
+    def add(self, number: int, ids: Ints) -> None:
+        common = self.shared_with(ids)
+        new = np.arange(self.size, self.size + len(ids) - common)
+        path = np.concatenate([self.paths[-1][:common], new]) if self.paths else new
+        self.numbers.append(number)
+        self.paths.append(path)
+        self.shared.append(common)
+        self.pieces.append((ids[common:], common))
+        self.size += len(new)
+        self.last = ids
+
+    def draw(self, ids: Ints, depth: Ints, mask: npt.NDArray[np.bool_]) -> None:
+        """Write the tree's tokens, depths and who may look at whom."""
+        start = 0
+        for path, (piece, common) in zip(self.paths, self.pieces, strict=True):
+            end = start + len(piece)
+            ids[start:end] = piece
+            depth[start:end] = np.arange(common, common + len(piece))
+            mask[start:end, path[:common]] = True
+            mask[start:end, start:end] = np.tri(len(piece), dtype=np.bool_)
+            start = end
+
+
+def _plant(sequences: Sequence[TokenSequence], row_tokens: int) -> list[_Row]:
+    """Trees of at most `row_tokens` nodes (one long sequence may exceed that)."""
+    inputs = [sequence.ids[:-1] for sequence in sequences]  # the last token predicts nothing
+    rows: list[_Row] = []
+    for number in sorted(range(len(inputs)), key=lambda number: inputs[number].tolist()):
+        ids = inputs[number]
+        if not rows or rows[-1].size + len(ids) - rows[-1].shared_with(ids) > row_tokens:
+            rows.append(_Row())
+        rows[-1].add(number, ids)
+    return rows

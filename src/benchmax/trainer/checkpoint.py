@@ -1,0 +1,168 @@
+"""Everything a run needs to go on as if nothing had happened.
+
+    step-<n>/
+      weights.safetensors      the trained weights: the adapter, or all of them
+      optimizer.safetensors    AdamW's moments
+      random.safetensors       states of the random generators
+      state.json               steps done, position in the data, best result, watchdogs
+
+Nothing is pickled. A checkpoint is written under a temporary name, synced, and renamed: it exists whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from benchmax.errors import NotFoundError, RecordError
+from benchmax.trainer.optim import Optimizer
+from benchmax.trainer.policy import Policy
+from benchmax.trainer.rundir import write_whole
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A saved point of a run."""
+
+    path: Path
+    step: int
+
+    def state(self) -> dict[str, Any]:
+        try:
+            state: dict[str, Any] = json.loads((self.path / "state.json").read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise RecordError(f"{self.path} cannot be read: {error}. Resume from another checkpoint.") from None
+        return state
+
+    def weights(self) -> dict[str, Tensor]:
+        return _load(self.path / "weights.safetensors")
+
+    def restore(self, policy: Policy, optimizer: Optimizer) -> dict[str, Any]:
+        """Put weights, optimizer and random generators back; gives the rest of the state."""
+        state = self.state()
+        load_weights(policy, self.weights())
+        optimizer.load(_load(self.path / "optimizer.safetensors"), state["updates"])
+        _set_random(_load(self.path / "random.safetensors"))
+        return state
+
+
+def save_checkpoint(
+    folder: Path, step: int, policy: Policy, optimizer: Optimizer, state: Mapping[str, Any]
+) -> Checkpoint:
+    """Write the checkpoint of `step` and let `latest` point to it."""
+    final = folder / f"step-{step}"
+    temporary = folder / f".tmp-step-{step}-{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        _save(trained_weights(policy), temporary / "weights.safetensors")
+        _save(optimizer.tensors(), temporary / "optimizer.safetensors")
+        _save(_random_states(), temporary / "random.safetensors")
+        text = json.dumps({"step": step, "updates": optimizer.updates, "tune": policy.tune, **state})
+        write_whole(temporary / "state.json", text)
+        _sync(temporary)
+        if final.exists():
+            shutil.rmtree(final)
+        temporary.rename(final)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    _sync(folder)
+    write_whole(folder / "latest", final.name)
+    return Checkpoint(final, step)
+
+
+def mark_best(folder: Path, step: int) -> None:
+    write_whole(folder / "best", f"step-{step}")
+
+
+def find_checkpoint(folder: Path, which: str = "latest") -> Checkpoint:
+    """The checkpoint called `latest`, `best` or `step-<n>`."""
+    name = which
+    if which in ("latest", "best"):
+        try:
+            name = (folder / which).read_text("utf-8").strip()
+        except FileNotFoundError:
+            raise NotFoundError(
+                f"{folder} has no {which} checkpoint yet. The run ended before its first one."
+            ) from None
+    path = folder / name
+    if not (path / "state.json").is_file():
+        there = ", ".join(sorted(item.name for item in folder.glob("step-*"))) or "none"
+        raise NotFoundError(f"There is no checkpoint {name} in {folder}; there are: {there}.")
+    return Checkpoint(path, int(path.name.removeprefix("step-")))
+
+
+def prune(folder: Path, keep_last: int, keep_best: bool) -> list[Path]:
+    """Remove old checkpoints; gives those removed."""
+    steps = sorted(folder.glob("step-*"), key=lambda path: int(path.name.removeprefix("step-")))
+    best = (folder / "best").read_text("utf-8").strip() if keep_best and (folder / "best").exists() else None
+    old = [path for path in steps[:-keep_last] if path.name != best]
+    for path in old:
+        shutil.rmtree(path)
+    return old
+
+
+def trained_weights(policy: Policy) -> dict[str, Tensor]:
+    """The weights that training changes, by name."""
+    return {name: weight.detach() for name, weight in policy.parameters().items()}
+
+
+@torch.no_grad()
+def load_weights(policy: Policy, weights: Mapping[str, Tensor]) -> None:
+    """Put saved weights into a policy of the same shape."""
+    own = policy.parameters()
+    if set(own) != set(weights):
+        raise RecordError(
+            "The checkpoint's weights are not those of this model. Resume with the model and tuning the run began with."
+        )
+    for name, weight in own.items():
+        if weight.shape != weights[name].shape:
+            raise RecordError(
+                f"{name} has another shape in the checkpoint. Resume with the settings the run began with."
+            )
+        weight.copy_(weights[name])
+
+
+def _random_states() -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+def _set_random(states: Mapping[str, Tensor]) -> None:
+    torch.set_rng_state(states["cpu"])
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(states["cuda"])
+
+
+def _save(tensors: Mapping[str, Tensor], path: Path) -> None:
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    try:
+        tensors: dict[str, Tensor] = load_file(path)
+    except Exception as error:  # safetensors raises a type of its own that is no subclass of anything
+        raise RecordError(f"{path} cannot be read: {error}. Resume from another checkpoint.") from None
+    return tensors
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

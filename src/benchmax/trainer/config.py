@@ -1,0 +1,385 @@
+"""One tree of settings: the TOML file, the dotted flags (`--optim.lr 5e-4`) and the saved run config are one thing.
+
+The string under each field is its documentation; `--help` and the docs page are made from it. Every mistake in a
+file or on a command line is reported at once, with a guess at the name that was meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from benchmax.errors import ConfigError
+from benchmax.limits import MAX_TOOL_CALLS, MAX_TURNS, MIN_TRAIN_ROWS, ROLLOUT_SECONDS
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True)
+
+
+class ModelConfig(Section):
+    name: str = "smollm2-135m"
+    """The model to train: a name of the local store, a directory, a GGUF file or a hub id."""
+    tune: Literal["lora", "full"] = "lora"
+    """Train a LoRA adapter, or all weights."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to train and sample."""
+    sampler_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of the sampler's weights; auto is bfloat16 on CUDA and float32 on CPU."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: a third slower, far less memory."""
+
+
+class LoraConfig(Section):
+    rank: int = Field(default=16, ge=1, le=1024)
+    """Rank of the adapter."""
+    alpha: float = Field(default=32.0, gt=0)
+    """The adapter is scaled by alpha / rank."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout on the adapter's input."""
+    targets: list[str] = ["all-linear"]
+    """Names of the linear layers to adapt; `all-linear` is every one but the output head."""
+
+
+class DataConfig(Section):
+    env: str = ""
+    """The environment: `package.module:Class` or `file.py:Class`."""
+    env_args: dict[str, Any] = {}
+    """Arguments of the environment's constructor."""
+    train: str = ""
+    """Training rows: a JSONL, JSON, CSV or Parquet file, or a dataset name."""
+    eval: str = ""
+    """Held-out rows; empty holds out `eval_share` of the training rows."""
+    eval_share: float = Field(default=0.2, ge=0, lt=1)
+    """Share of the training rows held out (the last ones) when `eval` is empty."""
+    min_rows: int = Field(default=MIN_TRAIN_ROWS, ge=1)
+    """Fewest training rows accepted."""
+    curriculum: Literal["none", "pass_rate"] = "none"
+    """`pass_rate` draws prompts the model solves sometimes more often than those it solves always or never."""
+
+
+class RolloutConfig(Section):
+    prompts_per_step: int = Field(default=8, ge=1)
+    """Prompts in one step."""
+    group_size: int = Field(default=8, ge=2)
+    """Samples of each prompt; they are compared with each other."""
+    max_new_tokens: int = Field(default=256, ge=1)
+    """Most tokens in one turn."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Most sampled tokens in a whole rollout."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Sampling temperature; the loss uses the same one."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """Nucleus sampling; below 1 the trained distribution is not the sampled one."""
+    max_turns: int = Field(default=MAX_TURNS, ge=1)
+    """Model turns in one rollout."""
+    max_tool_calls: int = Field(default=MAX_TOOL_CALLS, ge=0)
+    """Tool calls in one rollout."""
+    timeout: float = Field(default=ROLLOUT_SECONDS, gt=0)
+    """Seconds for one rollout."""
+    concurrency: int = Field(default=512, ge=1)
+    """Rollouts in flight at once."""
+    weights: dict[str, float] = {}
+    """Weight of each reward component; 1 when not named."""
+    max_extra_groups: int | None = Field(default=None, ge=0)
+    """Fresh prompts a step may draw in place of groups without signal; half of prompts_per_step when not set."""
+
+
+class AlgorithmConfig(Section):
+    advantage: Literal["std", "mean"] = "std"
+    """`std` divides by the group's standard deviation (GRPO); `mean` only subtracts the mean (Dr. GRPO)."""
+    leave_one_out: bool = False
+    """Compare a sample with the mean of its siblings without itself (RLOO)."""
+    min_scored: float = Field(default=0.75, gt=0, le=1)
+    """Share of a group that must be scored for the group to be used."""
+    clip_low: float = Field(default=0.2, gt=0, lt=1)
+    """The ratio is clipped below 1 - clip_low."""
+    clip_high: float = Field(default=0.28, gt=0)
+    """The ratio is clipped above 1 + clip_high."""
+    normalise: Literal["token", "sequence", "constant"] = "token"
+    """`token`: mean over all tokens; `sequence`: mean of the sequences' means; `constant`: sum over tokens divided by
+    sequences × max_new_tokens."""
+    kl: float = Field(default=0.0, ge=0)
+    """Weight of the KL divergence to the model the run began with."""
+    importance_cap: float = Field(default=2.0, ge=0)
+    """Truncation of the trainer/sampler probability ratio that corrects a differing sampler; 0 switches it off."""
+    updates: int = Field(default=1, ge=1)
+    """Passes over each batch."""
+    minibatches: int = Field(default=1, ge=1)
+    """Optimizer steps in one pass."""
+
+
+class OptimConfig(Section):
+    lr: float | None = Field(default=None, gt=0)
+    """Learning rate; not set, the preset for the model's size and tuning."""
+    warmup_steps: int = Field(default=0, ge=0)
+    """Optimizer steps over which the learning rate rises from 0."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How the learning rate decays over `limits.steps`."""
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    """AdamW's first moment."""
+    beta2: float = Field(default=0.999, ge=0, lt=1)
+    """AdamW's second moment."""
+    eps: float = Field(default=1e-8, gt=0)
+    """AdamW's epsilon."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """AdamW's decoupled weight decay."""
+    grad_clip: float = Field(default=1.0, ge=0)
+    """Largest norm of the gradient; 0 does not clip."""
+    token_budget: int | None = Field(default=None, ge=16)
+    """Tokens in one micro-batch: bounds memory. Not set: 1,024 on CPU, 16,384 on CUDA."""
+    row_tokens: int | None = Field(default=None, ge=16)
+    """Tokens in one packed row; rollouts in a row share their common prefixes. Not set: 512 on CPU, 1,024 on CUDA."""
+
+
+class EvalConfig(Section):
+    every: int = Field(default=5, ge=0)
+    """Evaluate on held-out rows every so many steps, before the first and after the last; 0 only then."""
+    rows: int | None = Field(default=64, ge=1)
+    """Most held-out rows used."""
+    samples: int = Field(default=1, ge=1)
+    """Samples of each row."""
+    temperature: float = Field(default=0.0, ge=0)
+    """0 is greedy."""
+    target: float | None = None
+    """Stop when the mean held-out reward reaches this."""
+    patience: int | None = Field(default=None, ge=1)
+    """Stop after so many evaluations without a better one."""
+
+
+class LimitsConfig(Section):
+    steps: int = Field(default=100, ge=1)
+    """Training steps."""
+    seconds: float | None = Field(default=None, gt=0)
+    """Wall time of the run, setup not counted."""
+
+
+class CheckpointConfig(Section):
+    every: int = Field(default=5, ge=1)
+    """Save every so many steps, and at the end."""
+    keep_last: int = Field(default=2, ge=1)
+    """Checkpoints kept, the newest first."""
+    keep_best: bool = True
+    """Keep the one with the best held-out reward too."""
+
+
+class SftConfig(Section):
+    data: str = ""
+    """Chat rows for a supervised warm start; empty skips it."""
+    epochs: int = Field(default=1, ge=1)
+    """Passes over the rows."""
+    batch: int = Field(default=16, ge=1)
+    """Rows in one optimizer step."""
+    lr: float | None = Field(default=None, gt=0)
+    """Learning rate; not set, that of `optim`."""
+
+
+class OutputConfig(Section):
+    dir: str = "runs"
+    """Where run directories are made."""
+    name: str = ""
+    """The run's name; made from the environment and the time when empty."""
+    save_tokens: bool = False
+    """Keep token ids and log-probs in the rollout files: exact, and several times larger."""
+
+
+class WatchConfig(Section):
+    window: int = Field(default=10, ge=2)
+    """Steps an alarm looks back."""
+    equal_steps: int = Field(default=20, ge=1)
+    """Steps without any signal before an alert."""
+    drift: float = Field(default=0.1, gt=0)
+    """Mean |trainer - sampler| log-prob that raises an alert."""
+
+
+class TrainConfig(Section):
+    """Everything a training run is made from."""
+
+    model: ModelConfig = ModelConfig()
+    lora: LoraConfig = LoraConfig()
+    data: DataConfig = DataConfig()
+    rollouts: RolloutConfig = RolloutConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    optim: OptimConfig = OptimConfig()
+    eval: EvalConfig = EvalConfig()
+    limits: LimitsConfig = LimitsConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    sft: SftConfig = SftConfig()
+    watch: WatchConfig = WatchConfig()
+    output: OutputConfig = OutputConfig()
+    seed: int = 0
+    """Seed of every draw; on CPU the same seed gives the same run."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TrainConfig:
+        if self.algorithm.minibatches > self.rollouts.prompts_per_step:
+            raise ValueError("algorithm.minibatches must not exceed rollouts.prompts_per_step")
+        return self
+
+    @property
+    def extra_groups(self) -> int:
+        wanted = self.rollouts.max_extra_groups
+        return self.rollouts.prompts_per_step // 2 if wanted is None else wanted
+
+
+_PRESET_LR: tuple[tuple[float, float, float], ...] = (
+    # parameters up to, LoRA, all weights
+    (2e6, 2e-3, 1e-3),
+    (3e8, 5e-4, 1e-5),
+    (1.2e9, 2e-4, 5e-6),
+    (5e9, 1e-4, 2e-6),
+    (float("inf"), 5e-5, 1e-6),
+)
+
+
+def preset_lr(parameters: int, tune: str) -> float:
+    """The learning rate that works for a model of this size."""
+    for most, lora, full in _PRESET_LR:
+        if parameters <= most:
+            return lora if tune == "lora" else full
+    raise AssertionError("the last preset has no upper bound")
+
+
+def load_config(path: Path | str | None = None, flags: Sequence[str] = (), **values: Any) -> TrainConfig:
+    """Read a TOML (or saved JSON) file, then let dotted flags and then keyword trees override it."""
+    tree: dict[str, Any] = {}
+    if path is not None:
+        _merge(tree, _read_tree(Path(path), ()))
+    _merge(tree, flags_tree(flags, values))
+    return build_config(tree)
+
+
+def build_config(tree: Mapping[str, Any]) -> TrainConfig:
+    """Validate a tree of settings; all mistakes are in one error."""
+    try:
+        return TrainConfig.model_validate(dict(tree))
+    except ValidationError as error:
+        lines = [_describe(issue) for issue in error.errors()]
+        raise ConfigError("The settings have mistakes:\n" + "\n".join(f"  {line}" for line in lines)) from None
+
+
+def dump_toml(config: TrainConfig) -> str:
+    """The settings as TOML, each under its documentation; settings that are not set stay out."""
+    lines: list[str] = [f"# {_doc(TrainConfig, 'seed')}", f"seed = {config.seed}", ""]
+    for name in TrainConfig.model_fields:
+        section = getattr(config, name)
+        if isinstance(section, Section):
+            lines += [f"[{name}]", *_section_lines(section), ""]
+    return "\n".join(lines)
+
+
+def fields() -> Iterator[tuple[str, str, Any, str]]:
+    """Every setting: dotted name, type, default, documentation."""
+    for name, outer in TrainConfig.model_fields.items():
+        if isinstance(outer.default, Section):
+            kind = type(outer.default)
+            for inner, field in kind.model_fields.items():
+                yield f"{name}.{inner}", _type_name(field.annotation), getattr(outer.default, inner), _doc(kind, inner)
+        else:
+            yield name, _type_name(outer.annotation), outer.default, _doc(TrainConfig, name)
+
+
+def _doc(kind: type[BaseModel], field: str) -> str:
+    return kind.model_fields[field].description or ""
+
+
+def _type_name(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
+
+
+def _section_lines(section: Section) -> Iterator[str]:
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        yield f"# {_doc(type(section), name)}"
+        yield f"# {name} =" if value is None else f"{name} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(str(key))} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return json.dumps(value)
+
+
+def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
+    """A file's tree, on top of the files named by its `include`."""
+    if path.resolve() in seen:
+        chain = " → ".join(str(step) for step in (*seen, path.resolve()))
+        raise ConfigError(f"Settings files include each other in a circle: {chain}. Remove one of the includes.")
+    try:
+        text = path.read_text("utf-8")
+        tree: dict[str, Any] = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"Cannot read the settings file {path}: {error.strerror}. Check the path.") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid: {error}. Correct that line.") from None
+    included = tree.pop("include", [])
+    merged: dict[str, Any] = {}
+    for name in [included] if isinstance(included, str) else included:
+        _merge(merged, _read_tree(path.parent / name, (*seen, path.resolve())))
+    _merge(merged, tree)
+    return merged
+
+
+def flags_tree(flags: Sequence[str], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """`--optim.lr 5e-4`, `--optim.lr=5e-4`, `--checkpoint.keep_best` and `--no-checkpoint.keep_best` as a tree,
+    on top of `values`."""
+    tree: dict[str, Any] = {}
+    _merge(tree, values or {})
+    words = list(flags)
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--"):
+            raise ConfigError(f"Expected a setting like --optim.lr 5e-4, got {word!r}.")
+        name, equals, text = word[2:].partition("=")
+        if name.startswith("no-"):
+            name, text = name[3:], "false"
+        elif not equals:
+            text = words.pop(0) if words and not words[0].startswith("--") else "true"
+        _put(tree, name.replace("-", "_").split("."), _value(text))
+    return tree
+
+
+def _put(tree: dict[str, Any], keys: list[str], value: Any) -> None:
+    for key in keys[:-1]:
+        inner = tree.setdefault(key, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"--{'.'.join(keys)}: {key!r} was already given a plain value. Give one of the two.")
+        tree = inner
+    tree[keys[-1]] = value
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None if text in ("none", "None") else text
+
+
+def _merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
+    for key, value in other.items():
+        if isinstance(value, Mapping) and isinstance(tree.get(key), dict):
+            _merge(tree[key], value)
+        else:
+            tree[key] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _describe(issue: Any) -> str:
+    path = [str(part) for part in issue["loc"]]
+    name = ".".join(path) or "settings"
+    if issue["type"] != "extra_forbidden":
+        return (
+            f"{name}: {issue['msg'].removeprefix('Value error, ')} (got {issue['input']!r})" if path else issue["msg"]
+        )
+    known = [field for field, *_ in fields()] + list(TrainConfig.model_fields)
+    by_leaf = [field for field in known if field.rpartition(".")[2] == path[-1]]
+    close = by_leaf or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {close[0]}?" if close else "; `benchmax train --help` lists all of them."
+    return f"{name}: there is no such setting{hint}"

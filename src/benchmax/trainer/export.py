@@ -1,0 +1,137 @@
+"""A trained checkpoint as files that other programs load.
+
+`export_adapter` writes a peft adapter; `export_merged` a whole model directory with a model card, for plain
+transformers, vLLM and the like. Both are built aside and renamed, so a half-written model is never seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmax.errors import UsageError
+from benchmax.inference.store import resolve
+from benchmax.trainer.checkpoint import Checkpoint, find_checkpoint, load_weights
+from benchmax.trainer.config import TrainConfig, dump_toml
+from benchmax.trainer.policy import Policy
+from benchmax.trainer.rundir import check_run, read_config, read_metrics
+
+
+def export_adapter(run: Path, out: Path, *, which: str = "best") -> Path:
+    """The LoRA adapter of a checkpoint, in peft's format."""
+    check_run(run)
+    config = read_config(run)
+    if config.model.tune != "lora":
+        raise UsageError("This run trained all weights, so there is no adapter. Export it merged.")
+    checkpoint = _choose(run, which)
+    policy = trained_policy(config, checkpoint)
+
+    def write(folder: Path) -> None:
+        assert policy.peft is not None
+        policy.peft.save_pretrained(folder)
+        (folder / "README.md").write_text(model_card(run, config, checkpoint), "utf-8")
+
+    return _build(out, write)
+
+
+def export_merged(run: Path, out: Path, *, which: str = "best", dtype: str = "float32") -> Path:
+    """A whole model directory: safetensors, tokenizer, model card."""
+    from transformers import AutoTokenizer
+
+    check_run(run)
+    config = read_config(run)
+    checkpoint = _choose(run, which)
+    source = resolve(config.model.name)
+    model = merged_model(config, checkpoint).to(getattr(torch, dtype))
+
+    def write(folder: Path) -> None:
+        model.save_pretrained(folder)
+        AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+        (folder / "README.md").write_text(model_card(run, config, checkpoint), "utf-8")
+
+    return _build(out, write)
+
+
+def trained_policy(config: TrainConfig, checkpoint: Checkpoint) -> Policy:
+    """The policy as it was at a checkpoint."""
+    policy = Policy.from_directory(resolve(config.model.name), tune=config.model.tune, lora=config.lora)
+    load_weights(policy, checkpoint.weights())
+    return policy
+
+
+@torch.no_grad()
+def merged_model(config: TrainConfig, checkpoint: Checkpoint) -> Any:
+    """A plain transformers model with the trained weights in place."""
+    from transformers import AutoModelForCausalLM
+
+    policy = trained_policy(config, checkpoint)
+    if policy.peft is None:
+        model = policy.model
+    else:
+        model = AutoModelForCausalLM.from_pretrained(str(resolve(config.model.name)), dtype=torch.float32)
+        own = dict(model.named_parameters())
+        for name, weight in policy.sampler_weights().items():
+            own[name].copy_(weight)
+    model.config.use_cache = True
+    return model
+
+
+def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint) -> str:
+    """What the model is, how it was made, and what it was measured at."""
+    evals = [line for line in read_metrics(run) if line["split"] == "eval" and line["step"] <= checkpoint.step]
+    head = {"base_model": config.model.name, "library_name": "transformers", "tags": ["benchmax", "grpo"]}
+    front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in head.items())
+    rows = "\n".join(
+        f"| {line['step']} | {line['values'].get('reward/mean', float('nan')):.3f} "
+        f"| {line['values'].get('solve_rate', float('nan')):.3f} |"
+        for line in evals
+    )
+    settings = dump_toml(config)
+    return f"""---
+{front}
+---
+# {run.name}
+
+{config.model.name} trained with GRPO on the environment `{config.data.env or "(given in code)"}`,
+{checkpoint.step} steps ({"LoRA adapter" if config.model.tune == "lora" else "all weights"}), by benchmax.
+
+## Held-out rows
+
+| step | mean reward | solved |
+| --- | --- | --- |
+{rows}
+
+## Settings
+
+```toml
+{settings}```
+"""
+
+
+def _choose(run: Path, which: str) -> Checkpoint:
+    folder = run / "checkpoints"
+    if which == "best" and not (folder / "best").exists():
+        which = "latest"  # a run without held-out rows has no best
+    return find_checkpoint(folder, which)
+
+
+def _build(out: Path, write: Callable[[Path], None]) -> Path:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} is not empty. Choose another folder, or remove it first.")
+    temporary = out.with_name(f".tmp-{out.name}-{os.getpid()}")
+    temporary.mkdir(parents=True)
+    try:
+        write(temporary)
+        if out.exists():
+            out.rmdir()
+        temporary.rename(out)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return out

@@ -1,0 +1,344 @@
+"""The training loop.
+
+    evaluate ─▶ { pick prompts ─▶ sample groups ─▶ replace those without signal ─▶ update ─▶ push weights } × steps
+        ▲                                                                                         │
+        └────────────────────── every `eval.every` steps, and after the last ◀────────────────────┘
+
+What happened is in the run directory before the next step begins. A step is all or nothing: one that is cut off leaves
+the weights as they were, and a resumed run does it again with the same draws.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmax.envs.types import Example
+from benchmax.errors import DatasetError
+from benchmax.rollouts.record import Rollout
+from benchmax.trainer.advantage import AdvantageRule, assign_advantages
+from benchmax.trainer.checkpoint import Checkpoint, mark_best, prune, save_checkpoint
+from benchmax.trainer.config import TrainConfig
+from benchmax.trainer.learner import Aborted, Learner
+from benchmax.trainer.metrics import SOLVED, response_tokens, rollout_metrics
+from benchmax.trainer.prompts import PromptStream
+from benchmax.trainer.rundir import RunDir, read_metrics
+from benchmax.trainer.sampler import Draw, Sampler
+from benchmax.trainer.watchdogs import Watchdogs
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS = 5.0
+GRACE_SECONDS = 10.0
+"""How long a step in flight may go on after the first Ctrl-C."""
+
+OnEvent = Callable[[str, dict[str, Any]], None]
+"""Told of everything that happens: a kind and its data. For live views."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the loop has to remember besides weights."""
+
+    step: int = 0
+    """Steps done."""
+    evaluated: int = -1
+    """Steps done at the last evaluation."""
+    last: float | None = None
+    """Mean held-out reward of the last evaluation."""
+    best: float | None = None
+    best_step: int = 0
+    stale: int = 0
+    """Evaluations since the best."""
+    seconds: float = 0.0
+    """Training time of earlier processes."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a run ended."""
+
+    path: Path
+    reason: str
+    """`steps`, `target`, `patience`, `time` or `interrupted`."""
+    step: int
+    first_eval: dict[str, float] = field(default_factory=dict)
+    last_eval: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+class Trainer:
+    """Runs the loop over a run directory, a learner and a sampler."""
+
+    def __init__(
+        self,
+        run: RunDir,
+        learner: Learner,
+        sampler: Sampler,
+        train: Sequence[Example],
+        held_out: Sequence[Example] = (),
+        on_event: OnEvent = lambda kind, data: None,
+    ) -> None:
+        if not train:
+            raise DatasetError("There are no training rows. Give data.train a file with at least one usable row.")
+        self.run = run
+        self.config: TrainConfig = run.config
+        self.learner = learner
+        self.sampler = sampler
+        self.held_out = list(held_out)[: self.config.eval.rows]
+        self.on_event = on_event
+        self.stream = PromptStream(train, self.config.seed, self.config.data.curriculum)
+        self.watchdogs = Watchdogs(self.config.watch)
+        self.progress = Progress()
+        self.outcome = Outcome(run.path, "steps", 0)
+        self._stop = False
+        self._give_up = False
+        self._began = time.monotonic()
+        # One thread of its own: the event loop stays free while the update computes.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="benchmax-update")
+
+    # Stopping
+
+    def interrupt(self) -> None:
+        """Finish the step in flight if that is quick, save, and end."""
+        self._stop = True
+
+    # Resuming
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint; later records are moved aside."""
+        state = checkpoint.restore(self.learner.policy, self.learner.optimizer)
+        self.progress = Progress(**state["progress"])
+        self.stream.restore(state["stream"])
+        self.watchdogs.restore(state["watchdogs"])
+        moved = self.run.rewind(checkpoint.step)
+        self._emit("resumed", step=checkpoint.step, lines_moved_aside=moved)
+
+    def save(self) -> None:
+        """Write the checkpoint of the current step."""
+        progress, folder = self.progress, self.run.path / "checkpoints"
+        progress.seconds, self._began = self._seconds(), time.monotonic()
+        state = {
+            "progress": {name: getattr(progress, name) for name in Progress.__slots__},
+            "stream": self.stream.state(),
+            "watchdogs": self.watchdogs.state(),
+        }
+        self.run.metrics.sync()
+        saved = save_checkpoint(folder, progress.step, self.learner.policy, self.learner.optimizer, state)
+        if progress.evaluated == progress.step == progress.best_step:
+            mark_best(folder, progress.step)
+        prune(folder, self.config.checkpoint.keep_last, self.config.checkpoint.keep_best)
+        self._emit("checkpoint", step=progress.step, path=str(saved.path.relative_to(self.run.path)))
+
+    # Running
+
+    async def train(self) -> Outcome:
+        """Train to the end, whichever comes first."""
+        self._began = time.monotonic()
+        heartbeat = asyncio.create_task(self._beat())
+        self.run.set_status("running", self.progress.step)
+        self._emit("started", step=self.progress.step)
+        try:
+            await self._push()
+            reason = await self._loop()
+            await self._finish(reason)
+        except BaseException as error:
+            self._failed(error)
+            raise
+        finally:
+            heartbeat.cancel()
+            self._thread.shutdown(wait=True, cancel_futures=True)
+        return self.outcome
+
+    async def _loop(self) -> str:
+        saved = self.progress.step if self.progress.step else -1
+        while True:
+            step = self.progress.step
+            if self._due(self.config.eval.every) and not self._stop:
+                await self._unless_stopped(self.evaluate())
+            if (step % self.config.checkpoint.every == 0 or self._best_now()) and saved != step and not self._stop:
+                self.save()
+                saved = step
+            reason = self._reason_to_end()
+            if reason:
+                return reason
+            if not await self._unless_stopped(self.step()):
+                return "interrupted"
+
+    async def _finish(self, reason: str) -> None:
+        if reason != "interrupted" and self.held_out and self.progress.evaluated != self.progress.step:
+            await self._unless_stopped(self.evaluate())
+        self.save()
+        evals = [line["values"] for line in read_metrics(self.run.path) if line["split"] == "eval"] or [{}]
+        self.outcome = Outcome(self.run.path, reason, self.progress.step, evals[0], evals[-1], self.progress.seconds)
+        state = "interrupted" if reason == "interrupted" else "complete"
+        self.run.set_status(state, self.progress.step, reason=reason)
+        self._emit("ended", step=self.progress.step, reason=reason, seconds=round(self.outcome.seconds, 3))
+
+    def _failed(self, error: BaseException) -> None:
+        full = isinstance(error, OSError) and error.errno == 28
+        message = f"no space left on {self.run.path}" if full else f"{type(error).__name__}: {error}"
+        try:
+            self.run.set_status("failed", self.progress.step, message=message)
+            self._emit("failed", step=self.progress.step, message=message)
+        except OSError:
+            logger.error("could not record the failure: %s", message)
+
+    def _reason_to_end(self) -> str | None:
+        progress, config = self.progress, self.config
+        if self._stop:
+            return "interrupted"
+        if config.eval.target is not None and progress.last is not None and progress.last >= config.eval.target:
+            return "target"
+        if config.eval.patience is not None and progress.stale >= config.eval.patience:
+            return "patience"
+        if progress.step >= config.limits.steps:
+            return "steps"
+        if config.limits.seconds is not None and self._seconds() >= config.limits.seconds:
+            return "time"
+        return None
+
+    async def _unless_stopped(self, work: Any) -> bool:
+        """Do the work; after an interrupt it has a grace period, then it is given up. True when it was done."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await asyncio.wait([task], timeout=0.2)
+            if self._stop:
+                await asyncio.wait([task], timeout=GRACE_SECONDS)
+                self._give_up = True
+                if not task.done():
+                    task.cancel()
+                    await asyncio.wait([task])
+        if task.cancelled() or isinstance(task.exception(), Aborted):
+            return False
+        task.result()
+        return True
+
+    # One step
+
+    async def step(self) -> dict[str, float]:
+        """Sample, compare, update, push; all of it recorded."""
+        number = self.progress.step
+        before = self.stream.state()
+        try:
+            began = time.monotonic()
+            groups = await self._sample(number)
+            sampled = time.monotonic()
+            update = await self._in_thread(self.learner.learn, groups, lambda: self._give_up)
+            await self._push()
+        except BaseException:
+            self.stream.restore(before)
+            raise
+        ended = time.monotonic()
+        used = sum(any(rollout.discarded is None for rollout in group) for group in groups)
+        values: dict[str, float] = rollout_metrics(groups) | update | {
+            "groups": float(len(groups)),
+            "groups/used": float(used),
+            "skipped_groups": float(len(groups) - used),
+            "seconds/sample": sampled - began,
+            "seconds/update": ended - sampled,
+            "tokens_per_second": sum(response_tokens(r) for group in groups for r in group) / (ended - began),
+        }  # fmt: skip
+        self._record("train", number, values, groups)
+        self.progress.step += 1
+        self._watch(number, values, groups)
+        return values
+
+    async def _sample(self, number: int) -> list[list[Rollout]]:
+        """The step's groups, with fresh prompts drawn for those without signal as far as the bound allows."""
+        rollouts, algorithm = self.config.rollouts, self.config.algorithm
+        rule = AdvantageRule(algorithm.advantage, algorithm.leave_one_out, algorithm.min_scored)
+        draw = Draw("train", number, rollouts.group_size, rollouts.temperature)
+        groups: list[list[Rollout]] = []
+        wanted, extra = rollouts.prompts_per_step, self.config.extra_groups
+        while wanted:
+            fresh = await self.sampler.sample(self.stream.take(wanted), draw, self._saw_group)
+            silent = sum(not assign_advantages(group, rule) for group in fresh)
+            groups += fresh
+            wanted = min(silent, extra)
+            extra -= wanted
+        for group in groups:
+            self._observe(group)
+        return groups
+
+    def _observe(self, group: Sequence[Rollout]) -> None:
+        rewards = [rollout.reward for rollout in group if rollout.reward is not None]
+        if rewards:
+            self.stream.observe(group[0].example_id, sum(reward >= SOLVED for reward in rewards) / len(rewards))
+
+    async def _push(self) -> None:
+        await self._in_thread(lambda: self.sampler.push(self.learner.policy.sampler_weights()))
+
+    # Evaluation
+
+    async def evaluate(self) -> dict[str, float]:
+        """Play the held-out rows and remember the best."""
+        config, progress = self.config.eval, self.progress
+        draw = Draw("eval", progress.step, config.samples, config.temperature)
+        began = time.monotonic()
+        groups = await self.sampler.sample(self.held_out, draw, self._saw_group)
+        values = rollout_metrics(groups) | {"seconds/sample": time.monotonic() - began}
+        self._record("eval", progress.step, values, groups)
+        progress.evaluated = progress.step
+        progress.last = reward = values.get("reward/mean")
+        if reward is not None and (progress.best is None or reward > progress.best):
+            progress.best, progress.best_step, progress.stale = reward, progress.step, 0
+        else:
+            progress.stale += 1
+        return values
+
+    def _due(self, every: int) -> bool:
+        step = self.progress.step
+        return (
+            bool(self.held_out) and self.progress.evaluated != step and (step == 0 or bool(every and step % every == 0))
+        )
+
+    def _best_now(self) -> bool:
+        progress = self.progress
+        return self.config.checkpoint.keep_best and 0 < progress.step == progress.evaluated == progress.best_step
+
+    # Records
+
+    def _record(self, split: str, step: int, values: dict[str, float], groups: Sequence[Sequence[Rollout]]) -> None:
+        rollouts = (rollout for group in groups for rollout in group)
+        self.run.write_rollouts(split, step, rollouts, tokens=self.config.output.save_tokens)
+        line = self.run.log_metrics(step, split, values)
+        self.on_event("metrics", line)
+        self.run.set_status("running", self.progress.step)
+
+    def _watch(self, step: int, values: dict[str, float], groups: Sequence[Sequence[Rollout]]) -> None:
+        finite = {name: value for name, value in values.items() if value == value and abs(value) != float("inf")}
+        for alert in self.watchdogs.look(step, finite, groups):
+            self._emit("alert", **alert.to_dict())
+
+    def _emit(self, kind: str, **data: Any) -> None:
+        self.on_event(kind, self.run.log_event(kind, **data))
+
+    def _saw_group(self, group: list[Rollout]) -> None:
+        self.on_event("group", {"split": group[0].split, "rollouts": group})
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            try:
+                self.run.set_status("running", self.progress.step)
+            except OSError as error:
+                logger.warning("no heartbeat: %s", error)
+
+    async def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Run in the update thread. It cannot be stopped half-way: when cancelled, work that got done counts."""
+        future = asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            await asyncio.wait([future])
+            return future.result()
+
+    def _seconds(self) -> float:
+        return self.progress.seconds + time.monotonic() - self._began

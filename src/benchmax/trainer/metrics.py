@@ -1,0 +1,66 @@
+"""What a step was like, in numbers with fixed names."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+
+from benchmax.rollouts.record import Rollout, Termination
+
+SOLVED = 1.0 - 1e-6
+"""A reward from here on counts as solved."""
+
+
+def rollout_metrics(groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:
+    """Rewards, lengths and failures of groups of siblings. Unscored samples are counted, never taken as 0."""
+    rollouts = [rollout for group in groups for rollout in group]
+    if not rollouts:
+        return {}
+    values = {
+        "rollouts": float(len(rollouts)),
+        "unscored": _share(rollouts, lambda rollout: rollout.reward is None),
+        "truncated": _share(rollouts, lambda rollout: rollout.termination == Termination.OUTPUT_EXCEEDED),
+        "failed": _share(rollouts, lambda rollout: rollout.error is not None),
+        "turns/mean": statistics.fmean(rollout.turns for rollout in rollouts),
+        "response_tokens/mean": statistics.fmean(map(response_tokens, rollouts)),
+        "response_tokens/max": float(max(map(response_tokens, rollouts))),
+    }
+    return values | _reward_metrics(groups) | _component_metrics(rollouts)
+
+
+def response_tokens(rollout: Rollout) -> int:
+    """Tokens the model sampled."""
+    if rollout.tokens:
+        return sum(len(segment.ids) for segment in rollout.tokens if segment.sampled)
+    return rollout.usage.completion_tokens
+
+
+def _reward_metrics(groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:
+    scored = [[rollout.reward for rollout in group if rollout.reward is not None] for group in groups]
+    scored = [rewards for rewards in scored if rewards]
+    flat = [reward for rewards in scored for reward in rewards]
+    if not flat:
+        return {}
+    return {
+        "reward/mean": statistics.fmean(flat),
+        "reward/std": statistics.pstdev(flat),
+        "reward/min": min(flat),
+        "reward/max": max(flat),
+        "pass@k": statistics.fmean(float(any(reward > 0 for reward in rewards)) for rewards in scored),
+        "max@k": statistics.fmean(max(rewards) for rewards in scored),
+        "solve_rate": statistics.fmean(float(reward >= SOLVED) for reward in flat),
+    }
+
+
+def _component_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    components: dict[str, list[float]] = defaultdict(list)
+    for rollout in rollouts:
+        for name, value in rollout.rewards.items():
+            components[name].append(value)
+    return {f"reward_stats/{name}/reward/mean": statistics.fmean(values) for name, values in components.items()}
+
+
+def _share(rollouts: Sequence[Rollout], holds: object) -> float:
+    assert callable(holds)
+    return sum(map(bool, map(holds, rollouts))) / len(rollouts)

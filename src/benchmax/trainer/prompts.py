@@ -1,0 +1,68 @@
+"""Which prompts come next: seeded epochs over the training rows, or a curriculum over them.
+
+The whole state is a few numbers, so a resumed run draws the prompts an unbroken one would have drawn.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmax.envs.types import Example
+
+MEMORY = 0.5
+"""Share of the old pass rate that survives a new observation."""
+FLOOR = 0.1
+"""Least chance of an example to be taken when its turn comes."""
+
+
+class PromptStream:
+    """An endless shuffled stream of examples."""
+
+    def __init__(self, examples: Sequence[Example], seed: int, curriculum: str = "none") -> None:
+        self.examples = list(examples)
+        self.seed = seed
+        self.curriculum = curriculum
+        self.drawn = 0
+        """Positions passed in the stream, examples the curriculum refused included."""
+        self.rates: dict[str, float] = {}
+        self._epoch = -1
+        self._order: list[int] = []
+
+    def take(self, count: int) -> list[Example]:
+        """The next prompts, all different as long as there are enough rows."""
+        taken: dict[str, Example] = {}
+        for _ in range(20 * max(count, len(self.examples))):
+            if len(taken) == count:
+                break
+            example = self._next()
+            if example["id"] not in taken and self._wanted(example):
+                taken[example["id"]] = example
+        return list(taken.values())
+
+    def observe(self, example_id: str, pass_rate: float) -> None:
+        """Remember how often the model solves an example."""
+        known = self.rates.get(example_id, pass_rate)
+        self.rates[example_id] = MEMORY * known + (1 - MEMORY) * pass_rate
+
+    def state(self) -> dict[str, Any]:
+        return {"drawn": self.drawn, "rates": self.rates if self.curriculum != "none" else {}}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.drawn, self.rates = state["drawn"], dict(state["rates"])
+
+    def _next(self) -> Example:
+        epoch, place = divmod(self.drawn, len(self.examples))
+        if epoch != self._epoch:
+            self._epoch, self._order = epoch, list(range(len(self.examples)))
+            random.Random(f"{self.seed} epoch {epoch}").shuffle(self._order)
+        self.drawn += 1
+        return self.examples[self._order[place]]
+
+    def _wanted(self, example: Example) -> bool:
+        if self.curriculum == "none" or example["id"] not in self.rates:
+            return True
+        rate = self.rates[example["id"]]
+        chance = max(FLOOR, 4 * rate * (1 - rate))
+        return random.Random(f"{self.seed} draw {self.drawn}").random() < chance

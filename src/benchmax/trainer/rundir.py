@@ -1,0 +1,193 @@
+"""A run's directory: the append-only truth that a killed trainer, a server and a reader agree on.
+
+    runs/<name>/
+      run.json                     format version, when and by which benchmax it was made
+      config.toml  config.json     the settings, all of them
+      metrics.jsonl                one line per step and split: {"step", "split", "time", "values"}
+      events.jsonl                 lifecycle, alerts, artifacts: {"time", "kind", …}
+      rollouts/train-<step>.jsonl  every rollout, with its rewards, advantage and reason of discard
+      status.json                  state, step, heartbeat (replaced atomically)
+      logs/train.log
+      checkpoints/step-<n>/        weights, optimizer, random state, position in the data after n steps
+      checkpoints/{latest,best}    the name of one
+      aside/                       records of steps that were lost in a crash and done again
+
+Steps count from 0; an evaluation at step n saw n updates. Every file is complete at any instant: lines are written in
+one go, the rest is renamed into place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmax.errors import NotFoundError, RecordError, UsageError
+from benchmax.rollouts.log import JsonlWriter, read_jsonl
+from benchmax.rollouts.record import Rollout
+from benchmax.trainer.config import TrainConfig, build_config, dump_toml
+
+FORMAT = 1
+
+
+class RunDir:
+    """An open run directory. One process writes to it."""
+
+    def __init__(self, path: Path, config: TrainConfig) -> None:
+        self.path = path
+        self.config = config
+        self.metrics = JsonlWriter(path / "metrics.jsonl")
+        self.events = JsonlWriter(path / "events.jsonl")
+
+    @classmethod
+    def create(cls, path: Path, config: TrainConfig) -> RunDir:
+        """Make a new run directory; an existing one is never written over."""
+        if (path / "run.json").exists():
+            raise UsageError(f"{path} already holds a run. Resume it with --resume, or give another output.name.")
+        for name in ("rollouts", "checkpoints", "logs"):
+            (path / name).mkdir(parents=True, exist_ok=True)
+        write_whole(path / "config.toml", dump_toml(config))
+        write_whole(path / "config.json", config.model_dump_json(indent=2))
+        made = {"format": FORMAT, "benchmax": version("benchmax"), "created": time.time(), "name": path.name}
+        write_whole(path / "run.json", json.dumps(made, indent=2))
+        return cls(path, config)
+
+    @classmethod
+    def open(cls, path: Path) -> RunDir:
+        """Open a run to go on with it; a torn last line is cut off."""
+        check_run(path)
+        run = cls(path, read_config(path))
+        run.sweep()
+        return run
+
+    def log_metrics(self, step: int, split: str, values: Mapping[str, float]) -> dict[str, Any]:
+        """Append one line; values that are not finite are left out, for they are not JSON."""
+        kept = {name: round(value, 10) for name, value in values.items() if math.isfinite(value)}
+        line = {"step": step, "split": split, "time": time.time(), "values": kept}
+        self.metrics.write(line)
+        return line
+
+    def log_event(self, kind: str, **data: Any) -> dict[str, Any]:
+        line = {"time": time.time(), "kind": kind, **data}
+        self.events.write(line)
+        return line
+
+    def write_rollouts(self, split: str, step: int, rollouts: Iterable[Rollout], *, tokens: bool = False) -> Path:
+        """All rollouts of a step, as one file that appears complete."""
+        path = self.path / "rollouts" / f"{split}-{step}.jsonl"
+        lines = []
+        for rollout in rollouts:
+            record = rollout.to_dict()
+            if not tokens:
+                record.pop("tokens", None)
+            lines.append(json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n")
+        write_whole(path, "".join(lines))
+        return path
+
+    def set_status(self, state: str, step: int, **more: Any) -> None:
+        """Replace status.json; its time is the heartbeat."""
+        status = {
+            "state": state,
+            "step": step,
+            "steps": self.config.limits.steps,
+            "pid": os.getpid(),
+            "time": time.time(),
+        }
+        write_whole(self.path / "status.json", json.dumps(status | more), durable=False)
+
+    def rewind(self, step: int) -> int:
+        """Move aside what was recorded after the checkpoint of `step`; gives the number of lines moved."""
+        self.metrics.close()
+        moved = _move_lines(self.metrics.path, self.path / "aside", lambda line: _belongs(line, step))
+        self.metrics = JsonlWriter(self.metrics.path)
+        for path in (self.path / "rollouts").glob("*.jsonl"):
+            split, _, number = path.stem.rpartition("-")
+            if not _belongs({"split": split, "step": int(number)}, step):
+                (self.path / "aside").mkdir(exist_ok=True)
+                path.replace(self.path / "aside" / f"{path.stem}-{time.time_ns()}.jsonl")
+        return moved
+
+    def sweep(self) -> None:
+        """Remove half-made files a killed process left."""
+        import shutil
+
+        for path in self.path.rglob(".tmp-*"):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self.metrics.close()
+        self.events.close()
+
+
+def check_run(path: Path) -> dict[str, Any]:
+    """The run's identity; raises when there is none or when a newer benchmax wrote it."""
+    try:
+        made: dict[str, Any] = json.loads((path / "run.json").read_text("utf-8"))
+    except FileNotFoundError:
+        raise NotFoundError(
+            f"There is no run in {path}. Check the path; `ls {path.parent}` shows what is there."
+        ) from None
+    except ValueError as error:
+        raise RecordError(f"{path / 'run.json'} is damaged: {error}. Restore it from a copy of the run.") from None
+    if made.get("format", 0) > FORMAT:
+        raise RecordError(
+            f"{path} was written in format {made['format']}; this benchmax reads up to {FORMAT}. Upgrade benchmax."
+        )
+    return made
+
+
+def read_config(path: Path) -> TrainConfig:
+    """The settings a run was started with."""
+    try:
+        return build_config(json.loads((path / "config.json").read_text("utf-8")))
+    except FileNotFoundError:
+        raise RecordError(f"{path} has lost its config.json. Restore it, or start a new run.") from None
+    except ValueError as error:
+        raise RecordError(f"{path / 'config.json'} cannot be used: {error}") from None
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All metric lines of a run, a torn last one left out."""
+    file = path / "metrics.jsonl"
+    return list(read_jsonl(file)) if file.exists() else []
+
+
+def write_whole(path: Path, text: str, *, durable: bool = True) -> None:
+    """Replace a file in one instant; no reader ever sees half of it."""
+    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    try:
+        with open(temporary, "w", encoding="utf-8", errors="surrogatepass") as file:
+            file.write(text)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _belongs(line: Mapping[str, Any], step: int) -> bool:
+    """Whether a record was made before the checkpoint of `step` was."""
+    return bool(line["step"] < step or (line["split"] == "eval" and line["step"] == step))
+
+
+def _move_lines(path: Path, aside: Path, keep: Callable[[dict[str, Any]], bool]) -> int:
+    kept: list[str] = []
+    moved: list[str] = []
+    for line in read_jsonl(path):
+        (kept if keep(line) else moved).append(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+    if moved:
+        aside.mkdir(exist_ok=True)
+        with open(aside / path.name, "a", encoding="utf-8") as file:
+            file.writelines(moved)
+        write_whole(path, "".join(kept))
+    return len(moved)

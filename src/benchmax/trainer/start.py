@@ -1,0 +1,234 @@
+"""From settings to a finished run: load everything, train, end cleanly.
+
+outcome = await train(config)                   a new run
+outcome = await resume(Path("runs/arithmetic")) go on where it stopped
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.datasets import load_examples
+from benchmax.envs.loading import load_env_class
+from benchmax.envs.types import Example
+from benchmax.errors import ConfigError, DatasetError, NotFoundError
+from benchmax.inference.local import LocalModel
+from benchmax.inference.store import resolve
+from benchmax.inference.tokens import ChatTokens
+from benchmax.rollouts.host import EnvHost
+from benchmax.trainer.checkpoint import find_checkpoint
+from benchmax.trainer.config import TrainConfig, build_config, dump_toml
+from benchmax.trainer.learner import Learner
+from benchmax.trainer.loop import OnEvent, Outcome, Trainer
+from benchmax.trainer.policy import Policy
+from benchmax.trainer.rundir import RunDir, write_whole
+from benchmax.trainer.sampler import EngineSampler
+from benchmax.trainer.sft import sft_sequences, warm_start
+
+RESUMABLE = {"limits", "eval", "checkpoint", "watch"}
+"""Sections whose settings may change when a run is resumed; the others made the run what it is."""
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@dataclass(slots=True)
+class Task:
+    """What is trained on: an environment and its rows."""
+
+    env: type[BaseEnv] | Callable[[], BaseEnv]
+    train: Sequence[Example]
+    held_out: Sequence[Example]
+
+
+async def train(
+    config: TrainConfig, *, task: Task | None = None, on_event: OnEvent = lambda kind, data: None
+) -> Outcome:
+    """Start a new run in `output.dir` and train to its end."""
+    task = task or load_task(config)
+    config = config.model_copy(deep=True)
+    config.output.name = (
+        config.output.name or f"{(config.data.env or 'run').rpartition('.')[2]}-{time.strftime('%Y%m%d-%H%M%S')}"
+    )
+    directory = resolve(config.model.name)
+    run = RunDir.create(Path(config.output.dir) / config.output.name, config)
+    return await _train(run, directory, task, on_event)
+
+
+async def resume(
+    path: Path,
+    *,
+    task: Task | None = None,
+    changes: dict[str, Any] | None = None,
+    on_event: OnEvent = lambda kind, data: None,
+) -> Outcome:
+    """Go on with a run from its latest checkpoint, as if it had never stopped."""
+    run = RunDir.open(path)
+    if changes:
+        _change(run, changes)
+    return await _train(run, resolve(run.config.model.name), task or load_task(run.config), on_event)
+
+
+def load_task(config: TrainConfig) -> Task:
+    """The environment and rows the settings name."""
+    if not config.data.env:
+        raise ConfigError("No environment was given. Name one: benchmax train main.py:MyEnv --data rows.jsonl.")
+    env_class = load_env_class(config.data.env)
+    rows = load_rows(env_class, config.data.train, config.data.min_rows)
+    if config.data.eval:
+        held_out = load_rows(env_class, config.data.eval, 1)
+    else:
+        cut = len(rows) - int(len(rows) * config.data.eval_share)
+        rows, held_out = rows[:cut], rows[cut:]
+    return Task(lambda: env_class(**config.data.env_args), rows, held_out)
+
+
+def load_rows(env_class: type[BaseEnv], source: str, min_rows: int) -> list[Example]:
+    """Rows of a file, or of a name the environment itself loads."""
+    rows: Any = source
+    if not source or not (source.startswith("hf:") or Path(source).suffix):
+        if not source and "load_dataset" not in vars(env_class):
+            raise ConfigError(f"{env_class.__name__} brings no rows of its own. Give some with --data FILE.")
+        rows, _ = env_class.load_dataset(*([source] if source else []))
+    elif not source.startswith("hf:") and not Path(source).exists():
+        raise NotFoundError(f"There is no file {source}. Check the path.")
+    return list(load_examples(rows, env_class, min_rows=min_rows))
+
+
+async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent) -> Outcome:
+    if not task.train:
+        raise DatasetError("There are no training rows. Give data.train a file with at least one usable row.")
+    config = run.config
+    torch.manual_seed(config.seed)
+    device = pick_device(config.model.device)
+    try:
+        with _log_file(run.path / "logs" / "train.log"):
+            learner = _learner(config, directory, device)
+            async with _sampler(config, directory, device, task) as sampler:
+                trainer = Trainer(run, learner, sampler, task.train, task.held_out, on_event)
+                _restore_or_begin(trainer, directory)
+                with handle_signals(trainer, run):
+                    return await trainer.train()
+    finally:
+        run.close()
+
+
+def _learner(config: TrainConfig, directory: Path, device: str) -> Learner:
+    policy = Policy.from_directory(
+        directory,
+        tune=config.model.tune,
+        lora=config.lora,
+        device=device,
+        temperature=config.rollouts.temperature,
+        gradient_checkpointing=config.model.gradient_checkpointing,
+    )
+    return Learner(policy, config)
+
+
+@contextlib.asynccontextmanager
+async def _sampler(config: TrainConfig, directory: Path, device: str, task: Task) -> AsyncIterator[EngineSampler]:
+    from benchmax.inference.engine import Engine
+
+    engine = Engine.from_directory(directory, device=device, dtype=config.model.sampler_dtype)
+    model = LocalModel(engine, ChatTokens(directory), name=config.model.name)
+    async with model, EnvHost(task.env) as host:
+        yield EngineSampler(host, model, config)
+
+
+def _restore_or_begin(trainer: Trainer, directory: Path) -> None:
+    """Go on from the latest checkpoint, or, when the run never got to its first one, begin."""
+    folder = trainer.run.path / "checkpoints"
+    if (folder / "latest").exists():
+        trainer.restore(find_checkpoint(folder))
+        return
+    trainer.run.rewind(-1)
+    sft = trainer.config.sft
+    if not sft.data:
+        return
+    from benchmax.envs.readers import read_rows
+
+    learner = trainer.learner
+    sequences = sft_sequences((row.data for row in read_rows(sft.data)), ChatTokens(directory))
+    warm_start(
+        learner.policy,
+        sequences,
+        sft,
+        lr=learner.optimizer.lr,
+        token_budget=learner.token_budget,
+        row_tokens=learner.row_tokens,
+        seed=trainer.config.seed,
+        on_step=lambda step, steps, loss: trainer.on_event("sft", {"step": step, "steps": steps, "loss": loss}),
+    )
+
+
+def pick_device(wanted: str) -> str:
+    """`auto` is CUDA where there is one."""
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("model.device is cuda, but torch finds no CUDA device. Use --model.device cpu.")
+    return "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+@contextlib.contextmanager
+def handle_signals(trainer: Trainer, run: RunDir) -> Iterator[None]:
+    """Ctrl-C or SIGTERM once ends the run cleanly, twice at once."""
+    asked: list[int] = []
+
+    def on_signal(number: int, frame: object) -> None:
+        if asked:
+            run.sweep()
+            os._exit(130)
+        asked.append(number)
+        trainer.interrupt()
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    try:
+        before = {number: signal.signal(number, on_signal) for number in numbers}
+    except ValueError:  # not the main thread: whoever runs us handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _log_file(path: Path) -> Iterator[None]:
+    """What benchmax logs during the run, kept in the run directory."""
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    root = logging.getLogger("benchmax")
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
+def _change(run: RunDir, changes: dict[str, Any]) -> None:
+    """Change settings of a run that is resumed."""
+    fixed = sorted(set(changes) - RESUMABLE)
+    if fixed:
+        raise ConfigError(
+            f"{', '.join(fixed)} cannot change when a run is resumed; {', '.join(sorted(RESUMABLE))} can. "
+            "Start a new run."
+        )
+    tree = run.config.model_dump()
+    for section, values in changes.items():
+        tree[section].update(values)
+    run.config = build_config(tree)
+    write_whole(run.path / "config.toml", dump_toml(run.config))
+    write_whole(run.path / "config.json", run.config.model_dump_json(indent=2))
+    run.log_event("config_changed", changes=changes)

@@ -1,0 +1,162 @@
+"""What a person sees while a model trains: a live table on a terminal, one line per step in a pipe."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, Protocol, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+BARS = "▁▂▃▄▅▆▇█"
+ALERTS_SHOWN = 3
+
+
+class View(Protocol):
+    """Shows a run's events; use it as a context manager."""
+
+    def __enter__(self) -> View: ...
+    def __exit__(self, *error: object) -> None: ...
+    def __call__(self, kind: str, data: dict[str, Any]) -> None: ...
+
+
+def open_view(steps: int, stream: TextIO | None = None) -> View:
+    """The view that fits the stream (stderr when not given)."""
+    stream = stream or sys.stderr
+    return LiveView(steps, Console(file=stream)) if stream.isatty() else PlainView(steps, stream)
+
+
+class PlainView:
+    """One line per step, alert or end."""
+
+    def __init__(self, steps: int, stream: TextIO) -> None:
+        self.steps = steps
+        self.stream = stream
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stream.flush()
+
+    def __call__(self, kind: str, data: dict[str, Any]) -> None:
+        line = describe(kind, data, self.steps)
+        if line:
+            print(line, file=self.stream, flush=True)
+
+
+def describe(kind: str, data: dict[str, Any], steps: int) -> str | None:
+    """An event as one line of text."""
+    if kind == "metrics":
+        return _metrics_line(data, steps)
+    if kind == "alert":
+        return f"ALERT {data['alert']} at step {data['step']}: {data['message']}"
+    if kind == "sft":
+        return f"warm start {data['step'] + 1}/{data['steps']}  loss {data['loss']:.3f}"
+    if kind == "resumed":
+        return f"resumed at step {data['step']}"
+    if kind == "ended":
+        return f"ended after {data['step']} steps ({data['reason']}), {data['seconds']:.0f} s"
+    if kind == "failed":
+        return f"failed at step {data['step']}: {data['message']}"
+    return None
+
+
+def _metrics_line(data: dict[str, Any], steps: int) -> str:
+    values = data["values"]
+    reward = (
+        f"reward {values.get('reward/mean', float('nan')):.3f}  solved {values.get('solve_rate', float('nan')):.0%}"
+    )
+    length = f"length {values['response_tokens/mean']:.0f}"
+    if data["split"] == "eval":
+        return f"eval  {data['step']:>4}       {reward}  {length}"
+    seconds = f"{values['seconds/sample']:.1f} + {values['seconds/update']:.1f} s"
+    used = f"groups {values['groups/used']:.0f}/{values['groups']:.0f}"
+    return (
+        f"step  {data['step']:>4}/{steps}  {reward}  pass@k {values.get('pass@k', 0):.2f}  {length}  {used}  "
+        f"loss {values.get('loss', 0):+.4f}  {seconds}"
+    )
+
+
+class LiveView:
+    """A panel that is redrawn in place."""
+
+    def __init__(self, steps: int, console: Console) -> None:
+        self.steps = steps
+        self.rewards: list[float] = []
+        self.evals: list[tuple[int, float]] = []
+        self.values: dict[str, float] = {}
+        self.alerts: list[str] = []
+        self.step = 0
+        self.rollouts = 0
+        self.note = "loading"
+        self._began = time.monotonic()
+        self._steps_seen = 0
+        self._live = Live(self, console=console, refresh_per_second=4, transient=False)
+
+    def __enter__(self) -> LiveView:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+    def __call__(self, kind: str, data: dict[str, Any]) -> None:
+        if kind == "metrics" and data["split"] == "train":
+            self._saw_step(data)
+        elif kind == "metrics":
+            self.evals.append((data["step"], data["values"].get("reward/mean", float("nan"))))
+            self.rollouts = 0
+        elif kind == "group":
+            self.rollouts += len(data["rollouts"])
+            self.note = f"{'evaluating' if data['split'] == 'eval' else 'sampling'}: {self.rollouts} rollouts"
+        elif kind == "alert":
+            self.alerts.append(f"step {data['step']} {data['alert']}: {data['message']}")
+        elif line := describe(kind, data, self.steps):
+            self.note = line
+
+    def _saw_step(self, data: dict[str, Any]) -> None:
+        self.values, self.step, self.rollouts = data["values"], data["step"] + 1, 0
+        self._steps_seen += 1
+        if "reward/mean" in self.values:
+            self.rewards.append(self.values["reward/mean"])
+
+    def __rich__(self) -> Group:
+        table = Table.grid(padding=(0, 2))
+        for name, value in self._rows():
+            table.add_row(Text(name, style="dim"), value)
+        alerts = [Text(f"! {line}", style="yellow") for line in self.alerts[-ALERTS_SHOWN:]]
+        return Group(ProgressBar(self.steps, self.step, width=60), table, *alerts)
+
+    def _rows(self) -> list[tuple[str, Text]]:
+        values = self.values
+        rows = [("step", Text(f"{self.step}/{self.steps}   {self._eta()}")), ("now", Text(self.note))]
+        if self.rewards:
+            rows.append(("reward", Text(f"{sparkline(self.rewards)} {self.rewards[-1]:.3f}", style="bold")))
+        if self.evals:
+            first, last = self.evals[0], self.evals[-1]
+            rows.append(("held-out", Text(f"{first[1]:.3f} (step {first[0]}) → {last[1]:.3f} (step {last[0]})")))
+        if values:
+            rows.append(("pass@k", Text(f"{values.get('pass@k', 0):.2f}   solved {values.get('solve_rate', 0):.0%}")))
+            rows.append(("length", Text(f"{values['response_tokens/mean']:.0f} tokens")))
+            seconds = f"{values['seconds/sample']:.1f} s + {values['seconds/update']:.1f} s a step"
+            rows.append(("speed", Text(f"{values['tokens_per_second']:.0f} tokens/s   {seconds}")))
+        return rows
+
+    def _eta(self) -> str:
+        if not self._steps_seen:
+            return ""
+        left = (time.monotonic() - self._began) / self._steps_seen * (self.steps - self.step)
+        return f"about {int(left // 60)}:{int(left % 60):02d} left"
+
+
+def sparkline(values: list[float], width: int = 40) -> str:
+    """The last values as a row of bars, from the lowest to the highest of them."""
+    shown = values[-width:]
+    low, high = min(shown), max(shown)
+    span = (high - low) or 1.0
+    return "".join(BARS[min(7, int((value - low) / span * 8))] for value in shown)

@@ -1,0 +1,99 @@
+"""Big datasets are read in time, in memory that does not grow with the file."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+FILLER = "lorem ipsum " * 95
+MEASURE = """
+import json, resource, sys, time
+from benchmax.envs.datasets import check_dataset
+if sys.argv[1].endswith("parquet"):
+    import pyarrow.parquet
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+before, start = peak(), time.monotonic()
+report = check_dataset(sys.argv[1])
+json.dump({
+    "kept": report.kept, "duplicates": report.duplicates, "ok": report.ok,
+    "grown": peak() - before, "peak": peak(), "seconds": time.monotonic() - start,
+}, sys.stdout)
+"""
+
+
+def rows(count):
+    """Rows of about 1.2 kB; every thousandth repeats the first."""
+    for i in range(count):
+        n = i if i % 1000 or i == 0 else 0
+        yield {"prompt": f"{n}: {FILLER}", "ground_truth": str(n)}
+
+
+def save_jsonl(path, count):
+    with open(path, "w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows(count))
+
+
+def save_csv(path, count):
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, ["prompt", "ground_truth"])
+        writer.writeheader()
+        writer.writerows(rows(count))
+
+
+def save_parquet(path, count):
+    import pyarrow
+    import pyarrow.parquet
+
+    schema = pyarrow.schema([("prompt", pyarrow.string()), ("ground_truth", pyarrow.string())])
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        every = list(rows(count))
+        for start in range(0, count, 5000):
+            writer.write_table(pyarrow.Table.from_pylist(every[start : start + 5000], schema))
+
+
+SAVE = {"jsonl": save_jsonl, "csv": save_csv, "parquet": save_parquet}
+
+
+def measured(path):
+    """Checked in a process of its own, so that the peak is that of the check."""
+    done = subprocess.run([sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("form", SAVE)
+def test_memory_stays_flat_over_60_megabytes(form, tmp_path):
+    path = tmp_path / f"rows.{form}"
+    SAVE[form](path, 50_000)
+    found = measured(path)
+    assert (found["kept"], found["duplicates"], found["ok"]) == (50_000, 49, True)
+    assert found["grown"] < 60
+    assert found["seconds"] < 10
+
+
+def test_one_endless_line_costs_no_memory(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    with open(path, "w") as file:
+        file.write('{"prompt": "')
+        file.writelines("x" * 1_000_000 for _ in range(200))
+        file.write('"}\n{"prompt": "a"}\n')
+    found = measured(path)
+    assert (found["kept"], found["ok"]) == (1, False)
+    assert found["grown"] < 30
+    assert found["seconds"] < 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_million_rows(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    save_jsonl(path, 1_000_000)
+    assert path.stat().st_size > 1.1e9
+    found = measured(path)
+    assert (found["kept"], found["duplicates"]) == (1_000_000, 999)
+    assert found["peak"] < 300
+    assert found["seconds"] < 120

