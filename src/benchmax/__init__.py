@@ -1,0 +1,143 @@
+"""benchmax: RL environments as plain Python, from the first row to a trained model.
+
+Everything a user needs daily is here, flat. A name is imported when it is first used, so `import benchmax` stays light;
+the modules behind the names (`benchmax.envs.types`, `benchmax.rewards` …) may be imported directly as well.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from benchmax.envs.base_env import BaseEnv
+    from benchmax.envs.datasets import check_dataset, load_examples, split_rows
+    from benchmax.envs.example_id import canonical_example_id, make_example
+    from benchmax.envs.reward_helpers import extract_completion_text
+    from benchmax.envs.types import (
+        ChatMessage,
+        Example,
+        ToolCall,
+        ToolDefinition,
+        ToolResult,
+        Transcript,
+        Unscored,
+    )
+    from benchmax.errors import BenchmaxError, RolloutError, UsageError
+    from benchmax.evaluation.compare import compare
+    from benchmax.evaluation.evaluate import evaluate
+    from benchmax.models.base import ModelClient, Sampling
+    from benchmax.models.http import HttpModel
+    from benchmax.models.scripted import ScriptedModel
+    from benchmax.platform.validation import validate_env
+    from benchmax.rewards.functions import Rewards
+    from benchmax.rewards.judge import Judge
+    from benchmax.rewards.ranking import rank_group_rubrics
+    from benchmax.rewards.rubric import Rubric, score_rubrics
+    from benchmax.rewards.tournament import tournament
+    from benchmax.rollouts.groups import run_batch, run_group
+    from benchmax.rollouts.host import EnvHost
+    from benchmax.rollouts.log import read_rollouts
+    from benchmax.rollouts.play import run_rollout
+    from benchmax.rollouts.record import Rollout, Termination
+    from benchmax.rollouts.replay import replay
+    from benchmax.rollouts.settings import RolloutSettings
+
+    __version__: str
+
+__all__ = [  # noqa: RUF022 (grouped by what a name is for)
+    # Environments
+    "BaseEnv",
+    "ChatMessage",
+    "Example",
+    "ToolCall",
+    "ToolDefinition",
+    "ToolResult",
+    "Transcript",
+    "canonical_example_id",
+    "extract_completion_text",
+    "make_example",
+    # Datasets
+    "check_dataset",
+    "load_examples",
+    "split_rows",
+    # Rewards
+    "Judge",
+    "Rewards",
+    "Rubric",
+    "Unscored",
+    "rank_group_rubrics",
+    "score_rubrics",
+    "tournament",
+    # Models
+    "HttpModel",
+    "ModelClient",
+    "Sampling",
+    "ScriptedModel",
+    # Rollouts
+    "EnvHost",
+    "Rollout",
+    "RolloutSettings",
+    "Termination",
+    "read_rollouts",
+    "replay",
+    "run_batch",
+    "run_group",
+    "run_rollout",
+    # Checking and measuring
+    "compare",
+    "evaluate",
+    "validate_env",
+    # Errors
+    "BenchmaxError",
+    "RolloutError",
+    "UsageError",
+    # About
+    "__version__",
+]
+
+_HOMES = {
+    "benchmax.envs.base_env": "BaseEnv",
+    "benchmax.envs.datasets": "check_dataset load_examples split_rows",
+    "benchmax.envs.example_id": "canonical_example_id make_example",
+    "benchmax.envs.reward_helpers": "extract_completion_text",
+    "benchmax.envs.types": "ChatMessage Example ToolCall ToolDefinition ToolResult Transcript Unscored",
+    "benchmax.errors": "BenchmaxError RolloutError UsageError",
+    "benchmax.evaluation.compare": "compare",
+    "benchmax.evaluation.evaluate": "evaluate",
+    "benchmax.models.base": "ModelClient Sampling",
+    "benchmax.models.http": "HttpModel",
+    "benchmax.models.scripted": "ScriptedModel",
+    "benchmax.platform.validation": "validate_env",
+    "benchmax.rewards.functions": "Rewards",
+    "benchmax.rewards.judge": "Judge",
+    "benchmax.rewards.ranking": "rank_group_rubrics",
+    "benchmax.rewards.rubric": "Rubric score_rubrics",
+    "benchmax.rewards.tournament": "tournament",
+    "benchmax.rollouts.groups": "run_batch run_group",
+    "benchmax.rollouts.host": "EnvHost",
+    "benchmax.rollouts.log": "read_rollouts",
+    "benchmax.rollouts.play": "run_rollout",
+    "benchmax.rollouts.record": "Rollout Termination",
+    "benchmax.rollouts.replay": "replay",
+    "benchmax.rollouts.settings": "RolloutSettings",
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    value: Any
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value = version("benchmax")
+    elif name in _HOME_OF:
+        value = getattr(import_module(_HOME_OF[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

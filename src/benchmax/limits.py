@@ -49,7 +49,7 @@ LOG_LINE_CHARS = _limit("LOG_LINE_CHARS", 2_000, "characters", "one environment 
 # Deadlines
 INIT_SECONDS = _limit("INIT_SECONDS", 120.0, "seconds", "init_rollout")
 TOOL_SECONDS = _limit("TOOL_SECONDS", 60.0, "seconds", "one run_tool")
-REWARD_SECONDS = _limit("REWARD_SECONDS", 60.0, "seconds", "compute_reward, and compute_group_reward")
+REWARD_SECONDS = _limit("REWARD_SECONDS", 150.0, "seconds", "compute_reward, and compute_group_reward")
 RELEASE_SECONDS = _limit("RELEASE_SECONDS", 30.0, "seconds", "release_rollout")
 MODEL_SECONDS = _limit("MODEL_SECONDS", 300.0, "seconds", "one model turn, retries included")
 ROLLOUT_SECONDS = _limit("ROLLOUT_SECONDS", 1_800.0, "seconds", "one rollout, unless set")

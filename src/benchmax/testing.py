@@ -21,7 +21,11 @@ from benchmax.models.scripted import ScriptedModel
 if TYPE_CHECKING:
     from aiohttp import web
 
-__all__ = ["FakeModelServer", "Fault", "FaultKind", "ScriptedModel"]
+    from benchmax.doctor import Diagnosis
+    from benchmax.envs.base_env import BaseEnv
+    from benchmax.envs.readers import Source
+
+__all__ = ["FakeModelServer", "Fault", "FaultKind", "ScriptedModel", "run_env_contract"]
 
 FaultKind: TypeAlias = Literal[
     "stall", "reset", "rate_limit", "error", "html", "truncated", "empty_choices", "wrong_type"
@@ -182,3 +186,21 @@ def _completion(answer: str | dict[str, Any] | Reply) -> dict[str, Any]:
         "choices": [{"index": 0, "message": message, "finish_reason": finish}],
         "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens},
     }
+
+
+def run_env_contract(
+    env_class: type[BaseEnv], rows: Source, env_args: dict[str, Any] | None = None, **options: Any
+) -> Diagnosis:
+    """For your own test: play the environment's whole life on `rows`; AssertionError lists what is wrong.
+
+        def test_my_env():
+            run_env_contract(MyEnv, rows)
+
+    `options` go to `benchmax.doctor.examine`; warnings are in the diagnosis that is given back.
+    """
+    from benchmax.doctor import examine_sync
+
+    diagnosis = examine_sync(env_class, env_args, rows=rows, **options)
+    if not diagnosis.ok:
+        raise AssertionError("\n".join([diagnosis.summary(), *map(str, diagnosis.errors)]))
+    return diagnosis

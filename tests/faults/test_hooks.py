@@ -198,7 +198,7 @@ async def test_values_that_are_no_rewards_leave_the_sample_unscored(kind):
 
     rollouts, _ = await batch(Odd, 3)
     assert [r.reward for r in rollouts] == [None, 1.0, 1.0]
-    assert list(rollouts[0].unscored.values())[0]
+    assert all(rollouts[0].unscored.values())
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,15 @@ class FakeEngine:
         self.prompts: list[list[int]] = []
         self.params: list[SamplingParams] = []
         self.gate = gate
+        self.started = asyncio.Event()
         self.cancelled = asyncio.Event()
         self.closed = False
+        self.max_len = 1 << 20
 
     async def generate(self, prompt_ids, params, *, should_stop=None, on_tokens=None) -> Generation:
         self.prompts.append(list(prompt_ids))
         self.params.append(params)
+        self.started.set()
         script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
         if isinstance(script, Exception):
             raise script
@@ -31,8 +34,7 @@ class FakeEngine:
             for token in script[: params.max_tokens]:
                 ids.append(token)
                 if on_tokens:
-                    on_tokens([token], [-0.5])
-                await asyncio.sleep(0)
+                    await asyncio.to_thread(on_tokens, [token], [-0.5])  # the real one calls from its own thread
                 if token in params.stop_token_ids or (should_stop and should_stop(ids)):
                     finish = "stop"
                     break

@@ -11,12 +11,15 @@ from fake_engine import FakeEngine
 from tiny_gguf import write_gguf
 
 from benchmax.cli.serve import split_checkpoint
+from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ModelUnavailable, UsageError
 from benchmax.inference.gguf import convert
 from benchmax.inference.local import LocalModel
 from benchmax.inference.serve import Door, start
 from benchmax.inference.stream import TextStream
 from benchmax.inference.tokens import ChatTokens
+from benchmax.models.base import Sampling
+from benchmax.models.http import HttpModel
 
 ASK = [{"role": "user", "content": "hi"}]
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}]
@@ -46,11 +49,13 @@ async def serving(chat, *scripts, engine=None, api_key=None):
 
 async def test_chat(chat):
     async with serving(chat, "Hello!<|im_end|>") as (client, engine):
-        reply = await client.chat.completions.create(model="tiny", messages=ASK, max_completion_tokens=20, temperature=0.5)
+        reply = await client.chat.completions.create(
+            model="tiny", messages=ASK, max_completion_tokens=20, temperature=0.5
+        )
     assert reply.choices[0].message.content == "Hello!"
     assert reply.choices[0].finish_reason == "stop"
     assert reply.usage.prompt_tokens == len(engine.prompts[0])
-    assert reply.usage.completion_tokens == 7
+    assert reply.usage.completion_tokens == len(chat.encode("Hello!<|im_end|>"))
     assert engine.prompts[0] == chat.prompt(ASK)
     assert (engine.params[0].max_tokens, engine.params[0].temperature) == (20, 0.5)
 
@@ -130,6 +135,22 @@ async def test_tools(chat):
     known = [*engine.prompts[0], *sampled]
     assert engine.prompts[1][: len(known)] == known
     assert second.prompt_token_ids == engine.prompts[1]
+
+
+async def test_our_own_client_gets_exact_tokens_over_http(chat):
+    """Sampled ids survive an API of text: what the model wrote is not what its message renders to."""
+    said = f"I add.\n{CALL}<|im_end|>"
+    add = ToolDefinition("add", "Add.", {"type": "object"})
+    async with serving(chat, said, "2<|im_end|>") as (client, engine), HttpModel("tiny", str(client.base_url)) as http:
+        conversation = http.converse(tools=[add], sampling=Sampling(logprobs=True))
+        first = await conversation.reply(ASK)
+        call_id = first.message["tool_calls"][0]["id"]
+        second = await conversation.reply([{"role": "tool", "content": "2", "tool_call_id": call_id}])
+    segments = [*first.segments, *second.segments]
+    assert [segment.sampled for segment in segments] == [False, True, False, True]
+    assert segments[1].ids == chat.encode(said)
+    assert [token for segment in segments[:3] for token in segment.ids] == engine.prompts[1]
+    assert segments[3].logprobs == [-0.5] * 2
 
 
 async def test_an_edited_history_is_rendered_anew(chat):
@@ -296,8 +317,7 @@ async def test_a_client_that_leaves_ends_its_generation(chat, stream):
                 response.close()
             else:
                 task = asyncio.ensure_future(request)
-                while not engine.prompts:
-                    await asyncio.sleep(0.01)
+                await engine.started.wait()
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         await asyncio.wait_for(engine.cancelled.wait(), 5)

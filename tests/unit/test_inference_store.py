@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import subprocess
 import sys
 import zipfile
@@ -18,6 +19,7 @@ from benchmax.cli.models import app
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.inference import store
 from benchmax.inference.download import Wheel
+from benchmax.inference.gguf import convert
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +120,25 @@ def test_a_truncated_gguf_is_one_clear_line_and_leaves_nothing(tiny, tmp_path, h
         store.resolve(broken)
     assert "\n" not in str(caught.value)
     assert _leftovers(home) == []
+
+
+def test_damage_anywhere_is_a_clear_line(tiny, tmp_path):
+    """A wrong byte in the head may name other lengths and types; none may hang or escape as another error."""
+    whole, rng = tiny.read_bytes(), random.Random(1)
+    refused: list[str] = []
+    for attempt in range(60):
+        damaged = bytearray(whole)
+        damaged[rng.randrange(4, 9_000)] = rng.randrange(256)
+        path = tmp_path / "damaged.gguf"
+        path.write_bytes(damaged)
+        target = tmp_path / str(attempt)
+        target.mkdir()
+        try:
+            convert(path, target)
+        except UsageError as error:
+            refused.append(str(error))
+    assert len(refused) > 10
+    assert not any("\n" in line for line in refused)
 
 
 def test_unknown_kinds_of_gguf_are_refused(tmp_path):
@@ -237,7 +258,8 @@ def test_command_line(index, home):
     (listed,) = json.loads(run(app, ["list", "--json"]).stdout)
     assert (listed["name"], listed["license"]) == ("tiny", "MIT")
     assert "MIT" in run(app, ["list"]).stdout
-    assert "freed" in run(app, ["rm", "tiny"]).stdout
+    assert json.loads(run(app, ["path", "tiny", "--json"]).stdout)["path"] == str(home / "models" / "tiny")
+    assert json.loads(run(app, ["rm", "tiny", "--json"]).stdout)["freed_bytes"] > 100_000
     assert not (home / "models" / "tiny").exists()
 
 

@@ -83,6 +83,26 @@ async def test_a_tool_is_called_and_the_answer_scored():
     assert [(e.name, e.ok, e.turn) for e in rollout.tool_events] == [("add", True, 1)]
 
 
+async def test_arguments_may_be_called_anything():
+    class Named(BaseEnv):
+        async def list_tools(self):
+            return [ToolDefinition("look", "Looks.")]
+
+        async def init_rollout(self, rollout_id, deadline, **kw):
+            self.deadline = deadline
+
+        async def run_tool(self, rollout_id, tool_name, key, label, hook, args):
+            return f"{key} {label} {hook} {args}"
+
+        async def compute_reward(self, rollout_id, messages, task, **kw):
+            return {"x": float(kw == {"deadline": "soon", "key": 1} and self.deadline == "soon")}
+
+    ex = make_example([{"role": "user", "content": "q"}], {}, init_rollout_args={"deadline": "soon", "key": 1})
+    rollout = await play([call("look", key=1, label=2, hook=3, args=4), "5"], env=Named, ex=ex)
+    assert rollout.messages[-2]["content"] == "1 2 3 4"
+    assert rollout.reward == 1.0
+
+
 async def test_system_prompt_is_not_doubled():
     ex = make_example([{"role": "system", "content": "mine"}, {"role": "user", "content": "q"}], {"gold": "5"})
     rollout = await play("5", ex=ex)

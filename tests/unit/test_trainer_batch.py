@@ -20,6 +20,8 @@ from benchmax.trainer.loss import LossRule, LossStats, grpo_loss, select_logprob
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.tiny import make_tiny
 
+torch.set_num_threads(1)  # the models are tiny
+
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
@@ -280,3 +282,13 @@ def test_sampler_weights_are_the_merged_model(directory):
             names[name].copy_(weight)
         ids = torch.randint(0, 60, (1, 12))
         assert torch.allclose(plain.model(ids).logits, policy.model(ids).logits, atol=1e-4)
+
+
+def test_gradient_of_selected_logprobs_is_that_of_log_softmax():
+    slot, target = torch.tensor([0, 3, 3, 3]), torch.tensor([1, 2, 10, 2])
+    weight = torch.randn(4)
+    ours = torch.randn(5, 11, requires_grad=True)
+    theirs = ours.detach().clone().requires_grad_()
+    (select_logprobs(ours, slot, target)[0] * weight).sum().backward()
+    (torch.log_softmax(theirs, -1)[slot, target] * weight).sum().backward()
+    assert torch.allclose(ours.grad, theirs.grad, atol=1e-6)

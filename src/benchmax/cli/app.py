@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from benchmax.cli import evals, limits
+from benchmax.cli import evals, limits, models, train
+from benchmax.cli.serve import serve
 from benchmax.cli.validate import validate
 
 app = typer.Typer(
@@ -19,4 +20,9 @@ app.command()(validate)
 app.command("eval")(evals.evaluate_command)
 app.command()(evals.compare)
 app.command()(evals.replay)
+app.command(context_settings=train.CONTEXT)(train.train)
+app.command()(train.export)
+app.command()(train.plot)
+app.add_typer(models.app, name="models")
+app.command()(serve)
 app.command()(limits.limits)

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, shorten, words
 from benchmax.cli.progress import progress
-from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.loading import load_env_class
 from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, NotFoundError, UsageError
@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 
 def evaluate_command(
+    context: typer.Context,
     env: Annotated[str | None, typer.Argument(help="arithmetic, main.py[:Class] or package.module.Class.")] = None,
     data: Annotated[
         str | None, typer.Option(help="Rows: a JSONL, JSON, CSV or parquet file, or a name the environment loads.")
@@ -49,8 +50,8 @@ def evaluate_command(
         str | None, typer.Option(help="An OpenAI-compatible server, for example http://localhost:8000/v1.")
     ] = None,
     api_key_var: Annotated[
-        str, typer.Option(help="The environment variable that holds the server's key.")
-    ] = "OPENAI_API_KEY",
+        str | None, typer.Option(help="The environment variable that holds the server's key.")
+    ] = None,
     rows: Annotated[int | None, typer.Option("--rows", "-n", help="How many examples; all when not given.")] = None,
     group_size: Annotated[int, typer.Option("--group-size", "-r", min=1, help="Samples of each example.")] = 1,
     concurrency: Annotated[int, typer.Option(min=1, help="Rollouts in flight at once.")] = 64,
@@ -66,6 +67,7 @@ def evaluate_command(
 ) -> None:
     """Measure a model on an environment: reward, pass@k, solve rate, every component, with intervals."""
     if resume:
+        _nothing_but_resume(context)
         config, directory = read_config(resume), resume
     else:
         if env is None:
@@ -94,16 +96,24 @@ def evaluate_command(
     raise typer.Exit(FAILED if finished.report.scored == 0 else 0)
 
 
+def _nothing_but_resume(context: typer.Context) -> None:
+    """A resumed evaluation goes on as it was begun."""
+    given = [name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")]
+    others = [name.replace("_", "-") for name in given if name not in ("resume", "as_json")]
+    if others:
+        raise UsageError(f"--resume takes no other arguments, and {', '.join(others)} was given. Leave it out.")
+
+
 async def _evaluate(config: dict[str, Any], directory: Path, *, new: bool) -> Evaluation:
     env_class = load_env_class(config["env"])
     examples = load_rows(env_class, config["data"], config["rows"])
-    if new:
-        save_config(directory, config)
     settings = RolloutSettings(max_turns=config["max_turns"], sampling=Sampling(**config["sampling"]))
     model = open_model(
         config["model"], env_class=env_class, examples=examples, base_url=config["base_url"],
         api_key_var=config["api_key_var"],
     )  # fmt: skip
+    if new:
+        save_config(directory, config)
     total = len({example["id"] for example in examples}) * config["group_size"]
     async with model, EnvHost(lambda: env_class(**config["env_args"])) as host:
         with progress(f"{env_class.__name__} × {model.name}", total) as told:
@@ -120,11 +130,11 @@ def load_rows(env_class: type[BaseEnv], data: str | None, rows: int | None) -> l
     """Examples from a file, or from the environment's own loader."""
     from benchmax.envs.datasets import load_examples
 
-    if data is not None and Path(data).suffix:
-        if not Path(data).exists():
+    if data is not None and (data.startswith("hf:") or Path(data).suffix):
+        if not data.startswith("hf:") and not Path(data).exists():
             raise NotFoundError(f"There is no file {data}. Check the path.")
         return load_examples(data, env_class, limit=rows).examples
-    if "load_dataset" not in vars(env_class) and data is None:
+    if data is None and not overrides(env_class, "load_dataset"):
         raise UsageError(f"{env_class.__name__} brings no rows of its own. Give some with --data FILE.")
     source, _ = env_class.load_dataset(*([data] if data else []))
     return load_examples(source, env_class, limit=rows).examples
@@ -232,11 +242,10 @@ def _read(directory: Path) -> list[Rollout]:
 
 def _print_comparison(comparison: Comparison, limit: int) -> None:
     out = Console()
-    out.print(
-        f"[bold]{comparison.verdict}[/]: reward {safe(show_estimate(comparison.reward))} on {len(comparison.pairs)} examples"
-    )
-    for name, delta in comparison.components.items():
-        out.print(f"  {safe(name)} {safe(show_estimate(delta))}")
+    delta = safe(show_estimate(comparison.reward))
+    out.print(f"[bold]{comparison.verdict}[/]: reward {delta} on {len(comparison.pairs)} examples")
+    for name, value in comparison.components.items():
+        out.print(f"  {safe(name)} {safe(show_estimate(value))}")
     if comparison.only_in_base or comparison.only_in_other:
         out.print(
             f"left out: {comparison.only_in_base} only in the first, {comparison.only_in_other} only in the second"

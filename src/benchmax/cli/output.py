@@ -44,5 +44,5 @@ def shorten(text: object, most: int = 80) -> str:
 
 def stop(message: str, code: int) -> NoReturn:
     """Say what is wrong and end."""
-    words.print(f"[red]error[/] {safe(message)}")
+    words.print(f"[red]error[/] {safe(message)}", soft_wrap=True)
     raise SystemExit(code)

@@ -39,9 +39,13 @@ def progress(title: str, total: int) -> Iterator[Callable[[Rollout], None]]:
         yield _lines(title, total, tally)
         return
     columns = (
-        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[tally]}"),
-        TimeElapsedColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[tally]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=words, transient=True) as bar:
         task = bar.add_task(title, total=total, tally="")
 

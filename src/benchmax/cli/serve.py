@@ -22,14 +22,14 @@ def serve(
     ] = None,
 ) -> None:
     """Serve a model on this machine with the OpenAI API."""
-    from benchmax.cli.models import progress
+    from benchmax.cli.models import fetching
     from benchmax.inference.local import LocalModel
     from benchmax.inference.serve import Door, serve_until_stopped
     from benchmax.inference.store import resolve
 
     Door(host, api_key)  # refuse before minutes of loading
     name, checkpoint = split_checkpoint(model)
-    with progress(name) as say:
+    with fetching(name) as say:
         resolve(name, say=say)
         say("loading")
         local = LocalModel.load(name, checkpoint=checkpoint, device=device, dtype=dtype)

@@ -124,6 +124,12 @@ class Chart:
     # What the checks ask
 
     @property
+    def system_prompt(self) -> str:
+        """The instance's, which may differ from the class's."""
+        prompt = getattr(self.env if self.env is not None else self.env_class, "system_prompt", "")
+        return prompt if isinstance(prompt, str) else ""
+
+    @property
     def scored(self) -> list[Shot]:
         return [shot for shot in self.shots if shot.total is not None]
 
@@ -135,6 +141,20 @@ class Chart:
     def needs_more_than_text(self) -> bool:
         """Whether a good answer may need tools or prepared state, which a text alone cannot show."""
         return bool(self.tools) or (self.env is not None and _prepares(self.env))
+
+    @property
+    def answers_matter(self) -> bool:
+        """Whether, on some example, two answers earn differently."""
+        totals: dict[str, set[float]] = {}
+        for shot in self.scored:
+            totals.setdefault(shot.example["id"], set()).add(round(_total(shot), 9))
+        return any(len(each) > 1 for each in totals.values())
+
+    @property
+    def noise(self) -> float:
+        """By how much the same answer's total differed between repeats, at most."""
+        spreads = [[shot.total for shot in same if shot.total is not None] for same in self.repeats]
+        return max((max(totals) - min(totals) for totals in spreads if totals), default=0.0)
 
     def of(self, *kinds: str) -> list[Shot]:
         return [shot for shot in self.scored if shot.kind in kinds]

@@ -16,7 +16,7 @@ from benchmax.doctor import texts
 from benchmax.doctor.chart import Chart, Mingled, Shot, Trial
 from benchmax.doctor.lineup import Probe, play_alone, play_group, tool_turns
 from benchmax.doctor.watched import WatchedHost
-from benchmax.envs.base_env import overrides
+from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import Example
 from benchmax.errors import DeadlineExceeded, EnvDefinitionError
@@ -55,7 +55,7 @@ class Examination:
     async def run(self, rows: Sequence[Any]) -> None:
         chart = self.chart
         chart.env, chart.grouped = self.host.env, self.host.overrides("compute_group_reward")
-        chart.gold_overridden = self.host.overrides("gold_completion")
+        chart.gold_overridden = _brings_gold(self.host.env)
         try:
             await self._read_tools()
             if chart.sample and not chart.tools_error and not chart.bad_tools:
@@ -151,7 +151,7 @@ class Examination:
 
     async def _choose_form(self) -> texts.Form:
         """The way of writing the gold answer that earns most."""
-        forms = texts.gold_forms(self._own_gold, bool(self.chart.tools))
+        forms = texts.gold_forms(self._own_gold, self.chart.system_prompt, bool(self.chart.tools))
         if self.chart.gold_overridden and any(map(self._own_gold, self.chart.sample)):
             forms = [form for form in forms if form.write == self._own_gold]
         earned = dict.fromkeys((form.name for form in forms), 0.0)
@@ -184,7 +184,7 @@ class Examination:
 
     def _exploits(self, example: Example) -> list[Probe]:
         gold = self._golds.get(example["id"])
-        prompt = self.host.env.system_prompt + "".join(str(m.get("content")) for m in example["prompt_messages"])
+        prompt = self.chart.system_prompt + "".join(str(m.get("content")) for m in example["prompt_messages"])
         probes = [Probe(kind, text) for kind, text in texts.exploits(example, gold, self._other_golds(example), prompt)]
         if self.chart.tools:
             probes.append(Probe("tool-spam", "Done.", tool_turns(self.chart.tools, times=3)))
@@ -289,7 +289,15 @@ class Examination:
             said = await self.host.call("validate_probe", list(rows), deadline=self.chart.pace.reward_seconds)
         except Exception as error:
             said = {"ok": False, "summary": describe_error(error)}
-        self.chart.own_probe = said if isinstance(said, dict) or said is None else {"ok": False, "summary": repr(said)}
+        if said is not None and not isinstance(said, dict):
+            said = {"ok": False, "summary": f"validate_probe returned {type(said).__name__}, not a dict or None"}
+        self.chart.own_probe = said
+
+
+def _brings_gold(env: BaseEnv) -> bool:
+    """Whether gold_completion is the environment's own; a class method is a new object at each look."""
+    own, default = env.gold_completion, BaseEnv.gold_completion
+    return getattr(own, "__func__", own) is not getattr(default, "__func__", default)
 
 
 def _left_behind(chart: Chart) -> list[str]:

@@ -28,8 +28,12 @@ class Finding:
     """The id of the check that found it."""
 
     def __str__(self) -> str:
-        head = f"{MARKS[self.severity]} {self.check}: {self.title}"
-        return "\n".join([head, f"    seen: {one_line(self.evidence, EVIDENCE_CHARS)}", f"    fix:  {self.fix}"])
+        return f"{MARKS[self.severity]} {self.text()}"
+
+    def text(self) -> str:
+        """Three lines, fit for a terminal: what models, tools and rows wrote is escaped."""
+        head = one_line(f"{self.check}: {self.title}")
+        return f"{head}\n    seen: {one_line(self.evidence, EVIDENCE_CHARS)}\n    fix:  {one_line(self.fix)}"
 
 
 def error(title: str, evidence: str, fix: str) -> Finding:

@@ -70,6 +70,10 @@ def scored(chart: Chart) -> str | None:
     return played(chart) or (None if chart.scored else "no answer was scored")
 
 
+def telling(chart: Chart) -> str | None:
+    return scored(chart) or (None if chart.answers_matter else "every answer to a row earns the same")
+
+
 def gold(chart: Chart) -> str | None:
     return scored(chart) or (None if chart.gold_text_known else "no gold answer is known")
 

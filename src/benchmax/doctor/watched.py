@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from benchmax.envs.reward_values import describe_error
+from benchmax.rollouts.hooks import Call
 from benchmax.rollouts.host import EnvHost
 
 _REWARDS = ("compute_reward", "compute_group_reward")
@@ -38,20 +39,36 @@ class WatchedHost(EnvHost):
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         self.calls: list[HookCall] = []
+        self._open: dict[Call, _Note] = {}
 
-    async def call(self, hook: str, *args: Any, deadline: float, key: str = "", label: str = "", **kwargs: Any) -> Any:
+    def start(self, hook: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str = "", label: str = "") -> Call:
         first = args[0] if args and isinstance(args[0], str) else ""
-        note = HookCall(hook, key, first)
-        self.calls.append(note)
-        watched = [name for name in _TRANSCRIPTS if name in kwargs] if hook in _REWARDS else []
-        before = {name: deepcopy(list(kwargs[name])) for name in watched}
-        began = perf_counter()
+        written = HookCall(hook, key, first)
+        self.calls.append(written)
+        watched = {name: kwargs[name] for name in _TRANSCRIPTS if name in kwargs} if hook in _REWARDS else {}
+        note = _Note(written, perf_counter(), watched, {name: deepcopy(list(value)) for name, value in watched.items()})
+        call = super().start(hook, args, kwargs, key, label)
+        self._open[call] = note
+        return call
+
+    async def outcome(self, call: Call, deadline: float) -> Any:
+        note = self._open.pop(call, None)
+        if note is None:
+            return await super().outcome(call, deadline)
         try:
-            note.value = await super().call(hook, *args, deadline=deadline, key=key, label=label, **kwargs)
-            return note.value
+            note.call.value = await super().outcome(call, deadline)
+            return note.call.value
         except Exception as error:
-            note.error = error
+            note.call.error = error
             raise
         finally:
-            note.seconds = perf_counter() - began
-            note.mutated = any(list(kwargs[name]) != was for name, was in before.items())
+            note.call.seconds = perf_counter() - note.began
+            note.call.mutated = any(list(note.given[name]) != was for name, was in note.before.items())
+
+
+@dataclass(slots=True)
+class _Note:
+    call: HookCall
+    began: float
+    given: dict[str, Any]
+    before: dict[str, Any]

@@ -176,7 +176,10 @@ class BaseEnv(ABC):
 def overrides(env: BaseEnv | type[BaseEnv], hook: str) -> bool:
     """Whether the environment brings its own version of a hook."""
     cls = env if isinstance(env, type) else type(env)
-    return getattr(cls, hook) is not getattr(BaseEnv, hook) or hook in getattr(env, "__dict__", {})
+    own, base = getattr(cls, hook), getattr(BaseEnv, hook)
+    if getattr(own, "__func__", own) is not getattr(base, "__func__", base):  # classmethods are bound anew at each look
+        return True
+    return not isinstance(env, type) and hook in vars(env)
 
 
 def with_system_prompt(messages: Sequence[ChatMessage], system_prompt: str) -> Messages:

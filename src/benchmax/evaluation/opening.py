@@ -8,7 +8,6 @@ NAME with a base URL            a model on an OpenAI-compatible server
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 
 from benchmax.envs.base_env import BaseEnv
@@ -24,7 +23,7 @@ def open_model(
     env_class: type[BaseEnv],
     examples: Iterable[Example] = (),
     base_url: str | None = None,
-    api_key_var: str = "OPENAI_API_KEY",
+    api_key_var: str | None = None,
 ) -> ModelClient:
     """The client for `spec`."""
     if spec == "scripted:gold":
@@ -34,7 +33,7 @@ def open_model(
     if base_url is not None:
         from benchmax.models.http import HttpModel
 
-        return HttpModel(spec, base_url, os.environ.get(api_key_var))
+        return HttpModel(spec, base_url, key_variable=api_key_var)
     try:
         from benchmax.inference.local import LocalModel
     except ImportError as missing:

@@ -57,7 +57,8 @@ def _t_quantile(freedom: int) -> float:
     z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
     first = (z**3 + z) / (4 * freedom)
     second = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
-    return z + first + second
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * freedom**3)
+    return z + first + second + third
 
 
 def pass_at_k(passed: int, n: int, k: int) -> float:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from benchmax.envs.types import ChatMessage, ToolDefinition
@@ -226,13 +225,12 @@ async def _pieces(model: LocalModel, jobs: list[_Job]) -> AsyncGenerator[_Piece,
 async def _sample(model: LocalModel, job: _Job, queue: asyncio.Queue[_Piece | BaseException]) -> None:
     loop = asyncio.get_running_loop()
 
-    def on_tokens(ids: Sequence[int], logprobs: Sequence[float]) -> None:
-        # The engine may step in a thread of its own.
-        loop.call_soon_threadsafe(queue.put_nowait, _Piece(job.index, list(ids), list(logprobs)))
+    def on_tokens(ids: list[int], logprobs: list[float]) -> None:
+        loop.call_soon_threadsafe(queue.put_nowait, _Piece(job.index, ids, logprobs))
 
     try:
         sampled = await model.complete(job.prompt, job.sampling, on_tokens=on_tokens)
     except Exception as error:
-        loop.call_soon(partial(queue.put_nowait, error))
+        queue.put_nowait(error)
     else:
-        loop.call_soon(partial(queue.put_nowait, _Piece(job.index, done=sampled)))
+        queue.put_nowait(_Piece(job.index, done=sampled))

@@ -157,22 +157,41 @@ def _drifts(chat: ChatTokens, case: Case, walk: _Walk, whole: list[int]) -> Iter
     ids = walk.ids
     if case.cut:
         ids.append(chat.stop_ids[0])  # the last turn is still open here
-    for turn, (start, end, other_start, other_end) in _differences(walk, ids, whole).items():
+    misread = _misread(walk, whole)
+    for turn, (start, end, other_start, other_end) in _differences(walk, ids, whole, misread).items():
         expected, got = chat.spell(whole[other_start:other_end]), chat.spell(ids[start:end])
-        # The header's last token and the reply's first may merge when tokenised together: same text, other ids.
-        merged = expected == got and walk.segment_at(end - 1) % 2 == 1
-        sampled = turn % 2 == 1 or merged
-        yield Finding(case.name, "drift", turn, expected, got, not sampled, _KEPT if sampled else _MISREAD)
+        matters = turn in misread
+        yield Finding(case.name, "drift", turn, expected, got, matters, _MISREAD if matters else _KEPT)
 
 
-def _differences(walk: _Walk, ids: list[int], whole: list[int]) -> dict[int, tuple[int, int, int, int]]:
+def _misread(walk: _Walk, whole: list[int]) -> set[int]:
+    """The observed segments that are not, in order, in the conversation rendered in one piece."""
+    misread, position = set(), 0
+    for turn in range(0, len(walk.segments), 2):
+        # The last token of a header may merge with the reply's first when both are tokenised together.
+        wanted = walk.segments[turn][:-1]
+        places = range(position, len(whole) - len(wanted) + 1)
+        found = next((place for place in places if whole[place : place + len(wanted)] == wanted), None)
+        if found is None:
+            misread.add(turn)
+        else:
+            position = found + len(wanted)
+    return misread
+
+
+def _differences(
+    walk: _Walk, ids: list[int], whole: list[int], misread: set[int]
+) -> dict[int, tuple[int, int, int, int]]:
     """The span that differs in each segment, in both sequences."""
     spans: dict[int, tuple[int, int, int, int]] = {}
     for kind, start, end, other_start, other_end in SequenceMatcher(None, ids, whole, autojunk=False).get_opcodes():
-        if kind != "equal":
-            turn = walk.segment_at(start)
-            first = spans.get(turn, (start, end, other_start, other_end))
-            spans[turn] = (first[0], end, first[2], other_end)
+        if kind == "equal":
+            continue
+        turn = walk.segment_at(start)
+        if turn % 2 == 0 and turn not in misread:
+            turn += 1  # a difference beside a sampled turn can be told in two ways; what was observed is in order
+        first = spans.get(turn, (start, end, other_start, other_end))
+        spans[turn] = (first[0], end, first[2], other_end)
     return spans
 
 
@@ -180,8 +199,14 @@ def _injections(chat: ChatTokens, case: Case, walk: _Walk) -> Iterator[Finding]:
     """Control tokens of observed parts, against the same conversation with harmless contents."""
     harmless = [turn if isinstance(turn, str) else _with_content(turn, "x") for turn in case.turns]
     expected = _walk(chat, Case(case.name, harmless, case.tools, case.cut))
+    # A token for unknown text is no forgery unless it was spelled; that the text is lost is said elsewhere.
+    unknown = chat.tokenizer.unk_token or ""
+    spelled = any(unknown in str(message["content"]) for message in case.turns if not isinstance(message, str))
+    ignored = None if spelled else chat.tokenizer.unk_token_id
     for turn in range(0, len(walk.segments), 2):
-        clean, found = (chat.controls(side.segments[turn]) for side in (expected, walk))
+        clean, found = (
+            [token for token in chat.controls(side.segments[turn]) if token != ignored] for side in (expected, walk)
+        )
         if clean != found:
             why = "data became control tokens: it can forge turns"
             yield Finding(case.name, "injection", turn, chat.spell(clean), chat.spell(found), True, why)

@@ -26,6 +26,7 @@ class CudaRunner(Runner):
 
     burst = 8
     lag = 1
+    length = 1024
     share = 256
     prefill_tokens = 16_384
 
@@ -33,7 +34,7 @@ class CudaRunner(Runner):
         super().__init__(weights, budget)
         self.notes: list[str] = []
         self.capture = capture
-        self.stream = torch.cuda.Stream(self.device)
+        self.stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         self.replays: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
         self.pool = torch.cuda.graph_pool_handle()
         self.count = torch.zeros(1, dtype=torch.int64, device=self.device)
@@ -77,6 +78,7 @@ class CudaRunner(Runner):
     def resize(self, rows: int, length: int, keep_rows: int = 0, keep_length: int = 0) -> None:
         self.stream.synchronize()
         self.replays.clear()
+        self.pool = torch.cuda.graph_pool_handle()  # a pool whose graphs are all gone cannot be captured into again
         super().resize(rows, length, keep_rows, keep_length)
         self.ring = torch.zeros(self.burst, rows, dtype=torch.int64, device=self.device)
         self.ring_logprobs = torch.zeros(self.burst, rows, device=self.device)
@@ -96,7 +98,7 @@ class CudaRunner(Runner):
 
         tokens = torch.empty(1, len(rows), dtype=torch.int64, device=self.device)
         logprobs = torch.empty(1, len(rows), device=self.device)
-        sample(scores, rows, self.ints, self.floats, tokens, logprobs, torch.zeros_like(self.count), STOPS)
+        sample(scores, rows, self.ints, self.floats, (tokens, logprobs), torch.zeros_like(self.count), STOPS)
         return tokens[0], logprobs[0]
 
     def decode(self, batch: int, steps: int, lengths: Sequence[int], truncated: bool) -> Outcome:
@@ -125,7 +127,7 @@ class CudaRunner(Runner):
 
             scores = logits(self.weights, forward(self.weights, self.kv, plan, self.ops), self.ops)
             ring = self.ring, self.ring_logprobs
-            sample(scores, plan.rows, self.ints, self.floats, *ring, self.count, STOPS)
+            sample(scores, plan.rows, self.ints, self.floats, ring, self.count, STOPS)
         else:
             tokens, logprobs = self.step(plan, truncated)
             self.ring[:, :batch].index_copy_(0, self.count, tokens.unsqueeze(0))
@@ -164,7 +166,7 @@ class CudaRunner(Runner):
         host_logprobs = torch.empty(logprobs.shape, dtype=logprobs.dtype, pin_memory=True)
         host_tokens.copy_(tokens, non_blocking=True)
         host_logprobs.copy_(logprobs, non_blocking=True)
-        done = torch.cuda.Event()
+        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record(self.stream)
         return Outcome(host_tokens, host_logprobs, done)
 
@@ -234,10 +236,10 @@ def _check_sampling(runner: Runner, scores: Tensor) -> None:
     logprobs = torch.empty(1, 3, device=device)
     fused_ints, step = ints.clone(), torch.zeros(1, dtype=torch.int64, device=device)
     rows = torch.arange(3, device=device)
-    sample(scores, rows, fused_ints, floats, tokens, logprobs, step, STOPS)
+    sample(scores, rows, fused_ints, floats, (tokens, logprobs), step, STOPS)
     own = runner.ints, runner.floats
     runner.ints, runner.floats = ints, floats
-    expected, _ = Runner.sample(runner, scores, rows, False)
+    expected, _ = Runner.sample(runner, scores.clone(), rows, False)
     runner.ints, runner.floats = own
     _same("sampled tokens", tokens[0], expected)
     _same("row state", fused_ints, ints)

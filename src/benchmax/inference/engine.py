@@ -28,13 +28,18 @@ from torch import Tensor
 from benchmax.errors import ModelError, ModelUnavailable, UsageError
 from benchmax.inference.kv import memory_budget
 from benchmax.inference.llama import ModelSpec, Weights
+from benchmax.inference.request import OnTokens, Request, ShouldStop, check_prompt
 from benchmax.inference.runner import Runner
 from benchmax.inference.sampling import Generation, SamplingParams
-from benchmax.inference.scheduler import OnTokens, Request, Scheduler, ShouldStop, check_prompt
+from benchmax.inference.scheduler import Scheduler
 
 __all__ = ["Engine", "Generation", "OnTokens", "SamplingParams", "ShouldStop"]
 
 SLOTS = {"cpu": 64, "cuda": 512}
+QUIET_SECONDS = 0.0005
+GATHER_SECONDS = 0.02
+"""An idle engine waits for a pause this long, but no longer than this, so that a batch submitted one by one
+starts as one."""
 
 
 class Engine:
@@ -57,9 +62,9 @@ class Engine:
     ) -> None:
         self.weights = weights
         self.spec = weights.spec
-        self.max_len = min(max_len or weights.spec.context, weights.spec.context)
+        slots = SLOTS.get(weights.device.type, 64) if slots is None else slots
         self._runner = _runner(weights, kv_bytes or memory_budget(weights.device), kernels, graphs)
-        slots = slots or SLOTS.get(weights.device.type, 64)
+        self.max_len = _longest(self._runner, max_len)
         if slots < 1 or self.max_len < 2:
             raise UsageError(f"slots is {slots} and max_len {self.max_len}; use at least 1 slot and 2 tokens.")
         self._scheduler = Scheduler(self._runner, slots, self.max_len)
@@ -128,9 +133,7 @@ class Engine:
         on_tokens: OnTokens | None = None,
     ) -> Generation:
         """`submit` for an event loop. Cancelling the await ends the generation."""
-        return await asyncio.wrap_future(
-            self.submit(prompt_ids, params, should_stop=should_stop, on_tokens=on_tokens)
-        )
+        return await asyncio.wrap_future(self.submit(prompt_ids, params, should_stop=should_stop, on_tokens=on_tokens))
 
     # Weights
 
@@ -165,6 +168,8 @@ class Engine:
 
     def call(self, action: Callable[[], object]) -> object:
         """Run `action` in the engine's thread, between two steps, and wait for it."""
+        if threading.current_thread() is self._thread:
+            return action()
         done: Future[Any] = Future()
         with self._wake:
             self._check_open()
@@ -234,15 +239,19 @@ class Engine:
         began = time.perf_counter()
         try:
             self._scheduler.turn()
-        except UsageError as error:  # one request that can never fit; the engine is sound
-            self._scheduler.fail_all(error)
+        except UsageError as error:  # no memory for a larger cache: the one there is stays sound
+            self._scheduler.abandon(error)
         self._scheduler.counters.busy_seconds += time.perf_counter() - began
 
     def _receive(self) -> bool:
         """Take in what arrived; wait for it when there is nothing else to do. False: time to close."""
         with self._wake:
-            while not (self._arrivals or self._commands or self._closing) and self._scheduler.idle:
+            idle = self._scheduler.idle
+            while idle and not (self._arrivals or self._commands or self._closing):
                 self._wake.wait()
+        if idle:
+            self._gather()
+        with self._wake:
             commands = list(self._commands)
             self._commands.clear()
             self._scheduler.queue.extend(self._arrivals)
@@ -251,9 +260,16 @@ class Engine:
         for action, done in commands:
             try:
                 done.set_result(action())
-            except Exception as error:
+            except BaseException as error:
                 done.set_exception(error)
         return not self._closing
+
+    def _gather(self) -> None:
+        deadline = time.perf_counter() + GATHER_SECONDS
+        count = 0
+        while count < len(self._arrivals) < self._scheduler.slots and time.perf_counter() < deadline:
+            count = len(self._arrivals)
+            time.sleep(QUIET_SECONDS)
 
     def _end(self, error: BaseException) -> None:
         with self._wake:
@@ -266,6 +282,18 @@ class Engine:
         for _, done in commands:
             done.set_exception(error)
         self._runner.release()
+
+
+def _longest(runner: Runner, asked: int | None) -> int:
+    """How long a sequence may get: what was asked, what the model knows, what memory holds."""
+    context, kv = runner.weights.spec.context, runner.kv
+    room = kv.budget // kv.position_bytes // 64 * 64 - 1
+    if asked is not None and room < min(asked, context):
+        raise UsageError(
+            f"A sequence of {asked} tokens takes {asked * kv.position_bytes / 2**20:.0f} MiB of keys and values; "
+            f"{kv.budget / 2**20:.0f} MiB are set aside. Give more (kv_bytes) or use a shorter max_len."
+        )
+    return min(asked or context, context, room)
 
 
 def _explain(failure: BaseException, runner: Runner) -> BaseException:
@@ -296,9 +324,7 @@ def pick_device(name: str) -> torch.device:
         raise UsageError(f"There is no device {name!r}. Use auto, cpu or cuda.") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UsageError("This torch sees no CUDA device. Use device='cpu'.")
-    if device.type == "cuda" and device.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return device
+    return torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else device
 
 
 def pick_dtype(name: str, device: torch.device) -> torch.dtype:

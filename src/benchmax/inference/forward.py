@@ -20,7 +20,7 @@ from benchmax.inference.llama import Layer, ModelSpec, Weights
 SHORT = 256
 """Up to this length plain matrix products beat the fused CPU attention."""
 CHUNK = 16
-"""Decode rows that share one trimmed length."""
+"""Decode rows that share one trimmed length when lengths differ much."""
 
 Cache = tuple[Tensor, Tensor]
 
@@ -52,10 +52,12 @@ class Plan:
     """Decode without kernels: the longest length in each chunk of rows."""
     mask: Tensor | None = None
     """Decode without kernels: 0 or -inf, [rows, 1, 1, longest]."""
-    chunk: int = CHUNK
+    chunk: int = 0
     """Decode without kernels: rows that share one trimmed length."""
     turn: tuple[Tensor, Tensor] | None = None
     """Cosine and sine of the positions, once looked up."""
+    places: Tensor | None = None
+    """Where each token's keys and values go in a layer's cache, once worked out."""
     blocks: Tensor | None = None
     """Prefill with kernels: (row, offset, count, start) of each block of queries."""
 
@@ -115,8 +117,11 @@ class TorchOps:
         a, b = qk.float().chunk(2, dim=-1)
         qk = torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(qkv.dtype)
         keys, values = cache
-        keys[plan.rows, :, plan.write] = qk[:, spec.heads :]
-        values[plan.rows, :, plan.write] = v
+        if plan.places is None:
+            heads_at = plan.rows.unsqueeze(1) * spec.kv_heads + torch.arange(spec.kv_heads, device=qkv.device)
+            plan.places = (heads_at * keys.shape[2] + plan.write.unsqueeze(1)).flatten()
+        keys.view(-1, spec.head_dim).index_copy_(0, plan.places, qk[:, spec.heads :].reshape(-1, spec.head_dim))
+        values.view(-1, spec.head_dim).index_copy_(0, plan.places, v.reshape(-1, spec.head_dim))
         return qk[:, : spec.heads]
 
     def attend(self, q: Tensor, cache: Cache, plan: Plan) -> Tensor:
@@ -128,16 +133,20 @@ class TorchOps:
         """Decode. The query heads that share a key head are the rows of one small matrix."""
         assert plan.mask is not None
         keys, values = cache
+        if len(plan.trims) == 1:
+            return self._attend_chunk(q, keys[: len(q)], values[: len(q)], plan.mask, plan.trims[0])
         out = torch.empty_like(q)
         for chunk, length in enumerate(plan.trims):
             rows = slice(chunk * plan.chunk, min((chunk + 1) * plan.chunk, q.shape[0]))
-            k, v, mask = keys[rows, :, :length], values[rows, :, :length], plan.mask[rows, :, :, :length]
-            if length <= SHORT or q.is_cuda:
-                scores = torch.matmul(q[rows], k.transpose(2, 3)).mul_(self.spec.head_dim**-0.5).add_(mask)
-                out[rows] = torch.matmul(scores.softmax(-1), v)
-            else:
-                out[rows] = F.scaled_dot_product_attention(q[rows], k, v, attn_mask=mask.expand(-1, 1, q.shape[2], -1))
+            out[rows] = self._attend_chunk(q[rows], keys[rows], values[rows], plan.mask[rows], length)
         return out
+
+    def _attend_chunk(self, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, length: int) -> Tensor:
+        k, v, mask = keys[:, :, :length], values[:, :, :length], mask[..., :length]
+        if length > SHORT and not q.is_cuda:
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask.expand(-1, 1, q.shape[2], -1))
+        scores = torch.matmul(q, k.transpose(2, 3)).mul_(self.spec.head_dim**-0.5).add_(mask)
+        return torch.matmul(scores.softmax(-1), v)
 
     def _attend_spans(self, q: Tensor, cache: Cache, plan: Plan) -> Tensor:
         """Prefill, one row after the other; a row's key heads are the batch, their query heads share them."""

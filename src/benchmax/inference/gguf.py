@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,15 +67,9 @@ class GGUF:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            import gguf
-        except ModuleNotFoundError as error:
-            raise UsageError("A GGUF file needs the package gguf. Run: pip install 'benchmax[train]'") from error
-        try:
-            self._reader = gguf.GGUFReader(str(path))
+        with _whole(path):
+            self._reader = _open(path)
             self.meta: dict[str, Any] = {name: field.contents() for name, field in self._reader.fields.items()}
-        except (ValueError, KeyError, IndexError, OverflowError, MemoryError) as error:
-            raise UsageError(f"{path} is not a whole GGUF file ({_short(error)}). Download it again.") from error
         self._check()
 
     def _check(self) -> None:
@@ -120,14 +115,33 @@ class GGUF:
         raise UsageError(f"{self.path} holds the tensor {name!r}, unknown to a Llama model. Use a Hugging Face copy.")
 
 
+def _open(path: Path) -> Any:
+    try:
+        from gguf import GGUFReader
+    except ModuleNotFoundError as error:
+        raise UsageError("A GGUF file needs the package gguf. Run: pip install 'benchmax[train]'") from error
+
+    class Reader(GGUFReader):  # type: ignore[misc]
+        """Reads past the end give nothing, and a damaged count would go on for ever: they are an error."""
+
+        def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Array:
+            found: Array = super()._get(offset, dtype, count, override_order)
+            if len(found) != count:
+                raise ValueError("it ends too early")
+            return found
+
+    return Reader(str(path))
+
+
 def convert(path: Path, directory: Path) -> Facts:
     """Write the GGUF file at `path` into `directory` as a Hugging Face model."""
     from safetensors.numpy import save_file
 
     source = GGUF(path)
-    eos = write_tokenizer(source.meta, directory)
-    config = _config(source.meta, eos)
-    weights = dict(source.tensors())
+    with _whole(path):
+        eos = write_tokenizer(source.meta, directory)
+        config = _config(source.meta, eos)
+        weights = dict(source.tensors())
     config["tie_word_embeddings"] = "lm_head.weight" not in weights
     config["vocab_size"] = len(weights["model.embed_tokens.weight"])
     _write_json(directory / "config.json", config)
@@ -180,5 +194,13 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
-def _short(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Whatever a reader stumbles over is damage in the file, and one line; a full disk is not."""
+    try:
+        yield
+    except (UsageError, OSError):
+        raise
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise UsageError(f"{path} is not a whole GGUF file ({reason}). Download it again.") from error

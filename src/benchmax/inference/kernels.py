@@ -6,6 +6,10 @@ torch (`forward.TorchOps`, `runner.Runner.sample`), and `check` compares the two
 are trusted, so a Triton that miscompiles or is absent costs speed and nothing else.
 """
 
+# Triton is no dependency (torch for CUDA brings it) and its functions are a language of their own.
+# mypy: disable-error-code="import-not-found, import-untyped, untyped-decorator, no-untyped-def, no-untyped-call"
+# ruff: noqa: ANN001, ANN202
+
 from __future__ import annotations
 
 from typing import Any
@@ -25,7 +29,7 @@ LOG2_E = 1.4426950408889634
 
 
 @triton.jit
-def _norm(x, weight, out, width, eps, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN
+def _norm(x, weight, out, width, eps, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     live = at < width
@@ -36,9 +40,9 @@ def _norm(x, weight, out, width, eps, BLOCK: tl.constexpr):  # type: ignore[no-u
 
 
 @triton.jit
-def _rotate(  # type: ignore[no-untyped-def]
-    qkv, q_out, keys, values, rows, positions, write, cos, sin, q_gain, k_gain, eps,  # noqa: ANN001
-    stride_row, stride_head, stride_position,  # noqa: ANN001
+def _rotate(
+    qkv, q_out, keys, values, rows, positions, write, cos, sin, q_gain, k_gain, eps,
+    stride_row, stride_head, stride_position,
     HEADS: tl.constexpr, KV: tl.constexpr, HALF: tl.constexpr, PAD: tl.constexpr, KV_PAD: tl.constexpr,
     NORMED: tl.constexpr,
 ):  # fmt: skip
@@ -77,8 +81,8 @@ def _rotate(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _attend_row(  # type: ignore[no-untyped-def]
-    q, keys, values, lengths, out, scale, stride_row, stride_head, stride_position,  # noqa: ANN001
+def _attend_row(
+    q, keys, values, lengths, out, scale, stride_row, stride_head, stride_position,
     HEADS: tl.constexpr, GROUP: tl.constexpr, GROUP_PAD: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -112,8 +116,8 @@ def _attend_row(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _attend_block(  # type: ignore[no-untyped-def]
-    q, keys, values, blocks, out, scale, stride_row, stride_head, stride_position,  # noqa: ANN001
+def _attend_block(
+    q, keys, values, blocks, out, scale, stride_row, stride_head, stride_position,
     HEADS: tl.constexpr, GROUP: tl.constexpr, DIM: tl.constexpr, QUERIES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     entry = blocks + tl.program_id(0) * 4
@@ -152,7 +156,7 @@ def _attend_block(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _swiglu(x, out, width, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN
+def _swiglu(x, out, width, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     live = at < width
@@ -163,8 +167,8 @@ def _swiglu(x, out, width, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _sample(  # type: ignore[no-untyped-def]
-    logits, rows, ints, floats, tokens, logprobs, step, stride_out, vocab,  # noqa: ANN001
+def _sample(
+    logits, rows, ints, floats, tokens, logprobs, step, stride_out, vocab,
     INTS: tl.constexpr, FLOATS: tl.constexpr, STOPS: tl.constexpr, STOP_COUNT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Columns of `ints`: token, position, active, limit, seed, top_k, stops…; of `floats`: temperature, top_p."""
@@ -288,9 +292,10 @@ def query_blocks(spans: list[Span]) -> list[tuple[int, int, int, int]]:
 
 
 def sample(
-    logits: Tensor, rows: Tensor, ints: Tensor, floats: Tensor, tokens: Tensor, logprobs: Tensor, step: Tensor, stops: int
+    logits: Tensor, rows: Tensor, ints: Tensor, floats: Tensor, out: tuple[Tensor, Tensor], step: Tensor, stops: int
 ) -> None:
     """Draw one token per row of `logits` for the state rows `rows`; write it out and advance the state."""
+    tokens, logprobs = out
     _sample[(logits.shape[0],)](
         logits, rows, ints, floats, tokens, logprobs, step, tokens.stride(0), logits.shape[1],
         INTS=ints.shape[1], FLOATS=floats.shape[1], STOPS=stops, STOP_COUNT=ints.shape[1] - stops,

@@ -100,7 +100,9 @@ def _rope_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     settings.setdefault("rope_theta", config.get("rope_theta", 10_000.0))
     settings["rope_type"] = settings.get("rope_type") or settings.get("type") or "default"
     if settings["rope_type"] not in ("default", "linear", "llama3"):
-        raise UsageError(f"The engine knows RoPE default, linear and llama3; this model uses {settings['rope_type']!r}.")
+        raise UsageError(
+            f"The engine knows RoPE default, linear and llama3; this model uses {settings['rope_type']!r}."
+        )
     return settings
 
 
@@ -121,8 +123,8 @@ def _llama3(frequency: Tensor, rope: Mapping[str, Any]) -> Tensor:
     """Llama 3.1's stretch: slow frequencies divided by the factor, fast ones kept, a ramp between."""
     low, high, old = rope["low_freq_factor"], rope["high_freq_factor"], rope["original_max_position_embeddings"]
     wavelength = 2 * math.pi / frequency
-    ramp = ((old / wavelength - low) / (high - low)).clamp(0, 1)
-    return (1 - ramp) * frequency / rope["factor"] + ramp * frequency
+    ramp: Tensor = ((old / wavelength - low) / (high - low)).clamp(0, 1)
+    return (1 - ramp) * frequency / float(rope["factor"]) + ramp * frequency
 
 
 class Projection:
@@ -163,7 +165,7 @@ def can_pack() -> bool:
     """Whether this torch has oneDNN's packed linear layer, and it computes what it should."""
     global _CAN_PACK
     if _CAN_PACK is None:
-        _CAN_PACK = torch.backends.mkldnn.is_available() and _packs_right()
+        _CAN_PACK = bool(torch.backends.mkldnn.is_available()) and _packs_right()  # type: ignore[no-untyped-call]
     return _CAN_PACK
 
 
@@ -272,10 +274,16 @@ class Weights:
             if projection is not None:
                 touched[id(projection)] = projection
         with torch.no_grad():
-            if into:
-                torch._foreach_copy_(into, values)
+            self._copy(into, values)
             for projection in touched.values():
                 projection.pack()
+
+    def _copy(self, into: list[Tensor], values: list[Tensor]) -> None:
+        if values and all(value.device == self.device for value in values):
+            torch._foreach_copy_(into, values)
+            return
+        for view, value in zip(into, values, strict=True):
+            view.copy_(value)
 
     def _target(self, name: str, value: Tensor) -> tuple[Tensor, Projection | None]:
         if name not in self._targets:

@@ -7,6 +7,7 @@ log-probs. A turn that failed leaves nothing behind, so it can be asked for agai
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from benchmax.envs.types import ChatMessage, Messages, ToolDefinition
 from benchmax.errors import ContextExceeded, UsageError
+from benchmax.inference.sampling import SamplingParams
 from benchmax.inference.store import read_card, resolve
 from benchmax.inference.tokens import ChatTokens, parse_reply
 from benchmax.models.base import Conversation, FinishReason, ModelClient, Reply, Sampling, TokenSegment, Usage
@@ -23,8 +25,8 @@ from benchmax.models.wire import turn_cap
 if TYPE_CHECKING:
     from benchmax.inference.engine import Engine
 
-OnTokens = Callable[[Sequence[int], Sequence[float]], None]
-"""Told of sampled ids and their log-probs as they come."""
+OnTokens = Callable[[list[int], list[float]], None]
+"""Told of sampled ids and their log-probs as they come, in the engine's thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class LocalModel(ModelClient):
         self.engine = engine
         self.chat = chat
         self.name = name
+        self.context = min(chat.context, engine.max_len)
+        """Most tokens of a conversation, the reply included."""
 
     @classmethod
     def load(
@@ -55,6 +59,7 @@ class LocalModel(ModelClient):
         dtype: str = "auto",
         name: str | None = None,
         template_options: dict[str, Any] | None = None,
+        **engine_options: Any,
     ) -> LocalModel:
         """Load a model by name, path or hub id; `checkpoint` is a trained directory, whole or adapter."""
         from benchmax.inference.engine import Engine
@@ -63,7 +68,7 @@ class LocalModel(ModelClient):
         weights = _weights_directory(directory, checkpoint)
         has_tokenizer = (weights / "tokenizer_config.json").is_file()
         chat = ChatTokens(weights if has_tokenizer else directory, template_options=template_options)
-        engine = Engine.from_directory(weights, device=device, dtype=dtype)
+        engine = Engine.from_directory(weights, device=device, dtype=dtype, **engine_options)
         if checkpoint is not None and weights == directory:
             engine.update_weights(_adapted_weights(directory, Path(checkpoint)))
         return cls(engine, chat, name=name or _name(name_or_path, directory))
@@ -75,12 +80,10 @@ class LocalModel(ModelClient):
         self, prompt: Sequence[int], sampling: Sampling = Sampling(), *, on_tokens: OnTokens | None = None
     ) -> Sampled:
         """Sample what follows the ids of `prompt`."""
-        from benchmax.inference.sampling import SamplingParams
-
-        room = self.chat.context - len(prompt)
+        room = self.context - len(prompt)
         if room < 1:
             raise ContextExceeded(
-                f"The conversation has {len(prompt)} tokens; {self.name} takes {self.chat.context} with its reply. "
+                f"The conversation has {len(prompt)} tokens; {self.name} takes {self.context} with its reply. "
                 "Shorten the prompt or the tool output."
             )
         params = SamplingParams(
@@ -97,7 +100,7 @@ class LocalModel(ModelClient):
         return Sampled(list(drawn.ids), list(drawn.logprobs), stops.cut(text) if stops else text, drawn.finish)
 
     async def aclose(self) -> None:
-        self.engine.close()
+        await asyncio.to_thread(self.engine.close)
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, field_validator, model_validator
@@ -235,14 +236,19 @@ def chat_logprobs(chat: ChatTokens, ids: Sequence[int], logprobs: Sequence[float
         token = chat.spell([token_id])
         # A token may hold part of a character: no text of its own, so no bytes to tell.
         raw = None if "\ufffd" in token else list(token.encode())
-        entries.append({"token": token, "logprob": logprob, "bytes": raw, "top_logprobs": []})
+        entries.append({"token": token, "logprob": _finite(logprob), "bytes": raw, "top_logprobs": []})
     return {"content": entries, "refusal": None}
 
 
 def completion_logprobs(chat: ChatTokens, ids: Sequence[int], logprobs: Sequence[float], offset: int = 0) -> Json:
     tokens = [chat.spell([token_id]) for token_id in ids]
-    offsets = [offset + sum(map(len, tokens[:index])) for index in range(len(tokens))]
-    return {"tokens": tokens, "token_logprobs": list(logprobs), "top_logprobs": None, "text_offset": offsets}
+    offsets = list(accumulate(map(len, tokens), initial=offset))[:-1]
+    return {"tokens": tokens, "token_logprobs": [*map(_finite, logprobs)], "top_logprobs": None, "text_offset": offsets}
+
+
+def _finite(logprob: float) -> float:
+    """JSON has no infinity; the API writes an impossible token so."""
+    return max(logprob, -9999.0)
 
 
 def completion_choice(chat: ChatTokens, request: CompletionRequest, index: int, prompt: list[int], s: Sampled) -> Json:

@@ -63,6 +63,8 @@ class Runner:
     """Decode steps run before the host looks."""
     lag = 0
     """Outcomes left unread while the next steps run."""
+    length = 256
+    """Positions a row is given at first, memory allowing."""
     share = 16
     """A prompt waits for another one's prefill when they share this many tokens."""
     prefill_tokens = 4096
@@ -148,8 +150,10 @@ class Runner:
     def decode(self, batch: int, steps: int, lengths: Sequence[int], truncated: bool) -> Outcome:
         """`steps` tokens for rows 0…`batch`. `lengths`: what each row will hold after them, by the host's count."""
         assert steps == 1, "the plain runner reports every token"
-        trims = [max(lengths[at : at + CHUNK]) for at in range(0, batch, CHUNK)]
-        plan = self.decode_plan(batch, trims, CHUNK)
+        even = max(lengths) * batch < 1.25 * sum(lengths)
+        chunk = batch if even else CHUNK
+        trims = [max(lengths[at : at + chunk]) for at in range(0, batch, chunk)]
+        plan = self.decode_plan(batch, trims, chunk)
         tokens, logprobs = self.step(plan, truncated)
         return self._outcome(tokens.unsqueeze(0), logprobs.unsqueeze(0))
 
@@ -157,8 +161,9 @@ class Runner:
         state = self.ints[:batch]
         active = state[:, ACTIVE] > 0
         position = state[:, POSITION].contiguous()
-        write = torch.where(active, position, self.kv.length - 1)
-        lengths = torch.where(active, position + 1, 1)
+        # masked_fill, not where: where copies its scalar to the device, which a graph capture forbids.
+        write = position.masked_fill(~active, self.kv.length - 1)
+        lengths = (position + 1).masked_fill_(~active, 1)
         plan = Plan(state[:, TOKEN], self.row_ids[:batch], position, write, lengths=lengths, trims=trims, chunk=chunk)
         if trims:
             hidden = torch.arange(max(trims), device=self.device) >= lengths.unsqueeze(1)
@@ -182,7 +187,7 @@ class Runner:
         state[:, POSITION] += active
         state[:, ACTIVE] = active & ~ended
         self.ints[rows] = state
-        return torch.where(active, tokens, -1), logprobs
+        return tokens.masked_fill(~active, -1), logprobs
 
     def _outcome(self, tokens: Tensor, logprobs: Tensor) -> Outcome:
         return Outcome(tokens, logprobs)

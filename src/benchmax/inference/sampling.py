@@ -91,24 +91,23 @@ def uniforms(seeds: Tensor, positions: Tensor) -> Tensor:
 def draw(
     logits: Tensor, temperature: Tensor, uniform: Tensor, top_p: Tensor | None = None, top_k: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Token and log-probability for each row of `logits`. Without `top_p` nothing is truncated."""
+    """Token and log-probability for each row of `logits`, which is used up. Without `top_p` nothing is truncated."""
     greedy = temperature <= 0
-    scaled = logits.float() / torch.where(greedy, 1.0, temperature).unsqueeze(1)
-    peak = scaled.amax(-1, keepdim=True)
-    mass = (scaled - peak).exp_()
+    scores = logits.float().div_(temperature.masked_fill(greedy, 1.0).unsqueeze(1))
+    peaks = scores.argmax(-1) if logits.is_cuda else _greedy_peaks(scores, greedy)
+    # In place: at 49,152 tokens a row, fresh memory costs more than the arithmetic.
+    mass = scores.sub_(scores.amax(-1, keepdim=True)).exp_()
     kept = mass if top_p is None or top_k is None else truncate(mass, top_p, top_k)
-    sampled = inverse_cdf(kept, uniform)
-    first_peak = scaled.argmax(-1) if logits.is_cuda else _greedy_peaks(scaled, greedy)
-    ids = torch.where(greedy, first_peak, sampled)
-    chosen = scaled.gather(1, ids.unsqueeze(1)) - peak
-    return ids, chosen.squeeze(1) - mass.sum(-1).log()
+    ids = torch.where(greedy, peaks, inverse_cdf(kept, uniform))
+    chosen = mass.gather(1, ids.unsqueeze(1)).squeeze(1)
+    return ids, chosen.log() - mass.sum(-1).log()
 
 
-def _greedy_peaks(scaled: Tensor, greedy: Tensor) -> Tensor:
+def _greedy_peaks(scores: Tensor, greedy: Tensor) -> Tensor:
     """Argmax of the greedy rows alone: on a CPU it is the dearest pass of all."""
-    peaks = torch.zeros(scaled.shape[0], dtype=torch.int64)
+    peaks = torch.zeros(scores.shape[0], dtype=torch.int64)
     if bool(greedy.any()):
-        peaks[greedy] = scaled[greedy].argmax(-1)
+        peaks[greedy] = scores[greedy].argmax(-1)
     return peaks
 
 
@@ -121,7 +120,7 @@ def inverse_cdf(mass: Tensor, uniform: Tensor) -> Tensor:
     bounds = blocks.sum(-1).cumsum(-1)
     target = uniform.unsqueeze(1) * bounds[:, -1:]
     block = (bounds <= target).sum(-1, keepdim=True).clamp_(max=bounds.shape[1] - 1)
-    before = torch.where(block > 0, bounds.gather(1, (block - 1).clamp(min=0)), 0.0)
+    before = bounds.gather(1, (block - 1).clamp(min=0)).masked_fill_(block == 0, 0.0)
     inside = blocks.gather(1, block.unsqueeze(2).expand(-1, 1, BLOCK)).squeeze(1)
     running = inside.cumsum(-1)
     # Rounding must not push the target past the block: an index of zero mass would have log-prob -inf.
@@ -155,10 +154,10 @@ def truncate(mass: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
 def _narrow(mass: Tensor, ordered: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
     """Cut `mass` at an edge found in `ordered`, its largest values in falling order."""
     width = ordered.shape[1]
-    limit = torch.where(top_k > 0, top_k, width).clamp(max=width).unsqueeze(1)
+    limit = top_k.masked_fill(top_k <= 0, width).clamp(max=width).unsqueeze(1)
     running = ordered.cumsum(-1)
     whole = torch.where(top_k.unsqueeze(1) > 0, running.gather(1, limit - 1), mass.sum(-1, keepdim=True))
     rank = torch.arange(width, device=mass.device)
     outside = (rank >= limit) | ((running - ordered >= whole * top_p.unsqueeze(1)) & (rank > 0))
     edge = ordered.masked_fill(outside, torch.inf).amin(-1, keepdim=True)
-    return torch.where(mass >= edge, mass, 0.0)
+    return mass.masked_fill(mass < edge, 0.0)

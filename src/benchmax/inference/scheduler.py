@@ -12,54 +12,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from benchmax.errors import ContextExceeded, UsageError
 from benchmax.inference.kv import bucket, round_up
+from benchmax.inference.request import Counters, Request
 from benchmax.inference.runner import Feed, Outcome, RowStart, Runner
-from benchmax.inference.sampling import MAX_STOPS, Generation, SamplingParams
-
-ShouldStop = Callable[[list[int]], "bool | int | None"]
-OnTokens = Callable[[list[int], list[float]], None]
+from benchmax.inference.sampling import MAX_STOPS, Generation
 
 KEPT, TAKEN = 1 << 60, 1 << 61
 """Marks in the order in which rows are taken: rows that hold something last, running ones never."""
 REUSE = 4
 """Fewer shared tokens than this are not worth a copy."""
-
-
-@dataclass(slots=True, eq=False)
-class Request:
-    """One generation under way."""
-
-    prompt: list[int]
-    params: SamplingParams
-    seed: int
-    limit: int
-    """Tokens at which it ends, prompt included."""
-    should_stop: ShouldStop | None = None
-    on_tokens: OnTokens | None = None
-    future: Future[Generation] = field(default_factory=Future)
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    row: int = -1
-    launched: int = 0
-    """Tokens asked of the device, read or not."""
-    reused: int = 0
-    key: tuple[int, ...] = ()
-
-    @property
-    def context(self) -> list[int]:
-        """What must be computed before the next token: after a restart, what was sampled too."""
-        return self.prompt + self.ids if self.ids else self.prompt
-
-    @property
-    def remaining(self) -> int:
-        return self.limit - len(self.prompt) - self.launched
 
 
 @dataclass(slots=True)
@@ -73,21 +39,6 @@ class Job:
     @property
     def row(self) -> int:
         return self.requests[0].row
-
-
-@dataclass(slots=True)
-class Counters:
-    """Totals since the engine started."""
-
-    requests: int = 0
-    generated: int = 0
-    prefilled: int = 0
-    prefix_hits: int = 0
-    prefix_tokens: int = 0
-    steps: int = 0
-    rows_stepped: int = 0
-    preempted: int = 0
-    busy_seconds: float = 0.0
 
 
 class Scheduler:
@@ -160,6 +111,7 @@ class Scheduler:
 
     def _admit(self) -> bool:
         """Compute one wave of waiting prompts; False when none can start now."""
+        self._relax()
         jobs = self._wave()
         if not jobs:
             return False
@@ -216,8 +168,7 @@ class Scheduler:
 
     def _place(self, request: Request, context: list[int], job: Job | None) -> Job | None:
         """Give the request a row, with what is already computed of its prompt; None when there is no room."""
-        needed = len(context) + self.runner.burst * (1 + self.runner.lag) + 1
-        if not self._make_length(min(needed, self.max_len + 1), admitting=True):
+        if not self._make_length(self._room_for(context), admitting=True):
             return None
         source, shared = (-1, 0) if job else self._best_prefix(context)
         row = self._free_row(source, shared)
@@ -258,12 +209,17 @@ class Scheduler:
         candidates = candidates[(self.held[candidates, :REUSE] == ids[:REUSE]).all(1)]
         if not len(candidates):
             return -1, 0
-        width = min(most, self.held.shape[1])
-        same = self.held[candidates, :width] == ids[:width]
-        common = np.where(same.all(1), width, same.argmin(1))
-        common = np.minimum(common, self.held_length[candidates])
-        best = int(common.argmax())
-        return int(candidates[best]), int(common[best])
+        width = 64
+        while True:  # compare a little of many rows, then more of the few that still agree
+            width = min(width, most, self.held.shape[1])
+            same = self.held[candidates, :width] == ids[:width]
+            common = np.where(same.all(1), width, same.argmin(1))
+            common = np.minimum(common, self.held_length[candidates])
+            best = int(common.argmax())
+            if common[best] < width or width == min(most, self.held.shape[1]):
+                return int(candidates[best]), int(common[best])
+            candidates = candidates[common == width]
+            width *= 4
 
     def _free_row(self, source: int, shared: int) -> int:
         """The row to take: the source itself when nothing else in it is worth keeping, else an empty or the oldest."""
@@ -286,20 +242,32 @@ class Scheduler:
         kv = self.runner.kv
         if kv.rows and needed <= kv.length:
             return True
-        length = min(bucket(needed), round_up(self.max_len + 1))
-        affordable = min(self.slots, kv.affordable_rows(length))
-        if affordable < 1:
-            length = round_up(needed)
-            affordable = min(self.slots, kv.affordable_rows(length))
-        if affordable < 1:
-            raise UsageError(
-                f"One sequence of {needed} tokens needs {needed * kv.position_bytes / 2**30:.2f} GiB of keys and values; "
-                f"{kv.budget / 2**30:.2f} GiB are set aside. Give the engine more (kv_bytes) or use a shorter max_len."
-            )
-        count = len(self.active)
-        if admitting and count >= affordable and count:
+        rows, length = self._shape(needed)
+        if admitting and self.active and len(self.active) >= rows:
             return False
-        return self._resize(affordable, length)
+        return self._resize(rows, length)
+
+    def _shape(self, needed: int) -> tuple[int, int]:
+        """Rows and length of a cache for sequences of `needed` tokens: as many rows as memory allows."""
+        kv = self.runner.kv
+        length = min(bucket(max(needed, self.runner.length)), round_up(self.max_len + 1))
+        while length // 2 >= needed and kv.affordable_rows(length) < self.slots:
+            length //= 2
+        if kv.affordable_rows(length) < 1:
+            length = round_up(needed)  # the engine's max_len leaves room for one sequence at least
+        return min(self.slots, kv.affordable_rows(length)), length
+
+    def _relax(self) -> None:
+        """Long sequences left few long rows; with none of them running, go back to more and shorter ones."""
+        if self.runner.kv.rows in (0, self.slots) or self.flight or self.active:
+            return
+        rows, length = self._shape(max(self._room_for(request.context) for request in self.queue))
+        if rows > self.runner.kv.rows:
+            self._resize(rows, length)
+
+    def _room_for(self, context: list[int]) -> int:
+        """Positions a request needs to start."""
+        return min(len(context) + self.runner.burst * (1 + self.runner.lag), self.max_len) + 1
 
     def _resize(self, rows: int, length: int) -> bool:
         kept = True
@@ -313,12 +281,13 @@ class Scheduler:
         keep = min(rows, len(self.rows))
         lengths = [len(r.prompt) + r.launched for r in self.active]
         filled = int(max([*self.held_length[:keep].tolist(), *lengths], default=0))
-        self.runner.resize(rows, length, keep, min(filled, self.runner.kv.length))
+        self.runner.resize(rows, length, keep, min(filled, self.runner.kv.length, length))
         held = np.zeros((rows, length), dtype=np.int32)
         width = min(length, self.held.shape[1])
         held[:keep, :width] = self.held[:keep, :width]
         self.held = held
-        self.held_length = np.concatenate([self.held_length[:keep], np.zeros(rows - keep, dtype=np.int64)])
+        fits = np.minimum(self.held_length[:keep], length - 1)
+        self.held_length = np.concatenate([fits, np.zeros(rows - keep, dtype=np.int64)])
         self.used = np.concatenate([self.used[:keep], np.zeros(rows - keep, dtype=np.int64)])
         self.rows = self.rows[:keep] + [None] * (rows - keep)
         self.busy = np.array([request is not None for request in self.rows], dtype=np.bool_)
@@ -365,38 +334,48 @@ class Scheduler:
 
     def _extend(self, request: Request, tokens: list[int], logprobs: list[float]) -> None:
         before = len(request.ids)
-        finish = ""
-        for token, logprob in zip(tokens, logprobs, strict=True):
-            if token < 0:
-                break
-            request.ids.append(token)
-            request.logprobs.append(logprob)
-            finish = self._verdict(request, token)
-            if finish or request.future.done():
-                break
-        self.counters.generated += len(request.ids) - before
+        count = tokens.index(-1) if tokens[-1] < 0 else len(tokens)
+        absorb = self._absorb_at_once if request.should_stop is None else self._absorb_one_by_one
+        finish = absorb(request, tokens[:count], logprobs[:count])
+        self.counters.generated += max(0, len(request.ids) - before)
         if request.on_tokens and len(request.ids) > before:
-            self._call(request, lambda: request.on_tokens(request.ids[before:], request.logprobs[before:]))  # type: ignore[misc]
+            self._call(request, request.on_tokens, request.ids[before:], request.logprobs[before:])
         if finish:
             self._finish(request, finish)
 
-    def _verdict(self, request: Request, token: int) -> str:
-        """Why the request ends with this token ("text": the caller said so), or an empty string."""
+    def _absorb_at_once(self, request: Request, tokens: list[int], logprobs: list[float]) -> str:
+        """Take new tokens; why the request ends with them, or an empty string."""
         stops = request.params.stop_token_ids
-        if token in stops:
-            return "stop" if token in stops[:MAX_STOPS] else "text"
-        if request.should_stop is not None:
-            kept = self._call(request, lambda: request.should_stop(request.ids))  # type: ignore[misc]
+        at = next((i for i, token in enumerate(tokens) if token in stops), -1) if stops else -1
+        if at >= 0:
+            request.ids += tokens[: at + 1]
+            request.logprobs += logprobs[: at + 1]
+            return "stop" if tokens[at] in stops[:MAX_STOPS] else "text"
+        request.ids += tokens
+        request.logprobs += logprobs
+        return "length" if len(request.prompt) + len(request.ids) >= request.limit else ""
+
+    def _absorb_one_by_one(self, request: Request, tokens: list[int], logprobs: list[float]) -> str:
+        """The same, asking the caller after each token. "text": the caller ended it, which the device cannot know."""
+        for token, logprob in zip(tokens, logprobs, strict=True):
+            finish = self._absorb_at_once(request, [token], [logprob])
+            if finish == "stop":
+                return finish
+            kept = self._call(request, request.should_stop, request.ids)
+            if request.future.done():
+                return ""
             if kept is not None and kept is not False:
                 count = len(request.ids) if kept is True else max(0, int(kept))
                 del request.ids[count:], request.logprobs[count:]
                 return "text"
-        return "length" if len(request.prompt) + len(request.ids) >= request.limit else ""
+            if finish:
+                return finish
+        return ""
 
-    def _call(self, request: Request, callback: Callable[[], object]) -> Any:
+    def _call(self, request: Request, callback: Callable[..., object] | None, *arguments: object) -> Any:
         """Run a caller's function; its error is its own request's, nobody else's."""
         try:
-            return callback()
+            return callback(*arguments) if callback else None
         except Exception as error:
             self._leave(request)
             if request.future.set_running_or_notify_cancel():
@@ -440,6 +419,14 @@ class Scheduler:
         if any(request.future.cancelled() for request in self.queue):
             self.queue = deque(request for request in self.queue if not request.future.cancelled())
 
+    def abandon(self, error: BaseException) -> None:
+        """Fail what runs and waits, and be ready for more."""
+        self.flight.clear()
+        self.given_up += [request.row for request in self.active]
+        self.held_length[self.busy] = 0
+        self.fail_all(error)
+        self._stop_given_up()
+
     def fail_all(self, error: BaseException) -> None:
         for request in list(self.everyone()):
             if request.future.set_running_or_notify_cancel():
@@ -448,20 +435,3 @@ class Scheduler:
         self.flight.clear()
         self.rows = [None] * len(self.rows)
         self.busy[:] = False
-
-
-def check_prompt(prompt: Sequence[int], vocab: int, max_len: int) -> list[int]:
-    """The prompt as plain integers, or an error that says what is wrong with it."""
-    if not len(prompt):
-        raise UsageError("The prompt has no tokens. Give at least one, such as the BOS token.")
-    ids = np.asarray(prompt)
-    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
-        raise UsageError("A prompt is a flat list of token ids. Encode the text with the model's tokenizer first.")
-    if ids.min() < 0 or ids.max() >= vocab:
-        raise UsageError(f"Token ids go from 0 to {vocab - 1}; the prompt has {int(ids.min())}…{int(ids.max())}.")
-    if len(ids) >= max_len:
-        raise ContextExceeded(
-            f"The prompt has {len(ids)} tokens; this engine holds {max_len}, the reply included. "
-            "Shorten the prompt, or open the engine with a larger max_len."
-        )
-    return [int(token) for token in ids.tolist()]

@@ -34,6 +34,8 @@ from benchmax.inference.local import LocalModel
 logger = logging.getLogger(__name__)
 
 BODY_BYTES = 32 * 1024 * 1024
+SHUTDOWN_SECONDS = 2.0
+"""For replies under way when the server is stopped."""
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 RequestT = TypeVar("RequestT", bound=api.Request)
@@ -96,6 +98,8 @@ class Server:
             return _error(400, str(error), code="context_length_exceeded")
         except ValidationError as error:
             return _error(400, _first_issue(error))
+        except RecursionError:
+            return _error(400, "The request is nested too deeply.")
         except (ConfigError, ModelRejected, ValueError) as error:
             return _error(400, str(error))
         except web.HTTPException as error:
@@ -110,9 +114,13 @@ class Server:
         return web.json_response({"status": "ok"})
 
     def _card(self) -> api.Json:
-        context = self.model.chat.context
-        card = {"id": self.model.name, "object": "model", "created": 0, "owned_by": "benchmax"}
-        return {**card, "max_model_len": context}
+        return {
+            "id": self.model.name,
+            "object": "model",
+            "created": 0,
+            "owned_by": "benchmax",
+            "max_model_len": self.model.context,
+        }
 
     async def _models(self, request: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [self._card()]})
@@ -153,7 +161,7 @@ async def start(
     """Start serving in this event loop; gives the runner, to be cleaned up, and the port (0 picks one)."""
     server = Server(model, Door(host, api_key), aliases=aliases)
     # Without cancellation a client that left would keep its slot until the last token.
-    runner = web.AppRunner(server.app(), handler_cancellation=True, access_log=None)
+    runner = web.AppRunner(server.app(), handler_cancellation=True, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port).start()

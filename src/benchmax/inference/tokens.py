@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from benchmax.envs.types import ChatMessage, ToolCall, ToolDefinition
+from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
 from benchmax.errors import ModelRejected, UsageError
 from benchmax.models.hermes import as_text, opening, plain_text, read_calls
 from benchmax.prompts.tools import OPEN_TAG, mcp2openai
@@ -92,7 +92,7 @@ class ChatTokens:
 
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition] = ()) -> list[int]:
         """Ids of a whole conversation, up to where the assistant is to speak."""
-        return self._encode_rendered(self._render(self._shape(messages, tools), tools))
+        return self._encode_rendered(self._render(self._hidden(self._shape(messages, tools)), tools))
 
     def delta(
         self,
@@ -110,7 +110,8 @@ class ChatTokens:
         """
         spoken: ChatMessage = {"role": "assistant", "content": self._placeholder}
         later = [spoken if message["role"] == "assistant" else message for message in history[prompt_turns:]]
-        shaped = self._shape([*history[:prompt_turns], *later, *new], tools)
+        # Only what follows the placeholder is kept, so the history's own texts need no hiding.
+        shaped = [*self._shape([*history[:prompt_turns], *later], tools), *self._hidden(self._shape(new))]
         text = self._render(shaped, tools)
         _, found, after = text.rpartition(self._placeholder)
         if not found:
@@ -121,13 +122,13 @@ class ChatTokens:
 
     def full(self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition] = ()) -> list[int]:
         """Ids of a finished conversation, every turn rendered from its text. For the audit only."""
-        return self._encode_rendered(self._render(self._shape(messages, tools), tools, header=False))
+        return self._encode_rendered(self._render(self._hidden(self._shape(messages, tools)), tools, header=False))
 
     def ends_turn(self, ids: Sequence[int]) -> bool:
         """Whether sampled ids end with an end-of-turn token."""
         return bool(ids) and ids[-1] in self.stop_ids
 
-    def _render(self, messages: list[dict[str, Any]], tools: Sequence[ToolDefinition], *, header: bool = True) -> str:
+    def _render(self, messages: Messages, tools: Sequence[ToolDefinition], *, header: bool = True) -> str:
         described = self._escapes.hide([mcp2openai(tool) for tool in tools]) if tools and self.native_tools else None
         try:
             text: str = self.tokenizer.apply_chat_template(
@@ -143,18 +144,17 @@ class ChatTokens:
             ids += self._escapes.encode_as_text(part) if hidden else self.encode(part)
         return ids
 
-    def _shape(self, messages: Iterable[ChatMessage], tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
-        """The messages as the template takes them: text contents, escaped, tools described."""
+    def _shape(self, messages: Iterable[ChatMessage], tools: Sequence[ToolDefinition] = ()) -> Messages:
+        """The messages as the template takes them: contents as text, tools described."""
         plain = [_plain(message) for message in messages]
-        shaped = map(_native, plain) if self.native_tools else as_text(opening(plain, tools))
-        return [self._escapes.hide_message(message) for message in shaped]
+        return [_native(message) for message in plain] if self.native_tools else as_text(opening(plain, tools))
+
+    def _hidden(self, messages: Messages) -> Messages:
+        return [self._escapes.hide_message(message) for message in messages]
 
     def _closing_ids(self) -> list[int]:
         """What the template writes after an assistant's text, up to the end-of-turn token; often that token alone."""
-        turns: list[dict[str, Any]] = [
-            {"role": "user", "content": "a"},
-            {"role": "assistant", "content": self._placeholder},
-        ]
+        turns: Messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": self._placeholder}]
         ids = self._encode_rendered(self._render(turns, (), header=False).rpartition(self._placeholder)[2])
         ends = [index for index, token in enumerate(ids) if token in self.stop_ids]
         return ids[: ends[0] + 1] if ends else []
@@ -192,8 +192,8 @@ class _Escapes:
         self._hidden = re.compile(rf"{self._nonce}(\d+)z")
         self._plain: Any = None
 
-    def hide_message(self, message: ChatMessage) -> dict[str, Any]:
-        hidden: dict[str, Any] = self.hide(message, self._all if message["role"] == "tool" else self._special)
+    def hide_message(self, message: ChatMessage) -> ChatMessage:
+        hidden: ChatMessage = self.hide(message, self._all if message["role"] == "tool" else self._special)
         return hidden
 
     def hide(self, value: Any, tokens: re.Pattern[str] | None = None) -> Any:

@@ -22,6 +22,7 @@ import aiohttp
 import yarl
 
 from benchmax import limits
+from benchmax.deadlines import deadline
 from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
 from benchmax.errors import (
     ConfigError,
@@ -98,22 +99,23 @@ class HttpModel(ModelClient):
     async def exchange(self, body: bytes) -> wire.WireReply:
         """Send one request until it is answered, refused, or out of tries or time."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.timeout
+        ends = loop.time() + self.timeout
         tries = 0
         last: ModelError | None = None
-        while True:
-            tries += 1
-            try:
-                async with asyncio.timeout_at(deadline):
-                    return await self._once(body)
-            except TimeoutError:
-                raise failures.timed_out(self.endpoint, self.timeout, tries, last) from None
-            except (ModelUnavailable, ModelRateLimited, ModelProtocolError) as error:
-                last = error
-            pause = failures.pause(last, tries, self.backoff)
-            if tries >= self.tries or loop.time() + pause >= deadline:
-                raise failures.after_tries(last, tries) from None
-            await asyncio.sleep(pause)
+        try:
+            with deadline(self.timeout):
+                while True:
+                    tries += 1
+                    try:
+                        return await self._once(body)
+                    except (ModelUnavailable, ModelRateLimited, ModelProtocolError) as error:
+                        last = error
+                    pause = failures.pause(last, tries, self.backoff)
+                    if tries >= self.tries or loop.time() + pause >= ends:
+                        raise failures.after_tries(last, tries) from None
+                    await asyncio.sleep(pause)
+        except TimeoutError:
+            raise failures.timed_out(self.endpoint, self.timeout, tries, last) from None
 
     async def _once(self, body: bytes) -> wire.WireReply:
         session = await self._session()
@@ -230,8 +232,12 @@ class HttpConversation(Conversation):
 
     def _request(self, encoded: list[bytes], max_tokens: int | None) -> bytes:
         cap = wire.turn_cap(self._sampling, max_tokens)
-        tail = "]}" if cap is None else f'],"{self._model.max_tokens_field}":{cap}}}'
-        return b"".join((self._head, b",".join(encoded), tail.encode()))
+        tail = b"]}" if cap is None else f'],"{self._model.max_tokens_field}":{cap}}}'.encode()
+        first, *rest = encoded or [b""]
+        if not rest:
+            return self._head + first + tail
+        # One join, and so one copy of the history, which may be long.
+        return b",".join((self._head + first, *rest[:-1], rest[-1] + tail))
 
     def _identified(self, call: ToolCall) -> ToolCall:
         """The call with an id no other call of the conversation has."""
@@ -272,7 +278,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     """The body, unless it is larger than the limit."""
     chunks = []
     size = 0
-    while chunk := await response.content.readany():
+    while not response.content.at_eof() and (chunk := await response.content.readany()):
         chunks.append(chunk)
         size += len(chunk)
         if size > limits.MODEL_RESPONSE_BYTES:

@@ -72,9 +72,10 @@ class ScriptedConversation(Conversation):
             self._turn += 1
         reply = answer if isinstance(answer, Reply) else self._reply(answer, turn_cap(self._sampling, max_tokens))
         prompt_tokens = self._tokens + sum(map(_words, new))
+        sampled = _words(reply.message)
         if reply is not answer:
-            reply.usage = Usage(prompt_tokens, _words(reply.message))
-        self._tokens = prompt_tokens + _words(reply.message)
+            reply.usage = Usage(prompt_tokens, sampled)
+        self._tokens = prompt_tokens + sampled
         self._messages.append(reply.message)
         return reply
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from benchmax.envs.types import ChatMessage, ToolCall, ToolDefinition
+from benchmax.envs.types import ChatMessage, ToolCall, ToolCallDict, ToolDefinition
 from benchmax.errors import ConfigError, ModelProtocolError, ModelRejected
 from benchmax.models.base import FinishReason, Sampling, TokenSegment
 from benchmax.prompts.tools import mcp2openai
@@ -113,21 +113,26 @@ def encode_message(message: ChatMessage) -> bytes:
     """The message as a server accepts it."""
     calls = message.get("tool_calls")
     if calls:
-        message = {**message, "tool_calls": [_sendable(ToolCall.from_dict(call)).to_dict() for call in calls]}
+        message = {**message, "tool_calls": [_sendable(call) for call in calls]}
     return encode(message)
 
 
-def _sendable(call: ToolCall) -> ToolCall:
+def _sendable(raw: ToolCallDict) -> ToolCallDict:
     """The call, made fit to be sent back: servers refuse a history whose arguments are no JSON object."""
+    function = raw.get("function")
+    if type(function) is dict and function.get("name") and raw.get("id") and _is_object(function.get("arguments")):
+        return raw
+    call = ToolCall.from_dict(raw)
+    sound = _is_object(call.arguments)
+    arguments = call.arguments if sound else _dumps({"invalid_json": call.arguments})
+    return ToolCall(call.name or "invalid", arguments, call.id).to_dict()
+
+
+def _is_object(text: Any) -> bool:
     try:
-        sound = isinstance(json.loads(call.arguments), dict)
-    except (ValueError, RecursionError):
-        sound = False
-    if sound and call.name:
-        return call
-    return ToolCall(
-        call.name or "invalid", call.arguments if sound else _dumps({"invalid_json": call.arguments}), call.id
-    )
+        return isinstance(json.loads(text), dict)
+    except (TypeError, ValueError, RecursionError):
+        return False
 
 
 def decode_reply(body: bytes) -> WireReply:
@@ -146,10 +151,11 @@ def decode_reply(body: bytes) -> WireReply:
             completion_tokens=int(usage.get("completion_tokens") or 0),
             cost=_number(usage.get("cost")),
             reasoning=text_of(message.get("reasoning_content") or message.get("reasoning")) or None,
-            prompt_ids=_ids(raw.get("prompt_token_ids")) or _ids(choice.get("prompt_token_ids")),
-            sampled_ids=_ids(choice.get("token_ids")),
-            logprobs=_logprobs(choice.get("logprobs")),
         )
+        if "token_ids" in choice or choice.get("logprobs"):
+            reply.prompt_ids = _ids(raw.get("prompt_token_ids")) or _ids(choice.get("prompt_token_ids"))
+            reply.sampled_ids = _ids(choice.get("token_ids"))
+            reply.logprobs = _logprobs(choice.get("logprobs"))
     except (KeyError, IndexError, TypeError, AttributeError, ValueError):
         raise not_the_api(body) from None
     return reply

@@ -80,8 +80,11 @@ class Judge:
         price: tuple[float, float] | None = None,
         sampling: Sampling = SAMPLING,
     ) -> None:
-        if model is None and not name:
-            raise ConfigError("A judge needs a model: give `model=` a client, or `name=` and `base_url=`.")
+        if model is None and not (name and (base_url or config.setting("LLM_URL"))):
+            raise ConfigError(
+                "A judge needs a model: give `model=` a client, or `name=` and the `base_url=` of a server "
+                "(or set BENCHMAX_LLM_URL)."
+            )
         if timeout <= 0 or tries < 1 or concurrency < 1:
             raise ConfigError("A judge's timeout, tries and concurrency must be positive.")
         self.name = name or (model.name if model else "")

@@ -42,7 +42,7 @@ async def run_group(
         _sibling(host, example, model, settings, gate, sample=sample, attempt=attempt, split=split, step=step)
         for sample in samples
     )
-    rollouts = await _all_or_cancel(siblings)
+    rollouts = await _all_or_cancel(siblings) if len(samples) > 1 else [await sibling for sibling in siblings]
     level(rollouts)
     for rollout in rollouts:
         finish(host.env, rollout, settings)
@@ -116,6 +116,7 @@ async def run_groups(
     everything = range(group_size)
     source = _owing(_aiter(examples), owed or (lambda example: everything))
     most = max(1, concurrency // group_size)
+    started = 0
     running: set[asyncio.Task[list[Rollout]]] = set()
     done: asyncio.Queue[asyncio.Task[list[Rollout]]] = asyncio.Queue()
     try:
@@ -126,7 +127,8 @@ async def run_groups(
                 task = asyncio.create_task(group)
                 task.add_done_callback(done.put_nowait)
                 running.add(task)
-                if len(running) % 16 == 0:
+                started += 1
+                if started % 16 == 0:
                     await asyncio.sleep(0)  # let those begin; a thousand first steps at once would hold the loop
             if not running:
                 return

@@ -40,15 +40,34 @@ BURST = 64
 class Mailbox:
     """`call_soon_threadsafe` for many: any number of posts wake the loop once."""
 
-    __slots__ = ("_awake", "_loop", "_queue")
+    __slots__ = ("_awake", "_loop", "_queue", "_senders")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._queue: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._awake = False
+        self._senders: set[asyncio.AbstractEventLoop] = set()
 
     def post(self, callback: Callable[..., Any], *args: Any) -> None:
         self._queue.append((callback, args))
+        self._wake()
+
+    def post_from(self, sender: asyncio.AbstractEventLoop, callback: Callable[..., Any], *args: Any) -> None:
+        """Post from a running loop, which wakes this one at the end of its turn.
+
+        A wake-up hands over the interpreter lock: one for each call would make two threads of one program
+        spend their time on taking turns.
+        """
+        self._queue.append((callback, args))
+        if not self._awake and sender not in self._senders:
+            self._senders.add(sender)
+            sender.call_soon(self._wake_for, sender)
+
+    def _wake_for(self, sender: asyncio.AbstractEventLoop) -> None:
+        self._senders.discard(sender)
+        self._wake()
+
+    def _wake(self) -> None:
         if not self._awake:
             self._awake = True
             try:
@@ -85,6 +104,9 @@ def _stepped(coroutine: Coroutine[Any, Any, Any], seen: Callable[[float, bool], 
             try:
                 argument = yield yielded
                 step = coroutine.send
+            except GeneratorExit:  # nobody runs this any more
+                coroutine.close()
+                raise
             except BaseException as error:
                 step, argument = coroutine.throw, error
     finally:
@@ -94,8 +116,8 @@ def _stepped(coroutine: Coroutine[Any, Any, Any], seen: Callable[[float, bool], 
 class Call:
     """One run of a hook, and the future its caller awaits."""
 
-    __slots__ = ("args", "cancelled", "context", "function", "future", "key", "kwargs", "label", "place", "replies",
-                 "started", "task")  # fmt: skip
+    __slots__ = ("args", "begun", "cancelled", "context", "function", "future", "key", "kwargs", "label", "place",
+                 "replies", "started", "task")  # fmt: skip
 
     def __init__(
         self,
@@ -114,6 +136,8 @@ class Call:
         self.place: HomeLoop | HookThreads | None = None
         self.task: asyncio.Task[None] | None = None
         self.started = 0.0
+        self.begun = False
+        """Whether the hook was entered, or is about to be: a call cancelled while False never will."""
         self.cancelled = False
 
     def settle(self, value: Any, error: BaseException | None) -> None:
@@ -175,15 +199,20 @@ class HomeLoop:
     def start(self, call: Call) -> None:
         call.place = self
         self._unstarted[call] = None
-        self.mailbox.post(self._begin, call)
+        self.mailbox.post_from(asyncio.get_running_loop(), self._begin, call)
 
     def _begin(self, call: Call) -> None:
-        if not call.cancelled:
+        if call.cancelled:
+            self._unstarted.pop(call, None)
+        else:
             call.task = self.loop.create_task(self._perform(call), name=call.label, context=call.context)
 
     async def _perform(self, call: Call) -> None:
         self._unstarted.pop(call, None)
-        if call.place is not self or self._watcher.divert(call):
+        if call.place is not self:
+            return
+        call.begun = True  # before the look at `cancelled`: whoever cancels looks in the other order
+        if self._watcher.divert(call):
             return
         call.started = monotonic()
         value: Any = None
@@ -302,9 +331,10 @@ class HookThreads:
 
     def _claim(self, call: Call, me: threading.Thread) -> bool:
         with self._lock:
-            if not call.cancelled:
+            call.begun = not call.cancelled
+            if call.begun:
                 self._running[call] = me
-            return not call.cancelled
+            return call.begun
 
     def _perform(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
         call.started = monotonic()
@@ -326,6 +356,7 @@ class HookThreads:
 
     def _retire(self, me: threading.Thread, loop: asyncio.AbstractEventLoop) -> None:
         try:
+            loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
         finally:
             with self._lock:

@@ -6,12 +6,14 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable
+from functools import lru_cache, partial
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 from benchmax import limits
+from benchmax.deadlines import deadlines
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.logging import listen_to
 from benchmax.errors import DeadlineExceeded, EnvDefinitionError
@@ -65,7 +67,8 @@ class EnvHost:
         if self._env is None:
             assert self._make is not None
             try:
-                self._env = await self._on_home(_build, self._make, key="__init__", deadline=limits.INIT_SECONDS)
+                build = self._start(self._home, _build, (self._make,), {}, "__init__", "__init__")
+                self._env = await self.outcome(build, limits.INIT_SECONDS)
             except BaseException:
                 await self._close()
                 raise
@@ -104,37 +107,38 @@ class EnvHost:
         return self._toolbox
 
     async def call(self, hook: str, *args: Any, deadline: float, key: str = "", label: str = "", **kwargs: Any) -> Any:
-        """Run a hook. `key` tells apart calls that may behave differently (the tool's name)."""
+        """Run a hook whose keyword arguments are ours; others might be named like this method's own."""
+        return await self.outcome(self.start(hook, args, kwargs, key, label), deadline)
+
+    def start(self, hook: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str = "", label: str = "") -> Call:
+        """Begin a hook, whose `outcome` must be awaited. `key` tells apart calls that may behave differently."""
         function = getattr(self.env, hook)
         key = f"{hook}:{key}" if key else hook
-        if key in self._blocking or not inspect.iscoroutinefunction(function):
-            assert self._threads is not None
-            return await self._run(self._threads, function, args, kwargs, key, label or key, deadline)
-        return await self._on_home(function, *args, key=key, label=label, deadline=deadline, **kwargs)
+        where = self._threads if key in self._blocking or not _is_async(function) else self._home
+        return self._start(where, function, args, kwargs, key, label or key)
 
-    async def _on_home(
-        self, function: Callable[..., Any], *args: Any, key: str, deadline: float, label: str = "", **kwargs: Any
-    ) -> Any:
-        assert self._home is not None
-        return await self._run(self._home, function, args, kwargs, key, label or key, deadline)
-
-    async def _run(
+    def _start(
         self,
-        where: HomeLoop | HookThreads,
+        where: HomeLoop | HookThreads | None,
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         key: str,
         label: str,
-        deadline: float,
-    ) -> Any:
+    ) -> Call:
+        assert where is not None
         loop = asyncio.get_running_loop()
         replies = self._replies.get(loop)
         if replies is None:
             replies = self._replies[loop] = Mailbox(loop)
         call = Call(function, args, kwargs, key, label, replies, loop.create_future())
         where.start(call)
-        clock = _Deadline(loop, call, deadline)
+        return call
+
+    async def outcome(self, call: Call, deadline: float) -> Any:
+        """What the hook gave. When this is cancelled, so is the hook."""
+        clock = deadlines(deadline)
+        clock.add(call, partial(_expire, call.future.get_loop(), call, deadline))
         try:
             return await call.future
         except BaseException:
@@ -143,13 +147,14 @@ class EnvHost:
                 call.place.cancel(call)
             raise
         finally:
-            clock.stop()
+            clock.discard(call)
 
     def divert(self, call: Call) -> bool:
         """Calls that waited behind the first one seen to block go to threads as well."""
         if call.key not in self._blocking or self._threads is None or call.cancelled:
             return call.cancelled
         call.context = call.context.copy()  # the old one is in use by the loop at this moment
+        call.begun = False
         self._threads.start(call)
         return True
 
@@ -184,6 +189,13 @@ class EnvHost:
             home.interrupt()
 
 
+def _is_async(hook: Callable[..., Any]) -> bool:
+    return _is_async_function(getattr(hook, "__func__", hook))
+
+
+_is_async_function = lru_cache(maxsize=1024)(inspect.iscoroutinefunction)
+
+
 async def _build(make: Callable[[], BaseEnv]) -> BaseEnv:
     env = make()
     if not isinstance(env, BaseEnv):
@@ -191,29 +203,15 @@ async def _build(make: Callable[[], BaseEnv]) -> BaseEnv:
     return env
 
 
-class _Deadline:
-    """Ends a call that runs too long. Time spent waiting for a turn does not count, within reason."""
-
-    __slots__ = ("_call", "_loop", "_seconds", "_timer", "_waits")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, call: Call, seconds: float) -> None:
-        self._loop, self._call, self._seconds = loop, call, seconds
-        self._waits = 0
-        self._timer = loop.call_later(seconds, self._expire)
-
-    def stop(self) -> None:
-        self._timer.cancel()
-
-    def _expire(self) -> None:
-        call, seconds = self._call, self._seconds
-        if call.future.done():
-            return
-        left = call.started + seconds - monotonic() if call.started else seconds
-        if left > 0.001 and self._waits < 10:
-            self._waits += 1
-            self._timer = self._loop.call_later(left, self._expire)
-            return
-        call.cancelled = True
-        call.future.set_exception(
-            DeadlineExceeded(f"{call.label} took longer than {seconds:g} s. Make it faster, or raise its time limit.")
-        )
+def _expire(loop: asyncio.AbstractEventLoop, call: Call, seconds: float, waits: int = 0) -> None:
+    """End a call that runs too long. Time spent waiting for a turn does not count, within reason."""
+    if call.future.done():
+        return
+    left = call.started + seconds - monotonic() if call.started else seconds
+    if left > 0.001 and waits < 10:
+        loop.call_later(left, _expire, loop, call, seconds, waits + 1)
+        return
+    call.cancelled = True
+    call.future.set_exception(
+        DeadlineExceeded(f"{call.label} took longer than {seconds:g} s. Make it faster, or raise its time limit.")
+    )

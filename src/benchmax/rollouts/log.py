@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from benchmax.errors import RecordError, UsageError
+from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.rollouts.record import Rollout
 
 
@@ -100,6 +100,8 @@ def read_rollouts(path: str | Path) -> Iterator[Rollout]:
     path = Path(path)
     if path.is_dir():
         path = path / "rollouts.jsonl"
+    if not path.exists():
+        raise NotFoundError(f"There are no rollouts at {path}. Give the folder of an evaluation.")
     for record in read_jsonl(path):
         yield Rollout.from_dict(record)
 

@@ -7,18 +7,21 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from time import perf_counter, time
 from typing import Any
 from uuid import uuid4
 
 from benchmax import limits
+from benchmax.deadlines import deadline
 from benchmax.envs.base_env import with_system_prompt
 from benchmax.envs.logging import captured, rollout_context
 from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import ChatMessage, Example, ToolCall, Transcript, nest_tool_calls
-from benchmax.errors import ContextExceeded, ModelTimeout
-from benchmax.models.base import Conversation, ModelClient, Reply
+from benchmax.errors import BenchmaxError, ContextExceeded, ModelTimeout
+from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
+from benchmax.rollouts.hooks import Call
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Failure, LogLine, Rollout, Termination, ToolEvent
 from benchmax.rollouts.scoring import finish, score
@@ -76,24 +79,26 @@ def new_rollout(
 
 @asynccontextmanager
 async def opened(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> AsyncIterator[bool]:
-    """Between init_rollout and release_rollout; gives whether the environment is ready. Release always happens."""
+    """Between init_rollout and release_rollout; gives whether the environment is ready. What began is released."""
     began = perf_counter()
     stateful = host.overrides("init_rollout") or host.overrides("release_rollout")
     with rollout_context(rollout.id), captured(rollout.id, _log_sink(rollout, began)):
+        init: Call | None = None
         try:
-            ready = not stateful or await _init(host, rollout, settings)
+            if stateful:
+                init = host.start("init_rollout", (rollout.id,), deepcopy(rollout.init_rollout_args or {}))
+            ready = init is None or await _init(host, init, rollout, settings)
             rollout.seconds["init"] = perf_counter() - began
             yield ready
         finally:
-            if stateful:
+            if init and init.begun:
                 await _release(host, rollout, settings)
             rollout.seconds["total"] = perf_counter() - began
 
 
-async def _init(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> bool:
-    arguments = deepcopy(rollout.init_rollout_args) or {}
+async def _init(host: EnvHost, init: Call, rollout: Rollout, settings: RolloutSettings) -> bool:
     try:
-        await host.call("init_rollout", rollout.id, deadline=settings.init_seconds, label="init_rollout", **arguments)
+        await host.outcome(init, settings.init_seconds)
     except Exception as error:
         fail(rollout, error, Termination.ENV_ERROR, "init_rollout")
         return False
@@ -119,7 +124,7 @@ async def _release(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -
 
 def fail(rollout: Rollout, error: BaseException, reason: Termination, where: str) -> None:
     rollout.termination = reason
-    rollout.error = Failure(type(error).__name__, describe_error(error), where)
+    rollout.error = Failure.of(error, where)
 
 
 async def play(
@@ -131,21 +136,30 @@ async def play(
 ) -> None:
     """Alternate model and tools until something ends it; sets the termination."""
     conversation: Conversation | None = None
-    time_budget = asyncio.timeout(settings.max_seconds)
+    time_budget = deadline(settings.max_seconds)
     try:
         toolbox = await host.toolbox()
-        conversation = model.converse(tools=toolbox.tools, sampling=settings.sampling)
+        conversation = model.converse(tools=toolbox.tools, sampling=seeded(settings.sampling, rollout))
         table = _Table(host, rollout, conversation, settings, toolbox, on_turn)
-        async with time_budget:
+        with time_budget:
             rollout.termination = await table.play()
     except Exception as error:
-        if time_budget.expired():
+        if time_budget.expired:
             rollout.termination = Termination.TIME_BUDGET
         else:
             fail(rollout, error, Termination.ENV_ERROR, "list_tools")
     finally:
         if conversation is not None:
             await conversation.aclose()
+
+
+def seeded(sampling: Sampling, rollout: Rollout) -> Sampling:
+    """The same sampling with a seed of the rollout's own, so that siblings differ and a repeat does not."""
+    if sampling.seed is None:
+        return sampling
+    place = f"{sampling.seed}:{rollout.split}:{rollout.step}:{rollout.example_id}:{rollout.sample}"
+    seed = int.from_bytes(sha256(place.encode()).digest()[:4]) >> 1
+    return replace(sampling, seed=seed)
 
 
 @dataclass(slots=True)
@@ -187,12 +201,12 @@ class _Table:
 
     async def _model_turn(self, new: Sequence[ChatMessage]) -> Reply:
         seconds = self.settings.model_seconds
-        timer = asyncio.timeout(seconds)
+        timer = deadline(seconds)
         try:
-            async with timer:
+            with timer:
                 reply = await self.conversation.reply(new, max_tokens=self._tokens_left())
         except TimeoutError:
-            if timer.expired():
+            if timer.expired:
                 raise ModelTimeout(f"The model gave no reply within {seconds:g} s. Raise model_seconds.") from None
             raise
         rollout = self.rollout
@@ -256,20 +270,13 @@ class _Table:
         began = perf_counter()
         try:
             arguments = self.toolbox.arguments(call)
-            value = await self.host.call(
-                "run_tool",
-                self.rollout.id,
-                call.name,
-                deadline=self.settings.tool_seconds,
-                key=call.name,
-                label=f"run_tool {call.name}",
-                **arguments,
-            )
-            result = result_text(value)
+            names = (self.rollout.id, call.name)
+            running = self.host.start("run_tool", names, arguments, call.name, f"run_tool {call.name}")
+            result = result_text(await self.host.outcome(running, self.settings.tool_seconds))
         except BadToolCall as wrong:
             return self._tool_message(call, f"Error: {wrong}", ok=False, seconds=0.0)
         except Exception as error:
-            text = f"Error: {describe_error(error)}"
+            text = f"Error: {error if isinstance(error, BenchmaxError) else describe_error(error)}"
             return self._tool_message(call, text, ok=False, seconds=perf_counter() - began)
         seconds = perf_counter() - began
         return self._tool_message(call, result.text, ok=not result.is_error, seconds=seconds, parts=result.parts)

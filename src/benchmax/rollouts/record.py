@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import Messages, Transcript
 from benchmax.models.base import TokenSegment, Usage
 
@@ -65,6 +66,11 @@ class Failure:
     type: str
     message: str
     where: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException, where: str) -> Failure:
+        kind = type(error).__name__
+        return cls(kind, describe_error(error).removeprefix(f"{kind}: "), where)
 
 
 @dataclass(slots=True)

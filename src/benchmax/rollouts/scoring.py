@@ -31,9 +31,7 @@ async def score(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> N
         host.env.compute_reward, for_user_code(rollout.messages), deepcopy(rollout.task), extra
     )
     try:
-        raw = await host.call(
-            "compute_reward", rollout.id, deadline=settings.reward_seconds, label="compute_reward", **arguments
-        )
+        raw = await host.outcome(host.start("compute_reward", (rollout.id,), arguments), settings.reward_seconds)
         _record(rollout, raw)
         if raw == {} and not host.overrides("compute_group_reward"):
             raise RewardError('compute_reward returned no components. Return at least {"name": number}.')
@@ -54,9 +52,8 @@ async def score_group(host: EnvHost, rollouts: Sequence[Rollout], settings: Roll
     ids = [rollout.id for rollout in members]
     try:
         with group_context(ids):
-            results = await host.call(
-                "compute_group_reward", ids, deadline=settings.reward_seconds, label="compute_group_reward", **arguments
-            )
+            scoring = host.start("compute_group_reward", (ids,), arguments)
+            results = await host.outcome(scoring, settings.reward_seconds)
         _check_group(results, members)
         for rollout, raw in zip(members, results, strict=True):
             _record(rollout, raw)
@@ -88,10 +85,9 @@ def _record(rollout: Rollout, raw: Any) -> None:
 
 def unscored(rollout: Rollout, name: str, error: BaseException, reason: Termination, where: str) -> None:
     """Mark a component unscored; only a rollout that finished cleanly is relabelled."""
-    message = describe_error(error)
-    rollout.unscored[name] = message
+    rollout.unscored[name] = describe_error(error)
     if rollout.error is None:
-        rollout.error = Failure(type(error).__name__, message, where)
+        rollout.error = Failure.of(error, where)
     if rollout.termination is Termination.FINISHED:
         rollout.termination = reason
 

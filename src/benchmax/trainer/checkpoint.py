@@ -71,8 +71,9 @@ def save_checkpoint(
         write_whole(temporary / "state.json", text)
         _sync(temporary)
         if final.exists():
-            shutil.rmtree(final)
+            final.rename(temporary / "replaced")
         temporary.rename(final)
+        shutil.rmtree(final / "replaced", ignore_errors=True)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -96,15 +97,25 @@ def find_checkpoint(folder: Path, which: str = "latest") -> Checkpoint:
                 f"{folder} has no {which} checkpoint yet. The run ended before its first one."
             ) from None
     path = folder / name
+    if which == "latest" and not (path / "state.json").is_file():
+        path = max(_whole(folder), key=_step_of, default=path)  # killed while that one was being replaced
     if not (path / "state.json").is_file():
         there = ", ".join(sorted(item.name for item in folder.glob("step-*"))) or "none"
         raise NotFoundError(f"There is no checkpoint {name} in {folder}; there are: {there}.")
-    return Checkpoint(path, int(path.name.removeprefix("step-")))
+    return Checkpoint(path, _step_of(path))
+
+
+def _whole(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("step-*") if (path / "state.json").is_file()]
+
+
+def _step_of(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
 
 
 def prune(folder: Path, keep_last: int, keep_best: bool) -> list[Path]:
     """Remove old checkpoints; gives those removed."""
-    steps = sorted(folder.glob("step-*"), key=lambda path: int(path.name.removeprefix("step-")))
+    steps = sorted(folder.glob("step-*"), key=_step_of)
     best = (folder / "best").read_text("utf-8").strip() if keep_best and (folder / "best").exists() else None
     old = [path for path in steps[:-keep_last] if path.name != best]
     for path in old:

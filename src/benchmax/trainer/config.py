@@ -133,7 +133,7 @@ class OptimConfig(Section):
     grad_clip: float = Field(default=1.0, ge=0)
     """Largest norm of the gradient; 0 does not clip."""
     token_budget: int | None = Field(default=None, ge=16)
-    """Tokens in one micro-batch: bounds memory. Not set: 1,024 on CPU, 16,384 on CUDA."""
+    """Tokens in one micro-batch: bounds memory. Not set: 512 on CPU, 16,384 on CUDA."""
     row_tokens: int | None = Field(default=None, ge=16)
     """Tokens in one packed row; rollouts in a row share their common prefixes. Not set: 512 on CPU, 1,024 on CUDA."""
 
@@ -286,7 +286,7 @@ def fields() -> Iterator[tuple[str, str, Any, str]]:
 
 
 def _doc(kind: type[BaseModel], field: str) -> str:
-    return kind.model_fields[field].description or ""
+    return " ".join((kind.model_fields[field].description or "").split())
 
 
 def _type_name(annotation: Any) -> str:

@@ -25,7 +25,7 @@ from benchmax.trainer.policy import Policy
 
 logger = logging.getLogger(__name__)
 
-CPU_TOKENS, CPU_ROW = 768, 512
+CPU_TOKENS, CPU_ROW = 512, 512
 CUDA_TOKENS, CUDA_ROW = 16_384, 1_024
 LEAST_TOKENS = 64
 

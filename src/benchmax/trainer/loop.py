@@ -97,6 +97,8 @@ class Trainer:
         self.watchdogs = Watchdogs(self.config.watch)
         self.progress = Progress()
         self.outcome = Outcome(run.path, "steps", 0)
+        self._saved: tuple[int, int] | None = None
+        """Step and last evaluation in the newest checkpoint."""
         self._stop = False
         self._give_up = False
         self._began = time.monotonic()
@@ -117,12 +119,15 @@ class Trainer:
         self.progress = Progress(**state["progress"])
         self.stream.restore(state["stream"])
         self.watchdogs.restore(state["watchdogs"])
+        self._saved = (self.progress.step, self.progress.evaluated)
         moved = self.run.rewind(checkpoint.step)
         self._emit("resumed", step=checkpoint.step, lines_moved_aside=moved)
 
     def save(self) -> None:
-        """Write the checkpoint of the current step."""
+        """Write the checkpoint of the current step, unless it is there."""
         progress, folder = self.progress, self.run.path / "checkpoints"
+        if self._saved == (progress.step, progress.evaluated):
+            return
         progress.seconds, self._began = self._seconds(), time.monotonic()
         state = {
             "progress": {name: getattr(progress, name) for name in Progress.__slots__},
@@ -133,6 +138,7 @@ class Trainer:
         saved = save_checkpoint(folder, progress.step, self.learner.policy, self.learner.optimizer, state)
         if progress.evaluated == progress.step == progress.best_step:
             mark_best(folder, progress.step)
+        self._saved = (progress.step, progress.evaluated)
         prune(folder, self.config.checkpoint.keep_last, self.config.checkpoint.keep_best)
         self._emit("checkpoint", step=progress.step, path=str(saved.path.relative_to(self.run.path)))
 
@@ -157,14 +163,12 @@ class Trainer:
         return self.outcome
 
     async def _loop(self) -> str:
-        saved = self.progress.step if self.progress.step else -1
         while True:
             step = self.progress.step
             if self._due(self.config.eval.every) and not self._stop:
                 await self._unless_stopped(self.evaluate())
-            if (step % self.config.checkpoint.every == 0 or self._best_now()) and saved != step and not self._stop:
+            if (step % self.config.checkpoint.every == 0 or self._best_now()) and not self._stop:
                 self.save()
-                saved = step
             reason = self._reason_to_end()
             if reason:
                 return reason

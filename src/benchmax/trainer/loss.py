@@ -11,6 +11,7 @@ sequences (`Batch.weights`), so a batch may be cut into micro-batches anywhere.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -98,10 +99,28 @@ def _count(
 
 def select_logprobs(logits: Tensor, slot: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Log-probs of `target` under the rows `slot` of `logits`, and the entropy of every row (without gradient)."""
-    logits = logits.float()
-    normaliser = torch.logsumexp(logits, dim=-1)
-    logp = logits[slot, target] - normaliser[slot]
-    with torch.no_grad():
-        probability = torch.exp(logits - normaliser.unsqueeze(-1))
-        entropy = normaliser - (probability * logits).sum(-1)
+    logp, entropy = _SelectLogprobs.apply(logits, slot, target)  # type: ignore[no-untyped-call]
     return logp, entropy
+
+
+class _SelectLogprobs(torch.autograd.Function):
+    """Log-softmax at a few places. Written by hand because the vocabulary is wide: its gradient is made in one buffer,
+    where autograd would fill five of the size of the logits."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, slot: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        logits = logits.float()
+        normaliser = torch.logsumexp(logits, dim=-1)
+        probability = torch.sub(logits, normaliser.unsqueeze(-1)).exp_()
+        entropy = normaliser - torch.linalg.vecdot(probability, logits)
+        ctx.save_for_backward(probability, slot, target)
+        ctx.mark_non_differentiable(entropy)
+        return logits[slot, target] - normaliser[slot], entropy
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+        probability, slot, target = ctx.saved_tensors
+        weight = torch.zeros(len(probability), device=grad.device).index_add_(0, slot, grad)
+        whole = probability * -weight.unsqueeze(-1)
+        whole.index_put_((slot, target), grad, accumulate=True)
+        return whole, None, None

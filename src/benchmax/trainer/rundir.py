@@ -86,7 +86,7 @@ class RunDir:
             if not tokens:
                 record.pop("tokens", None)
             lines.append(json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n")
-        write_whole(path, "".join(lines))
+        write_whole(path, "".join(lines), durable=False)
         return path
 
     def set_status(self, state: str, step: int, **more: Any) -> None:

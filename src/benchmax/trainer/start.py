@@ -23,6 +23,7 @@ from benchmax.envs.datasets import load_examples
 from benchmax.envs.loading import load_env_class
 from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, DatasetError, NotFoundError
+from benchmax.inference.engine import Engine
 from benchmax.inference.local import LocalModel
 from benchmax.inference.store import resolve
 from benchmax.inference.tokens import ChatTokens
@@ -33,7 +34,7 @@ from benchmax.trainer.learner import Learner
 from benchmax.trainer.loop import OnEvent, Outcome, Trainer
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import RunDir, write_whole
-from benchmax.trainer.sampler import EngineSampler
+from benchmax.trainer.sampler import EngineSampler, SharedPrompts
 from benchmax.trainer.sft import sft_sequences, warm_start
 
 RESUMABLE = {"limits", "eval", "checkpoint", "watch"}
@@ -62,7 +63,10 @@ async def train(
     )
     directory = resolve(config.model.name)
     run = RunDir.create(Path(config.output.dir) / config.output.name, config)
-    return await _train(run, directory, task, on_event)
+    try:
+        return await _train(run, directory, task, on_event)
+    finally:
+        run.close()
 
 
 async def resume(
@@ -74,9 +78,12 @@ async def resume(
 ) -> Outcome:
     """Go on with a run from its latest checkpoint, as if it had never stopped."""
     run = RunDir.open(path)
-    if changes:
-        _change(run, changes)
-    return await _train(run, resolve(run.config.model.name), task or load_task(run.config), on_event)
+    try:
+        if changes:
+            _change(run, changes)
+        return await _train(run, resolve(run.config.model.name), task or load_task(run.config), on_event)
+    finally:
+        run.close()
 
 
 def load_task(config: TrainConfig) -> Task:
@@ -111,16 +118,13 @@ async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent) ->
     config = run.config
     torch.manual_seed(config.seed)
     device = pick_device(config.model.device)
-    try:
-        with _log_file(run.path / "logs" / "train.log"):
-            learner = _learner(config, directory, device)
-            async with _sampler(config, directory, device, task) as sampler:
-                trainer = Trainer(run, learner, sampler, task.train, task.held_out, on_event)
-                _restore_or_begin(trainer, directory)
-                with handle_signals(trainer, run):
-                    return await trainer.train()
-    finally:
-        run.close()
+    with _log_file(run.path / "logs" / "train.log"):
+        learner = _learner(config, directory, device)
+        async with _sampler(config, directory, device, task) as sampler:
+            trainer = Trainer(run, learner, sampler, task.train, task.held_out, on_event)
+            _restore_or_begin(trainer, directory)
+            with handle_signals(trainer, run):
+                return await trainer.train()
 
 
 def _learner(config: TrainConfig, directory: Path, device: str) -> Learner:
@@ -137,10 +141,8 @@ def _learner(config: TrainConfig, directory: Path, device: str) -> Learner:
 
 @contextlib.asynccontextmanager
 async def _sampler(config: TrainConfig, directory: Path, device: str, task: Task) -> AsyncIterator[EngineSampler]:
-    from benchmax.inference.engine import Engine
-
     engine = Engine.from_directory(directory, device=device, dtype=config.model.sampler_dtype)
-    model = LocalModel(engine, ChatTokens(directory), name=config.model.name)
+    model = LocalModel(engine, SharedPrompts(directory), name=config.model.name)
     async with model, EnvHost(task.env) as host:
         yield EngineSampler(host, model, config)
 

@@ -1,6 +1,6 @@
-"""Every check, by what it looks at; importing this registers them in the order they are shown."""
+"""Every check, by what it looks at. Importing this registers them, in the order they are shown."""
 
-from benchmax.doctor.checks import dataset, definition, groups, hooks, rewards, tools
-from benchmax.doctor.checks import exploits as exploits
+# ruff: noqa: I001 - the order is meant
+from benchmax.doctor.checks import definition, dataset, tools, hooks, rewards, groups, exploits
 
 __all__ = ["dataset", "definition", "exploits", "groups", "hooks", "rewards", "tools"]

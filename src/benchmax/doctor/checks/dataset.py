@@ -19,7 +19,7 @@ from benchmax.envs.types import Example
 def preprocess_fails(chart: Chart) -> Iterator[Finding]:
     bad = [issue for issue in chart.row_issues if issue.severity == "error"]
     if chart.data_error and not bad:
-        yield error("The rows cannot be read.", chart.data_error, "Give rows with a prompt (or messages) column.")
+        yield error("There are no usable rows.", chart.data_error, "Give rows with a prompt (or messages) column.")
     if bad:
         shown = "; ".join(str(issue) for issue in bad[:3])
         count = chart.report.errors if chart.report else len(bad)
@@ -96,10 +96,10 @@ def leaks_ground_truth_prompt(chart: Chart) -> Iterator[Finding]:
     yield say(
         "The prompt holds the ground truth.",
         f"in {sum(own)} of {len(own)} rows; for example {truths[told][1]!r} in {prompts[told][-400:]!r}",
-        "Take the answer out of the prompt. If it is a text to find the answer in, this is as it should be.",
+        "Take the answer out of the prompt. If the prompt holds a text to find it in, all is well.",
     )
 
 
 def _prompt(chart: Chart, example: Example) -> str:
     turns = "\n".join(content_text(message.get("content")) for message in example["prompt_messages"])
-    return f"{chart.env_class.system_prompt}\n{turns}"
+    return f"{chart.system_prompt}\n{turns}"

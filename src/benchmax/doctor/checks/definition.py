@@ -45,7 +45,7 @@ def not_picklable(chart: Chart) -> Iterator[Finding]:
 @check("system-prompt-missing", "there is a system prompt", examples)
 def system_prompt_missing(chart: Chart) -> Iterator[Finding]:
     without = [e for e in chart.examples if not any(m.get("role") == "system" for m in e["prompt_messages"])]
-    if without and not chart.env_class.system_prompt.strip():
+    if without and not chart.system_prompt.strip():
         yield warning(
             "There is no system prompt.",
             f"system_prompt is empty and {len(without)} of {len(chart.examples)} rows bring no system message.",
@@ -55,7 +55,7 @@ def system_prompt_missing(chart: Chart) -> Iterator[Finding]:
 
 @check("system-prompt-too-long", f"the system prompt has at most {PROMPT_CHARS:,} characters")
 def system_prompt_too_long(chart: Chart) -> Iterator[Finding]:
-    length = len(chart.env_class.system_prompt)
+    length = len(chart.system_prompt)
     if length > PROMPT_CHARS:
         yield warning(
             "The system prompt is very long.",

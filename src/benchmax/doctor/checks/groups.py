@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from benchmax.doctor.chart import Chart, Shot
 from benchmax.doctor.findings import Finding, error
@@ -32,7 +33,7 @@ def group_reward_wrong_length(chart: Chart) -> Iterator[Finding]:
         return
     for call in chart.hook("compute_group_reward"):
         if not call.error and not all(isinstance(each, Mapping) for each in call.value or ()):
-            yield error("compute_group_reward gives something else than dicts.", repr(call.value)[:200], _FIX)
+            yield error("compute_group_reward gives something else than dicts.", _kinds(call.value), _FIX)
             return
 
 
@@ -45,6 +46,10 @@ def group_reward_duplicate_key(chart: Chart) -> Iterator[Finding]:
             refused[0],
             "Give group components other names, or return {} from compute_reward.",
         )
+
+
+def _kinds(values: Any) -> str:
+    return "a list of " + ", ".join(sorted({type(each).__name__ for each in values}))
 
 
 def _refused(chart: Chart, words: str) -> list[str]:

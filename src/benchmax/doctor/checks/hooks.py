@@ -56,7 +56,9 @@ def state_crosstalk(chart: Chart) -> Iterator[Finding]:
             fix,
         )
     for each in chart.mingled:
-        if each.alone is not None and (each.together is None or abs(each.alone - each.together) > TOLERANCE):
+        if each.alone is not None and (
+            each.together is None or abs(each.alone - each.together) > TOLERANCE + chart.noise
+        ):
             yield error(
                 "A rollout's reward changes when another rollout is open at the same time.",
                 f"the gold answer earned {each.alone:g} alone and "

@@ -135,7 +135,7 @@ def reward_ignores_completion(chart: Chart) -> Iterator[Finding]:
         by_example[shot.example["id"]].add(round(_total(shot), 9))
         answers[shot.example["id"]] += 1
     tried = [totals for example, totals in by_example.items() if answers[example] > 3]
-    everywhere = {total for totals in tried for total in totals}
+    everywhere = {total for totals in by_example.values() for total in totals}
     if len(tried) > 1 and all(len(totals) == 1 for totals in tried) and len(everywhere) > 1:
         yield error(
             "The reward depends on the row alone.",
@@ -224,6 +224,8 @@ def ragged_components(chart: Chart) -> Iterator[Finding]:
 
 def _own_components(shot: Shot) -> list[str]:
     """The components this rollout was given itself, before siblings were compared."""
+    if shot.rollout.error is not None:
+        return []
     levelled = [name for name, reason in shot.rollout.unscored.items() if "sibling has" not in reason]
     return [*shot.rollout.rewards, *(levelled if shot.rollout.rewards else ())]
 

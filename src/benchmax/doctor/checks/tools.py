@@ -131,7 +131,7 @@ def leaks_ground_truth_tool(chart: Chart) -> Iterator[Finding]:
         yield (error if outright else warning)(
             f"{name} tells the ground truth whatever it is asked.",
             f"{name}({_arguments(trial)}) → {trial.text[:200]!r}, and the ground truth is {truth!r}",
-            "Keep the answer out of what tools can reach. If the tool gives a text to find it in, this is as it should be.",
+            "Keep the answer out of what tools can reach. If the tool gives a text to find it in, all is well.",
         )
 
 

@@ -1,0 +1,221 @@
+"""Tokens per second of the engine, beside transformers.generate on the same prompts in the same run.
+
+    python benchmarks/engine.py --model DIR --device cpu --batches 1,8,64 --new 64 --compare-generate
+
+On a CPU the columns ending in _cpu count processor time instead of the clock. On CUDA it also prints
+the floor set by memory bandwidth (weights, keys and values, logits, at the copy bandwidth measured
+here) and the share of it that was reached. Prompts are random ids, all different, with no stop token,
+so every request runs to its last token.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+
+import torch
+
+from benchmax.inference.engine import Engine, SamplingParams
+
+
+def prompts_of(count, length, vocab, seed):
+    chance = random.Random(seed)
+    return [[chance.randrange(3, vocab) for _ in range(length)] for _ in range(count)]
+
+
+def sample(engine, prompts, new, base=0):
+    """Seconds to sample `new` tokens for every prompt."""
+    began = time.perf_counter()
+    futures = [engine.submit(prompt, SamplingParams(max_tokens=new, seed=base + i)) for i, prompt in enumerate(prompts)]
+    for future in futures:
+        assert len(future.result(600).ids) == new
+    return time.perf_counter() - began
+
+
+def timed(action):
+    """Seconds by the clock, and seconds of processor time."""
+    began, busy = time.perf_counter(), time.process_time()
+    action()
+    return time.perf_counter() - began, time.process_time() - busy
+
+
+def cpu_rate(tokens, runs):
+    """Tokens per second had every thread a core of its own: for machines with other work on them."""
+    return tokens * torch.get_num_threads() / min(busy for _, busy in runs)
+
+
+def bandwidth():
+    """Bytes per second of a large device copy, read and write counted."""
+    source = torch.randn(1 << 29, device="cuda")
+    target = torch.empty_like(source)
+    times = []
+    for _ in range(12):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        target.copy_(source)
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) / 1e3)
+    return 2 * source.numel() * 4 / statistics.median(times[2:])
+
+
+def floor_tokens(engine, batch, prompt, new, speed):
+    """Tokens per second if a decode step only moved its bytes once."""
+    spec, size = engine.spec, engine.weights.dtype.itemsize
+    kv = batch * (prompt + new / 2) * 2 * spec.layers * spec.kv_width * size
+    scores = 2 * batch * spec.vocab * size
+    return batch / ((engine.weights.bytes + kv + scores) / speed)
+
+
+def decode_rate(engine, prompts, new):
+    """Tokens per second of decode alone: two lengths, the difference in tokens over the difference in time."""
+    short = min(sample(engine, prompts, new, 7_000 + i) for i in range(2))
+    long = min(sample(engine, prompts, 3 * new, 8_000 + i) for i in range(2))
+    return len(prompts) * 2 * new / (long - short) if long > short else float("nan")
+
+
+def measure_engine(engine, options, batch, speed):
+    vocab = engine.spec.vocab
+    sample(engine, prompts_of(batch, options.prompt, vocab, 99), min(options.new, 16))  # compiles and captures
+    sets = [prompts_of(batch, options.prompt, vocab, run) for run in range(options.runs)]
+    runs = [timed(lambda p=prompts, s=run: sample(engine, p, options.new, s)) for run, prompts in enumerate(sets)]
+    row = {"batch": batch, "engine": batch * options.new / min(seconds for seconds, _ in runs)}
+    if not speed:
+        row["engine_cpu"] = cpu_rate(batch * options.new, runs)
+    if speed:
+        row["decode"] = decode_rate(engine, prompts_of(batch, options.prompt, vocab, 5), options.new)
+        row["floor"] = floor_tokens(engine, batch, options.prompt, 2 * options.new, speed)
+        row["share"] = row["decode"] / row["floor"]
+    return row
+
+
+def measure_generate(options, batch, model, vocab):
+    def once(seed):
+        ids = torch.tensor(prompts_of(batch, options.prompt, vocab, seed), device=model.device)
+        with torch.inference_mode():
+            out = model.generate(
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=options.new, min_new_tokens=options.new,
+                do_sample=True, temperature=1.0, top_k=0, top_p=1.0, pad_token_id=0,
+            )  # fmt: skip
+        out.cpu()
+
+    if options.device == "cuda":
+        once(99)
+    runs = [timed(lambda run=run: once(run)) for run in range(options.runs)]
+    rate = batch * options.new / min(seconds for seconds, _ in runs)
+    return rate, cpu_rate(batch * options.new, runs)
+
+
+def measure_groups(engine, groups, size, new, length):
+    """One sampling phase of a training step: `groups` prompts, `size` samples each."""
+
+    def once(seed):
+        prompts = prompts_of(groups, length, engine.spec.vocab, seed)
+        return sample(engine, [prompt for prompt in prompts for _ in range(size)], new, seed * 10_000)
+
+    once(1)
+    return min(once(seed) for seed in (2, 3, 4))
+
+
+def measure_update(engine):
+    """Seconds to swap in every weight."""
+    state = {name: view.clone() for name, (view, _) in engine.weights._targets.items()}
+    engine.update_weights(state)
+    began = time.perf_counter()
+    engine.update_weights(state)
+    return time.perf_counter() - began
+
+
+def load_generate(options):
+    from transformers import AutoModelForCausalLM
+
+    dtype = torch.bfloat16 if options.device == "cuda" else torch.float32
+    model = AutoModelForCausalLM.from_pretrained(options.model, dtype=dtype).to(options.device).eval()
+    model.generation_config.eos_token_id = None
+    return model
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", required=True, help="directory of config.json and safetensors")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--batches", default="1,8,64,256")
+    parser.add_argument("--new", type=int, default=64, help="tokens per sample")
+    parser.add_argument("--prompt", type=int, default=32, help="tokens per prompt")
+    parser.add_argument("--runs", type=int, default=2, help="repeats; the best counts")
+    parser.add_argument("--groups", default="", help="GROUPSxSIZExNEW; default 32x16x24 on CUDA, none on CPU")
+    parser.add_argument("--compare-generate", action="store_true")
+    parser.add_argument("--no-kernels", action="store_true", help="plain torch instead of Triton")
+    parser.add_argument("--no-graphs", action="store_true", help="no CUDA graphs")
+    parser.add_argument("--profile", action="store_true", help="CUDA: time by kernel of one warm run of the last batch")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+def profile(engine, options, batch):
+    """Time by kernel of one warm run, to standard error."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as recorder
+
+    with recorder(activities=[ProfilerActivity.CUDA]) as record:
+        sample(engine, prompts_of(batch, options.prompt, engine.spec.vocab, 77), options.new)
+    table = record.key_averages().table(sort_by="cuda_time_total", row_limit=25, max_name_column_width=60)
+    print(table, file=sys.stderr)
+
+
+def main():
+    options = arguments()
+    batches = [int(batch) for batch in options.batches.split(",")]
+    groups = options.groups or ("32x16x24" if options.device == "cuda" else "")
+    most = max(batches)
+    if groups:
+        most = max(most, int(groups.split("x")[0]) * int(groups.split("x")[1]))
+    began = time.perf_counter()
+    engine = Engine.from_directory(
+        options.model, device=options.device, slots=most, kernels=not options.no_kernels, graphs=not options.no_graphs,
+        max_len=max(512, options.prompt + 3 * options.new + 1),
+    )  # fmt: skip
+    opened = time.perf_counter() - began
+    speed = bandwidth() if options.device == "cuda" else 0.0
+    rows = [measure_engine(engine, options, batch, speed) for batch in batches]
+    report = {"device": options.device, "threads": torch.get_num_threads(), "open_seconds": opened, "rows": rows}
+    if groups:
+        count, size, new = map(int, groups.split("x"))
+        report["groups"] = {"case": groups, "seconds": measure_groups(engine, count, size, new, options.prompt)}
+    report["update_ms"] = measure_update(engine) * 1e3
+    report["bandwidth_gb_s"] = speed / 1e9
+    report["stats"] = engine.stats()
+    if options.profile and speed:
+        profile(engine, options, batches[-1])
+    engine.close()
+    if options.compare_generate:
+        model = load_generate(options)
+        for row in rows:
+            row["generate"], busy = measure_generate(options, row["batch"], model, engine.spec.vocab)
+            row["ratio"] = row["engine"] / row["generate"]
+            if options.device == "cpu":
+                row["generate_cpu"], row["ratio_cpu"] = busy, row["engine_cpu"] / busy
+    show(report, options.json)
+
+
+def show(report, as_json):
+    if as_json:
+        print(json.dumps(report, indent=1))
+        return
+    for row in report["rows"]:
+        cells = [f"{name} {value:,.{2 if name[:5] in ('ratio', 'share') else 0}f}" for name, value in row.items()]
+        print("   ".join(cells))
+    if "groups" in report:
+        print(f"groups {report['groups']['case']}: {report['groups']['seconds']:.3f} s")
+    print(f"weight swap {report['update_ms']:.1f} ms; opened in {report['open_seconds']:.1f} s")
+    stats = report["stats"]
+    print(f"kernels {stats['kernels']}, graphs {stats['graphs']}, copy {report['bandwidth_gb_s']:,.0f} GB/s")
+    print(*stats["notes"], sep="\n")
+
+
+if __name__ == "__main__":
+    main()

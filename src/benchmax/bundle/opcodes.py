@@ -1,0 +1,118 @@
+"""What a pickle would import and call, found by reading its opcodes. Nothing is imported or called.
+
+A pickle is a program for a small stack machine. Here the machine is run with placeholders in place of values:
+only strings, tuples and names of globals are followed, since they say what the real machine would import.
+"""
+
+from __future__ import annotations
+
+import pickletools
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from benchmax.bundle.errors import ValidationError
+
+
+class Global(NamedTuple):
+    """A name that the pickle imports."""
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+@dataclass(slots=True)
+class Names:
+    """What a pickle refers to by name."""
+
+    globals: set[Global] = field(default_factory=set)
+    modules: set[str] = field(default_factory=set)
+    """Modules the pickle asks for as a whole, through cloudpickle."""
+    unclear: int = 0
+    """Names that are computed; an honest pickle has none."""
+
+    def all_modules(self) -> set[str]:
+        return self.modules | {each.module for each in self.globals}
+
+
+_MARK = object()
+_OTHER = object()
+_SUBIMPORT = Global("cloudpickle.cloudpickle", "subimport")
+
+
+def names_in(pickled: bytes) -> Names:
+    """Every global and module the pickle would import; ValidationError if it is not a pickle."""
+    machine = _Machine()
+    try:
+        for opcode, argument, _ in pickletools.genops(pickled):
+            machine.step(opcode, argument)
+    except Exception as error:
+        raise ValidationError(f"The bundle is not a readable pickle ({error}). Pack the environment again.") from None
+    return machine.names
+
+
+class _Machine:
+    def __init__(self) -> None:
+        self.names = Names()
+        self._stack: list[Any] = []
+        self._memo: dict[int, Any] = {}
+
+    def step(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
+        name = opcode.name
+        if name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            self._memo[len(self._memo) if argument is None else int(argument)] = self._stack[-1]
+        elif name in ("GET", "BINGET", "LONG_BINGET"):
+            self._stack.append(self._memo.get(int(argument), _OTHER))
+        elif name in ("GLOBAL", "INST"):
+            if name == "INST":
+                self._take(opcode)
+            module, _, attribute = str(argument).partition(" ")
+            self._stack.append(self._import(module, attribute))
+        elif name == "DUP":
+            self._stack.append(self._stack[-1])
+        elif (isinstance(argument, str) and "UNICODE" in name) or name in ("STRING", "BINSTRING", "SHORT_BINSTRING"):
+            self._stack.append(argument)
+        else:
+            self._compute(opcode, self._take(opcode))
+
+    def _take(self, opcode: pickletools.OpcodeInfo) -> list[Any]:
+        """Pop what the opcode uses up."""
+        before = opcode.stack_before
+        if pickletools.markobject in before or opcode.name == "POP_MARK":
+            at = len(self._stack) - 1 - self._stack[::-1].index(_MARK)
+            fixed = before.index(pickletools.markobject) if pickletools.markobject in before else 0
+            taken = self._stack[at - fixed : at] + self._stack[at + 1 :]
+            del self._stack[at - fixed :]
+            return taken
+        count = len(before)
+        taken = self._stack[len(self._stack) - count :] if count else []
+        if count:
+            del self._stack[-count:]
+        return taken
+
+    def _compute(self, opcode: pickletools.OpcodeInfo, taken: list[Any]) -> None:
+        name = opcode.name
+        if name == "MARK":
+            self._stack.append(_MARK)
+        elif name == "STACK_GLOBAL":
+            self._stack.append(self._import(*taken))
+        elif name in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_TUPLE"):
+            self._stack.append(tuple(taken))
+        else:
+            if name == "REDUCE":
+                self._note_call(*taken)
+            self._stack.extend(_OTHER for _ in opcode.stack_after)
+
+    def _import(self, module: Any, name: Any) -> Any:
+        if not (isinstance(module, str) and isinstance(name, str)):
+            self.names.unclear += 1
+            return _OTHER
+        found = Global(module, name)
+        self.names.globals.add(found)
+        return found
+
+    def _note_call(self, function: Any, arguments: Any) -> None:
+        if function == _SUBIMPORT and isinstance(arguments, tuple) and arguments and isinstance(arguments[0], str):
+            self.names.modules.add(arguments[0])

@@ -1,0 +1,162 @@
+"""A virtual environment for one bundle's packages, kept and shared by every bundle that asks for the same.
+
+The environment's own packages come first on the path. benchmax and what it needs follow them: those of the running
+interpreter where the Python minor is the same, and a fresh install of the light ones where it is not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, requires
+from importlib.util import find_spec
+from pathlib import Path
+
+import benchmax
+from benchmax.bundle.errors import DependencyError, IncompatiblePythonError
+from benchmax.bundle.metadata import BundleMetadata, canonical_dependencies, installed_version, python_minor
+from benchmax.envs.remote.surroundings import scrubbed_environment
+
+INSTALL_SECONDS = 900.0
+SHOWN_LINES = 15
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def envs_venv(metadata: BundleMetadata, cache_root: str | Path) -> Path:
+    """The interpreter to run the bundle with: this one, or that of a cached environment with its packages."""
+    dependencies = canonical_dependencies(metadata.pip_dependencies)
+    minor = python_minor(metadata)
+    if not dependencies and minor == HERE:
+        return Path(sys.executable)
+    base = find_interpreter(minor)
+    root = Path(cache_root)
+    root.mkdir(parents=True, exist_ok=True)
+    home = root / _key(minor, dependencies)
+    with _locked(root / f"{home.name}.lock"):
+        if not (home / "complete").exists():
+            shutil.rmtree(home, ignore_errors=True)
+            _create(home, base, minor, dependencies)
+    return home / "bin" / "python"
+
+
+def find_interpreter(minor: str) -> Path:
+    """A Python of this minor version: the running one, one on the PATH, or one of pyenv's."""
+    if minor == HERE:
+        return Path(sys.executable)
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    found = [shutil.which(f"python{minor}"), *sorted(map(str, pyenv.glob(f"versions/{minor}.*/bin/python")))]
+    for candidate in found:
+        if candidate and _version_of(candidate) == minor:
+            return Path(candidate)
+    raise IncompatiblePythonError(
+        f"The bundle was made with Python {minor}, and there is no python{minor} on the PATH; this is Python {HERE}. "
+        f"Install Python {minor}, or pack the environment again with Python {HERE}."
+    )
+
+
+def _version_of(interpreter: str) -> str:
+    ask = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run([interpreter, "-I", "-c", ask], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
+
+
+def _key(minor: str, dependencies: Sequence[str]) -> str:
+    # The running interpreter counts: its packages are lent to the environment.
+    parts = [minor, installed_version(), sys.prefix if minor == HERE else "", *dependencies]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _create(home: Path, base: Path, minor: str, dependencies: Sequence[str]) -> None:
+    """Build the environment in place; the file `complete`, written last, says that it is whole."""
+    log = home.with_suffix(".log")
+    log.unlink(missing_ok=True)
+    borrowed_pip = find_spec("pip") is not None
+    try:
+        _run([str(base), "-m", "venv", *(["--without-pip"] if borrowed_pip else []), str(home)], log)
+        packages = list(dependencies)
+        if minor == HERE:
+            _lend_packages(home, minor)
+        else:
+            _lend_benchmax(home, minor)
+            packages += _light_requirements()
+        if packages:
+            python = str(home / "bin" / "python")
+            pip = [sys.executable, "-m", "pip", "--python", python] if borrowed_pip else [python, "-m", "pip"]
+            _run([*pip, "install", "--no-input", "--disable-pip-version-check", *packages], log)
+        (home / "complete").touch()
+    except BaseException:
+        shutil.rmtree(home, ignore_errors=True)
+        raise
+
+
+def _run(command: Sequence[str], log: Path) -> None:
+    pip_settings = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    environment = {**scrubbed_environment(), **pip_settings}
+    try:
+        with open(log, "ab") as output:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment,
+                timeout=INSTALL_SECONDS, check=False,
+            )  # fmt: skip
+        failure = f"exit code {done.returncode}" if done.returncode else ""
+    except subprocess.TimeoutExpired:
+        failure = f"no end after {INSTALL_SECONDS:g} s"
+    if failure:
+        tail = "\n".join(log.read_text("utf-8", "replace").splitlines()[-SHOWN_LINES:])
+        raise DependencyError(
+            f"The environment's packages could not be installed ({failure}):\n{tail}\n"
+            f"Correct pip_dependencies; the whole output is in {log}."
+        )
+
+
+def _site_packages(home: Path, minor: str) -> Path:
+    return home / "lib" / f"python{minor}" / "site-packages"
+
+
+def _source_root() -> str:
+    return str(Path(benchmax.__file__).parent.parent)
+
+
+def _lend_packages(home: Path, minor: str) -> None:
+    """Put the running interpreter's packages on the path, after the environment's own."""
+    paths = [_source_root(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    _write_pth(home, minor, dict.fromkeys(paths))
+
+
+def _lend_benchmax(home: Path, minor: str) -> None:
+    """benchmax alone: packages built for another Python minor must not be seen."""
+    root = Path(_source_root())
+    if root.name in ("site-packages", "dist-packages"):
+        (home / "lent").mkdir()
+        (home / "lent" / "benchmax").symlink_to(root / "benchmax")
+        root = home / "lent"
+    _write_pth(home, minor, [str(root)])
+
+
+def _write_pth(home: Path, minor: str, paths: Sequence[str] | dict[str, None]) -> None:
+    (_site_packages(home, minor) / "zz_benchmax.pth").write_text("".join(f"{path}\n" for path in paths))
+
+
+def _light_requirements() -> list[str]:
+    try:
+        declared = [each for each in requires("benchmax") or () if "extra ==" not in each]
+    except PackageNotFoundError:
+        declared = ["aiohttp", "jsonschema", "pydantic", "referencing"]
+    return canonical_dependencies([*declared, "cloudpickle>=3", "packaging>=24"])

@@ -1,0 +1,194 @@
+"""`benchmax validate`: the doctor on the command line.
+
+Exit codes: 0 no errors, 1 errors were found (with --strict: warnings too), 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from benchmax.cli.evals import parse_env_args
+from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
+from benchmax.doctor import Diagnosis, examine_sync
+from benchmax.doctor.findings import MARKS
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.loading import load_env_class
+from benchmax.envs.readers import Source
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.platform.validation import answer_lines, check_lines
+
+_STYLES = {"error": "red", "warning": "yellow", "info": "cyan", "passed": "green", "skipped": "dim"}
+_SHOWN_PROBES = ("gold", "wrong", "empty-tags", "garbage", "nothing")
+_CONFIG_KEYS = ("examples", "group_samples", "max_turns", "max_tool_calls", "pace", "seed")
+
+
+def validate(
+    env: Annotated[
+        str | None,
+        typer.Argument(help="arithmetic, main.py[:Class] or package.module.Class; the project's when omitted."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Rows: a file, or a name the environment loads. Same as --train.")
+    ] = None,
+    train: Annotated[str | None, typer.Option(help="Training rows; train_dataset.jsonl of the project.")] = None,
+    evaluation: Annotated[str | None, typer.Option("--eval", help="Evaluation rows; eval_dataset.jsonl.")] = None,
+    directory: Annotated[Path, typer.Option("--dir", help="The project's folder.")] = Path(),
+    run_file: Annotated[str, typer.Option(help="The project's file that defines the environment.")] = "main.py",
+    module: Annotated[
+        str | None, typer.Option(help="A module to take the environment from, instead of a file.")
+    ] = None,
+    env_class: Annotated[str | None, typer.Option(help="The class, when there are several.")] = None,
+    env_arg: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for the constructor; repeatable.")] = None,
+    examples: Annotated[int | None, typer.Option(min=1, help="Examples to play (8).")] = None,
+    group_samples: Annotated[int | None, typer.Option(min=1, help="Siblings in a group (2).")] = None,
+    max_turns: Annotated[int | None, typer.Option(min=1, help="Model turns in one rollout.")] = None,
+    max_tool_calls: Annotated[int | None, typer.Option(min=0, help="Tool calls in one rollout.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Chooses the examples (0).")] = None,
+    pace: Annotated[str | None, typer.Option(help="How long to wait for hooks: quick, normal or patient.")] = None,
+    reward_audit: Annotated[
+        bool, typer.Option("--reward-audit", "--full-messages", help="Show every answer and what it earned.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show the checks that passed or were skipped, too.")
+    ] = False,
+    local_only: Annotated[bool, typer.Option("--local-only", help="Accepted; all checks are local.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON on stdout.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Let warnings fail, too.")] = False,
+) -> None:
+    """Learn before training whether an environment is broken, empty or can be cheated."""
+    given = {
+        "examples": examples, "group_samples": group_samples, "max_turns": max_turns,
+        "max_tool_calls": max_tool_calls, "pace": pace, "seed": seed,
+    }  # fmt: skip
+    # What an environment prints is words, not data.
+    with redirect_stdout(sys.stderr):
+        cls = load_env_class(_spec(env, directory, run_file, module, env_class))
+        config = _project_config(cls)
+        options = {key: value for key, value in given.items() if value is not None}
+        rows, eval_rows = _rows(cls, data or train, evaluation, _home(env, directory))
+        arguments = {**config.get("env_args", {}), **parse_env_args(env_arg)}
+        settings = {**{key: config[key] for key in _CONFIG_KEYS if key in config}, **options}
+        diagnosis = examine_sync(cls, arguments, rows=rows, eval_rows=eval_rows, **settings)
+    if as_json:
+        print_json(diagnosis.to_dict())
+    else:
+        _show(diagnosis, verbose=verbose, audit=reward_audit)
+    if not diagnosis.ok or (strict and diagnosis.warnings):
+        raise typer.Exit(FAILED)
+
+
+# The project
+
+
+def _spec(env: str | None, directory: Path, run_file: str, module: str | None, env_class: str | None) -> str:
+    if env is not None:
+        return f"{env}:{env_class}" if env_class and env.endswith(".py") else env
+    if module is not None:
+        if env_class is None:
+            raise UsageError("--module needs --env-class: name the class to take from the module.")
+        return f"{module}.{env_class}"
+    path = directory / run_file
+    if not path.is_file():
+        raise UsageError(
+            f"There is no {path} here. Name an environment (benchmax validate arithmetic), "
+            "or the project's folder and file with --dir and --run-file."
+        )
+    return f"{path}:{env_class}" if env_class else str(path)
+
+
+def _home(env: str | None, directory: Path) -> Path:
+    """The folder whose dataset files belong to the environment."""
+    file = (env or "").partition(":")[0]
+    return Path(file).parent if file.endswith(".py") else directory
+
+
+def _project_config(cls: type[BaseEnv]) -> Mapping[str, Any]:
+    """The module's VALIDATE_CONFIG, if it has one."""
+    config = getattr(sys.modules.get(cls.__module__), "VALIDATE_CONFIG", {})
+    if not isinstance(config, Mapping):
+        raise UsageError(f"VALIDATE_CONFIG is {type(config).__name__}; make it a dict.")
+    unknown = [key for key in config if key not in (*_CONFIG_KEYS, "env_args")]
+    if unknown:
+        known = ", ".join(("env_args", *_CONFIG_KEYS))
+        raise UsageError(f"VALIDATE_CONFIG has the unknown key {unknown[0]!r}. Known: {known}.")
+    return config
+
+
+def _rows(cls: type[BaseEnv], train: str | None, evaluation: str | None, home: Path) -> tuple[Source, Source | None]:
+    if train is None and (home / "train_dataset.jsonl").is_file() and not _brings_rows(cls):
+        train = str(home / "train_dataset.jsonl")
+        beside = home / "eval_dataset.jsonl"
+        evaluation = evaluation or (str(beside) if beside.is_file() else None)
+    return _source(cls, train), _source(cls, evaluation) if evaluation else None
+
+
+def _source(cls: type[BaseEnv], name: str | None) -> Source:
+    """A file, or what the environment's own load_dataset gives for a name."""
+    if name is not None and (Path(name).suffix or name.startswith("hf:")):
+        if not name.startswith("hf:") and not Path(name).is_file():
+            raise NotFoundError(f"There is no file {name}. Check the path.")
+        return name
+    if not _brings_rows(cls):
+        raise UsageError(
+            f"{cls.__name__} brings no rows of its own. Give some with --data FILE, "
+            "or put train_dataset.jsonl next to its file."
+        )
+    try:
+        rows, _ = cls.load_dataset(*([name] if name else []))
+    except TypeError as error:
+        raise UsageError(f"{cls.__name__}.load_dataset failed: {error}. Name a dataset with --data.") from error
+    return rows  # type: ignore[no-any-return]
+
+
+def _brings_rows(cls: type[BaseEnv]) -> bool:
+    return any("load_dataset" in vars(each) for each in cls.__mro__ if each is not BaseEnv)
+
+
+# Output
+
+
+def _show(diagnosis: Diagnosis, *, verbose: bool, audit: bool) -> None:
+    if words.is_terminal:
+        words.print(_check_table(diagnosis, verbose))
+        for finding in diagnosis.findings if verbose else [*diagnosis.errors, *diagnosis.warnings]:
+            words.print(f"[{_STYLES[finding.severity]}]{safe(str(finding))}[/]")
+    else:
+        for line in check_lines(diagnosis):
+            if verbose or line[0] not in (MARKS["passed"], MARKS["skipped"]):
+                _plain(line)
+    for line in answer_lines(diagnosis) if audit else ():
+        _plain(line)
+    if diagnosis.components:
+        words.print(_component_table(diagnosis))
+    _plain(diagnosis.summary())
+
+
+def _plain(line: str) -> None:
+    words.print(visible(line), markup=False, soft_wrap=True)
+
+
+def _check_table(diagnosis: Diagnosis, verbose: bool) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for check in diagnosis.checks:
+        if check.state != "skipped" or verbose:
+            style = _STYLES[check.state]
+            table.add_row(f"[{style}]{MARKS[check.state]}[/]", safe(check.title), f"[dim]{safe(check.note)}[/]")
+    return table
+
+
+def _component_table(diagnosis: Diagnosis) -> Table:
+    """Average and spread of each component over all answers, and its average for the telling ones."""
+    probes = [name for name in _SHOWN_PROBES if any(name in stat.by_probe for stat in diagnosis.components)]
+    table = Table("component", "avg", "std", "low", "high", *probes, box=None, pad_edge=False)
+    for stat in diagnosis.components:
+        numbers = [stat.mean, stat.std, stat.low, stat.high]
+        by_probe = [f"{stat.by_probe[name]:.2f}" if name in stat.by_probe else "-" for name in probes]
+        table.add_row(safe(shorten(stat.name, 40)), *(f"{number:.2f}" for number in numbers), *by_probe)
+    return table

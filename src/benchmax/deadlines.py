@@ -1,0 +1,94 @@
+"""`deadline(seconds)`: asyncio.timeout for thousands of waits at once, at the price of a dict entry each.
+
+Waits of the same length come due in the order they began. So all of them share one timer of the loop, which is
+set for the oldest; a wait that ends in time, as nearly all do, leaves a dict and touches no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+
+class Deadlines:
+    """Waits of one length, on one loop. `add` what is to be called when its time is over."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._due: dict[Any, tuple[float, Callable[[], None]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, wait: Any, expire: Callable[[], None]) -> None:
+        due = self._loop.time() + self._seconds
+        self._due[wait] = due, expire
+        if self._timer is None:
+            self._timer = self._loop.call_at(due, self._look)
+
+    def discard(self, wait: Any) -> None:
+        self._due.pop(wait, None)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self._loop.time() + 1e-6
+        for wait, (due, expire) in list(self._due.items()):
+            if due > now:
+                self._timer = self._loop.call_at(due, self._look)
+                return
+            del self._due[wait]
+            expire()
+
+
+class _Here(threading.local):
+    """The deadlines of the loop that runs in this thread."""
+
+    loop: asyncio.AbstractEventLoop | None = None
+    lengths: dict[float, Deadlines]
+
+
+_here = _Here()
+
+
+def deadlines(seconds: float) -> Deadlines:
+    """Those of the running loop with this length."""
+    loop = asyncio.get_running_loop()
+    if _here.loop is not loop:
+        _here.loop, _here.lengths = loop, {}
+    clock = _here.lengths.get(seconds)
+    if clock is None:
+        clock = _here.lengths[seconds] = Deadlines(loop, seconds)
+    return clock
+
+
+class deadline:
+    """Cancel what runs inside after `seconds`, and raise TimeoutError in its place."""
+
+    __slots__ = ("_cancelling", "_clock", "_task", "expired")
+
+    def __init__(self, seconds: float) -> None:
+        self._clock = deadlines(seconds)
+        self.expired = False
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None, "a deadline needs a task to cancel"
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._clock.add(self, self._expire)
+        return self
+
+    def _expire(self) -> None:
+        self.expired = True
+        self._task.cancel()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._clock.discard(self)
+        # As asyncio.timeout does: a cancellation by somebody else, meanwhile, goes before ours.
+        ours = self.expired and self._task.uncancel() <= self._cancelling
+        if ours and kind is not None and issubclass(kind, asyncio.CancelledError):
+            raise TimeoutError from error

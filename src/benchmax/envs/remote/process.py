@@ -1,0 +1,330 @@
+"""One child process that runs the environment: started, spoken to, and mourned with words."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmax import limits
+from benchmax.envs.logging import group_context
+from benchmax.envs.remote.surroundings import ProcessLimits, readable_bytes, scrubbed_environment
+from benchmax.envs.remote.wire import Frames, pack, rebuild
+from benchmax.errors import EnvDefinitionError, EnvError
+
+logger = logging.getLogger(__name__)
+
+WORKER = "benchmax.bundle.worker"
+"""The module a child runs; known here by name only, as it stands on layers above this one."""
+TAIL_LINES = 20
+_OUT_OF_MEMORY = ("MemoryError", "bad_alloc", "Cannot allocate memory", "memory allocation of", "out of memory")
+
+Output = Callable[[str, str], None]
+"""Told each line a child prints: "stdout" or "stderr", and the line."""
+Answer = Callable[[Any, Exception | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the children of one environment are started."""
+
+    source: dict[str, Any]
+    """`{"bundle": folder}` or `{"spec": name, "args": {…}}`."""
+    python: str
+    workdir: Path
+    variables: Mapping[str, str]
+    limits: ProcessLimits
+    start_seconds: float
+    cancel_seconds: float
+    output: Output
+
+
+@dataclass(slots=True)
+class Request:
+    """One hook call on its way."""
+
+    id: int
+    hook: str
+    rollouts: tuple[str, ...]
+    key: str | None
+    frame: bytes
+    answer: Answer
+    process: EnvProcess | None = None
+
+
+@dataclass(eq=False)
+class EnvProcess(asyncio.Protocol):
+    """A child and its socket. Everything here runs on the pool's loop."""
+
+    plan: Plan
+    pending: dict[int, Request] = field(default_factory=dict)
+    death: str | None = None
+    """How it ended, once it has."""
+
+    def __post_init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self.hello: asyncio.Future[dict[str, Any]] = loop.create_future()
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self._frames = Frames()
+        self._outbox: list[bytes] = []
+        self._doubted: dict[int, asyncio.TimerHandle] = {}
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._reason = ""
+        self._transport: asyncio.Transport | None = None
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._pipes: list[_Lines] = []
+        self._folder = ""
+
+    async def start(self) -> dict[str, Any]:
+        """Start the child and give what it says of its environment; EnvDefinitionError when it cannot."""
+        ours, theirs = socket.socketpair()
+        try:
+            self._folder = tempfile.mkdtemp(prefix="process-", dir=self.plan.workdir)
+            # From the loop's own thread, which lives as long as the child may: Linux ends a child with that thread.
+            self._popen = self._spawn(theirs.fileno())
+        except OSError as error:
+            ours.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self.death = str(error)
+            self.ended.set_result(None)
+            raise EnvDefinitionError(f"{self.plan.python} cannot be started: {error}. Give another python.") from None
+        finally:
+            theirs.close()
+        threading.Thread(target=self._wait_for_end, name="benchmax-env-wait", daemon=True).start()
+        for name in ("stdout", "stderr"):
+            self._pipes.append(await self._listen(name))
+        await self._loop.create_unix_connection(lambda: self, sock=ours)
+        self._send(pack(self._instructions()))
+        try:
+            return await asyncio.wait_for(asyncio.shield(self.hello), self.plan.start_seconds)
+        except TimeoutError:
+            self.kill(f"did not start within {self.plan.start_seconds:g} s")
+            raise EnvDefinitionError(f"The environment {self._reason}. Make __init__ faster.") from None
+
+    def _spawn(self, fd: int) -> subprocess.Popen[bytes]:
+        variables = {**scrubbed_environment(self.plan.variables), "TMPDIR": self._folder}
+        return subprocess.Popen(
+            [self.plan.python, "-P", "-m", WORKER, str(fd)],
+            pass_fds=[fd],
+            start_new_session=True,
+            cwd=self._folder,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def _instructions(self) -> dict[str, Any]:
+        given = self.plan.limits
+        return {
+            **self.plan.source,
+            "parent": os.getpid(),
+            "memory_bytes": given.memory_bytes,
+            "open_files": given.open_files,
+            "nice": given.nice,
+            "start_seconds": self.plan.start_seconds,
+        }
+
+    async def _listen(self, name: str) -> _Lines:
+        pipe = getattr(self._popen, name)
+        _, lines = await self._loop.connect_read_pipe(lambda: _Lines(lambda line: self._printed(name, line)), pipe)
+        return lines
+
+    def _printed(self, stream: str, line: str) -> None:
+        if stream == "stderr":
+            self._tail.append(line)
+        try:
+            self.plan.output(stream, line)
+        except Exception:
+            logger.exception("The output callback failed.")
+
+    # Calls
+
+    def call(self, request: Request) -> None:
+        request.process = self
+        self.pending[request.id] = request
+        self._send(request.frame)
+
+    def cancel(self, request: Request) -> None:
+        """Give a call up. A child that does not even say that it heard is stuck, and is killed."""
+        if self.pending.pop(request.id, None) is None or self.death is not None:
+            return
+        self._send(pack({"cancel": request.id}))
+        words = f"did not answer for {self.plan.cancel_seconds:g} s after {request.hook} was given up"
+        self._doubted[request.id] = self._loop.call_later(self.plan.cancel_seconds, self.kill, words)
+
+    def _send(self, frame: bytes) -> None:
+        if not self._outbox:
+            self._loop.call_soon(self._flush)
+        self._outbox.append(frame)
+
+    def _flush(self) -> None:
+        if self._transport is not None:
+            self._transport.write(b"".join(self._outbox))
+        self._outbox.clear()
+
+    # What the child says
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for message in self._frames.feed(data):
+                self._heard(message)
+        except Exception as error:  # nothing it sends may harm this side
+            self.kill(f"sent something that is not benchmax's ({type(error).__name__}: {error})")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.kill("closed its connection")
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        if "log" in message:
+            _relog(*message["log"])
+        elif "heard" in message:
+            if (timer := self._doubted.pop(message["heard"], None)) is not None:
+                timer.cancel()
+        elif "hello" in message and not self.hello.done():
+            self.hello.set_result(dict(message["hello"]))
+        elif "failed" in message and not self.hello.done():
+            self.hello.set_exception(_start_failure(message["failed"]))
+        elif (request := self.pending.pop(message.get("id", -1), None)) is not None:
+            if "error" in message:
+                request.answer(None, rebuild(message["error"]))
+            else:
+                request.answer(message.get("ok"), None)
+
+    # The end
+
+    def stop(self) -> None:
+        """Ask the child to shut its environment down and leave."""
+        self._send(pack({"stop": True}))
+
+    def kill(self, reason: str) -> None:
+        """End the child and whatever it started in its session."""
+        if self.death is None and not self._reason:
+            self._reason = reason
+            self._kill_group()
+
+    async def put_down(self, reason: str) -> None:
+        """Kill the child, if there is one, and wait for its end."""
+        if self._popen is not None:
+            self.kill(reason)
+            await asyncio.wait([self.ended], timeout=5.0)
+
+    def _kill_group(self) -> None:
+        assert self._popen is not None
+        try:
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+    def _wait_for_end(self) -> None:
+        """In a thread: wait without reaping, so that the group's id is still its own when the rest is killed."""
+        assert self._popen is not None
+        os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
+        self._kill_group()
+        code = self._popen.wait()
+        try:
+            self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._bury(code)))
+        except RuntimeError:  # the loop is closed already
+            pass
+
+    async def _bury(self, code: int) -> None:
+        if self._pipes:
+            await asyncio.wait([pipe.closed for pipe in self._pipes], timeout=0.5)
+        self.death = self._words(code)
+        for timer in self._doubted.values():
+            timer.cancel()
+        if not self.hello.done():
+            self.hello.set_exception(EnvDefinitionError(self.death))
+            self.hello.exception()  # seen: there may be nobody waiting
+        for request in list(self.pending.values()):
+            request.answer(None, EnvError(self.death))
+        self.pending.clear()
+        if self._transport is not None:
+            self._transport.close()
+        for pipe in self._pipes:
+            pipe.close()
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _words(self, code: int) -> str:
+        own = self._reason and self._reason != "closed its connection"
+        if own:
+            how = f"{self._reason} and was killed"
+        elif code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        else:
+            how = f"ended with exit code {code}"
+        tail = "\n".join(self._tail)
+        most = self.plan.limits.memory_bytes
+        if most is not None and any(sign in tail for sign in _OUT_OF_MEMORY):
+            how += f" at its memory limit {readable_bytes(most)}"
+        elif code == -signal.SIGKILL and not own:
+            how += " (the system may have run out of memory)"
+        said = f" Its last lines were:\n{tail}" if tail else " It printed no error."
+        return f"The environment's process {how}.{said}"
+
+
+def _start_failure(described: Any) -> EnvDefinitionError:
+    error = rebuild(described)
+    if isinstance(error, EnvDefinitionError) and type(error) is EnvDefinitionError:
+        return error
+    text = f"The environment cannot be opened: {type(error).__name__}: {error}"
+    failure = EnvDefinitionError(text if text.rstrip().endswith((".", "!")) else f"{text}. Correct it first.")
+    for note in getattr(error, "__notes__", ()):
+        failure.add_note(note)
+    return failure
+
+
+def _relog(level: int, name: str, message: str, rollouts: list[str]) -> None:
+    record = logging.LogRecord(str(name), int(level), "", 0, "%s", (str(message),), None)
+    # A logger that nobody here has is not made, for its name comes from the other side.
+    known = record.name if record.name in logging.root.manager.loggerDict else "benchmax.env"
+    with group_context([str(each) for each in rollouts]):
+        logging.getLogger(known).handle(record)
+
+
+class _Lines(asyncio.Protocol):
+    """Cuts what a child prints into lines of bounded length."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._rest = b""
+        self._transport: asyncio.BaseTransport | None = None
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[: limits.LOG_LINE_CHARS]
+        for line in lines:
+            self._tell(line[: limits.LOG_LINE_CHARS].decode("utf-8", "replace").rstrip("\r"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._rest:
+            self._tell(self._rest.decode("utf-8", "replace"))
+            self._rest = b""
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()

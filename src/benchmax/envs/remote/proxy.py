@@ -1,0 +1,234 @@
+"""`RemoteEnv`: an environment that is somewhere else, with the hooks and attributes of the one it stands for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import sys
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmax import limits
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.datasets import ExampleSet
+from benchmax.envs.readers import Source
+from benchmax.envs.remote.placement import placement_basis, placement_key
+from benchmax.envs.remote.pool import EnvPool
+from benchmax.envs.remote.preprocess import preprocess
+from benchmax.envs.remote.process import Output, Plan
+from benchmax.envs.remote.surroundings import ProcessLimits
+from benchmax.envs.types import Example, Messages, RewardValue, ToolDefinition
+from benchmax.errors import ConfigError, EnvDefinitionError
+
+logger = logging.getLogger(__name__)
+
+ATTRIBUTES = (
+    "system_prompt",
+    "recommended_max_turns",
+    "recommended_max_tool_calls",
+    "reward_weights",
+    "PRIMARY_REWARD_KEY",
+)
+"""Read once, when the environment starts."""
+PLAIN_HOOKS = ("dataset_preprocess", "playground_preprocess", "gold_completion")
+"""Class methods that are no coroutines; whoever calls them waits."""
+
+
+class BundleLike(Protocol):
+    """A `benchmax.bundle.Bundle`, which lives on a layer above this one."""
+
+    @property
+    def pickled(self) -> bytes: ...
+
+    @property
+    def metadata(self) -> Any: ...
+
+
+class RemoteEnv(BaseEnv):
+    """Runs a bundle, or an environment named as on the command line, in child processes.
+
+    Making one starts the processes and waits for the first; on an event loop, use `await open_remote_env(…)`.
+    Its class is made to measure: it is named like the environment and has just the hooks that are overridden there.
+    """
+
+    _pool: EnvPool
+
+    def __init__(
+        self,
+        source: BundleLike | str,
+        *,
+        constructor_args: Mapping[str, Any] | None = None,
+        processes: int = 1,
+        python: str | Path | None = None,
+        variables: Mapping[str, str] | None = None,
+        process_limits: ProcessLimits = ProcessLimits(),
+        start_seconds: float = limits.INIT_SECONDS,
+        cancel_seconds: float = 5.0,
+        output: Output | None = None,
+    ) -> None:
+        if processes < 1:
+            raise ConfigError(f"processes is {processes}; it must be at least 1.")
+        workdir = Path(tempfile.mkdtemp(prefix="benchmax-env-"))
+        plan = Plan(
+            source=_placed(source, constructor_args, workdir),
+            python=str(python or sys.executable),
+            workdir=workdir,
+            variables=dict(variables or {}),
+            limits=process_limits,
+            start_seconds=start_seconds,
+            cancel_seconds=cancel_seconds,
+            output=output or _log_line,
+        )
+        self._pool = EnvPool(plan, processes)
+        self._cleanup = weakref.finalize(self, _forget, self._pool, workdir)
+        try:
+            hello = self._pool.open()
+            self._basis = placement_basis(hello["overrides"])
+            self.__class__ = _made_to_measure(type(self), hello, self._pool)
+        except (KeyError, TypeError, ValueError) as error:
+            self.close()
+            if isinstance(error, EnvDefinitionError):
+                raise
+            raise EnvDefinitionError(f"The environment's process said nothing usable of itself ({error!r}).") from None
+
+    async def _ask(
+        self, hook: str, rollouts: Sequence[str], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        key = placement_key(hook, kwargs, self._basis)
+        return await self._pool.ask(hook, tuple(rollouts), key, args, kwargs)
+
+    async def compute_reward(
+        self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
+    ) -> Mapping[str, RewardValue]:
+        given = {**kwargs, "messages": messages, "task": task}
+        return await self._ask("compute_reward", [rollout_id], (rollout_id,), given)  # type: ignore[no-any-return]
+
+    async def preprocess(self, source: Source, *, lenient: bool = False, min_rows: int = 0) -> ExampleSet:
+        """All examples of `source`, made by the environment's `dataset_preprocess` in its process."""
+        return await preprocess(lambda rows: self._ask("preprocess", (), (rows,)), source, lenient, min_rows)
+
+    async def shutdown(self) -> None:
+        """Shut the environment down in every process, and end them."""
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        self._pool.close()
+        self._cleanup()
+
+
+async def open_remote_env(source: BundleLike | str, **options: Any) -> RemoteEnv:
+    """`RemoteEnv(source, …)`, without holding the event loop while the processes start."""
+    return await asyncio.to_thread(lambda: RemoteEnv(source, **options))
+
+
+class _Hooks(RemoteEnv):
+    """The hooks of which a proxy takes those that its environment overrides."""
+
+    async def list_tools(self) -> list[ToolDefinition]:
+        return await self._ask("list_tools", ())  # type: ignore[no-any-return]
+
+    async def run_tool(self, rollout_id: str, tool_name: str, **tool_args: Any) -> Any:
+        return await self._ask("run_tool", [rollout_id], (rollout_id, tool_name), tool_args)
+
+    async def compute_group_reward(
+        self,
+        rollout_ids: list[str],
+        messages_list: list[Messages],
+        tasks: list[dict[str, Any] | None],
+        **kwargs: Any,
+    ) -> Sequence[Mapping[str, RewardValue]]:
+        given = {**kwargs, "messages_list": messages_list, "tasks": tasks}
+        return await self._ask("compute_group_reward", rollout_ids, (rollout_ids,), given)  # type: ignore[no-any-return]
+
+    async def validate_probe(self, eval_dataset: Sequence[Any]) -> dict[str, Any] | None:
+        return await self._ask("validate_probe", (), (list(eval_dataset),))  # type: ignore[no-any-return]
+
+    async def get_system_prompt(self, add_tool_defs: bool = False) -> str:
+        return await self._ask("get_system_prompt", (), (add_tool_defs,))  # type: ignore[no-any-return]
+
+    async def init_rollout(self, rollout_id: str, **rollout_args: Any) -> None:
+        await self._ask("init_rollout", [rollout_id], (rollout_id,), rollout_args)
+
+    async def release_rollout(self, rollout_id: str) -> None:
+        await self._ask("release_rollout", [rollout_id], (rollout_id,))
+
+    async def copy_to_workspace(self, rollout_id: str, src_path: Path, dst_filename: str | None = None) -> None:
+        given = (rollout_id, _absolute(src_path), dst_filename)
+        await self._ask("copy_to_workspace", [rollout_id], given)
+
+    async def copy_content_to_workspace(self, rollout_id: str, src_content: str | bytes, dst_filename: str) -> None:
+        await self._ask("copy_content_to_workspace", [rollout_id], (rollout_id, src_content, dst_filename))
+
+    async def copy_from_workspace(self, rollout_id: str, src_filename: str, dst_path: Path) -> None:
+        given = (rollout_id, src_filename, _absolute(dst_path))
+        await self._ask("copy_from_workspace", [rollout_id], given)
+
+
+def _absolute(path: Path) -> Path:
+    """The other side has another working directory."""
+    return Path(path).absolute()
+
+
+async def _old_reward(self: RemoteEnv, rollout_id: str, completion: Any, ground_truth: Any, **kwargs: Any) -> Any:
+    given = {**kwargs, "completion": completion, "ground_truth": ground_truth}
+    return await self._ask("compute_reward", [rollout_id], (rollout_id,), given)
+
+
+async def _old_group_reward(
+    self: RemoteEnv, rollout_ids: list[str], completions: Any, ground_truths: Any, **kwargs: Any
+) -> Any:
+    given = {**kwargs, "completions": completions, "ground_truths": ground_truths}
+    return await self._ask("compute_group_reward", rollout_ids, (rollout_ids,), given)
+
+
+def _made_to_measure(base: type[RemoteEnv], hello: Mapping[str, Any], pool: EnvPool) -> type[RemoteEnv]:
+    """A class with the name, the attributes and just the hooks of the environment that said hello."""
+    members: dict[str, Any] = {name: hello["attributes"][name] for name in ATTRIBUTES}
+    members |= {"__doc__": hello["doc"], "__module__": base.__module__}
+    for hook in hello["overrides"]:
+        if hook == "estimate_rollout_tokens":
+            members[hook] = lambda self, tokens=hello["tokens"]: tokens
+        elif hook in PLAIN_HOOKS:
+            members[hook] = staticmethod(_plain_hook(pool, hook))
+        elif hook in vars(_Hooks):
+            members[hook] = vars(_Hooks)[hook]
+    if "compute_reward" in hello["old_style"]:
+        members["compute_reward"] = _old_reward
+    if "compute_group_reward" in hello["old_style"]:
+        members["compute_group_reward"] = _old_group_reward
+    return type(str(hello["name"]), (base,), members)
+
+
+def _plain_hook(pool: EnvPool, hook: str) -> Any:
+    def ask(*args: Any, **kwargs: Any) -> Example | str | None:
+        return pool.ask_now(hook, args, kwargs, limits.INIT_SECONDS)  # type: ignore[no-any-return]
+
+    return ask
+
+
+def _forget(pool: EnvPool, workdir: Path) -> None:
+    """Ends what is left of an environment that was closed, or lost without being closed."""
+    pool.kill()
+    shutil.rmtree(workdir, ignore_errors=True)
+
+
+def _placed(source: BundleLike | str, arguments: Mapping[str, Any] | None, workdir: Path) -> dict[str, Any]:
+    """What the children are told to open."""
+    if isinstance(source, str):
+        file, colon, name = source.partition(":")
+        spec = f"{Path(file).absolute()}{colon}{name}" if file.endswith(".py") else source
+        return {"spec": spec, "args": dict(arguments or {}), "path": str(Path.cwd())}
+    if arguments is not None:
+        raise ConfigError("A bundle brings its constructor_args with it. Give them to dump_bundle instead.")
+    (workdir / "env-cls.pkl").write_bytes(source.pickled)
+    (workdir / "env-metadata.json").write_bytes(source.metadata.to_json_bytes())
+    return {"bundle": str(workdir)}
+
+
+def _log_line(stream: str, line: str) -> None:
+    logger.info("%s: %s", stream, line)

@@ -1,0 +1,184 @@
+"""What crosses between a process and its environment's: length-prefixed JSON, and nothing that could run.
+
+    frame = length (4 bytes) · kind (1 byte) · JSON
+
+Kind 1 says that some values are tagged, such as `{"$benchmax": "ToolResult", …}`; most frames have none, and their
+dicts are then taken as they are. A list of messages loses its `completion_start` in JSON, so it travels apart.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path, PurePath
+from struct import Struct
+from typing import Any
+
+from benchmax import errors, limits
+from benchmax.envs.types import ToolDefinition, ToolResult, Transcript, Unscored
+from benchmax.errors import BenchmaxError
+
+FRAME_BYTES = 64 * limits.MIB
+"""The largest message."""
+_HEAD = Struct("!IB")
+_TAG = "$benchmax"
+
+
+class _Encoder(json.JSONEncoder):
+    tagged = False
+
+    def default(self, value: Any) -> Any:
+        self.tagged = True
+        match value:
+            case Unscored():
+                return {_TAG: "Unscored", "reason": value.reason}
+            case ToolResult():
+                return {_TAG: "ToolResult", "text": value.text, "is_error": value.is_error, "parts": value.parts}
+            case ToolDefinition():
+                return {
+                    _TAG: "ToolDefinition", "name": value.name, "description": value.description,
+                    "input_schema": value.input_schema,
+                }  # fmt: skip
+            case bytes():
+                return {_TAG: "bytes", "base64": base64.b64encode(value).decode()}
+            case PurePath():
+                return {_TAG: "Path", "path": str(value)}
+            case Mapping():
+                return dict(value)
+        if callable(getattr(value, "item", None)) and getattr(value, "shape", None) == ():
+            return value.item()
+        raise TypeError(f"a {type(value).__name__} is not JSON")
+
+
+def _untag(value: dict[str, Any]) -> Any:
+    if _TAG not in value:
+        return value
+    try:
+        return _UNTAG[value[_TAG]](value)
+    except (KeyError, TypeError, ValueError):  # somebody's own data, which looks like ours
+        return value
+
+
+_UNTAG: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "Unscored": lambda value: Unscored(str(value["reason"])),
+    "ToolResult": lambda value: ToolResult(str(value["text"]), bool(value["is_error"]), tuple(value["parts"])),
+    "ToolDefinition": lambda value: ToolDefinition(value["name"], value["description"], value["input_schema"]),
+    "bytes": lambda value: base64.b64decode(value["base64"]),
+    "Path": lambda value: Path(value["path"]),
+}
+
+
+def pack(message: Mapping[str, Any]) -> bytes:
+    """A message as a frame; TypeError or ValueError when it is not JSON."""
+    encoder = _Encoder(separators=(",", ":"))
+    try:
+        body = encoder.encode(message).encode("ascii")
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if len(body) > FRAME_BYTES:
+        raise ValueError(f"it has {len(body):,} bytes as JSON; at most {FRAME_BYTES:,} may cross")
+    return _HEAD.pack(len(body), encoder.tagged) + body
+
+
+class Frames:
+    """Cuts what arrives on a socket into messages; ValueError when it is not made of frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
+        buffer = self._buffer
+        buffer += data
+        at = 0
+        try:
+            while len(buffer) - at >= _HEAD.size:
+                length, tagged = _HEAD.unpack_from(buffer, at)
+                if length > FRAME_BYTES:
+                    raise ValueError("a message is too large")
+                end = at + _HEAD.size + length
+                if len(buffer) < end:
+                    break
+                message = _parse(buffer[at + _HEAD.size : end].decode("ascii"), tagged)
+                at = end
+                yield message
+        finally:
+            del buffer[:at]
+
+
+def _parse(body: str, tagged: int) -> dict[str, Any]:
+    try:
+        message = json.loads(body, object_hook=_untag if tagged else None)
+    except RecursionError:
+        raise ValueError("a message is nested too deeply") from None
+    if not isinstance(message, dict):
+        raise ValueError("a message is not an object")
+    return message
+
+
+# Conversations
+
+
+def transcript_starts(kwargs: Mapping[str, Any]) -> dict[str, int | list[int]]:
+    """Where the completions start in the transcripts among the arguments."""
+    starts: dict[str, int | list[int]] = {}
+    for name, value in kwargs.items():
+        if isinstance(value, Transcript):
+            starts[name] = value.completion_start
+        elif isinstance(value, list) and value and all(isinstance(each, Transcript) for each in value):
+            starts[name] = [each.completion_start for each in value]
+    return starts
+
+
+def restore_transcripts(kwargs: dict[str, Any], starts: Mapping[str, int | list[int]]) -> None:
+    """Make transcripts again of the lists that were."""
+    for name, start in starts.items():
+        if isinstance(start, int):
+            kwargs[name] = Transcript(kwargs[name], start)
+        else:
+            kwargs[name] = [Transcript(each, at) for each, at in zip(kwargs[name], start, strict=True)]
+
+
+# Errors
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An error as plain data."""
+    kinds = (each.__name__ for each in type(error).__mro__ if each.__module__ == errors.__name__)
+    try:
+        message = str(error)
+    except Exception:
+        message = "(its message could not be read)"
+    trace = "".join(traceback.format_exception(error))
+    return {
+        "type": type(error).__name__,
+        "kind": next(kinds, None),
+        "message": message[: limits.ERROR_CHARS],
+        "traceback": trace[-limits.ERROR_CHARS :],
+    }
+
+
+class RemoteError(Exception):
+    """An error of the environment's own kind. Its subclasses are named like the classes on the other side."""
+
+
+def rebuild(described: Mapping[str, Any]) -> Exception:
+    """The error as it is raised on this side: benchmax's own as itself, any other with the name it had."""
+    name, kind = str(described.get("type")), described.get("kind")
+    base: Any = getattr(errors, kind, None) if isinstance(kind, str) else None
+    if not (isinstance(base, type) and issubclass(base, BenchmaxError)):
+        base = RemoteError
+    error = _error_class(name, base)(str(described.get("message")))
+    if trace := str(described.get("traceback") or ""):
+        error.add_note(f"In the environment's process:\n{trace}")
+    return error
+
+
+@lru_cache(maxsize=256)
+def _error_class(name: str, base: Any) -> type[Exception]:
+    """A class named like the one on the other side, so that records read the same in one process or two."""
+    if name == base.__name__ or not name.isidentifier() or len(name) > 80:
+        return base  # type: ignore[no-any-return]
+    return type(name, (base,), {"__reduce__": lambda self: (base, (str(self),)), "__module__": __name__})

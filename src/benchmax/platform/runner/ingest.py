@@ -1,0 +1,290 @@
+"""A run directory, read into the database as it grows: no gap, no double.
+
+How far a file was read is stored in the transaction that stores what was read, together with a checksum of the bytes
+just before that point. If they are no longer there, the trainer went back to a checkpoint and moved records aside: the
+file is read anew and what it no longer holds is dropped. A torn last line waits until it is whole. The writer is never
+waited for and never made to wait.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy.orm import Session
+
+from benchmax.errors import NotFoundError
+from benchmax.platform.store import cursors, events, ingested, points, rollouts, runs
+from benchmax.platform.store.database import Database
+from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.tables import TERMINAL
+
+logger = logging.getLogger(__name__)
+
+BATCH_BYTES = 2 * 1024 * 1024
+"""Read in one transaction."""
+STEP_SECONDS = 0.5
+"""Time for one `step`, after which other runs have their turn."""
+PRINT_BYTES = 256
+"""Bytes before a cursor that tell whether the file is still the one that was read."""
+
+METRICS, EVENTS, STATUS = "metrics.jsonl", "events.jsonl", "status.json"
+MODES = ("train", "eval")
+
+_CATEGORIES = {
+    "started": "lifecycle",
+    "resumed": "lifecycle",
+    "ended": "lifecycle",
+    "failed": "diagnostic",
+    "checkpoint": "artifact",
+    "alert": "alert",
+}
+
+
+class Line(NamedTuple):
+    """A line of a file, and where it is."""
+
+    offset: int
+    length: int
+    value: dict[str, Any]
+
+
+class Ingest:
+    """Reads one run directory. One supervisor at a time does, and if two did, the second would find the cursor moved."""
+
+    def __init__(self, database: Database, run_id: str, run_dir: Path) -> None:
+        self.database = database
+        self.run_id = run_id
+        self.run_dir = run_dir
+        self.total: int | None = None
+        self._offsets: dict[str, tuple[int, int]] | None = None
+        """Offset and checksum of every file, as stored."""
+        self._seen: dict[str, tuple[int, int, int]] = {}
+        """What a file looked like when it had been read to its end."""
+
+    def step(self, seconds: float = STEP_SECONDS) -> bool:
+        """Read what is new, for so long; True when nothing was left to read."""
+        until = time.monotonic() + seconds
+        if self._offsets is None:
+            with self.database.read() as session:
+                known = cursors.of_run(session, self.run_id)
+            self._offsets = {name: (each.offset, each.inode) for name, each in known.items()}
+        self._drop_missing()
+        self._read_status()
+        for name in self._files():
+            while self._read(name):
+                if time.monotonic() > until:
+                    return False
+        return True
+
+    # Files
+
+    def _files(self) -> Iterator[str]:
+        yield METRICS
+        yield EVENTS
+        yield from sorted(self._rollout_files(), key=_step_of)
+
+    def _rollout_files(self) -> list[str]:
+        try:
+            return [f"rollouts/{path.name}" for path in (self.run_dir / "rollouts").glob("[!.]*.jsonl")]
+        except OSError:
+            return []
+
+    def _look(self, name: str) -> tuple[int, int, int] | None:
+        try:
+            found = (self.run_dir / name).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def _drop_missing(self) -> None:
+        """Rollout files that were moved aside take their rows with them."""
+        assert self._offsets is not None
+        there = set(self._rollout_files())
+        gone = [name for name in self._offsets if name.startswith("rollouts/") and name not in there]
+        if not gone:
+            return
+        with self.database.write() as session:
+            for name in gone:
+                rollouts.drop_file(session, self.run_id, name)
+                cursors.forget(session, self.run_id, name)
+            ingested.count_errors(session, self.run_id)
+        for name in gone:
+            del self._offsets[name]
+            self._seen.pop(name, None)
+
+    def _read(self, name: str) -> bool:
+        """Read one batch of a file; False when there is nothing more in it now."""
+        assert self._offsets is not None
+        look = self._look(name)
+        if look is None or look == self._seen.get(name):
+            return False
+        offset, checksum = self._offsets.get(name, (0, 0))
+        with open(self.run_dir / name, "rb") as file:
+            rewound = offset > 0 and _checksum(file, offset) != checksum
+            start = 0 if rewound else offset
+            # What was moved aside and what came instead change in one transaction.
+            lines, end = _lines(file, start, None if rewound and name == METRICS else BATCH_BYTES)
+            moved = _checksum(file, end)
+        if end == offset and not rewound:
+            self._seen[name] = look
+            return False
+        with self.database.write() as session:
+            stored = ingested.cursor(session, self.run_id, name)
+            if (stored.offset if stored else 0) != offset:
+                self._offsets = None  # somebody else read this file; begin with what is stored
+                return False
+            self._store(session, name, lines, rewound)
+            cursors.move(session, self.run_id, name, end, moved)
+        self._offsets[name] = (end, moved)
+        return True
+
+    # Rows
+
+    def _store(self, session: Session, name: str, lines: list[Line], rewound: bool) -> None:
+        if name == METRICS:
+            self._store_metrics(session, lines, rewound)
+        elif name == EVENTS:
+            for line in lines:
+                self._store_event(session, line.value)
+        else:
+            self._store_rollouts(session, name, lines, rewound)
+
+    def _store_metrics(self, session: Session, lines: list[Line], rewound: bool) -> None:
+        metrics = [_metric(line.value) for line in lines if _is_metric(line.value)]
+        tops = {mode: max((each.step for each in metrics if each.mode == mode), default=-1) for mode in MODES}
+        if rewound:
+            for mode in MODES:
+                points.drop_from(session, self.run_id, mode, tops[mode] + 1)
+        points.record(session, self.run_id, metrics)
+        if metrics:
+            step = tops["train"] if tops["train"] >= 0 else None
+            runs.set_progress(session, self.run_id, step=step, activity=self._words(metrics[-1]))
+        data = {mode: top for mode, top in tops.items() if top >= 0}
+        events.append(session, self.run_id, "points", category="feed", data=data)
+
+    def _words(self, line: points.MetricLine) -> str:
+        reward = line.values.get("reward/mean")
+        said = "" if reward is None else f": mean reward {reward:.3f}"
+        if line.mode == "eval":
+            return f"evaluated after step {line.step}{said}" if line.step else f"evaluated before training{said}"
+        return f"step {line.step + 1}{f' of {self.total}' if self.total else ''}{said}"
+
+    def _store_rollouts(self, session: Session, name: str, lines: list[Line], rewound: bool) -> None:
+        if rewound:
+            rollouts.drop_file(session, self.run_id, name)
+        usable = [line for line in lines if "id" in line.value and "example_id" in line.value]
+        rows = [rollouts.row_of(line.value, file=name, offset=line.offset, length=line.length) for line in usable]
+        rollouts.index(session, self.run_id, rows)
+        rollouts.add_logs(session, self.run_id, (log for line in usable for log in rollouts.logs_of(line.value)))
+        if rewound:
+            ingested.count_errors(session, self.run_id)
+        elif failed := sum(row["error_type"] is not None for row in rows):
+            runs.add_errors(session, self.run_id, failed)
+        if rows:
+            data = {"mode": rows[-1]["mode"], "step": rows[-1]["step"], "count": len(rows)}
+            events.append(session, self.run_id, "rollouts", category="feed", data=data)
+
+    def _store_event(self, session: Session, line: Mapping[str, Any]) -> None:
+        kind = str(line.get("kind", "event"))
+        data = {name: value for name, value in line.items() if name not in ("time", "kind", "message")}
+        events.append(
+            session,
+            self.run_id,
+            f"{ingested.TRAINER}{kind}"[:80],
+            str(line.get("message") or _event_words(kind, data)),
+            category=_CATEGORIES.get(kind, "diagnostic"),
+            data=data,
+            at=line.get("time"),
+        )
+
+    def _read_status(self) -> None:
+        """The number of steps planned; the rest of status.json is for the supervisor."""
+        if self.total is None and (status := read_json(self.run_dir / STATUS)):
+            total = status.get("steps")
+            if isinstance(total, int):
+                with self.database.write() as session:
+                    runs.set_progress(session, self.run_id, total=total)
+                self.total = total
+
+
+def reindex(database: Database, data: DataDir, run_id: str) -> None:
+    """Rebuild a run's rows from its directory."""
+    run_dir = data.run(run_id)
+    with database.write() as session:
+        run = runs.get(session, run_id)
+        if run is None:
+            raise NotFoundError(f"There is no run {run_id}. `benchmax runs list` shows them.")
+        ended, activity = run.status in TERMINAL, run.activity
+        ingested.clear(session, run_id)
+    ingest = Ingest(database, run_id, run_dir)
+    while not ingest.step():
+        pass
+    if ended:
+        with database.write() as session:
+            runs.set_progress(session, run_id, activity=activity)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file that is replaced whole; empty when it is not there."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _lines(file: Any, start: int, most: int | None) -> tuple[list[Line], int]:
+    """The complete lines from `start`, about `most` bytes of them, and where they end."""
+    file.seek(start)
+    found: list[Line] = []
+    at = start
+    while most is None or at - start < most:
+        text = file.readline()
+        if not text.endswith(b"\n"):
+            break
+        try:
+            value = json.loads(text)
+            if isinstance(value, dict):
+                found.append(Line(at, len(text), value))
+        except (ValueError, RecursionError):
+            logger.warning("a damaged line at byte %d of %s is left out", at, file.name)
+        at += len(text)
+    return found, at
+
+
+def _checksum(file: Any, offset: int) -> int:
+    begin = max(0, offset - PRINT_BYTES)
+    file.seek(begin)
+    return zlib.crc32(file.read(offset - begin))
+
+
+def _step_of(name: str) -> tuple[int, str]:
+    """`rollouts/train-12.jsonl` by its step."""
+    _, _, number = name.removesuffix(".jsonl").rpartition("-")
+    return int(number) if number.isdecimal() else -1, name
+
+
+def _is_metric(line: Mapping[str, Any]) -> bool:
+    return isinstance(line.get("step"), int) and isinstance(line.get("values"), dict) and "split" in line
+
+
+def _metric(line: Mapping[str, Any]) -> points.MetricLine:
+    values = {str(name): float(value) for name, value in line["values"].items() if isinstance(value, int | float)}
+    return points.MetricLine(line["step"], str(line["split"]), float(line.get("time") or 0.0), values)
+
+
+def _event_words(kind: str, data: Mapping[str, Any]) -> str:
+    step = data.get("step")
+    words = {
+        "started": f"Training began at step {step}.",
+        "resumed": f"Training went on from the checkpoint of step {step}.",
+        "checkpoint": f"Saved the checkpoint of step {step}.",
+        "ended": f"Training ended after {step} steps ({data.get('reason')}).",
+    }
+    return words.get(kind, kind)

@@ -1,0 +1,553 @@
+"""The wire: shapes that server, SDK and console agree on. Responses are camelCase; times are ISO 8601 in UTC."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
+
+from benchmax.errors import ConfigError
+
+RUN_PATHS = ("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path")
+"""The four paths of a launch, inside its `args`."""
+
+SERVER_CONTROLLED = frozenset(
+    {
+        "save", "load", "global_batch_size", "rollout_batch_size", "max_response_len",
+        "eval_group_size", "eval_max_rollout_len", "eval_max_turns", "eval_max_tool_calls",
+    }
+)  # fmt: skip
+"""Launch arguments the server sets by itself."""
+
+Time = Annotated[
+    float, PlainSerializer(lambda at: datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z"), str)
+]
+
+
+class Wire(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
+
+
+class LaunchArg(Wire):
+    """One launch argument: what it is, its default here, and its range."""
+
+    name: str
+    label: str
+    type: Literal["string", "number", "integer", "boolean"]
+    required: bool = False
+    description: str
+    default: Any = None
+    min: float | None = None
+    max: float | None = None
+    warn_above: float | None = None
+    enum: list[str] | None = None
+
+
+class LaunchArgs(Wire):
+    args: list[LaunchArg]
+
+
+class LaunchRequest(Wire):
+    type: str = Field(default="simple", max_length=40)
+    name: str | None = Field(default=None, max_length=300)
+    args: dict[str, Any]
+    """The four paths and the launch arguments, in snake_case."""
+    extra_secrets: dict[str, str] = Field(default={}, max_length=50)
+    """Environment variables for this run alone; kept encrypted, never returned."""
+
+
+class Launched(Wire):
+    run_id: str
+    warnings: list[str] = []
+
+
+class UploadUrl(Wire):
+    upload_url: str
+    expires_at: Time
+    blob_path: str
+    will_overwrite: bool
+
+
+class RunInfo(Wire):
+    id: str
+    name: str
+    status: str
+    status_reason: str
+    created_at: Time
+    updated_at: Time
+    started_at: Time | None
+    ended_at: Time | None
+    is_public: bool
+    is_owner: bool
+    has_launcher_job: bool
+    archived: bool
+    tags: list[str]
+    total_steps: int | None
+    latest_step: int | None
+    latest_activity_message: str
+    launcher_args: dict[str, Any] | None = None
+
+
+class RunDetails(RunInfo):
+    modes: list[str]
+    error_count: int
+
+
+class RunChange(Wire):
+    """What an owner may change; what is not given stays."""
+
+    name: str | None = Field(default=None, min_length=1, max_length=300)
+    is_public: bool | None = None
+    archived: bool | None = None
+    tags: Annotated[list[Annotated[str, Field(min_length=1, max_length=60)]], Field(max_length=20)] | None = None
+
+
+class RunEvent(Wire):
+    id: int
+    created_at: Time
+    category: str
+    type: str
+    message: str
+    data: dict[str, Any]
+
+
+class RunEvents(Wire):
+    events: list[RunEvent]
+
+
+class ScalarPoint(Wire):
+    step: int
+    value: float
+
+
+class EnvLogLine(Wire):
+    id: int
+    rollout_id: str | None
+    step: int | None
+    created_at: Time
+    level: str
+    message: str
+    traceback: str | None
+
+
+class EnvLogs(Wire):
+    logs: list[EnvLogLine]
+    next_cursor: str | None = None
+
+
+class RewardAtStep(Wire):
+    step: int
+    mean_reward: float | None
+
+
+class RolloutGroup(Wire):
+    prompt_message_id: str
+    prompt_text: str
+    reward_history: list[RewardAtStep]
+
+
+class RolloutSummary(Wire):
+    data: list[RolloutGroup]
+    page: int
+    limit: int
+    total: int
+
+
+class HeatCell(Wire):
+    id: str
+    step: int
+    total_reward: float | None
+    sample: int
+
+
+class NamedReward(Wire):
+    name: str
+    value: float
+
+
+class RolloutDetails(Wire):
+    id: str
+    step: int
+    mode: str
+    prompt_message_id: str
+    sample: int
+    prompt_messages: list[dict[str, Any]]
+    messages: list[dict[str, Any]]
+    """The turns after the prompt."""
+    rewards: list[NamedReward]
+    unscored: dict[str, str]
+    total_reward: float | None
+    task: dict[str, Any] | None
+    termination: str
+    error: dict[str, Any] | None
+    advantage: float | None
+    discarded: str | None
+    turns: int
+    tokens: int
+    tool_events: list[dict[str, Any]]
+    logs: list[dict[str, Any]]
+    seconds: dict[str, float]
+    complete: bool
+    """False when the record's file is gone and only the index is left."""
+
+
+class RolloutItem(Wire):
+    id: str
+    step: int
+    mode: str
+    prompt_message_id: str
+    prompt_text: str
+    sample: int
+    total_reward: float | None
+    rewards: dict[str, float]
+    termination: str
+    error_type: str | None
+    ok: bool
+    discarded: str | None
+    advantage: float | None
+    tokens: int
+    turns: int
+    tools: list[str]
+
+
+class RolloutList(Wire):
+    data: list[RolloutItem]
+    page: int
+    limit: int
+
+
+class ModeAverage(Wire):
+    avg: float | None
+    count: int
+    scored: int
+    latest_step: int | None
+    latest_avg: float | None
+
+
+class ComparedRollout(Wire):
+    id: str
+    step: int
+    total_reward: float | None
+
+
+class ComparedGroup(Wire):
+    prompt_message_id: str
+    prompt_text: str
+    mean_reward: float | None
+    rollouts: list[ComparedRollout]
+
+
+class Comparison(Wire):
+    model_groups: list[ComparedGroup]
+    comp_groups: list[ComparedGroup]
+    page: int
+    limit: int
+    total: int
+
+
+class EvalRequest(Wire):
+    model: str = Field(max_length=200, pattern=r"^(base|checkpoint:[\w.-]+|endpoint:[\w-]+)$")
+    name: str = Field(default="", max_length=200)
+    rows: int | None = Field(default=None, ge=1, le=10_000)
+    samples: int = Field(default=1, ge=1, le=64)
+
+
+class EvalInfo(Wire):
+    id: str
+    name: str
+    model: str
+    status: str
+    status_reason: str
+    done: int
+    total: int
+    summary: dict[str, Any]
+    created_at: Time
+    ended_at: Time | None
+
+
+class EvalList(Wire):
+    evals: list[EvalInfo]
+
+
+class Checkpoint(Wire):
+    name: str
+    step: int | None
+    created_at: Time
+    bytes: int
+    latest: bool
+    best: bool
+
+
+class Checkpoints(Wire):
+    checkpoints: list[Checkpoint]
+
+
+class Success(Wire):
+    success: bool
+    message: str = ""
+
+
+class KeyRequest(Wire):
+    name: str = Field(default="", max_length=200)
+    scopes: list[Literal["read", "write", "admin"]] = Field(default=["read", "write"], min_length=1, max_length=3)
+    days: float | None = Field(default=None, gt=0, le=3650)
+    """Until it expires; never when not given."""
+
+
+class KeyInfo(Wire):
+    id: str
+    name: str
+    prefix: str
+    scopes: list[str]
+    created_at: Time
+    expires_at: Time | None
+    last_used_at: Time | None
+    revoked: bool
+
+
+class NewKey(KeyInfo):
+    key: str
+    """The key itself, shown only here."""
+
+
+class KeyList(Wire):
+    keys: list[KeyInfo]
+
+
+class WhoAmI(Wire):
+    id: str
+    email: str
+    role: str
+    scopes: list[str]
+    via: str
+
+
+class AuditLine(Wire):
+    id: int
+    created_at: Time
+    user_id: str | None
+    actor: str
+    action: str
+    target: str
+    address: str
+    details: dict[str, Any]
+
+
+class AuditList(Wire):
+    entries: list[AuditLine]
+
+
+class SecretValue(Wire):
+    value: str = Field(min_length=1, max_length=65_536)
+
+
+class SecretName(Wire):
+    name: str
+    created_at: Time
+
+
+class SecretList(Wire):
+    secrets: list[SecretName]
+
+
+class EndpointRequest(Wire):
+    name: str = Field(min_length=1, max_length=200)
+    base_url: str = Field(max_length=500, pattern=r"^https?://[^\s@]+$")
+    model: str = Field(min_length=1, max_length=200)
+    api_key: str = Field(default="", max_length=65_536)
+
+
+class EndpointInfo(Wire):
+    id: str
+    name: str
+    base_url: str
+    model: str
+    has_key: bool
+    created_at: Time
+
+
+class EndpointList(Wire):
+    endpoints: list[EndpointInfo]
+
+
+class DatasetIssue(Wire):
+    row: int
+    field: str | None
+    severity: str
+    message: str
+
+
+class DatasetPreview(Wire):
+    path: str
+    bytes: int
+    rows: int
+    usable: int
+    duplicates: int
+    errors: int
+    warnings: int
+    issues: list[DatasetIssue]
+    sample: list[dict[str, Any]]
+
+
+class StoredFile(Wire):
+    path: str
+    bytes: int
+    mime_type: str
+    sha256: str
+    updated_at: Time
+
+
+class StoredFiles(Wire):
+    files: list[StoredFile]
+
+
+class CorpusRequest(Wire):
+    name: str = Field(min_length=1, max_length=200)
+
+
+class CorpusInfo(Wire):
+    id: str
+    name: str
+    chunk_count: int
+    created_at: Time
+
+
+class CorpusList(Wire):
+    corpora: list[CorpusInfo]
+
+
+class ChunkBody(Wire):
+    id: str | None = Field(default=None, min_length=1, max_length=200)
+    content: str = Field(max_length=200_000)
+    metadata: dict[str, Any] = {}
+
+
+class ChunksRequest(Wire):
+    chunks: list[ChunkBody] = Field(max_length=100)
+
+
+class ChunksAdded(Wire):
+    inserted_count: int
+    chunk_ids: list[str]
+
+
+class ChunkInfo(Wire):
+    id: str
+    content: str
+    metadata: dict[str, Any]
+
+
+class ChunkPage(Wire):
+    results: list[ChunkInfo]
+    next_cursor: str | None
+
+
+class SearchRequest(Wire):
+    query: str = Field(max_length=10_000)
+    limit: int = Field(default=10, ge=1, le=100)
+    offset: int = Field(default=0, ge=0, le=10_000)
+    metadata: dict[str, Any] | None = None
+    filters: dict[str, Any] | None = None
+
+
+class SearchHit(ChunkInfo):
+    score: float
+
+
+class SearchResults(Wire):
+    results: list[SearchHit]
+    total: int
+    query: str
+
+
+class DeviceCodeRequest(BaseModel):
+    client_id: str = Field(default="castform-cli", max_length=100)
+
+
+class DeviceCodeAnswer(BaseModel):
+    device_code: str
+    user_code: str
+    verification_uri: str
+    verification_uri_complete: str
+    expires_in: int
+    interval: int
+
+
+class DeviceTokenRequest(BaseModel):
+    grant_type: str = Field(max_length=100)
+    device_code: str = Field(max_length=200)
+    client_id: str = Field(default="castform-cli", max_length=100)
+
+
+class DeviceToken(BaseModel):
+    access_token: str
+    token_type: str = "Bearer"
+    expires_in: int
+
+
+class DeviceApproval(Wire):
+    user_code: str = Field(max_length=20)
+    approve: bool = True
+
+
+class TokenAnswer(BaseModel):
+    token: str
+
+
+class Problem(BaseModel):
+    """Every error's body."""
+
+    error: str
+
+
+def check_launch_args(specs: Iterable[LaunchArg], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The arguments of a run, defaults filled in, and warnings; ConfigError lists every mistake at once."""
+    known = {spec.name: spec for spec in specs}
+    wrong, warnings = [], []
+    args = {spec.name: spec.default for spec in known.values()}
+    for name, value in given.items():
+        if name in SERVER_CONTROLLED:
+            wrong.append(f"{name} is set by the server; leave it out")
+        elif name not in known:
+            close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean {close[0]}?" if close else "GET /v1/train/launch-args lists them"
+            wrong.append(f"there is no launch argument {name[:80]!r}; {hint}")
+        elif fault := _fault(known[name], value):
+            wrong.append(f"{name} {fault}")
+        else:
+            args[name] = value
+            limit = known[name].warn_above
+            if limit is not None and value is not None and value > limit:
+                warnings.append(f"{name} = {value:g} is above {limit:g}; it may not fit into memory.")
+    wrong += [f"{spec.name} is required" for spec in known.values() if spec.required and args[spec.name] is None]
+    if wrong:
+        raise ConfigError("The launch arguments have mistakes: " + "; ".join(wrong) + ".")
+    return args, warnings
+
+
+def _fault(spec: LaunchArg, value: Any) -> str | None:
+    if value is None:
+        return None
+    if spec.type in ("integer", "number"):
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or (spec.type == "integer" and value != int(value)):
+            return f"must be {'a whole' if spec.type == 'integer' else 'a'} number, not {str(value)[:80]!r}"
+        if (spec.min is not None and value < spec.min) or (spec.max is not None and value > spec.max):
+            return f"must be from {_plain(spec.min)} to {_plain(spec.max)}, not {value:g}"
+        return None
+    if spec.type == "boolean":
+        return None if isinstance(value, bool) else f"must be true or false, not {str(value)[:80]!r}"
+    if not isinstance(value, str):
+        return f"must be text, not {str(value)[:80]!r}"
+    if spec.enum and value not in spec.enum:
+        return f"must be one of {', '.join(spec.enum)}, not {value[:80]!r}"
+    return None
+
+
+def _plain(bound: float | None) -> str:
+    return "any" if bound is None else f"{bound:g}"

@@ -1,0 +1,135 @@
+"""Who may call which route. This is the whole list: a route that is not in it keeps the app from starting.
+
+`OPEN` needs no credentials, `PUBLIC` shows public runs without them, the rest needs a key or a session with the scope.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from fastapi import FastAPI
+from fastapi.routing import iter_route_contexts
+from starlette.routing import Mount, compile_path
+
+Level: TypeAlias = Literal["open", "public", "read", "write", "admin"]
+
+_RUN = "/v1/train/runs/{run_id}"
+
+ACCESS: dict[Level, frozenset[str]] = {
+    "open": frozenset(
+        {
+            "GET /healthz",
+            "GET /login",
+            "POST /login",
+            # The token in the address is the credential, and it works once.
+            "PUT /v1/storage/uploads/{token}",
+            # The protocol of a device that has nothing yet.
+            "POST /api/auth/device/code",
+            "POST /api/auth/device/token",
+            # The console's files.
+            "GET /",
+            "GET /assets/{path:path}",
+            "GET /{page}",
+            "GET /{page}/{path:path}",
+        }
+    ),
+    "public": frozenset(
+        {
+            f"GET {_RUN}",
+            f"GET {_RUN}/details",
+            f"GET {_RUN}/events",
+            f"GET {_RUN}/scalars",
+            f"GET {_RUN}/environment-logs",
+            f"GET {_RUN}/stream",
+            f"GET {_RUN}/alerts",
+            f"GET {_RUN}/checkpoints",
+            f"GET {_RUN}/external-eval",
+            f"GET {_RUN}/rollouts",
+            f"GET {_RUN}/rollouts/summary",
+            f"GET {_RUN}/rollouts/heatmap",
+            f"GET {_RUN}/rollouts/mode-average",
+            f"GET {_RUN}/rollouts/component-averages",
+            f"GET {_RUN}/rollouts/comparison",
+            f"GET {_RUN}/rollouts/{{rollout_id}}/details",
+        }
+    ),
+    "read": frozenset(
+        {
+            "GET /openapi.json",
+            "GET /v1/whoami",
+            "POST /logout",
+            "GET /api/auth/token",
+            "GET /v1/train/launch-args",
+            "GET /v1/train/runs",
+            "GET /v1/storage/files",
+            "GET /v1/datasets/preview",
+            "GET /v1/corpora",
+            "GET /v1/corpora/{corpus_id}/chunks",
+            "POST /v1/corpora/{corpus_id}/search",
+        }
+    ),
+    "write": frozenset(
+        {
+            "GET /v1/storage/upload-url",
+            "POST /v1/train/runs/launch",
+            "POST /v1/train/runs/sft",
+            "POST /v1/rollout/stream",
+            "POST /v1/rollout/batch/stream",
+            f"PATCH {_RUN}",
+            f"DELETE {_RUN}",
+            f"POST {_RUN}/cancel",
+            f"POST {_RUN}/resume",
+            f"POST {_RUN}/external-eval",
+            "POST /v1/corpora",
+            "DELETE /v1/corpora/{corpus_id}",
+            "POST /v1/corpora/{corpus_id}/chunks",
+        }
+    ),
+    "admin": frozenset(
+        {
+            "GET /v1/keys",
+            "POST /v1/keys",
+            "DELETE /v1/keys/{key_id}",
+            "GET /v1/secrets",
+            "PUT /v1/secrets/{name}",
+            "DELETE /v1/secrets/{name}",
+            "GET /v1/endpoints",
+            "POST /v1/endpoints",
+            "DELETE /v1/endpoints/{endpoint_id}",
+            "GET /v1/audit",
+            "POST /api/auth/device/approve",
+        }
+    ),
+}
+
+_LEVELS: dict[str, Level] = {route: level for level, routes in ACCESS.items() for route in routes}
+
+
+class Doors:
+    """Finds a request's level, and refuses to be made for an app with a route nobody thought about."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._routes = []
+        for method, path in routes_of(app):
+            level = _LEVELS.get(f"{method} {path}")
+            if level is None:
+                raise RuntimeError(f"The route {method} {path} is in no list of {__name__}. Say there who may call it.")
+            self._routes.append((compile_path(path)[0], method, level))
+
+    def level(self, method: str, path: str) -> Level:
+        """Who may do this. What matches no route needs credentials too: strangers learn nothing from a 404."""
+        wanted = "GET" if method == "HEAD" else method
+        for regex, allowed, level in self._routes:
+            if allowed == wanted and regex.match(path):
+                return level
+        return "read"
+
+
+def routes_of(app: FastAPI) -> list[tuple[str, str]]:
+    """Every (method, path) of an app; HEAD goes with GET."""
+    found = []
+    for route in iter_route_contexts(app.routes):
+        if isinstance(route.original_route, Mount) or route.methods is None:
+            raise RuntimeError(f"The route {route.path} has no methods of its own; add plain routes, not mounts.")
+        found += [(method, route.path or "") for method in sorted(route.methods) if method != "HEAD"]
+    return found

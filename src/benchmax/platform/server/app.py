@@ -1,0 +1,120 @@
+"""Putting the server together, and starting it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from benchmax.errors import UsageError
+from benchmax.platform.schemas import Problem
+from benchmax.platform.server import problems
+from benchmax.platform.server.access import Doors
+from benchmax.platform.server.guard import Guard
+from benchmax.platform.server.platform import Platform
+from benchmax.platform.server.routes import (
+    account,
+    console,
+    corpora,
+    health,
+    launching,
+    rollouts,
+    runs,
+    signin,
+    storage,
+)
+from benchmax.platform.server.settings import ServerSettings
+from benchmax.platform.store import users
+from benchmax.platform.store.database import Database, open_database
+from benchmax.platform.store.datadir import write_private
+
+LOCAL_USER = "local@localhost"
+
+
+def create_app(settings: ServerSettings, database: Database) -> FastAPI:
+    """The app; RuntimeError when a route is in no list of `access`."""
+    platform = Platform(settings, database)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        platform.blobs.sweep()
+        yield
+        await platform.feeds.aclose()
+
+    app = FastAPI(
+        title="benchmax",
+        description="Train language models on environments written in Python.",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        responses={status: {"model": Problem} for status in (400, 401, 403, 404)},
+    )
+    app.state.platform = platform
+    for module in (health, storage, launching, runs, rollouts, corpora, account, signin):
+        app.include_router(module.router)
+    if settings.console is not None:
+        app.include_router(console.pages(settings.console))
+    problems.install(app)
+    platform.doors = Doors(app)
+    app.add_middleware(Guard, platform=platform)
+    return app
+
+
+def prepare(settings: ServerSettings, database: Database) -> str:
+    """Make the first user and the local key when they are missing; gives the address of a one-time sign-in."""
+    with database.write() as session:
+        if not settings.is_loopback and not users.any_password(session):
+            raise UsageError(
+                f"{settings.host} can be reached by others, and no user has a password. Set one first with "
+                "`benchmax passwd`, or serve on 127.0.0.1."
+            )
+        user = users.ensure_user(session, LOCAL_USER, role="admin")
+        link = users.create_link(session, user.id)
+        if not settings.data.credentials.exists():
+            _, key = users.create_key(session, user.id, name="this machine", scopes=users.SCOPES)
+            write_private(settings.data.credentials, json.dumps({"url": base_url(settings), "api_key": key}))
+    return f"{base_url(settings)}/login#{link}" if settings.console else f"{base_url(settings)}/login?token={link}"
+
+
+def base_url(settings: ServerSettings) -> str:
+    if settings.public_url:
+        return settings.public_url.rstrip("/")
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "") else settings.host
+    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+
+
+def serve(settings: ServerSettings) -> None:
+    """Run the server until it is told to stop. One data directory has one server."""
+    import uvicorn
+
+    os.umask(0o077)
+    settings.data.create()
+    with settings.data.lock("server"):
+        database = open_database(settings.data, settings.database_url)
+        try:
+            link = prepare(settings, database)
+            app = create_app(settings, database)
+            info = {"url": base_url(settings), "pid": os.getpid(), "started": time.time(), "boot": secrets.token_hex(4)}
+            write_private(settings.data.server_info, json.dumps(info))
+            print(f"benchmax is at {base_url(settings)}\nSign in once with {link}", flush=True)  # noqa: T201
+            uvicorn.run(
+                app,
+                host=settings.host,
+                port=settings.port,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                proxy_headers=bool(settings.trusted_proxies),
+                forwarded_allow_ips=",".join(settings.trusted_proxies) or None,
+                timeout_graceful_shutdown=3,
+                h11_max_incomplete_event_size=64 * 1024,
+            )
+        finally:
+            settings.data.server_info.unlink(missing_ok=True)
+            database.close()

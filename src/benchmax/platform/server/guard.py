@@ -1,0 +1,187 @@
+"""What every request passes before any route, and every answer after it.
+
+Loopback is no border: a page in the operator's browser can reach it too. So the Host must be one of ours (DNS
+rebinding), an unsafe method must not come from another site (CSRF), nothing is shared with other origins (no CORS), and
+who may call is decided here, for all routes at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from benchmax.platform.server.access import Doors
+from benchmax.platform.server.auth import authenticate, authorize, cookie_token
+from benchmax.platform.server.problems import Refused, problem, unexpected
+from benchmax.platform.server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from benchmax.platform.server.platform import Platform
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; script-src 'self'; object-src 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'; form-action 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+
+
+class Guard:
+    """ASGI middleware around the whole app."""
+
+    def __init__(self, app: ASGIApp, platform: Platform) -> None:
+        self._app = app
+        self._platform = platform
+        self._doors: Doors | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return  # there are no websockets here: the server closes the connection
+        answer = _Answer(send)
+        try:
+            headers = Headers(scope=scope)
+            check_host(headers, scope["path"], self._platform.settings)
+            check_origin(scope, headers)
+            self._check_length(scope, headers)
+            await self._let_in(scope, headers)
+            await self._app(scope, self._limited(scope, receive), answer.send)
+        except HTTPException as refused:
+            await problem(refused.status_code, refused.detail, dict(refused.headers or {}))(scope, receive, answer.send)
+        except Exception as error:
+            response = unexpected(error)
+            if answer.started:
+                raise
+            await response(scope, receive, answer.send)
+
+    async def _let_in(self, scope: Scope, headers: Headers) -> None:
+        self._doors = self._doors or self._platform.doors
+        level = self._doors.level(scope["method"], scope["path"])
+        if level == "open":
+            return
+        principal = await run_in_threadpool(authenticate, self._platform.database, headers, client_address(scope))
+        authorize(principal, level)
+        scope["principal"] = principal
+
+    def _most(self, scope: Scope) -> int:
+        uploads = scope["method"] == "PUT" and scope["path"].startswith("/v1/storage/uploads/")
+        return self._platform.settings.upload_bytes if uploads else self._platform.settings.body_bytes
+
+    def _check_length(self, scope: Scope, headers: Headers) -> None:
+        length = headers.get("content-length", "0")
+        if not length.isdigit():
+            raise Refused(400, "The Content-Length is not a number.")
+        if int(length) > self._most(scope):
+            raise _too_large(self._most(scope))
+
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+        """`receive`, which stops when the body grows beyond what was announced or allowed."""
+        most, taken = self._most(scope), 0
+
+        async def limited() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > most:
+                raise _too_large(most)
+            return message
+
+        return limited
+
+
+class _Answer:
+    """Adds our headers to whatever is sent."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+            if "cache-control" not in headers:
+                headers["Cache-Control"] = "no-store"
+        await self._send(message)
+
+
+def _too_large(most: int) -> Refused:
+    return Refused(413, f"The body is larger than {most:,} bytes. Send less.")
+
+
+def client_address(scope: Scope) -> str:
+    return scope["client"][0] if scope.get("client") else ""
+
+
+def check_host(headers: Headers, path: str, settings: ServerSettings) -> None:
+    """Only names of ours are served, whatever address they resolve to."""
+    given = headers.getlist("host")
+    if len(given) != 1 or not path.startswith("/"):
+        raise Refused(400, "Send exactly one Host header and a path that begins with /.")
+    try:
+        parts = urlsplit(f"//{given[0]}")
+        name, _ = parts.hostname or "", parts.port
+        plain = parts.netloc == given[0] and "@" not in given[0] and not parts.path
+    except ValueError:
+        name, plain = "", False
+    if not plain or name.lower() not in settings.hosts:
+        raise Refused(421, "This server does not answer to that Host. Use its address, or --allow-host.")
+
+
+def check_origin(scope: Scope, headers: Headers) -> None:
+    """An unsafe method must come from our own pages, or from a program that shows a key."""
+    if scope["method"] in SAFE:
+        return
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    own = f"{scope['scheme']}://{headers['host']}"
+    foreign = site not in (None, "same-origin", "none") or (origin is not None and origin.lower() != own.lower())
+    unproven = site is None and origin is None and "authorization" not in headers and cookie_token(headers) is not None
+    if foreign or unproven:
+        raise Refused(403, "This request came from another site, or cannot show that it did not.")
+
+
+class Limiter:
+    """How often one caller may do one thing. Kept in memory: a restart forgives."""
+
+    def __init__(self, per_hour: dict[str, int]) -> None:
+        self._per_hour = per_hour
+        self._hits: dict[tuple[str, str], deque[float]] = {}
+
+    def hit(self, what: str, who: str) -> None:
+        """Count one call; Refused (429) when it is one too many in this minute or hour."""
+        hour = self._per_hour[what]
+        minute = max(10, hour // 60)
+        now = time.monotonic()
+        if len(self._hits) > 10_000:
+            self._hits = {key: hits for key, hits in self._hits.items() if hits and hits[-1] > now - 3600}
+        hits = self._hits.setdefault((what, who), deque())
+        while hits and hits[0] <= now - 3600:
+            hits.popleft()
+        waits = [3600 - (now - hits[-hour])] if len(hits) >= hour else []
+        if len(hits) >= minute and hits[-minute] > now - 60:
+            waits.append(60 - (now - hits[-minute]))
+        if waits:
+            seconds = int(max(waits)) + 1
+            raise Refused(429, f"Too many calls. Try again in {seconds} s.", Retry_After=str(seconds))
+        hits.append(now)
+
+
+def attachment(name: str) -> dict[str, Any]:
+    """Headers of a download: never shown inline, whatever is in it."""
+    safe = "".join(letter for letter in name if letter.isalnum() or letter in "._-")[:100] or "file"
+    return {"Content-Disposition": f'attachment; filename="{safe}"', "Content-Type": "application/octet-stream"}

@@ -1,0 +1,130 @@
+"""What a run may be asked for, and whether a launch makes sense, decided before anything is queued.
+
+Nothing of the bundle is opened: its manifest is JSON, its pickle is only named.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from benchmax import limits
+from benchmax.envs.readers import read_rows
+from benchmax.errors import DatasetError, NotFoundError, UsageError
+from benchmax.platform.launch_args import launch_args
+from benchmax.platform.schemas import RUN_PATHS, LaunchArg
+from benchmax.platform.store import blobs
+from benchmax.platform.store.blobs import BlobStore
+
+RUN_TYPES = ("simple", "simple-r5", "simple-cpu")
+GOOD_ROWS = 200
+_MANIFEST_BYTES = 16 * limits.MIB
+_NAMED_BUNDLE = "Launch with the paths `upload_training_run` returned."
+
+
+def models() -> list[str]:
+    """Names of the local model registry."""
+    from benchmax.inference.store import KNOWN, list_models
+
+    return sorted({*KNOWN, *(stored.card.name for stored in list_models())})
+
+
+def specs() -> list[LaunchArg]:
+    """The launch arguments of this machine."""
+    return launch_args(models=models())
+
+
+class Assets:
+    """The four uploads of a launch: there, the caller's own, and usable."""
+
+    def __init__(self, session: Session, store: BlobStore, owner_id: str, args: Mapping[str, Any]) -> None:
+        self._store = store
+        self.paths = {name: _text(args, name) for name in RUN_PATHS}
+        self.blobs: dict[str, str] = {}
+        for name, path in self.paths.items():
+            found = blobs.find(session, owner_id, path)
+            if found is None:
+                raise NotFoundError(f"{name}: you have no upload at {path[:200]!r}. {_NAMED_BUNDLE}")
+            self.blobs[name] = found[1].sha256
+
+    def check_bundle(self) -> None:
+        """Refuse a bundle for a Python that is not here."""
+        from benchmax.bundle.metadata import BundleMetadata
+
+        path = self._store.path(self.blobs["env_metadata_path"])
+        if path.stat().st_size > _MANIFEST_BYTES:
+            raise UsageError("env_metadata_path is too large for a bundle's metadata. " + _NAMED_BUNDLE)
+        manifest = BundleMetadata.from_json_bytes(path.read_bytes())
+        here = f"{sys.version_info.major}.{sys.version_info.minor}"
+        wanted = manifest.python_version
+        if wanted != here and not (_is_version(wanted) and shutil.which(f"python{wanted}")):
+            raise UsageError(
+                f"The environment was bundled with Python {wanted[:20]}; this server has {here}. Upload it again from "
+                f"Python {here}, or install python{wanted[:20]} on the server."
+            )
+        if manifest.sha256 is not None and manifest.sha256 != self.blobs["env_cls_path"]:
+            raise UsageError("The bundle is not the one its metadata describes (SHA-256). Upload it again.")
+
+    def count(self, name: str) -> int:
+        """Rows of one of the two datasets."""
+        with dataset_file(self._store, self.blobs[name], self.paths[name]) as path:
+            return count_lines(path) if path.suffix == ".jsonl" else sum(1 for _ in read_rows(path))
+
+    def check_rows(self) -> tuple[int, list[str]]:
+        """The number of training rows, and warnings; DatasetError when there are too few."""
+        rows, held_out = self.count("train_dataset_path"), self.count("eval_dataset_path")
+        if rows < limits.MIN_TRAIN_ROWS:
+            raise DatasetError(
+                f"The training dataset has {rows} rows; at least {limits.MIN_TRAIN_ROWS} are needed. "
+                f"Add {limits.MIN_TRAIN_ROWS - rows} or more; {GOOD_ROWS} and up is better."
+            )
+        warnings = []
+        if rows < GOOD_ROWS:
+            warnings.append(f"Only {rows} training rows; {GOOD_ROWS} or more are recommended.")
+        if not held_out:
+            warnings.append("The eval dataset has no rows; a part of the training rows will be held out.")
+        return rows, warnings
+
+
+@contextmanager
+def dataset_file(store: BlobStore, sha256: str, path: str) -> Iterator[Path]:
+    """A blob under a name with the suffix its path had, for readers that go by it."""
+    suffix = PurePosixPath(path).suffix.lower()
+    with tempfile.TemporaryDirectory(prefix="benchmax-") as folder:
+        link = Path(folder) / f"dataset{suffix}"
+        os.symlink(store.path(sha256).absolute(), link)
+        try:
+            yield link
+        except UsageError as error:  # it names the file, and that name is the server's own business
+            raise UsageError(str(error).replace(str(link), path)) from None
+
+
+def count_lines(path: Path) -> int:
+    """Non-blank lines, in bounded memory however long a line is."""
+    rows, blank = 0, True
+    with open(path, "rb") as file:
+        while piece := file.readline(limits.MIB):
+            blank = blank and piece.isspace()
+            if piece.endswith(b"\n"):
+                rows += not blank
+                blank = True
+    return rows + (not blank)
+
+
+def _text(args: Mapping[str, Any], name: str) -> str:
+    value = args.get(name)
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"args.{name} is missing. {_NAMED_BUNDLE}")
+    return value
+
+
+def _is_version(text: str) -> bool:
+    return all(part.isdigit() for part in text.split(".")) and len(text) < 8

@@ -1,0 +1,37 @@
+"""What the routes work with, in one object."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from benchmax.platform.server.access import Doors
+from benchmax.platform.server.guard import Limiter
+from benchmax.platform.server.settings import ServerSettings
+from benchmax.platform.server.sse import Feeds
+from benchmax.platform.store.blobs import BlobStore
+from benchmax.platform.store.database import Database
+from benchmax.platform.store.vault import Vault
+
+
+class Platform:
+    doors: Doors
+    """Set when all routes are known."""
+
+    def __init__(self, settings: ServerSettings, database: Database) -> None:
+        self.settings = settings
+        self.data = settings.data
+        self.database = database
+        self.blobs = BlobStore(settings.data.blobs)
+        self.vault = Vault(settings.data)
+        self.limiter = Limiter(settings.limits_per_hour)
+        self.feeds = Feeds(database)
+
+
+def platform_of(request: Request) -> Platform:
+    found: Platform = request.app.state.platform
+    return found
+
+
+Here = Annotated[Platform, Depends(platform_of)]

@@ -1,0 +1,75 @@
+"""Every answer that is not a success: `{"error": text}`. What the caller can mend is said; the rest is in the log."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from sqlalchemy.exc import DataError, OperationalError
+from starlette.exceptions import HTTPException
+
+from benchmax.errors import BenchmaxError, NotFoundError
+
+log = structlog.get_logger("benchmax.server")
+
+
+class Refused(HTTPException):
+    """A refusal with its status and words."""
+
+    def __init__(self, status: int, words: str, **headers: str) -> None:
+        super().__init__(status, words, {name.replace("_", "-"): value for name, value in headers.items()} or None)
+
+
+def problem(status: int, words: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": words}, status, headers)
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(BenchmaxError, _usage)
+    app.add_exception_handler(OperationalError, _database)
+    app.add_exception_handler(DataError, _data)
+
+
+def unexpected(error: Exception) -> JSONResponse:
+    """500: an id to find it in the log by, and nothing else."""
+    if isinstance(error, OperationalError):
+        return _busy(error)
+    number = f"err_{secrets.token_hex(8)}"
+    log.error("unexpected", id=number, exc_info=error)
+    return problem(500, f"Something went wrong on the server ({number}). The server's log has the details.")
+
+
+def _busy(error: OperationalError) -> JSONResponse:
+    log.error("database", exc_info=error)
+    return problem(503, "The database cannot be reached or written now. Try again.", {"Retry-After": "5"})
+
+
+async def _refused(_: Request, error: Any) -> JSONResponse:
+    return problem(error.status_code, str(error.detail), dict(error.headers or {}))
+
+
+async def _usage(_: Request, error: Any) -> JSONResponse:
+    return problem(404 if isinstance(error, NotFoundError) else 400, str(error))
+
+
+async def _database(_: Request, error: Any) -> JSONResponse:
+    return _busy(error)
+
+
+async def _data(_: Request, error: Any) -> JSONResponse:
+    return problem(400, "A value is out of the range the database can hold.")
+
+
+async def _invalid(_: Request, error: Any) -> JSONResponse:
+    """400, as clients of the published API expect, not 422."""
+    lines = []
+    for issue in error.errors():
+        where = ".".join(str(part) for part in issue["loc"][1:]) or issue["loc"][0]
+        lines.append(f"{where}: {issue['msg']}")
+    return problem(400, "; ".join(lines)[:2000])

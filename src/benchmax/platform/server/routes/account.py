@@ -1,0 +1,184 @@
+"""The caller's own things: keys, secrets, endpoints, the audit log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from sqlalchemy import select
+
+from benchmax.errors import UsageError
+from benchmax.platform.schemas import (
+    AuditLine,
+    AuditList,
+    EndpointInfo,
+    EndpointList,
+    EndpointRequest,
+    KeyInfo,
+    KeyList,
+    KeyRequest,
+    NewKey,
+    SecretList,
+    SecretName,
+    SecretValue,
+    Success,
+    WhoAmI,
+)
+from benchmax.platform.server.auth import Caller
+from benchmax.platform.server.platform import Here
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.routes.views import key_info
+from benchmax.platform.store import audit, users, vault
+from benchmax.platform.store.tables import Endpoint
+
+router = APIRouter(prefix="/v1", tags=["account"])
+
+_SecretName = Annotated[str, Path(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+@router.get("/whoami")
+def whoami(caller: Caller) -> WhoAmI:
+    """Who the server takes you for."""
+    return WhoAmI(
+        id=caller.user_id, email=caller.email, role=caller.role, scopes=sorted(caller.scopes), via=caller.actor
+    )
+
+
+@router.get("/keys")
+def list_keys(here: Here, caller: Caller) -> KeyList:
+    """Your keys, without the keys themselves."""
+    with here.database.read() as session:
+        return KeyList(keys=[KeyInfo(**key_info(key)) for key in users.keys_of(session, caller.user_id)])
+
+
+@router.post("/keys", status_code=201)
+def create_key(here: Here, caller: Caller, body: KeyRequest) -> NewKey:
+    """A new key. Its text is in this answer and nowhere else."""
+    here.limiter.hit("key", caller.user_id)
+    beyond = set(body.scopes) - caller.scopes
+    if beyond:
+        raise Refused(403, f"You do not have the scope {', '.join(sorted(beyond))} yourself.")
+    with here.database.write() as session:
+        row, text = users.create_key(session, caller.user_id, name=body.name, scopes=body.scopes, days=body.days)
+        caller.note(session, "key.create", row.id, prefix=row.prefix, scopes=row.scopes)
+    return NewKey(**key_info(row), key=text)
+
+
+@router.delete("/keys/{key_id}")
+def revoke_key(here: Here, caller: Caller, key_id: Annotated[str, Path(max_length=80)]) -> Success:
+    """Revoke a key for good."""
+    with here.database.write() as session:
+        key = users.revoke_key(session, caller.user_id, key_id)
+        if key is None:
+            raise Refused(404, "You have no such key. GET /v1/keys lists yours.")
+        caller.note(session, "key.revoke", key_id, prefix=key.prefix)
+    return Success(success=True, message="The key is revoked.")
+
+
+@router.get("/secrets")
+def list_secrets(here: Here, caller: Caller) -> SecretList:
+    """Names of your secrets. Their values are never given back."""
+    with here.database.read() as session:
+        found = vault.names(session, caller.user_id)
+    return SecretList(secrets=[SecretName(name=row.name, created_at=row.created) for row in found])
+
+
+@router.put("/secrets/{name}")
+def put_secret(here: Here, caller: Caller, name: _SecretName, body: SecretValue) -> Success:
+    """Store a secret; your runs get it as an environment variable."""
+    with here.database.write() as session:
+        here.vault.put(session, caller.user_id, name, body.value)
+        caller.note(session, "secret.set", name)
+    return Success(success=True, message="The secret is stored.")
+
+
+@router.delete("/secrets/{name}")
+def delete_secret(here: Here, caller: Caller, name: _SecretName) -> Success:
+    """Forget a secret."""
+    with here.database.write() as session:
+        row = vault.find(session, caller.user_id, name)
+        if row is None:
+            raise Refused(404, "You have no such secret. GET /v1/secrets lists yours.")
+        session.delete(row)
+        caller.note(session, "secret.delete", name)
+    return Success(success=True, message="The secret is gone.")
+
+
+@router.get("/endpoints")
+def list_endpoints(here: Here, caller: Caller) -> EndpointList:
+    """Model servers you can evaluate against."""
+    with here.database.read() as session:
+        found = session.scalars(select(Endpoint).where(Endpoint.owner_id == caller.user_id).order_by(Endpoint.name))
+        return EndpointList(endpoints=[_endpoint(row) for row in found])
+
+
+@router.post("/endpoints", status_code=201)
+def create_endpoint(here: Here, caller: Caller, body: EndpointRequest) -> EndpointInfo:
+    """Name an OpenAI-compatible server; its key is stored encrypted and never given back."""
+    with here.database.write() as session:
+        taken = select(Endpoint.id).where(Endpoint.owner_id == caller.user_id, Endpoint.name == body.name)
+        if session.scalars(taken).first() is not None:
+            raise UsageError(f"You have an endpoint {body.name!r} already. Choose another name.")
+        row = Endpoint(owner_id=caller.user_id, name=body.name, base_url=body.base_url, model=body.model)
+        session.add(row)
+        session.flush()
+        if body.api_key:
+            row.secret_id = here.vault.put(session, caller.user_id, "api_key", body.api_key, row.id).id
+        caller.note(session, "endpoint.create", row.id, base_url=body.base_url)
+        session.flush()
+        return _endpoint(row)
+
+
+@router.delete("/endpoints/{endpoint_id}")
+def delete_endpoint(here: Here, caller: Caller, endpoint_id: Annotated[str, Path(max_length=80)]) -> Success:
+    """Forget an endpoint and its key."""
+    with here.database.write() as session:
+        row = session.get(Endpoint, endpoint_id)
+        if row is None or row.owner_id != caller.user_id:
+            raise Refused(404, "You have no such endpoint. GET /v1/endpoints lists yours.")
+        secret = vault.find(session, caller.user_id, "api_key", row.id)
+        session.delete(row)
+        session.flush()
+        if secret is not None:
+            session.delete(secret)
+        caller.note(session, "endpoint.delete", endpoint_id)
+    return Success(success=True, message="The endpoint is gone.")
+
+
+@router.get("/audit")
+def list_audit(
+    here: Here,
+    caller: Caller,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+) -> AuditList:
+    """Who did what, newest first: yours, or everyone's for an administrator."""
+    mine = None if caller.role == "admin" else caller.user_id
+    with here.database.read() as session:
+        found = audit.page(session, user_id=mine, limit=limit, before=before)
+    return AuditList(
+        entries=[
+            AuditLine(
+                id=row.id,
+                created_at=row.time,
+                user_id=row.user_id,
+                actor=row.actor,
+                action=row.action,
+                target=row.target,
+                address=row.address,
+                details=row.details,
+            )
+            for row in found
+        ]
+    )
+
+
+def _endpoint(row: Endpoint) -> EndpointInfo:
+    return EndpointInfo(
+        id=row.id,
+        name=row.name,
+        base_url=row.base_url,
+        model=row.model,
+        has_key=row.secret_id is not None,
+        created_at=row.created,
+    )

@@ -1,0 +1,125 @@
+"""Corpora: chunks of text to search while training."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from benchmax.errors import UsageError
+from benchmax.platform.schemas import (
+    ChunkInfo,
+    ChunkPage,
+    ChunksAdded,
+    ChunksRequest,
+    CorpusInfo,
+    CorpusList,
+    CorpusRequest,
+    SearchHit,
+    SearchRequest,
+    SearchResults,
+    Success,
+)
+from benchmax.platform.server.auth import Caller
+from benchmax.platform.server.platform import Here
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.store import corpora
+from benchmax.platform.store.tables import Corpus
+
+router = APIRouter(prefix="/v1/corpora", tags=["corpora"])
+
+CorpusId = Annotated[str, Path(max_length=80)]
+
+
+@router.post("", status_code=201)
+def create_corpus(here: Here, caller: Caller, body: CorpusRequest) -> CorpusInfo:
+    """A new, empty corpus."""
+    with here.database.write() as session:
+        mine = corpora.of_owner(session, caller.user_id)
+        if any(corpus.name == body.name for corpus in mine):
+            raise Refused(409, f"You have a corpus {body.name!r} already. Use it, or choose another name.")
+        if len(mine) >= corpora.MOST_CORPORA:
+            raise UsageError(f"You have {len(mine)} corpora, the most there can be. Delete one first.")
+        corpus = Corpus(owner_id=caller.user_id, name=body.name)
+        session.add(corpus)
+        session.flush()
+        return _info(session, corpus)
+
+
+@router.get("")
+def list_corpora(here: Here, caller: Caller) -> CorpusList:
+    """Your corpora."""
+    with here.database.read() as session:
+        return CorpusList(corpora=[_info(session, corpus) for corpus in corpora.of_owner(session, caller.user_id)])
+
+
+@router.delete("/{corpus_id}")
+def delete_corpus(here: Here, caller: Caller, corpus_id: CorpusId) -> Success:
+    """Remove a corpus and its chunks."""
+    with here.database.write() as session:
+        session.delete(_own(session, caller.user_id, corpus_id))
+        caller.note(session, "corpus.delete", corpus_id)
+    return Success(success=True)
+
+
+@router.post("/{corpus_id}/chunks")
+def add_chunks(here: Here, caller: Caller, corpus_id: CorpusId, body: ChunksRequest) -> ChunksAdded:
+    """Add up to 100 chunks; one with a known id is replaced. Without an id, the content is the id."""
+    chunks = [
+        {"id": chunk.id or hashlib.sha256(chunk.content.encode()).hexdigest(), **chunk.model_dump(exclude={"id"})}
+        for chunk in body.chunks
+    ]
+    with here.database.write() as session:
+        _own(session, caller.user_id, corpus_id)
+        corpora.add(session, corpus_id, chunks)
+        if corpora.count(session, corpus_id) > corpora.MOST_CHUNKS:
+            raise UsageError(f"A corpus holds {corpora.MOST_CHUNKS:,} chunks. Put the rest into another one.")
+    ids = [str(chunk["id"]) for chunk in chunks]
+    return ChunksAdded(inserted_count=len(ids), chunk_ids=ids)
+
+
+@router.get("/{corpus_id}/chunks")
+def list_chunks(
+    here: Here,
+    caller: Caller,
+    corpus_id: CorpusId,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[int, Query(ge=0, le=2**62)] = 0,
+) -> ChunkPage:
+    """The chunks in the order they came; pass `nextCursor` on for more."""
+    with here.database.read() as session:
+        _own(session, caller.user_id, corpus_id)
+        found = corpora.page(session, corpus_id, limit=limit, after=cursor)
+    return ChunkPage(
+        results=[ChunkInfo(id=chunk.id, content=chunk.content, metadata=chunk.meta) for chunk in found],
+        next_cursor=str(found[-1].n) if len(found) == limit else None,
+    )
+
+
+@router.post("/{corpus_id}/search")
+def search(here: Here, caller: Caller, corpus_id: CorpusId, body: SearchRequest) -> SearchResults:
+    """Chunks that hold words of the query, best first; `metadata` and `filters` name values they must have."""
+    wanted = {**(body.filters or {}), **(body.metadata or {})}
+    with here.database.read() as session:
+        _own(session, caller.user_id, corpus_id)
+        hits, total = corpora.search(
+            session, corpus_id, body.query, limit=body.limit, offset=body.offset, metadata=wanted
+        )
+    results = [SearchHit(id=chunk.id, content=chunk.content, metadata=chunk.meta, score=score) for chunk, score in hits]
+    return SearchResults(results=results, total=total, query=body.query)
+
+
+def _own(session: Session, user_id: str, corpus_id: str) -> Corpus:
+    found = session.scalars(select(Corpus).where(Corpus.id == corpus_id, Corpus.owner_id == user_id)).one_or_none()
+    if found is None:
+        raise Refused(404, "You have no such corpus. GET /v1/corpora lists yours.")
+    return found
+
+
+def _info(session: Session, corpus: Corpus) -> CorpusInfo:
+    return CorpusInfo(
+        id=corpus.id, name=corpus.name, chunk_count=corpora.count(session, corpus.id), created_at=corpus.created
+    )

@@ -1,0 +1,261 @@
+"""Runs: lists, details, events, scalars, logs, live feed; and what their owner may do to them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from benchmax.errors import UsageError
+from benchmax.platform.schemas import (
+    Checkpoint,
+    Checkpoints,
+    EnvLogLine,
+    EnvLogs,
+    EvalInfo,
+    EvalList,
+    EvalRequest,
+    RunChange,
+    RunDetails,
+    RunEvents,
+    RunInfo,
+    ScalarPoint,
+    Success,
+)
+from benchmax.platform.server.auth import Caller, MaybeCaller
+from benchmax.platform.server.platform import Here, Platform
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.routes.views import (
+    Limit,
+    RunId,
+    VisibleRun,
+    eval_info,
+    event_info,
+    own_run,
+    run_info,
+    run_infos,
+)
+from benchmax.platform.store import evals, events, jobs, points, rollouts, runs
+from benchmax.platform.store.tables import TERMINAL, Endpoint, Run
+
+router = APIRouter(prefix="/v1/train/runs", tags=["runs"])
+
+_Config = Annotated[bool, Query(alias="includeConfig")]
+
+
+@router.get("")
+def list_runs(
+    here: Here,
+    caller: Caller,
+    include_config: _Config = False,
+    archived: bool = False,
+    status: Annotated[str | None, Query(max_length=20)] = None,
+    tag: Annotated[str | None, Query(max_length=60)] = None,
+    search: Annotated[str, Query(max_length=200)] = "",
+    limit: Limit = 1000,
+    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+) -> list[RunInfo]:
+    """Your runs, newest first."""
+    with here.database.read() as session:
+        found = runs.of_owner(
+            session,
+            caller.user_id,
+            archived=archived,
+            status=status,
+            tag=tag,
+            search=search,
+            limit=limit,
+            offset=offset,
+        )
+        return run_infos(session, found, caller, config=include_config)
+
+
+@router.get("/{run_id}")
+def get_run(here: Here, run: VisibleRun, caller: MaybeCaller, include_config: _Config = False) -> RunInfo:
+    """One run."""
+    with here.database.read() as session:
+        return RunInfo(**run_info(session, run, caller, config=include_config))
+
+
+@router.get("/{run_id}/details")
+def get_details(here: Here, run: VisibleRun, caller: MaybeCaller) -> RunDetails:
+    """One run, with its modes and the number of errors."""
+    with here.database.read() as session:
+        modes = sorted({*points.modes(session, run.id), *rollouts.modes(session, run.id)})
+        info = run_info(session, run, caller, config=True)
+    return RunDetails(**info, modes=modes, error_count=run.error_count)
+
+
+@router.get("/{run_id}/events")
+def get_events(here: Here, run: VisibleRun) -> RunEvents:
+    """What happened, oldest first."""
+    with here.database.read() as session:
+        return RunEvents(events=[event_info(event) for event in events.of_run(session, run.id)])
+
+
+@router.get("/{run_id}/alerts")
+def get_alerts(here: Here, run: VisibleRun) -> RunEvents:
+    """Only what needs a look."""
+    with here.database.read() as session:
+        return RunEvents(events=[event_info(event) for event in events.of_run(session, run.id, ["alert"])])
+
+
+@router.get("/{run_id}/scalars")
+def get_scalars(
+    here: Here, run: VisibleRun, mode: Annotated[str, Query(min_length=1, max_length=40)]
+) -> dict[str, list[ScalarPoint]]:
+    """Every series of a mode: `{name: [{step, value}]}`; `{}` for a mode there is not."""
+    with here.database.read() as session:
+        found = points.scalars(session, run.id, mode)
+    return {name: [ScalarPoint(**point) for point in series] for name, series in found.items()}
+
+
+@router.get("/{run_id}/environment-logs")
+def get_logs(
+    here: Here,
+    run: VisibleRun,
+    rollout_id: Annotated[str | None, Query(alias="rolloutId", max_length=80)] = None,
+    limit: Limit = 1000,
+    cursor: Annotated[int, Query(ge=0, le=2**62)] = 0,
+) -> EnvLogs:
+    """What the environment logged, oldest first; of one rollout, or of all."""
+    with here.database.read() as session:
+        found = rollouts.logs(session, run.id, rollout_id=rollout_id, limit=limit, after=cursor)
+    lines = [
+        EnvLogLine(
+            id=line.id,
+            rollout_id=line.rollout_id,
+            step=line.step,
+            created_at=line.time,
+            level=line.level,
+            message=line.message,
+            traceback=line.traceback,
+        )
+        for line in found
+    ]
+    return EnvLogs(logs=lines, next_cursor=str(found[-1].id) if len(found) == limit else None)
+
+
+@router.get("/{run_id}/stream", response_class=EventSourceResponse)
+async def stream(
+    here: Here, run: VisibleRun, last_event_id: Annotated[str | None, Header(max_length=40)] = None
+) -> AsyncIterator[ServerSentEvent]:
+    """Events, points and rollouts as they come, each with an id; send `Last-Event-ID` to go on where you were."""
+    last = int(last_event_id) if last_event_id and last_event_id.isdigit() and len(last_event_id) < 19 else 0
+    async for event in here.feeds.follow(run.id, last):
+        yield ServerSentEvent(id=str(event.id), data=event_info(event).model_dump(by_alias=True))
+    yield ServerSentEvent(data={"type": "end"})
+
+
+@router.get("/{run_id}/checkpoints")
+def get_checkpoints(here: Here, run: VisibleRun) -> Checkpoints:
+    """The weights that were saved, oldest first."""
+    return Checkpoints(checkpoints=_checkpoints(here, run))
+
+
+def _checkpoints(here: Platform, run: Run) -> list[Checkpoint]:
+    folder = here.data.run(run.id) / "checkpoints"
+    marks = {}
+    for mark in ("latest", "best"):
+        try:
+            marks[mark] = (folder / mark).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            marks[mark] = ""
+    found = []
+    for path in sorted(folder.glob("step-*"), key=lambda path: (len(path.name), path.name)):
+        if path.is_dir() and not path.is_symlink():
+            number = path.name.removeprefix("step-")
+            found.append(
+                Checkpoint(
+                    name=path.name,
+                    step=int(number) if number.isdigit() else None,
+                    created_at=path.stat().st_mtime,
+                    bytes=sum(file.lstat().st_size for file in path.rglob("*")),
+                    latest=marks["latest"] == path.name,
+                    best=marks["best"] == path.name,
+                )
+            )
+    return found
+
+
+# What an owner may do
+
+
+@router.patch("/{run_id}")
+def change_run(here: Here, run_id: RunId, caller: Caller, body: RunChange) -> RunInfo:
+    """Rename, tag, archive, publish."""
+    with own_run(here, run_id, caller) as (session, run):
+        changes = body.model_dump(exclude_none=True)
+        for name, value in changes.items():
+            setattr(run, name, value)
+        if "is_public" in changes:
+            caller.note(session, "run.publish" if run.is_public else "run.unpublish", run.id)
+        session.flush()
+        return RunInfo(**run_info(session, run, caller))
+
+
+@router.delete("/{run_id}")
+def delete_run(here: Here, run_id: RunId, caller: Caller) -> Success:
+    """Hide the run at once; the runner stops it and removes its files."""
+    with own_run(here, run_id, caller) as (session, run):
+        jobs.drop_queued(session, run.id)
+        runs.mark_deleted(session, run.id)
+        caller.note(session, "run.delete", run.id, name=run.name)
+    return Success(success=True, message="The run is deleted.")
+
+
+@router.post("/{run_id}/cancel")
+def cancel_run(here: Here, run_id: RunId, caller: Caller) -> Success:
+    """Ask a run to stop. One that waits ends at once; one that trains saves what it has first."""
+    with own_run(here, run_id, caller) as (session, run):
+        if run.status in TERMINAL:
+            return Success(success=False, message=f"The run has already ended: {run.status}.")
+        caller.note(session, "run.cancel", run.id)
+        known = jobs.of_run(session, run.id)
+        if not known:
+            runs.set_status(session, run.id, "complete", "It had no job; there was nothing to stop.")
+            return Success(success=True, message="The run had no job and is marked complete.")
+        runs.request_cancel(session, run.id)
+        jobs.drop_queued(session, run.id)
+        if all(job.state != "leased" for job in known):
+            runs.set_status(session, run.id, "cancelled", "Cancelled before it began.")
+            return Success(success=True, message="The run is cancelled.")
+    return Success(success=True, message="The run is being cancelled.")
+
+
+@router.post("/{run_id}/resume")
+def resume_run(here: Here, run_id: RunId, caller: Caller) -> Success:
+    """Queue an ended run again; it goes on from its last checkpoint."""
+    with own_run(here, run_id, caller) as (session, run):
+        if run.status == "complete" or not runs.reopen(session, run.id):
+            return Success(success=False, message=f"The run is {run.status}; only one that was cut off can go on.")
+        jobs.enqueue(session, run.id)
+        caller.note(session, "run.resume", run.id)
+    return Success(success=True, message="The run waits for a free slot.")
+
+
+@router.get("/{run_id}/external-eval")
+def list_evals(here: Here, run: VisibleRun) -> EvalList:
+    """Evaluations of this run's models and of others on its eval rows."""
+    with here.database.read() as session:
+        return EvalList(evals=[eval_info(row) for row in evals.of_run(session, run.id)])
+
+
+@router.post("/{run_id}/external-eval", status_code=201)
+def start_eval(here: Here, run_id: RunId, caller: Caller, body: EvalRequest) -> EvalInfo:
+    """Queue an evaluation of the base model, a checkpoint or one of your endpoints."""
+    here.limiter.hit("eval", caller.user_id)
+    with own_run(here, run_id, caller) as (session, run):
+        kind, _, name = body.model.partition(":")
+        if kind == "checkpoint" and name not in {*("latest", "best"), *(each.name for each in _checkpoints(here, run))}:
+            raise UsageError("The run has no such checkpoint. GET …/checkpoints lists them.")
+        endpoint = session.get(Endpoint, name) if kind == "endpoint" else None
+        if kind == "endpoint" and (endpoint is None or endpoint.owner_id != caller.user_id):
+            raise Refused(404, "You have no such endpoint. GET /v1/endpoints lists them.")
+        options = {"rows": body.rows, "samples": body.samples}
+        row = evals.create(session, run.id, model=body.model, name=body.name, options=options)
+        jobs.enqueue(session, run.id, kind="eval", eval_id=row.id)
+        caller.note(session, "eval.start", row.id, run=run.id, model=body.model)
+        return eval_info(row)

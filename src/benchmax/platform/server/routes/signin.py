@@ -1,0 +1,168 @@
+"""Signing in: by one-time link or password in a browser, by device code in a terminal."""
+
+from __future__ import annotations
+
+import html
+from typing import Annotated, Any
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from benchmax.platform.schemas import (
+    DeviceApproval,
+    DeviceCodeAnswer,
+    DeviceCodeRequest,
+    DeviceToken,
+    DeviceTokenRequest,
+    Success,
+    TokenAnswer,
+)
+from benchmax.platform.server.auth import COOKIE, Caller, cookie_token
+from benchmax.platform.server.guard import client_address
+from benchmax.platform.server.passwords import check_password
+from benchmax.platform.server.platform import Here, Platform
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.store import audit, users
+
+router = APIRouter(tags=["sign-in"])
+
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+DEVICE_DAYS = 90
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Sign in to benchmax</title>
+<h1>benchmax</h1><form method="post" action="/login">{fields}<button>Sign in</button></form>"""
+_LINK = '<input type="hidden" name="token" value="{token}">'
+_PASSWORD = (
+    '<p><label>E-mail <input name="email" type="email" autocomplete="username" required></label></p>'
+    '<p><label>Password <input name="password" type="password" autocomplete="current-password" required></label></p>'
+)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a posted form, or of a JSON object."""
+    body = await request.body()
+    if request.headers.get("content-type", "").startswith("application/json"):
+        try:
+            given: Any = await request.json()
+        except (ValueError, RecursionError):
+            raise Refused(400, "The body is not JSON.") from None
+        fields = given if isinstance(given, dict) else {}
+        return {name: value for name, value in fields.items() if isinstance(value, str)}
+    try:
+        return {name: values[0] for name, values in parse_qs(body.decode("ascii"), max_num_fields=10).items()}
+    except ValueError:
+        raise Refused(400, "The form cannot be read.") from None
+
+
+@router.get("/login", response_class=HTMLResponse, include_in_schema=False)
+def login_page(token: Annotated[str, Query(max_length=200)] = "") -> HTMLResponse:
+    """A form. Opening a link signs nobody in: link previews and prefetchers open links too."""
+    fields = _LINK.format(token=html.escape(token, quote=True)) if token else _PASSWORD
+    return HTMLResponse(_PAGE.format(fields=fields))
+
+
+@router.post("/login", include_in_schema=False)
+def login(request: Request, here: Here, form: Annotated[dict[str, str], Depends(_form)]) -> Response:
+    """Sign in with `token`, or with `email` and `password`."""
+    address = client_address(request.scope)
+    here.limiter.hit("login", address)
+    if "token" in form:
+        with here.database.write() as session:
+            user_id = users.use_link(session, form["token"])
+        if user_id is None:
+            raise Refused(401, "This link was used or is too old. `benchmax up --link` prints a new one.")
+    else:
+        user_id = check_password(here.database, form.get("email", ""), form.get("password", ""), address)
+    with here.database.write() as session:
+        if old := cookie_token(request.headers):
+            users.close_session(session, old)
+        token = users.open_session(session, user_id)
+        audit.note(session, "login", user_id=user_id, actor="session", address=address)
+    wants_page = "text/html" in request.headers.get("accept", "")
+    response = RedirectResponse("/", 303) if wants_page else JSONResponse({"success": True})
+    secure = request.url.scheme == "https" or (here.settings.public_url or "").startswith("https:")
+    response.set_cookie(
+        COOKIE, token, max_age=int(users.SESSION_SECONDS), httponly=True, samesite="lax", secure=secure, path="/"
+    )
+    return response
+
+
+@router.post("/logout")
+def logout(request: Request, here: Here, caller: Caller) -> Response:
+    """End this session; a key stays as it is."""
+    token = cookie_token(request.headers)
+    if token:
+        with here.database.write() as session:
+            users.close_session(session, token)
+            caller.note(session, "logout")
+    response = JSONResponse({"success": True})
+    response.delete_cookie(COOKIE, path="/")
+    return response
+
+
+# Device login
+
+
+@router.post("/api/auth/device/code")
+def device_code(request: Request, here: Here, body: DeviceCodeRequest) -> DeviceCodeAnswer:
+    """A code for the device, and one for its user to type."""
+    here.limiter.hit("device", client_address(request.scope))
+    with here.database.write() as session:
+        token, row = users.create_device_code(session, body.client_id)
+    page = f"{_base(request, here)}/device"
+    return DeviceCodeAnswer(
+        device_code=token,
+        user_code=row.user_code,
+        verification_uri=page,
+        verification_uri_complete=f"{page}?user_code={row.user_code}",
+        expires_in=users.DEVICE_SECONDS,
+        interval=users.DEVICE_INTERVAL,
+    )
+
+
+@router.post("/api/auth/device/token", response_model=DeviceToken)
+def device_token(request: Request, here: Here, body: DeviceTokenRequest) -> Any:
+    """The token, once the user has approved; until then an OAuth error word."""
+    if body.grant_type != DEVICE_GRANT:
+        return _oauth_error("unsupported_grant_type")
+    with here.database.write() as session:
+        found = users.poll_device_code(session, body.device_code, body.client_id)
+        if isinstance(found, str):
+            return _oauth_error(found)
+        assert found.user_id is not None
+        row, text = users.create_key(
+            session, found.user_id, name=f"device {found.user_code}", scopes=users.SCOPES, days=DEVICE_DAYS
+        )
+        address = client_address(request.scope)
+        audit.note(session, "key.create", user_id=found.user_id, actor="device", target=row.id, address=address)
+    return DeviceToken(access_token=text, expires_in=DEVICE_DAYS * 86_400)
+
+
+@router.post("/api/auth/device/approve")
+def approve_device(here: Here, caller: Caller, body: DeviceApproval) -> Success:
+    """Let the device that shows this code act as you, or not."""
+    here.limiter.hit("device", caller.user_id)
+    with here.database.write() as session:
+        row = users.find_user_code(session, body.user_code)
+        if row is None:
+            raise Refused(404, "No device waits with this code. Check it; a code works for 30 minutes.")
+        row.user_id, row.denied = (caller.user_id, False) if body.approve else (None, True)
+        caller.note(session, "device.approve" if body.approve else "device.deny", row.user_code)
+    return Success(success=True, message="The device is signed in." if body.approve else "The device is refused.")
+
+
+@router.get("/api/auth/token")
+def token(request: Request, caller: Caller) -> TokenAnswer:
+    """The bearer to use with the API: the one you showed. Sessions of browsers need none."""
+    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        raise Refused(403, "Only a device's token can be exchanged. Make a key on the settings page instead.")
+    return TokenAnswer(token=shown.strip())
+
+
+def _oauth_error(word: str) -> JSONResponse:
+    return JSONResponse({"error": word}, 400)
+
+
+def _base(request: Request, here: Platform) -> str:
+    return (here.settings.public_url or str(request.base_url)).rstrip("/")

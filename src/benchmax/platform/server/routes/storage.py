@@ -1,0 +1,160 @@
+"""Uploads: ask for an address, PUT the bytes there once. And a look at datasets before they are used."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from benchmax.envs.datasets import check_dataset
+from benchmax.envs.readers import read_rows
+from benchmax.envs.rows import RowIssue
+from benchmax.errors import UsageError
+from benchmax.platform.schemas import DatasetIssue, DatasetPreview, StoredFile, StoredFiles, UploadUrl
+from benchmax.platform.server.auth import Caller
+from benchmax.platform.server.launch import dataset_file
+from benchmax.platform.server.platform import Here, Platform
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.store import blobs
+from benchmax.platform.store.tables import Upload
+
+router = APIRouter(tags=["storage"])
+
+SUFFIXES = (".jsonl", ".json", ".yaml", ".yml", ".pkl", ".pickle", ".csv", ".tsv", ".parquet")
+_MINUTES = 60
+BlobPathText = Annotated[str, Query(min_length=1, max_length=blobs.PATH_CHARS)]
+
+
+@router.get("/v1/storage/upload-url")
+def upload_url(
+    request: Request,
+    here: Here,
+    caller: Caller,
+    path: BlobPathText,
+    mime_type: Annotated[str, Query(alias="mimeType", min_length=1, max_length=100)],
+    minutes: Annotated[int, Query(alias="expiresInMinutes", ge=1, le=1440)] = _MINUTES,
+) -> UploadUrl:
+    """An address that takes one PUT of the file."""
+    if PurePosixPath(path).suffix.lower() not in SUFFIXES:
+        raise UsageError(f"Files of this kind are not taken. Give a name that ends in {', '.join(SUFFIXES)}.")
+    with here.database.write() as session:
+        there = blobs.find(session, caller.user_id, path)
+        token, upload = blobs.create_upload(session, caller.user_id, path, mime_type, minutes * 60.0)
+    base = (here.settings.public_url or str(request.base_url)).rstrip("/")
+    return UploadUrl(
+        upload_url=f"{base}/v1/storage/uploads/{token}",
+        expires_at=upload.expires,
+        blob_path=path,
+        will_overwrite=there is not None,
+    )
+
+
+_ANY_BODY: dict[str, Any] = {"requestBody": {"content": {"application/octet-stream": {}}}}
+
+
+@router.put("/v1/storage/uploads/{token}", status_code=201, openapi_extra=_ANY_BODY)
+async def upload(request: Request, here: Here, token: Annotated[str, Path(max_length=200)]) -> dict[str, Any]:
+    """Take a file. The token in the address is what allows it; no other credentials are asked for."""
+    permit = await run_in_threadpool(_claim, here, token)
+    try:
+        with here.blobs.receive() as incoming:
+            async for piece in _pieces(request, here.settings.idle_seconds):
+                await run_in_threadpool(incoming.write, piece)
+            sha256 = await run_in_threadpool(incoming.keep)
+        await run_in_threadpool(_name, here, permit, sha256, incoming.size)
+    except BaseException as error:
+        await asyncio.shield(run_in_threadpool(_give_back, here, permit))
+        if isinstance(error, ClientDisconnect):
+            raise Refused(400, "The connection was lost before the whole file was here. Send it again.") from None
+        if isinstance(error, OSError):
+            raise Refused(507, f"The file cannot be stored: {error.strerror}. Free some space on the server.") from None
+        raise
+    return {"blobPath": permit.path, "sha256": sha256, "bytes": incoming.size}
+
+
+async def _pieces(request: Request, idle_seconds: float) -> Any:
+    stream = request.stream().__aiter__()
+    while True:
+        try:
+            async with asyncio.timeout(idle_seconds):
+                piece = await anext(stream)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise Refused(408, f"Nothing came for {idle_seconds:g} s. Send the file again.") from None
+        yield piece
+
+
+def _claim(here: Platform, token: str) -> Upload:
+    with here.database.write() as session:
+        permit = blobs.claim_upload(session, token)
+    if permit is None:
+        raise Refused(403, "This upload address is unknown, used or too old. Ask for a new one.")
+    return permit
+
+
+def _name(here: Platform, permit: Upload, sha256: str, size: int) -> None:
+    with here.database.write() as session:
+        blobs.name_blob(session, permit, sha256, size)
+
+
+def _give_back(here: Platform, permit: Upload) -> None:
+    with here.database.write() as session:
+        blobs.reopen_upload(session, permit)
+
+
+@router.get("/v1/storage/files")
+def files(
+    here: Here,
+    caller: Caller,
+    prefix: Annotated[str, Query(max_length=blobs.PATH_CHARS)] = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
+) -> StoredFiles:
+    """Your uploads, newest first."""
+    with here.database.read() as session:
+        found = blobs.paths_of(session, caller.user_id, prefix, limit)
+    return StoredFiles(
+        files=[
+            StoredFile(
+                path=path.path, bytes=blob.size, mime_type=path.mime_type, sha256=blob.sha256, updated_at=path.updated
+            )
+            for path, blob in found
+        ]
+    )
+
+
+@router.get("/v1/datasets/preview")
+def preview(
+    here: Here, caller: Caller, path: BlobPathText, limit: Annotated[int, Query(ge=1, le=200)] = 20
+) -> DatasetPreview:
+    """The first rows of an uploaded dataset, and what is wrong with any of them."""
+    with here.database.read() as session:
+        found = blobs.find(session, caller.user_id, path)
+    if found is None:
+        raise Refused(404, "You have no upload of that name. GET /v1/storage/files lists them.")
+    size = found[1].size
+    with dataset_file(here.blobs, found[1].sha256, path) as file:
+        report = check_dataset(file)
+        sample = [row.data for _, row in zip(range(limit), read_rows(file), strict=False) if isinstance(row.data, dict)]
+    return DatasetPreview(
+        path=path,
+        bytes=size,
+        rows=report.rows,
+        usable=report.kept,
+        duplicates=report.duplicates,
+        errors=report.errors,
+        warnings=report.warnings,
+        issues=[_issue(issue) for issue in report.issues],
+        sample=json.loads(json.dumps(sample, default=str)),
+    )
+
+
+def _issue(issue: RowIssue) -> DatasetIssue:
+    return DatasetIssue(
+        row=issue.row, field=issue.column, severity=issue.severity, message=f"{issue.reason} → {issue.fix}"
+    )

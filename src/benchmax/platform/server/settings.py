@@ -1,0 +1,49 @@
+"""How one server is set up."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmax import limits
+from benchmax.platform.store.datadir import DataDir
+
+LIMITS = {"login": 600, "key": 10, "eval": 30, "device": 600}
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    data: DataDir
+    database_url: str | None = None
+    """None is SQLite in the data directory."""
+    host: str = "127.0.0.1"
+    port: int = 0
+    public_url: str | None = None
+    """The address users see, when it is not http://host:port."""
+    allowed_hosts: frozenset[str] = frozenset()
+    """Host names served beyond loopback."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses whose X-Forwarded-* headers are believed."""
+    console: Path | None = None
+    """The built web console."""
+    body_bytes: int = 64 * limits.MIB
+    upload_bytes: int = 4096 * limits.MIB
+    idle_seconds: float = 30.0
+    """An upload that sends nothing for so long is given up."""
+    limits_per_hour: dict[str, int] = field(default_factory=lambda: dict(LIMITS))
+    """Calls an hour for one user or address; also never more than a sixtieth, but at least 10, in a minute."""
+
+    @property
+    def is_loopback(self) -> bool:
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Every name this server answers to."""
+        wildcard = self.host in ("0.0.0.0", "::", "")
+        return LOOPBACK | self.allowed_hosts | (frozenset() if wildcard else {self.host})

@@ -1,0 +1,176 @@
+"""Opening the database: SQLite in the data directory by default, PostgreSQL by URL, the same code for both.
+
+    database = open_database(DataDir().create())
+    with database.read() as session: …      # one snapshot
+    with database.write() as session: …     # one transaction, committed at the end
+
+SQLite runs in WAL mode: readers never wait, and a writer takes its place in the queue at once (`BEGIN IMMEDIATE`)
+instead of failing in the middle.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
+from sqlalchemy.orm import Session
+
+from benchmax.errors import UsageError
+from benchmax.platform.store.datadir import DataDir
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+BUSY_SECONDS = 30.0
+_WRITES = "benchmax_writes"
+
+
+class Database:
+    """An open database. Threads may share it; processes open their own."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._writer = engine.execution_options(**{_WRITES: True})
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A snapshot to read from; nothing is kept."""
+        with Session(self.engine, expire_on_commit=False, autoflush=False) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A transaction: committed when the block ends, rolled back when it raises. Keep it short."""
+        with Session(self._writer, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def open_database(data: DataDir, url: str | None = None, *, migrate: bool = True) -> Database:
+    """The database of a data directory, brought to this version's tables unless told otherwise."""
+    engine = make_engine(url or f"sqlite:///{data.database}")
+    try:
+        upgrade(engine) if migrate else check_revision(engine)
+    except DatabaseError as error:
+        engine.dispose()
+        raise UsageError(
+            f"The database {engine.url!r} cannot be used: {error.orig}. Check that it is there, writable and not "
+            "damaged; `benchmax backup` makes copies to restore from."
+        ) from None
+    except BaseException:
+        engine.dispose()
+        raise
+    return Database(engine)
+
+
+def make_engine(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        if parsed.get_backend_name() != "sqlite":
+            return create_engine(parsed, pool_pre_ping=True, pool_size=10, max_overflow=30)
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+        raise UsageError(
+            f"{url.partition('://')[0]}://… cannot be opened: {error}. Give sqlite:///file.db or "
+            "postgresql://user@host/name (needs `pip install psycopg[binary]`)."
+        ) from None
+    if parsed.database and parsed.database != ":memory:":
+        _make_private(Path(parsed.database))
+    engine = create_engine(parsed, connect_args={"timeout": BUSY_SECONDS}, pool_size=10, max_overflow=30)
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _make_private(path: Path) -> None:
+    """Only the owner may read the file. SQLite gives the WAL beside it the same mode."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        path.chmod(0o600)
+    except OSError as error:
+        raise UsageError(f"Cannot open the database {path}: {error.strerror}. Check the path and its mode.") from None
+
+
+def _configure_sqlite(connection: sqlite3.Connection, _: Any) -> None:
+    # The driver's own transactions begin late and end before DDL; `_begin_sqlite` does it instead.
+    connection.isolation_level = None
+    for pragma in (
+        f"busy_timeout={int(BUSY_SECONDS * 1000)}",
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        "foreign_keys=ON",
+        "temp_store=MEMORY",
+        "cache_size=-32000",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+# Migrations
+
+
+def alembic_config(connection: Connection) -> Any:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config
+
+
+def upgrade(engine: Engine) -> None:
+    """Bring the tables to this version, all or nothing."""
+    from alembic import command
+
+    writer = engine.execution_options(**{_WRITES: True})
+    with writer.begin() as connection:
+        if _revision(connection) != _head():
+            command.upgrade(alembic_config(connection), "head")
+
+
+def check_revision(engine: Engine) -> None:
+    """Refuse tables of another version, in words."""
+    with engine.connect() as connection:
+        found = _revision(connection)
+    if found != _head():
+        raise UsageError("The database has the tables of an older benchmax. Start the server once; it brings them up.")
+
+
+def _revision(connection: Connection) -> str | None:
+    """The version of the tables; refuses one this benchmax does not know."""
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+    from alembic.util import CommandError
+
+    found = MigrationContext.configure(connection).get_current_revision()
+    try:
+        if found is not None:
+            ScriptDirectory(str(MIGRATIONS)).get_revision(found)
+    except CommandError:
+        raise UsageError(
+            f"The database was written by a newer benchmax (tables {found}). Upgrade benchmax, or use another "
+            "data directory (BENCHMAX_DATA); this version leaves it as it is."
+        ) from None
+    return found
+
+
+def _head() -> str | None:
+    from alembic.script import ScriptDirectory
+
+    return ScriptDirectory(str(MIGRATIONS)).get_current_head()

@@ -1,0 +1,89 @@
+"""The one directory everything lives in, private to its owner, and the locks that keep two of a kind out of it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmax.config import setting
+from benchmax.errors import UsageError
+
+
+class DataDir:
+    """Paths inside `$BENCHMAX_DATA` (or `~/.benchmax`)."""
+
+    def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
+        self.root = Path(root or setting("DATA") or "~/.benchmax").expanduser().absolute()
+        self.blobs = self.root / "blobs"
+        self.runs = self.root / "runs"
+        self.logs = self.root / "logs"
+        self.locks = self.root / "locks"
+        self.database = self.root / "platform.db"
+        self.secret_key = self.root / "secret.key"
+        self.server_info = self.root / "server.json"
+        """`{"url", "pid", "started"}` of the server that runs now."""
+        self.credentials = self.root / "credentials.json"
+        """`{"url", "api_key"}` the local SDK signs in with."""
+
+    def create(self) -> DataDir:
+        """Make what is missing, readable by its owner alone."""
+        for folder in (self.root, self.blobs, self.runs, self.logs, self.locks):
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise UsageError(
+                    f"Cannot make the data directory {folder}: {error.strerror}. Set BENCHMAX_DATA to another place."
+                ) from None
+        self.root.chmod(0o700)
+        return self
+
+    def run(self, run_id: str) -> Path:
+        """The directory of one run."""
+        if not run_id.replace("_", "").isalnum():
+            raise UsageError(f"{run_id!r} is not the id of a run. `benchmax runs list` shows them.")
+        return self.runs / run_id
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Hold the place of `name` (server, runner) in this directory; the kernel frees it when the process dies."""
+        path = self.locks / f"{name}.lock"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"A {name} already runs on {self.root} (pid {_pid(path)}). "
+                    "Use that one, stop it with `benchmax down`, or set BENCHMAX_DATA to another directory."
+                ) from None
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps({"pid": os.getpid()}).encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file that only its owner may read."""
+    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _pid(path: Path) -> str:
+    try:
+        return str(json.loads(path.read_text())["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "unknown"

@@ -1,0 +1,55 @@
+"""The feed of a run: what happened, in an order that readers can rely on.
+
+Every reader keeps the last id it saw and asks for what came after it. That works because the ids of one run become
+visible in growing order: a writer locks the run's row first (SQLite has one writer anyway).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from benchmax.platform.store.tables import Event, Run
+
+SHOWN = ("lifecycle", "artifact", "diagnostic", "alert")
+
+
+def append(
+    session: Session,
+    run_id: str,
+    kind: str,
+    message: str = "",
+    *,
+    category: str = "lifecycle",
+    data: Mapping[str, Any] | None = None,
+    at: float | None = None,
+) -> Event:
+    """Add one event. Use category `feed` for news that only live readers need (`points`, `rollouts`)."""
+    session.execute(select(Run.id).where(Run.id == run_id).with_for_update())
+    row = Event(
+        run_id=run_id, kind=kind, message=message, category=category, data=dict(data or {}), time=at or time.time()
+    )
+    session.add(row)
+    session.flush()
+    return row
+
+
+def of_run(session: Session, run_id: str, categories: Sequence[str] = SHOWN, limit: int = 10_000) -> list[Event]:
+    """Oldest first; the newest `limit` of them."""
+    query = select(Event).where(Event.run_id == run_id, Event.category.in_(categories))
+    return list(session.scalars(query.order_by(Event.id.desc()).limit(limit)))[::-1]
+
+
+def after(session: Session, run_id: str, last_id: int, limit: int = 500) -> list[Event]:
+    """What a live reader has not seen, oldest first."""
+    query = select(Event).where(Event.run_id == run_id, Event.id > last_id)
+    return list(session.scalars(query.order_by(Event.id).limit(limit)))
+
+
+def last_id(session: Session, run_id: str) -> int:
+    """The newest id, 0 when there is none."""
+    return session.scalar(select(func.max(Event.id)).where(Event.run_id == run_id)) or 0

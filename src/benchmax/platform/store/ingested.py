@@ -1,0 +1,33 @@
+"""What came from a run directory and can come from it again."""
+
+from __future__ import annotations
+
+from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from benchmax.platform.store.tables import Cursor, EnvLog, Event, Point, RolloutRow, Run, Series
+
+TRAINER = "trainer."
+"""How the kinds of events begin that were read from a run directory."""
+
+
+def clear(session: Session, run_id: str) -> None:
+    """Forget all that was read from a run's directory; what the platform itself noted of the run stays."""
+    for table in (Point, Series, EnvLog, Cursor):
+        session.execute(delete(table).where(table.run_id == run_id))
+    # Rollouts of evaluations outside training come from other files.
+    session.execute(delete(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.eval_id == ""))
+    from_files = or_(Event.kind.startswith(TRAINER, autoescape=True), Event.category == "feed")
+    session.execute(delete(Event).where(Event.run_id == run_id, from_files))
+    session.execute(update(Run).where(Run.id == run_id).values(error_count=0, latest_step=None))
+
+
+def count_errors(session: Session, run_id: str) -> None:
+    """Set the run's count of failed rollouts from the index."""
+    failed = select(func.count()).where(RolloutRow.run_id == run_id, RolloutRow.error_type.is_not(None))
+    session.execute(update(Run).where(Run.id == run_id).values(error_count=failed.scalar_subquery()))
+
+
+def cursor(session: Session, run_id: str, file: str) -> Cursor | None:
+    """The cursor of one file, held until the transaction ends."""
+    return session.get(Cursor, (run_id, file), with_for_update=True, populate_existing=True)

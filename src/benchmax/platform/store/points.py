@@ -1,0 +1,97 @@
+"""Metric series: `(run, mode, name) → step → value`. Writing a point again replaces it, so ingest may repeat itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import Session
+
+from benchmax.platform.store.tables import Base, Point, Series
+
+_NAME_CHARS = 300
+
+
+class MetricLine(NamedTuple):
+    """One line of metrics.jsonl."""
+
+    step: int
+    mode: str
+    time: float
+    values: Mapping[str, float]
+
+
+def record(session: Session, run_id: str, lines: Iterable[MetricLine]) -> int:
+    """Write lines of metrics.jsonl; gives the number of points."""
+    lines = list(lines)
+    series = _series_ids(session, run_id, {(line.mode, name[:_NAME_CHARS]) for line in lines for name in line.values})
+    # The last value of a step wins, and one statement may not touch a row twice.
+    rows = {
+        (series[line.mode, name[:_NAME_CHARS]], line.step): (value, line.time)
+        for line in lines
+        for name, value in line.values.items()
+    }
+    points = [
+        {"run_id": run_id, "series_id": series_id, "step": step, "value": value, "time": at}
+        for (series_id, step), (value, at) in rows.items()
+    ]
+    write_all(session, Point, points, key=("run_id", "series_id", "step"))
+    return len(points)
+
+
+def scalars(
+    session: Session, run_id: str, mode: str, names: Iterable[str] | None = None
+) -> dict[str, list[dict[str, Any]]]:
+    """`{name: [{step, value}]}` of one mode, steps in order; `{}` for a mode there is not."""
+    query = select(Series.id, Series.name).where(Series.run_id == run_id, Series.mode == mode).order_by(Series.name)
+    if names is not None:
+        query = query.where(Series.name.in_(list(names)))
+    found: dict[str, list[dict[str, Any]]] = {}
+    for series_id, name in session.execute(query).all():
+        points = select(Point.step, Point.value).where(Point.run_id == run_id, Point.series_id == series_id)
+        found[name] = [{"step": step, "value": value} for step, value in session.execute(points.order_by(Point.step))]
+    return {name: values for name, values in found.items() if values}
+
+
+def modes(session: Session, run_id: str) -> list[str]:
+    """Modes that have points."""
+    return list(session.scalars(select(Series.mode).where(Series.run_id == run_id).distinct().order_by(Series.mode)))
+
+
+def drop_from(session: Session, run_id: str, mode: str, step: int) -> None:
+    """Forget points of `mode` at `step` and later: the trainer went back to a checkpoint."""
+    ids = select(Series.id).where(Series.run_id == run_id, Series.mode == mode).scalar_subquery()
+    session.execute(delete(Point).where(Point.run_id == run_id, Point.series_id.in_(ids), Point.step >= step))
+
+
+def write_all(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]], key: Sequence[str]) -> None:
+    """Insert rows; those whose key is there already are replaced, or left alone when the key is all there is."""
+    if not rows:
+        return
+    dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(table)
+    replaced = {name: statement.excluded[name] for name in rows[0] if name not in key}
+    if replaced:
+        statement = statement.on_conflict_do_update(index_elements=key, set_=replaced)
+    else:
+        statement = statement.on_conflict_do_nothing(index_elements=key)
+    # Through the connection: the driver's executemany, several times faster than one long VALUES.
+    session.flush()
+    session.connection().execute(statement, rows)
+
+
+def _series_ids(session: Session, run_id: str, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    ids = _known_series(session, run_id)
+    missing = sorted(wanted - ids.keys())
+    if missing:
+        rows = [{"run_id": run_id, "mode": mode, "name": name} for mode, name in missing]
+        write_all(session, Series, rows, key=("run_id", "mode", "name"))
+        ids = _known_series(session, run_id)
+    return ids
+
+
+def _known_series(session: Session, run_id: str) -> dict[tuple[str, str], int]:
+    query = select(Series.mode, Series.name, Series.id).where(Series.run_id == run_id)
+    return {(mode, name): series_id for mode, name, series_id in session.execute(query)}

@@ -1,0 +1,228 @@
+"""Who may come in: users, API keys, sign-in links, sessions, device codes. Only digests of what they show are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Sequence
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+
+from benchmax.errors import UsageError
+from benchmax.platform.store.tables import ApiKey, DeviceCode, LoginFailure, LoginLink, User, WebSession
+
+SCOPES = ("read", "write", "admin")
+"""What a key may do: look; launch, upload, change and delete; manage keys, secrets and the audit log."""
+
+LINK_SECONDS = 15 * 60.0
+SESSION_SECONDS = 7 * 86_400.0
+IDLE_SECONDS = 12 * 3_600.0
+DEVICE_SECONDS = 1_800
+DEVICE_INTERVAL = 5
+LOCK_FAILURES = 10
+LOCK_SECONDS = 15 * 60.0
+_USED_EVERY = 60.0
+# No vowels, no digits that look like letters: a code to be read aloud.
+_CODE_LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
+
+
+def digest(token: str) -> str:
+    """SHA-256, as kept. A token has 256 random bits, so no salt or slow hash is needed."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+# Users
+
+
+def ensure_user(session: Session, email: str, role: str = "member") -> User:
+    """The user of that address, made when there is none."""
+    found = by_email(session, email)
+    if found is None:
+        found = User(email=email.strip().lower(), role=role)
+        session.add(found)
+        session.flush()
+    return found
+
+
+def by_email(session: Session, email: str) -> User | None:
+    return session.scalars(select(User).where(User.email == email.strip().lower())).one_or_none()
+
+
+def any_password(session: Session) -> bool:
+    """Whether someone can sign in by password: what a server beyond loopback needs."""
+    return session.scalars(select(User.id).where(User.password_hash.is_not(None)).limit(1)).first() is not None
+
+
+# API keys
+
+
+def create_key(
+    session: Session,
+    user_id: str,
+    *,
+    name: str = "",
+    scopes: Sequence[str] = ("read", "write"),
+    days: float | None = None,
+) -> tuple[ApiKey, str]:
+    """A new key and its text, `sk_<8>_<43>`: shown now and never again."""
+    if not scopes or set(scopes) - set(SCOPES):
+        raise UsageError(f"Scopes are {', '.join(SCOPES)}. Give one or more of them.")
+    prefix = secrets.token_hex(4)
+    text = f"sk_{prefix}_{secrets.token_urlsafe(32)}"
+    row = ApiKey(
+        user_id=user_id,
+        name=name,
+        prefix=prefix,
+        digest=digest(text),
+        scopes=sorted(set(scopes)),
+        expires=None if days is None else time.time() + days * 86_400,
+    )
+    session.add(row)
+    session.flush()
+    return row, text
+
+
+def find_key(session: Session, text: str) -> tuple[ApiKey, User] | None:
+    """The valid key with this text, and its user. Looked up by digest, so timing tells nothing about keys."""
+    query = select(ApiKey, User).join(User, User.id == ApiKey.user_id).where(ApiKey.digest == digest(text))
+    found = session.execute(query).one_or_none()
+    if found is None:
+        return None
+    key, user = found
+    return None if key.revoked is not None or (key.expires or float("inf")) <= time.time() else (key, user)
+
+
+def needs_touch(key: ApiKey) -> bool:
+    """Whether `last_used` is old enough to be worth a write."""
+    return time.time() - (key.last_used or 0.0) > _USED_EVERY
+
+
+def touch_key(session: Session, key_id: str) -> None:
+    session.execute(update(ApiKey).where(ApiKey.id == key_id).values(last_used=time.time()))
+
+
+def keys_of(session: Session, user_id: str) -> list[ApiKey]:
+    return list(session.scalars(select(ApiKey).where(ApiKey.user_id == user_id).order_by(ApiKey.created.desc())))
+
+
+def revoke_key(session: Session, user_id: str, key_id: str) -> ApiKey | None:
+    """Revoke a user's key for good; None when the user has no such key."""
+    key = session.get(ApiKey, key_id)
+    if key is None or key.user_id != user_id:
+        return None
+    key.revoked = key.revoked or time.time()
+    return key
+
+
+# Sign-in: one-time links, sessions
+
+
+def create_link(session: Session, user_id: str, seconds: float = LINK_SECONDS) -> str:
+    """The token of a link that signs its bearer in, once."""
+    session.execute(delete(LoginLink).where(LoginLink.expires <= time.time()))
+    token = secrets.token_urlsafe(32)
+    session.add(LoginLink(digest=digest(token), user_id=user_id, expires=time.time() + seconds))
+    return token
+
+
+def use_link(session: Session, token: str) -> str | None:
+    """Whom the link signs in; it is gone afterwards."""
+    link = session.scalars(select(LoginLink).where(LoginLink.digest == digest(token)).with_for_update()).one_or_none()
+    if link is None:
+        return None
+    session.delete(link)
+    return link.user_id if link.expires > time.time() else None
+
+
+def open_session(session: Session, user_id: str) -> str:
+    """A new session's token; always a fresh one, so a planted cookie is worth nothing."""
+    session.execute(delete(WebSession).where(WebSession.expires <= time.time()))
+    token = secrets.token_urlsafe(32)
+    session.add(WebSession(digest=digest(token), user_id=user_id, expires=time.time() + SESSION_SECONDS))
+    return token
+
+
+def find_session(session: Session, token: str) -> tuple[WebSession, User] | None:
+    """The live session and its user: 7 days at most, 12 hours without use."""
+    query = select(WebSession, User).join(User, User.id == WebSession.user_id).where(WebSession.digest == digest(token))
+    found = session.execute(query).one_or_none()
+    if found is None:
+        return None
+    opened, user = found
+    alive = time.time() < min(opened.expires, opened.last_seen + IDLE_SECONDS)
+    return (opened, user) if alive else None
+
+
+def touch_session(session: Session, found: WebSession) -> None:
+    session.execute(update(WebSession).where(WebSession.digest == found.digest).values(last_seen=time.time()))
+
+
+def session_needs_touch(found: WebSession) -> bool:
+    return time.time() - found.last_seen > _USED_EVERY
+
+
+def close_session(session: Session, token: str) -> None:
+    session.execute(delete(WebSession).where(WebSession.digest == digest(token)))
+
+
+# Passwords: only the failures live here, the hashing is the server's
+
+
+def locked(session: Session, account: str, address: str) -> bool:
+    """Whether this account had too many failures from this address lately."""
+    query = select(func.count()).where(
+        LoginFailure.account == account, LoginFailure.address == address, LoginFailure.time > time.time() - LOCK_SECONDS
+    )
+    return (session.scalar(query) or 0) >= LOCK_FAILURES
+
+
+def add_failure(session: Session, account: str, address: str) -> None:
+    session.execute(delete(LoginFailure).where(LoginFailure.time < time.time() - LOCK_SECONDS))
+    session.add(LoginFailure(account=account, address=address))
+
+
+def clear_failures(session: Session, account: str, address: str) -> None:
+    session.execute(delete(LoginFailure).where(LoginFailure.account == account, LoginFailure.address == address))
+
+
+# Device login
+
+
+def create_device_code(session: Session, client_id: str) -> tuple[str, DeviceCode]:
+    """The device's secret code, and the row with the code its user types."""
+    session.execute(delete(DeviceCode).where(DeviceCode.expires <= time.time()))
+    token = secrets.token_urlsafe(32)
+    letters = "".join(secrets.choice(_CODE_LETTERS) for _ in range(8))
+    row = DeviceCode(
+        digest=digest(token),
+        user_code=f"{letters[:4]}-{letters[4:]}",
+        client_id=client_id,
+        expires=time.time() + DEVICE_SECONDS,
+    )
+    session.add(row)
+    session.flush()
+    return token, row
+
+
+def poll_device_code(session: Session, token: str, client_id: str) -> str | DeviceCode:
+    """The approved row, taken out of the table; or an OAuth error word."""
+    row = session.scalars(select(DeviceCode).where(DeviceCode.digest == digest(token)).with_for_update()).one_or_none()
+    now = time.time()
+    if row is None or row.client_id != client_id:
+        return "invalid_grant"
+    too_soon = now - row.polled < DEVICE_INTERVAL * 0.8
+    row.polled = now
+    if row.expires <= now or row.denied or row.user_id is not None:
+        session.delete(row)
+        return "expired_token" if row.expires <= now else "access_denied" if row.denied else row
+    return "slow_down" if too_soon else "authorization_pending"
+
+
+def find_user_code(session: Session, user_code: str) -> DeviceCode | None:
+    """The waiting device of that code, however it was typed."""
+    letters = "".join(letter for letter in user_code.upper() if letter.isalpha())
+    query = select(DeviceCode).where(DeviceCode.user_code == f"{letters[:4]}-{letters[4:]}")
+    row = session.scalars(query).one_or_none()
+    return row if row is not None and row.expires > time.time() and row.user_id is None and not row.denied else None

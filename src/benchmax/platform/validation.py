@@ -1,0 +1,203 @@
+"""`validate_env`: the doctor, as one call before a run.
+
+It plays the whole life of the environment on several rows (`init_rollout` and `release_rollout` too), gives the gold
+answer and everything a model may try instead, and prints one line for each check. A reward that never changes fails.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from benchmax import limits
+from benchmax.doctor import Diagnosis, examine_sync
+from benchmax.doctor.examine import run_sync
+from benchmax.doctor.findings import MARKS
+from benchmax.doctor.words import shown
+from benchmax.envs.base_env import BaseEnv, overrides
+from benchmax.envs.readers import Source, read_rows
+from benchmax.envs.reward_values import describe_error
+from benchmax.errors import UsageError
+from benchmax.rollouts.host import EnvHost
+
+_GROUP_CHECKS = (
+    "cannot-construct", "init-fails", "reward-not-finite", "group-reward-raises", "group-reward-wrong-length",
+    "group-reward-duplicate-key",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class ValidationReport:
+    """How validation went. True only if something ran and all of it passed."""
+
+    local_passed: int = 0
+    local_failed: int = 0
+    remote: dict[str, Any] | None = None
+    local_ran: bool = False
+    remote_ran: bool = False
+    diagnosis: Diagnosis | None = None
+    """Every finding of the local checks, with evidence and fix."""
+
+    @property
+    def local_ok(self) -> bool:
+        return self.local_ran and self.local_failed == 0
+
+    @property
+    def remote_ok(self) -> bool:
+        return self.remote_ran and bool((self.remote or {}).get("ok"))
+
+    @property
+    def ok(self) -> bool:
+        ran = [part for part, did in ((self.local_ok, self.local_ran), (self.remote_ok, self.remote_ran)) if did]
+        return bool(ran) and all(ran)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def summary(self) -> str:
+        parts = []
+        if self.local_ran:
+            parts.append(f"local {self.local_passed}/{self.local_passed + self.local_failed} checks")
+        if self.remote_ran:
+            parts.append(f"remote {'passed' if self.remote_ok else 'failed'}")
+        return f"validate_env {'passed' if self.ok else 'failed'}: {', '.join(parts) or 'nothing ran'}"
+
+
+def validate_env(
+    env_class: type[BaseEnv],
+    env_args: dict[str, Any] | None = None,
+    train_dataset: Source = (),
+    eval_dataset: Source | None = None,
+    *,
+    local_modules: Sequence[ModuleType | str] | None = None,
+    pip_dependencies: Sequence[str] | None = None,
+    local: bool = True,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    llm_base_url: str | None = None,
+    llm_api_key: str | None = None,
+    remote_examples: int = 2,
+    group_reward_samples: int = 2,
+    llm_model: str | None = None,
+    max_turns: int = 4,
+    max_tool_calls: int = 8,
+    verbose: bool = True,
+    full_messages: bool = False,
+) -> ValidationReport:
+    """Check an environment and its rows before a run; works in scripts and notebooks.
+
+    `local_modules`, `pip_dependencies` and the `llm_…` and `remote_…` arguments concern the remote part. With
+    `full_messages`, every answer that was scored is printed.
+    """
+    report = ValidationReport()
+    say = _print if verbose else _keep_quiet
+    if local:
+        report.diagnosis = examine_sync(
+            env_class,
+            env_args,
+            rows=train_dataset,
+            eval_rows=eval_dataset,
+            group_samples=group_reward_samples,
+            max_turns=max_turns,
+            max_tool_calls=max_tool_calls,
+        )
+        _count(report, report.diagnosis)
+        for line in check_lines(report.diagnosis):
+            say(line)
+        for line in answer_lines(report.diagnosis) if full_messages else ():
+            say(line)
+    if api_key or not local:
+        report.remote = _remote_checks(api_key, base_url, say)
+        report.remote_ran = report.remote is not None
+    say(report.summary())
+    return report
+
+
+def _remote_checks(api_key: str | None, base_url: str | None, say: Any) -> dict[str, Any] | None:
+    """The part that runs on a platform: `{"ok": bool, …}`, or None when there is none to run it."""
+    say(f"{MARKS['skipped']} remote checks need a platform, and this version has none; only the local ones count")
+    return None
+
+
+def _count(report: ValidationReport, diagnosis: Diagnosis) -> None:
+    report.local_ran = True
+    report.local_failed = len(diagnosis.failed)
+    report.local_passed = len(diagnosis.checks) - len(diagnosis.skipped) - report.local_failed
+
+
+def check_lines(diagnosis: Diagnosis) -> list[str]:
+    """One line for each check (✓ passed, ✗ failed, ! a warning, - skipped), with what was found under it."""
+    lines = []
+    for check in diagnosis.checks:
+        mark = MARKS["passed" if check.state == "info" else check.state]
+        lines.append(f"{mark} {check.title}" + (f" ({check.note})" if check.note else ""))
+        lines += [f"    {finding.text()}" for finding in diagnosis.find(check.id) if finding.severity != "info"]
+    return lines
+
+
+def answer_lines(diagnosis: Diagnosis) -> list[str]:
+    """Every answer that was played, what it was asked, and what it earned."""
+    lines = []
+    for each in diagnosis.answers:
+        parts = ", ".join(f"{name}={value:g}" for name, value in each.rewards.items()) or each.note or "no score"
+        lines.append(
+            f"  {each.probe}: {shown(each.question)} → {shown(each.answer)} (gold {shown(each.gold)}): {parts}"
+        )
+    return lines
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stdout)  # noqa: T201 - the function's contract is to print
+
+
+def _keep_quiet(line: str) -> None:
+    """Print nothing."""
+
+
+# Parts that can be asked for alone
+
+
+def overrides_compute_group_reward(env_class: type[BaseEnv] | BaseEnv) -> bool:
+    """Whether the environment scores siblings against one another."""
+    return overrides(env_class, "compute_group_reward")
+
+
+def overrides_validate_probe(env_class: type[BaseEnv] | BaseEnv) -> bool:
+    """Whether the environment brings a check of its own."""
+    return overrides(env_class, "validate_probe")
+
+
+def run_validate_probe(
+    env_class: type[BaseEnv], env_args: dict[str, Any] | None = None, eval_dataset: Source = ()
+) -> dict[str, Any] | None:
+    """What the environment's own `validate_probe` says; None if it has none. It never raises."""
+    if not overrides_validate_probe(env_class):
+        return None
+    try:
+        rows = [row.data for row in read_rows(eval_dataset)]
+        return run_sync(_probe(env_class, env_args or {}, rows))
+    except Exception as error:
+        return {"ok": False, "summary": describe_error(error)}
+
+
+async def _probe(env_class: type[BaseEnv], env_args: dict[str, Any], rows: list[Any]) -> dict[str, Any] | None:
+    async with EnvHost(lambda: env_class(**env_args)) as host:
+        said = await host.call("validate_probe", rows, deadline=limits.REWARD_SECONDS)
+    if said is not None and not isinstance(said, dict):
+        raise UsageError(f"validate_probe returned {type(said).__name__}. Return a dict with ok and summary, or None.")
+    return said
+
+
+def assert_group_reward_contract(
+    env_class: type[BaseEnv], env_args: dict[str, Any] | None = None, dataset: Source = (), *, samples: int = 2
+) -> None:
+    """AssertionError unless compute_group_reward gives one dict of new, finite components per sibling."""
+    if not overrides_compute_group_reward(env_class):
+        return
+    diagnosis = examine_sync(env_class, env_args, rows=dataset, examples=2, group_samples=samples)
+    broken = [finding for finding in diagnosis.errors if finding.check in _GROUP_CHECKS]
+    if broken or not diagnosis.answers:
+        raise AssertionError("\n".join(map(str, broken)) or f"No group could be played:\n{diagnosis}")

@@ -1,0 +1,270 @@
+"""The trainer dies at the worst moments and goes on as if nothing had happened.
+
+A small server process imports everything once and forks a child for each run, so that many crashes cost little.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmax.trainer.rundir import read_metrics
+from benchmax.trainer.tiny import make_tiny
+
+SERVER = """
+import asyncio, json, os, signal, sys, traceback
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.example_id import make_example
+from benchmax.envs.reward_helpers import extract_completion_text
+from benchmax.trainer import checkpoint, loop, rundir, start
+from benchmax.trainer.config import build_config
+import transformers.models.llama.modeling_llama, peft  # noqa: imported once, here
+
+class DigitsEnv(BaseEnv):
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        if os.environ.get("SLOW"):
+            await asyncio.sleep(float(os.environ["SLOW"]))
+        text = extract_completion_text(messages)
+        return {"digits": sum(letter.isdigit() for letter in text) / max(1, len(text))}
+
+def examples(count):
+    return [make_example(prompt_messages=[{"role": "user", "content": f"{i}?"}]) for i in range(count)]
+
+def die_at(place, count):
+    module, name = place.rsplit(":", 1)
+    owner = {"run": rundir.RunDir, "checkpoint": checkpoint, "loop": loop}[module]
+    real, calls = getattr(owner, name.removeprefix("after-")), []
+    def killed(*args, **kwargs):
+        calls.append(1)
+        if len(calls) < count:
+            return real(*args, **kwargs)
+        if name.startswith("after-"):
+            real(*args, **kwargs)
+        os.kill(os.getpid(), signal.SIGKILL)
+    setattr(owner, name.removeprefix("after-"), killed)
+
+def full_disk(count):
+    real, calls = checkpoint._save, []
+    def save(tensors, path):
+        calls.append(1)
+        if len(calls) >= count:
+            path.write_bytes(b"half")
+            raise OSError(28, "No space left on device", str(path))
+        real(tensors, path)
+    checkpoint._save = save
+
+def child(job):
+    os.environ.update(job.get("environ", {}))
+    if "die" in job:
+        die_at(*job["die"])
+    if "full" in job:
+        full_disk(job["full"])
+    task = start.Task(DigitsEnv, examples(16), examples(24)[16:])
+    try:
+        if (rundir.Path(job["run"]) / "run.json").exists():
+            outcome = asyncio.run(start.resume(rundir.Path(job["run"]), task=task))
+        else:
+            outcome = asyncio.run(start.train(build_config(job["config"]), task=task))
+    except OSError as error:
+        return error.errno
+    return 130 if outcome.reason == "interrupted" else 0
+
+print("ready", flush=True)
+for line in sys.stdin:
+    job = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = child(job)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(code)
+    print(pid, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+"""
+
+
+class Server:
+    def __init__(self) -> None:
+        environ = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
+        )
+        assert self.process.stdout.readline() == "ready\n"
+
+    def start(self, **job) -> int:
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def end(self) -> int:
+        return int(self.process.stdout.readline())
+
+    def run(self, **job) -> int:
+        self.start(**job)
+        return self.end()
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def server():
+    opened = Server()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_tiny(tmp_path_factory.mktemp("model"), hidden=32, layers=1)
+
+
+def config(model: Path, folder: Path, steps: int = 6) -> dict:
+    return {
+        "model": {"name": str(model), "device": "cpu"},
+        "optim": {"lr": 1e-2},
+        "rollouts": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "max_turns": 1},
+        "eval": {"every": 2},
+        "checkpoint": {"every": 2},
+        "limits": {"steps": steps},
+        "output": {"dir": str(folder), "name": "run"},
+    }
+
+
+def series(path: Path) -> list:
+    clock = {"seconds/sample", "seconds/update", "tokens_per_second"}
+    return [
+        (line["step"], line["split"], {name: value for name, value in line["values"].items() if name not in clock})
+        for line in read_metrics(path)
+    ]
+
+
+@pytest.fixture(scope="module")
+def unbroken(server, model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unbroken")
+    assert server.run(run=str(folder / "run"), config=config(model, folder)) == 0
+    lines = series(folder / "run")
+    assert len(lines) == 6 + 4
+    assert all(values["grad_norm"] > 0 for _, split, values in lines if split == "train"), "every step learns"
+    return lines
+
+
+PLACES = [
+    ("run:log_metrics", 6),
+    ("run:after-log_metrics", 6),
+    ("run:write_rollouts", 5),
+    ("run:after-write_rollouts", 5),
+    ("run:after-log_metrics", 1),
+    ("checkpoint:_sync", 3),
+    ("checkpoint:after-_sync", 4),
+    ("loop:after-save_checkpoint", 2),
+    ("checkpoint:write_whole", 4),
+]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{place[0]}-{place[1]}")
+def test_kill_at_each_point_then_resume(server, model, unbroken, tmp_path, place):
+    job = {"run": str(tmp_path / "run"), "config": config(model, tmp_path)}
+    assert server.run(**job, die=place) == -signal.SIGKILL
+    assert server.run(**job) == 0
+    assert series(tmp_path / "run") == unbroken
+    assert not list((tmp_path / "run").rglob(".tmp-*"))
+
+
+def test_kill_again_and_again_at_random(server, model, unbroken, tmp_path):
+    rng = random.Random(5)
+    job = {"run": str(tmp_path / "run"), "config": config(model, tmp_path)}
+    kills = 0
+    for _ in range(12):
+        pid = server.start(**job)
+        time.sleep(rng.uniform(0.1, 0.6))  # the moment is meant to be arbitrary
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        code = server.end()
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+        kills += 1
+    assert kills
+    assert server.run(**job) == 0
+    assert series(tmp_path / "run") == unbroken
+
+
+def test_torn_line_and_rubbish_are_cleaned_up(server, model, unbroken, tmp_path):
+    job = {"run": str(tmp_path / "run"), "config": config(model, tmp_path)}
+    server.run(**job, die=("run:log_metrics", 6))
+    with open(tmp_path / "run" / "metrics.jsonl", "a") as file:
+        file.write('{"step": 4, "split": "tra')
+    (tmp_path / "run" / "checkpoints" / ".tmp-step-4-1").mkdir()
+    assert server.run(**job) == 0
+    assert series(tmp_path / "run") == unbroken
+    assert not list((tmp_path / "run").rglob(".tmp-*"))
+
+
+def wait_for_step(path: Path, step: int) -> None:
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        try:
+            if any(line["split"] == "train" and line["step"] >= step for line in read_metrics(path)):
+                return
+        except FileNotFoundError:
+            pass
+        time.sleep(0.02)  # polling another process
+    raise AssertionError("the run did not get that far")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_one_signal_saves_and_ends_with_130(server, model, tmp_path, number):
+    run = tmp_path / "run"
+    pid = server.start(run=str(run), config=config(model, tmp_path, steps=100_000))
+    wait_for_step(run, 1)
+    began = time.monotonic()
+    os.kill(pid, number)
+    assert server.end() == 130
+    assert time.monotonic() - began < 10
+    status = json.loads((run / "status.json").read_text())
+    assert status["state"] == "interrupted"
+    assert (run / "checkpoints" / "latest").read_text() == f"step-{status['step']}"
+    assert max(line["step"] for line in read_metrics(run) if line["split"] == "train") == status["step"] - 1
+
+
+def test_two_signals_stop_at_once(server, model, tmp_path):
+    run = tmp_path / "run"
+    slow = {"SLOW": "60"}
+    pid = server.start(run=str(run), config={**config(model, tmp_path), "eval": {"every": 0, "rows": 1}}, environ=slow)
+    while not (run / "events.jsonl").exists() or "started" not in (run / "events.jsonl").read_text():
+        time.sleep(0.02)  # polling another process
+    os.kill(pid, signal.SIGINT)
+    time.sleep(0.3)  # a person's second press
+    began = time.monotonic()
+    os.kill(pid, signal.SIGINT)
+    assert server.end() == 130
+    assert time.monotonic() - began < 2
+    assert not list(run.rglob(".tmp-*"))
+
+
+def test_full_disk_fails_clearly_and_resumes(server, model, unbroken, tmp_path):
+    run = tmp_path / "run"
+    job = {"run": str(run), "config": config(model, tmp_path)}
+    assert server.run(**job, full=5) == 28
+    status = json.loads((run / "status.json").read_text())
+    assert status["state"] == "failed"
+    assert status["message"] == f"no space left on {run}"
+    assert (run / "checkpoints" / "latest").read_text() == "step-0", "the checkpoint before it survives"
+    for line in (run / "metrics.jsonl").read_text().splitlines():
+        json.loads(line)
+    assert server.run(**job) == 0
+    assert series(run) == unbroken

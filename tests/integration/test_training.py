@@ -1,0 +1,287 @@
+"""Whole training runs of a toy model: it learns, it resumes exactly, it exports, it ends when it should."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+import torch
+import typer
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner
+
+from benchmax.cli import train as commands
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.example_id import make_example
+from benchmax.envs.reward_helpers import extract_completion_text
+from benchmax.errors import ConfigError, DatasetError, UsageError
+from benchmax.inference.tokens import ChatTokens
+from benchmax.rollouts.log import read_rollouts
+from benchmax.trainer import loop
+from benchmax.trainer.config import SftConfig, build_config
+from benchmax.trainer.export import export_adapter, export_merged
+from benchmax.trainer.policy import Policy
+from benchmax.trainer.rundir import read_metrics
+from benchmax.trainer.sft import sft_sequences, split_chat, warm_start
+from benchmax.trainer.start import Task, resume, train
+from benchmax.trainer.tiny import make_tiny
+
+torch.set_num_threads(1)  # the models are tiny
+
+CLOCK = {"seconds/sample", "seconds/update", "tokens_per_second"}
+
+
+class DigitsEnv(BaseEnv):
+    """Pays for digits: a model with random weights can find that out by itself."""
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        text = extract_completion_text(messages)
+        return {"digits": sum(letter.isdigit() for letter in text) / max(1, len(text))}
+
+
+class BrokenEnv(BaseEnv):
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        raise RuntimeError("the judge is down")
+
+
+def examples(count: int = 24) -> list:
+    return [make_example(prompt_messages=[{"role": "user", "content": f"{i}?"}]) for i in range(count)]
+
+
+TASK = Task(DigitsEnv, examples()[:16], examples()[16:])
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_tiny(tmp_path_factory.mktemp("model"), hidden=32, layers=2)
+
+
+def config(directory, folder, **tree):
+    base = {
+        "model": {"name": str(directory), "tune": "full", "device": "cpu"},
+        "optim": {"lr": 1e-2},
+        "rollouts": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "max_turns": 1},
+        "eval": {"every": 4},
+        "checkpoint": {"every": 2},
+        "limits": {"steps": 4},
+        "output": {"dir": str(folder), "name": "run"},
+    }
+    for section, values in tree.items():
+        base[section] = {**base.get(section, {}), **values} if isinstance(values, dict) else values
+    return build_config(base)
+
+
+def go(work):
+    return asyncio.run(work)
+
+
+def series(path):
+    """All numbers of a run but those of the clock."""
+    return [
+        (line["step"], line["split"], {name: v for name, v in line["values"].items() if name not in CLOCK})
+        for line in read_metrics(path)
+    ]
+
+
+def events(path, kind):
+    lines = [json.loads(line) for line in (path / "events.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == kind]
+
+
+@pytest.fixture(scope="module", params=["full", "lora"])
+def trained(request, model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    tree = config(model, folder, model={"tune": request.param}, limits={"steps": 24}, optim={"lr": 1e-2})
+    return go(train(tree, task=TASK))
+
+
+def test_it_learns_on_held_out_rows(trained):
+    assert trained.reason == "steps"
+    assert trained.first_eval["reward/mean"] < 0.4
+    assert trained.last_eval["reward/mean"] > trained.first_eval["reward/mean"] + 0.4
+
+
+def test_the_run_directory_tells_the_whole_story(trained):
+    lines = read_metrics(trained.path)
+    assert [line["step"] for line in lines if line["split"] == "train"] == list(range(24))
+    assert [line["step"] for line in lines if line["split"] == "eval"] == [0, 4, 8, 12, 16, 20, 24]
+    first = next(line["values"] for line in lines if line["split"] == "train")
+    wanted = {
+        "reward/mean", "reward/std", "pass@k", "max@k", "solve_rate", "response_tokens/mean", "loss", "entropy", "lr",
+        "reward_stats/digits/reward/mean", "clip_fraction", "drift", "grad_norm", "tokens_per_second", "seconds/sample",
+        "seconds/update", "skipped_groups",
+    }  # fmt: skip
+    assert wanted <= set(first)
+    assert first["drift"] < 1e-4, "trainer and engine agree on log-probs"
+    rollouts = list(read_rollouts(trained.path / "rollouts" / "train-0.jsonl"))
+    assert len(rollouts) >= 16
+    assert all(rollout.advantage is not None and rollout.reward is not None for rollout in rollouts)
+    assert json.loads((trained.path / "status.json").read_text())["state"] == "complete"
+    assert {path.name for path in (trained.path / "checkpoints").iterdir()} >= {"latest", "best", "step-24"}
+    assert len(events(trained.path, "started")) == len(events(trained.path, "ended")) == 1
+
+
+def test_export_loads_in_plain_transformers(trained, model, tmp_path):
+    out = export_merged(trained.path, tmp_path / "merged", which="latest")
+    plain = AutoModelForCausalLM.from_pretrained(out)
+    tokenizer = AutoTokenizer.from_pretrained(out)
+    ids = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "7?"}], add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
+    said = tokenizer.decode(plain.generate(**ids, max_new_tokens=6, do_sample=False)[0, ids["input_ids"].shape[1] :])
+    assert sum(letter.isdigit() for letter in said) >= 3
+    assert "# run" in (out / "README.md").read_text()
+    assert "mean reward" in (out / "README.md").read_text()
+    with pytest.raises(UsageError, match="not empty"):
+        export_merged(trained.path, out)
+
+
+def test_adapter_is_peft_and_equals_the_merged_model(trained, model, tmp_path):
+    if "lora" not in str(trained.path):
+        with pytest.raises(UsageError, match="no adapter"):
+            export_adapter(trained.path, tmp_path / "adapter")
+        return
+    from peft import PeftModel
+
+    out = export_adapter(trained.path, tmp_path / "adapter", which="latest")
+    adapted = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(model), str(out))
+    merged = AutoModelForCausalLM.from_pretrained(export_merged(trained.path, tmp_path / "merged", which="latest"))
+    ids = torch.arange(20)[None]
+    with torch.no_grad():
+        assert torch.allclose(adapted(ids).logits, merged(ids).logits, atol=1e-4)
+
+
+@pytest.mark.parametrize("tune", ["full", "lora"])
+def test_a_resumed_run_equals_an_unbroken_one(model, tmp_path, tune):
+    more = {"model": {"tune": tune}, "algorithm": {"kl": 0.01, "updates": 2}, "data": {"curriculum": "pass_rate"}}
+    whole = go(train(config(model, tmp_path / "whole", limits={"steps": 6}, **more), task=TASK))
+    part = go(train(config(model, tmp_path / "part", limits={"steps": 3}, **more), task=TASK))
+    # The last step is lost, as in a crash: the newest checkpoint is that of step 2.
+    (part.path / "checkpoints" / "latest").write_text("step-2")
+    again = go(resume(part.path, task=TASK, changes={"limits": {"steps": 6}}))
+    assert again.step == 6
+    lost = [line for line in series(part.path) if line[:2] != (3, "eval")]
+    assert lost == [line for line in series(whole.path) if line[:2] != (3, "eval")]
+    assert events(part.path, "resumed")[0]["lines_moved_aside"] == 2
+
+
+def test_resume_keeps_what_made_the_run(model, tmp_path):
+    path = go(train(config(model, tmp_path, limits={"steps": 1}), task=TASK)).path
+    with pytest.raises(ConfigError, match="optim cannot change"):
+        go(resume(path, task=TASK, changes={"optim": {"lr": 1}}))
+
+
+def test_a_run_ends_at_its_target_its_patience_or_its_time(model, tmp_path):
+    every = {"every": 1}
+    done = go(train(config(model, tmp_path / "a", eval={**every, "target": 0.0}), task=TASK))
+    assert (done.reason, done.step) == ("target", 0)
+    done = go(train(config(model, tmp_path / "b", eval={**every, "patience": 1}, optim={"lr": 1e-12}), task=TASK))
+    assert (done.reason, done.step) == ("patience", 1)
+    done = go(train(config(model, tmp_path / "c", limits={"steps": 1000, "seconds": 1.0}), task=TASK))
+    assert done.reason == "time"
+    assert 0 < done.step < 1000
+
+
+def test_unscored_steps_are_skipped_counted_and_alarmed(model, tmp_path):
+    done = go(train(config(model, tmp_path, watch={"equal_steps": 2}), task=Task(BrokenEnv, examples(16), [])))
+    assert done.step == 4, "the run goes on"
+    lines = read_metrics(done.path)
+    assert all(line["values"]["groups/used"] == 0 and "loss" not in line["values"] for line in lines)
+    alerts = {event["alert"]: event["message"] for event in events(done.path, "alert")}
+    assert "no_signal" in alerts
+    assert "the judge is down" in alerts["unscored"]
+    rollouts = list(read_rollouts(done.path / "rollouts" / "train-0.jsonl"))
+    assert {rollout.discarded for rollout in rollouts} == {"unscored"}
+
+
+def test_silent_groups_are_replaced_up_to_the_bound(model, tmp_path):
+    more = {"rollouts": {"prompts_per_step": 4, "max_extra_groups": 3}, "limits": {"steps": 1}}
+    done = go(train(config(model, tmp_path, **more), task=Task(BrokenEnv, examples(16), [])))
+    assert read_metrics(done.path)[0]["values"]["groups"] == 7
+
+
+async def test_an_interrupt_saves_and_gives_up_a_step_that_takes_too_long(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "GRACE_SECONDS", 0.1)
+    started = asyncio.Event()
+
+    class SlowEnv(DigitsEnv):
+        async def compute_reward(self, rollout_id, messages, task, **kwargs):
+            main.call_soon_threadsafe(started.set)
+            await asyncio.sleep(30)
+
+    main = asyncio.get_running_loop()
+    seen: list[loop.Trainer] = []
+    monkeypatch.setattr("benchmax.trainer.start.handle_signals", _remember(seen))
+    running = asyncio.create_task(train(config(model, tmp_path), task=Task(SlowEnv, examples(16), [])))
+    await started.wait()
+    seen[0].interrupt()
+    done = await asyncio.wait_for(running, 15)
+    assert (done.reason, done.step) == ("interrupted", 0)
+    assert (done.path / "checkpoints" / "latest").read_text() == "step-0"
+    assert json.loads((done.path / "status.json").read_text())["state"] == "interrupted"
+
+
+def _remember(seen):
+    import contextlib
+
+    @contextlib.contextmanager
+    def remember(trainer, run):
+        seen.append(trainer)
+        yield
+
+    return remember
+
+
+def test_supervised_warm_start(model, tmp_path):
+    rows = [{"prompt": f"{i}?", "completion": str(i)} for i in range(10)]
+    chat = ChatTokens(model)
+    policy = Policy.from_directory(make_tiny(tmp_path), tune="full")
+    stage = SftConfig(epochs=200, batch=10, lr=3e-3)
+    losses = warm_start(policy, sft_sequences(rows, chat), stage, lr=1, token_budget=512, row_tokens=512)
+    assert losses[-1] < 0.1 < losses[0]
+    prompt = torch.tensor([chat.prompt([{"role": "user", "content": "7?"}])])
+    assert chat.decode(policy.model(prompt).logits[0, -1:].argmax(-1).tolist()) == "7"
+
+
+def test_warm_start_is_the_first_stage_of_a_run(model, tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps({"prompt": f"{i}?", "completion": "12345"}) + "\n" for i in range(16)))
+    more = {"sft": {"data": str(file), "epochs": 20, "batch": 16, "lr": 1e-2}, "limits": {"steps": 1}}
+    done = go(train(config(model, tmp_path, **more), task=TASK))
+    assert done.first_eval["reward/mean"] > 0.9
+
+
+@pytest.mark.parametrize("row", [{}, {"prompt": "x"}, {"messages": [{"role": "user", "content": "x"}]}])
+def test_bad_rows_for_the_warm_start_are_named(row, model):
+    with pytest.raises(ValueError, match="messages"):
+        split_chat(row)
+    with pytest.raises(DatasetError, match="row 1"):
+        sft_sequences([row], ChatTokens(model))
+
+
+def test_the_command_line(model, tmp_path, monkeypatch):
+    app = typer.Typer()
+    app.command("train", context_settings=commands.CONTEXT)(commands.train)
+    app.command("export")(commands.export)
+    app.command("plot")(commands.plot)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(
+        "".join(json.dumps({"question": f"{i} + 1?", "ground_truth": str(i + 1)}) + "\n" for i in range(24))
+    )
+    monkeypatch.chdir(tmp_path)
+    flags = ["--rollouts.max_new_tokens", "4", "--rollouts.group_size=2", "--output.name", "x", "--eval.rows", "2"]
+    call = ["train", "arithmetic", "--data", str(rows), "--model", str(model), "--steps", "1", *flags]
+    shell = CliRunner()
+    result = shell.invoke(app, call, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert "step     0/1" in result.output
+    assert shell.invoke(app, ["train", "--resume", "runs/x", "--steps", "2"], catch_exceptions=False).exit_code == 0
+    assert [line["step"] for line in read_metrics(tmp_path / "runs" / "x") if line["split"] == "train"] == [0, 1]
+    assert shell.invoke(app, ["export", "runs/x", "out"], catch_exceptions=False).exit_code == 0
+    assert shell.invoke(app, ["plot", "runs/x", "curve.svg"], catch_exceptions=False).exit_code == 0
+    assert "optim.lr" in shell.invoke(app, ["train", "--settings"]).output
+    with pytest.raises(ConfigError, match=r"did you mean optim\.lr"):
+        shell.invoke(app, [*call, "--optim.lrr", "1"], catch_exceptions=False)
+    with pytest.raises(ConfigError, match="No environment"):
+        shell.invoke(app, ["train"], catch_exceptions=False)

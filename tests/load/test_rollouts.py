@@ -1,0 +1,163 @@
+"""Many rollouts at once: they finish, they do not wait for one another, and they stay small."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from benchmax import BaseEnv, ToolCall, ToolDefinition, make_example
+from benchmax.models.http import HttpModel
+from benchmax.models.scripted import ScriptedModel
+from benchmax.rollouts import EnvHost, RolloutSettings, run_batch, run_rollout
+from benchmax.testing import FakeModelServer
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "rollouts.py"
+
+
+class Echo(BaseEnv):
+    """One tool, which waits as it is told."""
+
+    def __init__(self, pause=None):
+        super().__init__()
+        self.pause = pause
+
+    async def list_tools(self):
+        return [ToolDefinition("echo", "Echo.", {"type": "object", "properties": {"n": {"type": "integer"}}})]
+
+    async def run_tool(self, rollout_id, tool_name, **tool_args):
+        if self.pause and (waiting := self.pause()):
+            await waiting
+        return str(tool_args["n"])
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"said": float(messages[-1]["content"] == "done")}
+
+
+def examples(count):
+    return [make_example([{"role": "user", "content": f"Example {i}"}], {"i": i}) for i in range(count)]
+
+
+def script(turns):
+    return [ToolCall("echo", f'{{"n": {i}}}') for i in range(turns - 1)] + ["done"]
+
+
+class LagMeter:
+    """How late a loop's timers are."""
+
+    def __init__(self):
+        self.lags = []
+
+    async def __aenter__(self):
+        self._task = asyncio.create_task(self._measure())
+        return self
+
+    async def __aexit__(self, *failure):
+        self._task.cancel()
+
+    async def _measure(self):
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.01)
+            self.lags.append(time.monotonic() - began - 0.01)
+
+    @property
+    def p99(self):
+        return sorted(self.lags)[int(len(self.lags) * 0.99)]
+
+
+async def test_256_rollouts_of_4_turns_against_a_slow_server():
+    """L1: the time is the server's (4 × 0.2 s), not ours."""
+
+    def answer(request):
+        done = sum(message["role"] == "tool" for message in request["messages"])
+        if done == 3:
+            return "done"
+        function = {"name": "echo", "arguments": f'{{"n": {done}}}'}
+        return {"tool_calls": [{"id": f"c{done}", "type": "function", "function": function}]}
+
+    async with (
+        FakeModelServer(answer, latency=0.2) as server,
+        HttpModel("any", server.base_url) as model,
+        EnvHost(Echo) as host,
+        LagMeter() as meter,
+    ):
+        began = time.monotonic()
+        rollouts = await run_batch(host, examples(256), model, concurrency=256)
+        assert time.monotonic() - began < 9
+    assert [rollout.reward for rollout in rollouts] == [1.0] * 256
+    assert {rollout.turns for rollout in rollouts} == {4}
+    assert server.requests == 1024
+    assert server.max_in_flight > 200
+    assert meter.p99 < 0.25
+
+
+@pytest.mark.parametrize("pause", [lambda: asyncio.sleep(0.05), lambda: time.sleep(0.05)], ids=["async", "blocking"])
+async def test_sleeping_tools_of_different_rollouts_overlap(pause):
+    """64 tools of 50 ms are one turn of 50 ms, not of 3.2 s."""
+    model = ScriptedModel(script(2))
+    async with EnvHost(Echo(pause)) as host:
+        await run_batch(host, examples(64), model, concurrency=64)  # where a tool that blocks is found out
+        walls = []
+        for _ in range(3):
+            began = time.monotonic()
+            rollouts = await run_batch(host, examples(64), model, concurrency=64)
+            walls.append(time.monotonic() - began)
+            assert all(rollout.ok for rollout in rollouts)
+    assert min(walls) < 0.25
+
+
+async def test_a_late_turn_costs_what_an_early_one_does():
+    settings = RolloutSettings(max_turns=100, max_tool_calls=100)
+    early, late = [], []
+    async with EnvHost(Echo) as host:
+        for example in examples(12):
+            stamps = []
+
+            def on_turn(rollout, new, stamps=stamps):
+                stamps.append(time.process_time())
+
+            rollout = await run_rollout(host, example, ScriptedModel(script(100)), settings, on_turn=on_turn)
+            assert (rollout.ok, rollout.turns, len(rollout.messages)) == (True, 100, 200)
+            early += [b - a for a, b in zip(stamps[4:24:2], stamps[6:26:2], strict=True)]
+            late += [b - a for a, b in zip(stamps[170:190:2], stamps[172:192:2], strict=True)]
+    assert median(late) < 2 * median(early)
+
+
+async def test_a_scripted_rollout_of_5_turns_costs_little():
+    """The bar is 0.5 ms; more is allowed here, for a machine that is busy with other things."""
+    model = ScriptedModel(script(5))
+    async with EnvHost(Echo) as host:
+        spent = []
+        for _ in range(4):
+            began = time.process_time()
+            rollouts = await run_batch(host, examples(256), model, concurrency=64)
+            spent.append((time.process_time() - began) / 256)
+    assert all(rollout.ok and rollout.turns == 5 for rollout in rollouts)
+    assert min(spent) < 0.001
+
+
+def open_at_once(count):
+    """In a process of its own: memory once used stays with a process and would hide the growth."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(BENCHMARK.parent)!r})\n"
+        f"import asyncio, json, rollouts\njson.dump(asyncio.run(rollouts.crowd({count})), sys.stdout)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True)
+    return json.loads(ran.stdout)
+
+
+def test_2000_rollouts_open_at_once():
+    """`crowd` ends with an error unless every rollout played all its turns and was scored."""
+    assert open_at_once(2_000)["kb"] < 25
+
+
+@pytest.mark.slow
+def test_10000_rollouts_open_at_once():
+    assert open_at_once(10_000)["kb"] < 20

@@ -1,0 +1,142 @@
+"""What the platform's tests stand on: a data directory, both databases, a server in this process or on a port."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+def postgres_programs() -> Path | None:
+    """Where PostgreSQL's own programs are, when they can be used here."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    can_switch = os.geteuid() != 0 or shutil.which("runuser")
+    return found[-1].parent if found and can_switch else None
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """A PostgreSQL of our own in `folder`, reachable by a socket there; gives its URL."""
+    programs = postgres_programs()
+    assert programs is not None
+    folder.mkdir(parents=True, exist_ok=True)
+    prefix: list[str] = []
+    if os.geteuid() == 0:
+        prefix = ["runuser", "-u", "postgres", "--"]
+        shutil.chown(folder, "postgres")
+        for parent in folder.parents:  # pytest's folders are closed to others
+            if parent.stat().st_uid == 0 and parent not in (Path("/"), Path("/tmp")):
+                parent.chmod(parent.stat().st_mode | 0o011)
+    data = folder / "data"
+    quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "cwd": folder}
+    subprocess.run([*prefix, programs / "initdb", "-D", data, "-U", "benchmax", "-A", "trust", "-N"], **quiet)
+    options = f"-k {folder} -c listen_addresses= -c fsync=off"
+    start = [*prefix, programs / "pg_ctl", "-D", data, "-o", options, "-l", folder / "log", "-w", "start"]
+    subprocess.run(start, **quiet)
+    try:
+        yield f"postgresql://benchmax@/postgres?host={folder}"
+    finally:
+        subprocess.run([*prefix, programs / "pg_ctl", "-D", data, "-m", "immediate", "stop"], **quiet)
+
+
+@pytest.fixture(scope="session")
+def postgres_url(tmp_path_factory):
+    if postgres_programs() is None:
+        pytest.skip("PostgreSQL is not installed")
+    with postgres(tmp_path_factory.mktemp("postgres")) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request, tmp_path):
+    import sqlalchemy as sa
+
+    from benchmax.platform.store import database
+    from benchmax.platform.store.datadir import DataDir
+
+    data = DataDir(tmp_path / "data").create()
+    url = None
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+        engine = database.make_engine(url)
+        with engine.begin() as connection:
+            connection.execute(sa.text("DROP SCHEMA public CASCADE"))
+            connection.execute(sa.text("CREATE SCHEMA public"))
+        engine.dispose()
+    opened = database.open_database(data, url)
+    yield opened
+    opened.close()
+
+
+def make_run(session, email="a@example.org", **more):
+    from benchmax.platform.store import runs, users
+
+    owner = users.ensure_user(session, email)
+    values = {"name": "r", "kind": "simple", "args": {"lr": 0.1}, "paths": {}, "blobs": {}} | more
+    return runs.create(session, owner_id=owner.id, **values)
+
+
+class LiveServer:
+    """A real server on a loopback port, with its database at hand."""
+
+    def __init__(self, folder: Path, **settings):
+        from benchmax.platform.server.settings import ServerSettings
+        from benchmax.platform.store.database import open_database
+        from benchmax.platform.store.datadir import DataDir
+
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.data = DataDir(folder / "data").create()
+        self.settings = ServerSettings(data=self.data, port=self.port, **settings)
+        self.database = open_database(self.data, self.settings.database_url)
+
+    def user(self, email="me@example.org", scopes=("read", "write", "admin"), role="member", days=None):
+        """A user's id and a key of theirs."""
+        from benchmax.platform.store import users
+
+        with self.database.write() as session:
+            user = users.ensure_user(session, email, role)
+            return user.id, users.create_key(session, user.id, scopes=scopes, days=days)[1]
+
+    def client(self, key=None, **more):
+        import httpx2
+
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=20, **more)
+
+    def __enter__(self):
+        import uvicorn
+
+        from benchmax.platform.server.app import create_app
+
+        self.app = create_app(self.settings, self.database)
+        config = uvicorn.Config(
+            self.app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=1, server_header=False
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
+        self._thread.start()
+        deadline = time.monotonic() + 20
+        while not self._server.started and time.monotonic() < deadline and self._thread.is_alive():
+            time.sleep(0.01)
+        assert self._server.started
+        return self
+
+    def __exit__(self, *_):
+        self._server.should_exit = True
+        self._thread.join(10)
+        self._socket.close()
+        self.database.close()
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory):
+    """One server for the tests of a module."""
+    with LiveServer(tmp_path_factory.mktemp("live")) as server:
+        yield server

@@ -1,0 +1,224 @@
+"""Requests come, stop, are cancelled and fail, and the engine goes on; it never leaves anyone waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+import tiny_llama as tiny
+import torch
+
+from benchmax.errors import ContextExceeded, ModelError, ModelUnavailable, NotFoundError, UsageError
+from benchmax.inference.engine import Engine, SamplingParams, pick_device, pick_dtype
+from benchmax.inference.llama import ModelSpec
+
+PROMPT = [5, 6, 7, 8, 9, 10]
+GREEDY = SamplingParams(max_tokens=16, temperature=0)
+
+
+@pytest.fixture
+def engine():
+    with Engine.from_model(tiny.shared(), device="cpu", slots=4) as opened:
+        yield opened
+
+
+def expected(new=16):
+    return tiny.greedy(tiny.shared(), PROMPT, new)
+
+
+async def test_generate_awaits_many_at_once(engine):
+    results = await asyncio.gather(*(engine.generate(PROMPT, GREEDY) for _ in range(12)))
+    assert [done.ids for done in results] == [expected()] * 12
+
+
+def test_requests_from_many_threads(engine):
+    results = []
+    threads = [
+        threading.Thread(target=lambda: results.append(engine.submit(PROMPT, GREEDY).result(60).ids)) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [expected()] * 8
+
+
+def test_a_stop_token_ends_and_is_kept(engine):
+    full = expected()
+    stop = full[5]
+    at = full.index(stop)
+    params = SamplingParams(max_tokens=16, temperature=0, stop_token_ids=(stop,))
+    done = engine.submit(PROMPT, params).result(60)
+    assert (done.ids, done.finish) == (full[: at + 1], "stop")
+    assert len(done.logprobs) == at + 1
+
+
+def test_more_stop_tokens_than_the_device_checks(engine):
+    full = expected()
+    unused = [token for token in range(tiny.VOCAB) if token not in full][:12]
+    params = SamplingParams(max_tokens=16, temperature=0, stop_token_ids=(*unused, full[3]))
+    assert engine.submit(PROMPT, params).result(60).ids == full[: full.index(full[3]) + 1]
+
+
+def test_should_stop_ends_there_or_keeps_a_count(engine):
+    full = expected()
+    done = engine.submit(PROMPT, GREEDY, should_stop=lambda ids: len(ids) == 7).result(60)
+    assert (done.ids, done.finish) == (full[:7], "stop")
+    done = engine.submit(PROMPT, GREEDY, should_stop=lambda ids: 4 if len(ids) == 7 else None).result(60)
+    assert (done.ids, len(done.logprobs), done.finish) == (full[:4], 4, "stop")
+    assert engine.submit(PROMPT + full[:4], GREEDY).result(60).ids[:12] == full[4:16]
+
+
+def test_on_tokens_hears_every_token_in_order(engine):
+    heard, scores = [], []
+    done = engine.submit(PROMPT, GREEDY, on_tokens=lambda ids, lps: (heard.extend(ids), scores.extend(lps))).result(60)
+    assert (heard, scores) == (done.ids, done.logprobs)
+
+
+def test_a_failing_callback_fails_only_its_request(engine):
+    def broken(ids):
+        raise RuntimeError("bad callback")
+
+    neighbour = engine.submit(PROMPT, GREEDY)
+    with pytest.raises(RuntimeError, match="bad callback"):
+        engine.submit(PROMPT, GREEDY, should_stop=broken).result(60)
+    assert neighbour.result(60).ids == expected()
+
+
+async def test_cancelling_frees_the_row(engine):
+    started = threading.Event()
+    hold = SamplingParams(max_tokens=500, temperature=0)
+    tasks = [
+        asyncio.create_task(engine.generate([i + 1, 2, 3], hold, on_tokens=lambda *_: started.set())) for i in range(6)
+    ]
+    await asyncio.to_thread(started.wait, 30)
+    for task in tasks:
+        task.cancel()
+    assert all(isinstance(r, asyncio.CancelledError) for r in await asyncio.gather(*tasks, return_exceptions=True))
+    assert (await engine.generate(PROMPT, GREEDY)).ids == expected()
+    assert engine.stats()["active"] == 0
+    assert engine.stats()["generated"] < 6 * 400
+
+
+def test_max_tokens_is_cut_to_the_context():
+    with Engine.from_model(tiny.shared(), device="cpu", slots=2, max_len=20) as engine:
+        done = engine.submit(PROMPT, SamplingParams(max_tokens=100, temperature=0)).result(60)
+        assert (done.ids, done.finish) == (expected(14), "length")
+        with pytest.raises(ContextExceeded, match="max_len"):
+            engine.submit(list(range(20)))
+
+
+@pytest.mark.parametrize("prompt", [[], [tiny.VOCAB], [-1], [[1, 2], [3]], ["a"], [1.5]])
+def test_wrong_prompts_are_refused_at_once(engine, prompt):
+    with pytest.raises(UsageError):
+        engine.submit(prompt)
+
+
+def test_wrong_weights_are_refused_whole(engine):
+    good = tiny.make(seed=11).state_dict()
+    with pytest.raises(UsageError, match="no parameter 'nope'"):
+        engine.update_weights({**good, "nope": torch.zeros(1)})
+    with pytest.raises(UsageError, match="shape"):
+        engine.update_weights({"model.norm.weight": torch.zeros(3)})
+    with pytest.raises(UsageError, match="lacks"):
+        engine.load_weights({"model.norm.weight": good["model.norm.weight"]})
+    assert engine.submit(PROMPT, GREEDY).result(60).ids == expected()
+
+
+def test_weights_swapped_from_inside_a_callback_do_not_deadlock(engine):
+    state = tiny.shared().state_dict()
+    done = engine.submit(PROMPT, GREEDY, on_tokens=lambda *_: engine.update_weights(state)).result(60)
+    assert done.ids == expected()
+
+
+def test_prefix_reuse_changes_nothing(engine):
+    params = SamplingParams(max_tokens=16, seed=3)
+    first = engine.submit(PROMPT, params).result(60)
+    reused = engine.submit(PROMPT, params).result(60)
+    engine.forget_prefixes()
+    fresh = engine.submit(PROMPT, params).result(60)
+    assert first.ids == reused.ids == fresh.ids
+    assert (first.prefix, reused.prefix, fresh.prefix) == (0, len(PROMPT) - 1, 0)
+    assert reused.logprobs == pytest.approx(fresh.logprobs, abs=1e-5)
+
+
+def test_closing_fails_what_waits_and_refuses_more():
+    engine = Engine.from_model(tiny.shared(), device="cpu", slots=1)
+    futures = [engine.submit([1, 2, i], SamplingParams(max_tokens=500)) for i in range(4)]
+    engine.close()
+    engine.close()
+    for future in futures:
+        with pytest.raises(ModelUnavailable):
+            future.result(5)
+    with pytest.raises(ModelUnavailable, match="closed"):
+        engine.submit(PROMPT)
+
+
+def test_a_dead_engine_fails_everyone_and_says_why(monkeypatch):
+    engine = Engine.from_model(tiny.shared(), device="cpu", slots=2)
+    monkeypatch.setattr(engine._runner, "step", lambda *_: (_ for _ in ()).throw(RuntimeError("device lost")))
+    futures = [engine.submit([1, 2, i], SamplingParams(max_tokens=50)) for i in range(5)]
+    for future in futures:
+        with pytest.raises(ModelError, match="device lost"):
+            future.result(30)
+    with pytest.raises(ModelUnavailable, match="device lost"):
+        engine.submit(PROMPT)
+    with pytest.raises(ModelUnavailable):
+        engine.update_weights({})
+    engine.close()
+
+
+def test_running_out_of_memory_advises(monkeypatch):
+    engine = Engine.from_model(tiny.shared(), device="cpu", slots=2)
+    monkeypatch.setattr(engine._runner, "step", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("full")))
+    with pytest.raises(ModelError, match="fewer slots"):
+        engine.submit(PROMPT, SamplingParams(max_tokens=9)).result(30)
+    engine.close()
+
+
+def test_a_cache_that_cannot_grow_fails_the_requests_and_lives_on(engine, monkeypatch):
+    engine.submit(PROMPT, GREEDY).result(60)
+    monkeypatch.setattr(engine._runner.kv, "_allocate", lambda *_: (_ for _ in ()).throw(MemoryError()))
+    with pytest.raises(UsageError, match="fewer slots"):
+        engine.submit(PROMPT, SamplingParams(max_tokens=400)).result(60)
+    assert engine.submit(PROMPT, GREEDY).result(60).ids == expected()
+
+
+def test_memory_for_less_than_one_sequence_is_refused():
+    with pytest.raises(UsageError, match="kv_bytes"):
+        Engine.from_model(tiny.shared(), device="cpu", kv_bytes=10_000, max_len=200)
+
+
+def test_unknown_architectures_are_named():
+    with pytest.raises(UsageError, match=r"llama, qwen2, qwen3.*'gpt2'"):
+        ModelSpec.from_config({"model_type": "gpt2"})
+
+
+def test_a_directory_without_a_model_is_not_found(tmp_path):
+    with pytest.raises(NotFoundError, match=r"config\.json"):
+        Engine.from_directory(tmp_path)
+    tiny.shared().config.save_pretrained(tmp_path)
+    with pytest.raises(NotFoundError, match="safetensors"):
+        Engine.from_directory(tmp_path)
+
+
+def test_devices_and_dtypes_are_checked():
+    with pytest.raises(UsageError, match="device"):
+        pick_device("toaster")
+    with pytest.raises(UsageError, match="dtype"):
+        pick_dtype("float8", torch.device("cpu"))
+    with pytest.raises(UsageError, match="float32"):
+        pick_dtype("bfloat16", torch.device("cpu"))
+
+
+def test_stats_count_what_happened(engine):
+    futures = [engine.submit(PROMPT, GREEDY) for _ in range(3)]
+    for future in futures:
+        future.result(60)
+    stats = engine.stats()
+    assert stats["requests"] == 3
+    assert stats["generated"] == 48
+    assert stats["kv_slots"] == 4
+    assert stats["tokens_per_second"] > 0
+    assert 1 <= stats["mean_batch"] <= 4

@@ -1,0 +1,88 @@
+"""Settings: one tree, three spellings, every mistake at once."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+from benchmax.errors import ConfigError
+from benchmax.trainer.config import TrainConfig, build_config, dump_toml, fields, load_config, preset_lr
+
+
+def test_toml_flags_and_saved_config_are_one_tree(tmp_path):
+    file = tmp_path / "train.toml"
+    file.write_text("seed = 3\n[optim]\nlr = 1e-4\n[rollouts]\ngroup_size = 4\nweights = {correct = 0.5}\n")
+    config = load_config(file, ["--optim.lr", "5e-4", "--rollouts.prompts_per_step=2", "--no-checkpoint.keep_best"])
+    assert (config.seed, config.optim.lr, config.rollouts.group_size) == (3, 5e-4, 4)
+    assert config.rollouts.prompts_per_step == 2
+    assert config.checkpoint.keep_best is False
+    assert build_config(tomllib.loads(dump_toml(config))) == config
+    saved = tmp_path / "config.json"
+    saved.write_text(config.model_dump_json())
+    assert load_config(saved) == config
+
+
+def test_all_mistakes_at_once_with_a_guess():
+    tree = {"optim": {"lerning_rate": 1, "lr": -1}, "limits": {"steps": 0}, "rollouts": {"group_size": 1}, "lr": 2}
+    with pytest.raises(ConfigError) as caught:
+        build_config(tree)
+    text = str(caught.value)
+    assert "optim.lr: Input should be greater than 0 (got -1)" in text
+    assert "limits.steps" in text
+    assert "rollouts.group_size: Input should be greater than or equal to 2 (got 1)" in text
+    assert "lr: there is no such setting; did you mean optim.lr?" in text
+    assert "optim.lerning_rate: there is no such setting" in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        (["--optim.lrr", "1"], "did you mean optim.lr?"),
+        (["--rollouts.group_sise", "4"], "did you mean rollouts.group_size?"),
+        (["--optim.lr", "fast"], "optim.lr"),
+        (["optim.lr", "1"], "Expected a setting like --optim.lr"),
+        (["--optim", "1", "--optim.lr", "2"], "already given a plain value"),
+        (["--rollouts.prompts_per_step", "2", "--algorithm.minibatches", "3"], "must not exceed"),
+    ],
+)
+def test_bad_flags(flags, found):
+    with pytest.raises(ConfigError, match=found.replace("?", r"\?")):
+        load_config(None, flags)
+
+
+def test_includes_merge_and_circles_are_named(tmp_path):
+    (tmp_path / "base.toml").write_text("[limits]\nsteps = 7\nseconds = 5\n")
+    (tmp_path / "run.toml").write_text('include = "base.toml"\n[limits]\nsteps = 8\n')
+    config = load_config(tmp_path / "run.toml")
+    assert (config.limits.steps, config.limits.seconds) == (8, 5)
+    (tmp_path / "base.toml").write_text('include = "run.toml"\n')
+    with pytest.raises(ConfigError, match=r"circle.*run\.toml.*base\.toml.*run\.toml"):
+        load_config(tmp_path / "run.toml")
+
+
+@pytest.mark.parametrize("text", [None, "[optim\n", '{"optim": '])
+def test_unreadable_files(tmp_path, text):
+    file = tmp_path / ("x.json" if text and text.startswith("{") else "x.toml")
+    if text:
+        file.write_text(text)
+    with pytest.raises(ConfigError, match="x"):
+        load_config(file)
+
+
+def test_every_field_is_documented():
+    undocumented = [name for name, _, _, doc in fields() if not doc]
+    assert undocumented == []
+    assert len(list(fields())) > 60
+
+
+def test_presets_fall_with_size():
+    rates = [preset_lr(size, "lora") for size in (10**6, 135 * 10**6, 10**9, 3 * 10**9, 10**11)]
+    assert rates == sorted(rates, reverse=True)
+    assert preset_lr(135 * 10**6, "lora") == 5e-4
+    assert preset_lr(135 * 10**6, "full") == 1e-5
+
+
+def test_json_schema_is_strict_json():
+    json.dumps(TrainConfig.model_json_schema())

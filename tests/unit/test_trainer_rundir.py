@@ -1,0 +1,222 @@
+"""The run directory survives kills, torn lines and full disks; checkpoints are whole or absent."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+
+import pytest
+import torch
+from rich.console import Console
+
+from benchmax.errors import NotFoundError, RecordError, UsageError
+from benchmax.rollouts.record import Rollout
+from benchmax.trainer import checkpoint as checkpoints
+from benchmax.trainer.checkpoint import find_checkpoint, mark_best, prune, save_checkpoint
+from benchmax.trainer.config import LoraConfig, OptimConfig, TrainConfig
+from benchmax.trainer.optim import Optimizer, scale_at
+from benchmax.trainer.plot import plot_metrics, plot_run
+from benchmax.trainer.policy import Policy
+from benchmax.trainer.rundir import RunDir, read_config, read_metrics
+from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.view import LiveView, PlainView, sparkline
+
+torch.set_num_threads(1)  # the models are tiny
+
+
+@pytest.fixture
+def run(tmp_path):
+    opened = RunDir.create(tmp_path / "run", TrainConfig(seed=7))
+    yield opened
+    opened.close()
+
+
+def test_config_is_saved_and_a_run_is_never_written_over(run):
+    assert read_config(run.path) == TrainConfig(seed=7)
+    with pytest.raises(UsageError, match="already holds a run"):
+        RunDir.create(run.path, TrainConfig())
+
+
+def test_metrics_are_strict_json(run):
+    run.log_metrics(0, "train", {"reward/mean": 0.5, "loss": math.nan, "grad_norm": math.inf})
+    assert [line["values"] for line in read_metrics(run.path)] == [{"reward/mean": 0.5}]
+
+
+def test_torn_tail_is_cut_and_middle_damage_named(run):
+    run.log_metrics(0, "train", {"a": 1.0})
+    run.close()
+    file = run.path / "metrics.jsonl"
+    whole = file.read_bytes()
+    file.write_bytes(whole + b'{"step": 1, "spl')
+    RunDir.open(run.path).close()
+    assert file.read_bytes() == whole
+    file.write_bytes(b"\0\0\0\n" + whole)
+    with pytest.raises(RecordError, match=r"metrics\.jsonl:1"):
+        read_metrics(run.path)
+
+
+def test_rewind_moves_later_records_aside(run):
+    for step in range(4):
+        run.log_metrics(step, "eval", {"x": 1.0})
+        run.log_metrics(step, "train", {"x": 1.0})
+        run.write_rollouts("train", step, [Rollout("r", "e")])
+    assert run.rewind(2) == 3
+    assert [(line["step"], line["split"]) for line in read_metrics(run.path)] == [
+        (0, "eval"), (0, "train"), (1, "eval"), (1, "train"), (2, "eval"),
+    ]  # fmt: skip
+    assert {path.name for path in (run.path / "rollouts").iterdir()} == {"train-0.jsonl", "train-1.jsonl"}
+    assert len(list((run.path / "aside").iterdir())) == 3
+    run.log_metrics(2, "train", {"x": 2.0})
+    assert read_metrics(run.path)[-1]["values"] == {"x": 2.0}
+
+
+def test_future_missing_and_damaged_runs_are_refused_politely(run, tmp_path):
+    with pytest.raises(NotFoundError, match="no run"):
+        RunDir.open(tmp_path / "nothing")
+    (run.path / "config.json").rename(run.path / "gone.json")
+    with pytest.raises(RecordError, match=r"config\.json"):
+        read_config(run.path)
+    (run.path / "run.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(RecordError, match="Upgrade benchmax"):
+        RunDir.open(run.path)
+
+
+def test_two_processes_cannot_write_one_run(run):
+    with pytest.raises(UsageError, match="another process"):
+        RunDir.open(run.path)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return make_tiny(tmp_path_factory.mktemp("tiny"), hidden=32, layers=1)
+
+
+def trained(directory, tune: str = "lora") -> tuple[Policy, Optimizer]:
+    torch.manual_seed(0)
+    policy = Policy.from_directory(directory, tune=tune, lora=LoraConfig(rank=2))
+    optimizer = Optimizer(policy.parameters(), OptimConfig(), lr=1e-2, total=10)
+    step(policy, optimizer)
+    return policy, optimizer
+
+
+def step(policy: Policy, optimizer: Optimizer) -> None:
+    policy.model(torch.arange(10)[None]).logits.square().mean().backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("tune", ["lora", "full"])
+def test_checkpoint_brings_everything_back(directory, tmp_path, tune):
+    policy, optimizer = trained(directory, tune)
+    save_checkpoint(tmp_path, 1, policy, optimizer, {"note": "x"})
+    draw = torch.rand(3)
+    step(policy, optimizer)
+    wanted = {name: weight.detach().clone() for name, weight in policy.parameters().items()}
+    other, fresh = trained(directory, tune)
+    state = find_checkpoint(tmp_path).restore(other, fresh)
+    assert state["note"] == "x"
+    assert torch.equal(torch.rand(3), draw), "random generators too"
+    step(other, fresh)
+    assert fresh.updates == 2
+    for name, weight in other.parameters().items():
+        assert torch.equal(weight, wanted[name]), name
+
+
+def test_a_failed_save_leaves_the_last_checkpoint_and_no_rubbish(directory, tmp_path, monkeypatch):
+    policy, optimizer = trained(directory)
+    save_checkpoint(tmp_path, 1, policy, optimizer, {})
+    monkeypatch.setattr(checkpoints, "_random_states", lambda: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with pytest.raises(OSError, match="No space"):
+        save_checkpoint(tmp_path, 2, policy, optimizer, {})
+    assert find_checkpoint(tmp_path).step == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"latest", "step-1"}
+
+
+def test_old_checkpoints_go_the_best_stays(directory, tmp_path):
+    policy, optimizer = trained(directory)
+    for number in (1, 2, 10, 11):
+        save_checkpoint(tmp_path, number, policy, optimizer, {})
+        if number == 1:
+            mark_best(tmp_path, 1)
+    prune(tmp_path, keep_last=2, keep_best=True)
+    assert {path.name for path in tmp_path.glob("step-*")} == {"step-1", "step-10", "step-11"}
+    assert find_checkpoint(tmp_path, "best").step == 1
+    with pytest.raises(NotFoundError, match="there are: step-1, step-10, step-11"):
+        find_checkpoint(tmp_path, "step-5")
+
+
+def test_latest_falls_back_to_the_newest_that_is_whole(directory, tmp_path):
+    policy, optimizer = trained(directory)
+    for number in (1, 2):
+        save_checkpoint(tmp_path, number, policy, optimizer, {})
+    again = save_checkpoint(tmp_path, 2, policy, optimizer, {"again": True})
+    assert again.state()["again"]
+    assert {path.name for path in again.path.iterdir()} == {
+        "weights.safetensors", "optimizer.safetensors", "random.safetensors", "state.json",
+    }  # fmt: skip
+    again.path.rename(tmp_path / ".tmp-lost")
+    assert find_checkpoint(tmp_path).step == 1
+
+
+def test_damaged_or_foreign_checkpoints_are_refused(directory, tmp_path):
+    policy, optimizer = trained(directory)
+    saved = save_checkpoint(tmp_path, 1, policy, optimizer, {})
+    full, other = trained(directory, "full")
+    with pytest.raises(RecordError, match="not those of this model"):
+        saved.restore(full, other)
+    (saved.path / "weights.safetensors").write_bytes(b"half")
+    with pytest.raises(RecordError, match="another checkpoint"):
+        saved.restore(policy, optimizer)
+
+
+def test_schedules():
+    assert [scale_at(update, 3, 100, "constant") for update in range(4)] == [0.25, 0.5, 0.75, 1.0]
+    assert scale_at(50, 0, 100, "linear") == 0.5
+    assert scale_at(50, 0, 100, "cosine") == pytest.approx(0.5)
+    assert scale_at(100, 0, 100, "linear") == 0
+
+
+VALUES = {
+    "reward/mean": 0.4, "solve_rate": 0.3, "pass@k": 0.8, "response_tokens/mean": 12.0, "groups": 8.0,
+    "groups/used": 6.0, "seconds/sample": 1.0, "seconds/update": 2.0, "tokens_per_second": 99.0, "loss": 0.1,
+}  # fmt: skip
+EVENTS = [
+    ("metrics", {"step": 0, "split": "eval", "values": VALUES}),
+    ("group", {"split": "train", "rollouts": [Rollout("r", "e")]}),
+    ("metrics", {"step": 0, "split": "train", "values": VALUES}),
+    ("alert", {"alert": "drift", "step": 0, "message": "[red]they disagree[/red]"}),
+    ("ended", {"step": 1, "reason": "steps", "seconds": 3.0}),
+]
+
+
+def test_plain_view_is_one_line_per_event():
+    stream = io.StringIO()
+    with PlainView(5, stream) as view:
+        for event in EVENTS:
+            view(*event)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 4
+    assert "step     0/5  reward 0.400" in lines[1]
+    assert lines[2].startswith("ALERT drift at step 0")
+
+
+def test_live_view_shows_the_run_and_prints_no_markup():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with LiveView(5, console) as view:
+        for event in EVENTS:
+            view(*event)
+    text = console.file.getvalue()
+    for found in ("1/5", "held-out", "99 tokens/s", "[red]they disagree[/red]", "ended after 1 steps"):
+        assert found in text
+    assert sparkline([0, 0.5, 1]) == "▁▅█"
+
+
+@pytest.mark.parametrize("name", ["curve.png", "curve.svg"])
+def test_plot(run, tmp_path, name):
+    for number in range(3):
+        run.log_metrics(number, "eval", {"reward/mean": 0.1 * number})
+        run.log_metrics(number, "train", {"reward/mean": 0.1 * number, "pass@k": 0.5})
+    out = plot_run(run.path, tmp_path / name)
+    assert out.stat().st_size > 5_000
+    with pytest.raises(UsageError, match=r"\.png"):
+        plot_metrics([], tmp_path / "curve.gif", title="x")

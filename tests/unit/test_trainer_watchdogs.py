@@ -1,0 +1,106 @@
+"""Each alarm rings for its own trouble and stays quiet in a healthy run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmax.models.base import TokenSegment
+from benchmax.rollouts.record import Failure, Rollout
+from benchmax.trainer.config import WatchConfig
+from benchmax.trainer.watchdogs import Watchdogs, is_repetitive
+
+
+def rollout(reward: float | None = 0.5, tokens: list[int] | None = None, **rewards: float) -> Rollout:
+    segments = [TokenSegment([1], False), TokenSegment(tokens or [1, 2, 3], True)]
+    return Rollout(f"r{reward}", "e", reward=reward, rewards=rewards, tokens=segments)
+
+
+def ring(history: list[dict[str, float]], *rollouts: Rollout, **config) -> dict[str, object]:
+    dogs = Watchdogs(WatchConfig(**config))
+    found = {}
+    for step, values in enumerate(history):
+        for alert in dogs.look(step, {"groups/used": 4.0, **values}, [rollouts or (rollout(),)]):
+            found.setdefault(alert.kind, alert)
+            json.dumps(alert.to_dict(), allow_nan=False)
+    return found
+
+
+def healthy(step: int) -> dict[str, float]:
+    done = min(1.0, step / 20)
+    return {
+        "reward/mean": 0.1 + 0.85 * done, "reward/max": 1.0, "solve_rate": done, "entropy": 1.0 - 0.98 * done,
+        "response_tokens/mean": 20 - 5 * done, "drift": 0.001, "lr": 5e-4,
+        "reward_stats/format/reward/mean": min(1.0, 0.3 + 2 * done), "reward_stats/correct/reward/mean": done,
+    }  # fmt: skip
+
+
+def test_a_healthy_run_is_quiet():
+    assert ring([healthy(step) for step in range(60)], rollout(format=1.0, correct=1.0)) == {}
+
+
+def test_reward_collapse():
+    alert = ring([{"reward/mean": mean} for mean in [0.2, 0.6, 0.8, 0.8, 0.8, 0.3, 0.2, 0.1]])["reward_collapse"]
+    assert "best checkpoint" in alert.message
+    assert alert.evidence["best"] == pytest.approx(0.8)
+    assert alert.rollouts
+
+
+def test_entropy_collapse_only_when_nothing_is_solved():
+    falling = [{"entropy": max(0.001, 1 - step / 8), "solve_rate": 0.2} for step in range(14)]
+    assert "entropy_collapse" in ring(falling)
+    assert "entropy_collapse" not in ring([values | {"solve_rate": 0.95} for values in falling])
+
+
+def test_length_blow_up():
+    growing = [{"response_tokens/mean": 10.0 + 4 * step, "reward/mean": 0.3} for step in range(12)]
+    assert "length_blow_up" in ring(growing)
+    earned = [values | {"reward/mean": 0.3 + 0.05 * step} for step, values in enumerate(growing)]
+    assert "length_blow_up" not in ring(earned)
+
+
+def test_the_empty_tags_story():
+    """Format paid in full, correctness at nothing: the model writes empty tags for ever."""
+    history = [
+        {"reward_stats/format/reward/mean": min(0.2, 0.02 * step), "reward_stats/correct/reward/mean": 0.0}
+        for step in range(30)
+    ]
+    alert = ring(history, rollout(0.2, format=0.2, correct=0.0))["component_saturated"]
+    assert "format is paid in full" in alert.message
+    assert "correct does not move" in alert.message
+    assert alert.rollouts == ["r0.2"]
+
+
+def test_repetition():
+    loop = [5, 6, 7] * 12
+    assert is_repetitive(loop)
+    assert not is_repetitive(list(range(40)))
+    assert not is_repetitive([5, 6] * 5), "short answers may repeat"
+    assert "repetition" in ring([{}], rollout(tokens=loop), rollout(tokens=loop), rollout())
+
+
+def test_equal_groups():
+    silent = [{"groups/used": 0.0, "reward/mean": 0.0} for _ in range(20)]
+    assert "partial reward" in ring(silent)["no_signal"].message
+    assert "harder rows" in ring([values | {"reward/mean": 1.0} for values in silent])["no_signal"].message
+    assert "no_signal" not in ring(silent[:19])
+
+
+def test_drift_nan_unscored_and_a_flat_reward():
+    assert "drift" in ring([{"drift": 0.2}])
+    assert "weights are unharmed" in ring([{"skipped_updates": 1.0}])["not_finite"].message
+    failed = rollout(None)
+    failed.error = Failure("RewardError", "judge is down")
+    assert "judge is down" in ring([{"unscored": 0.5}], failed)["unscored"].message
+    flat = ring([{"reward/mean": 0.2, "reward/max": 1.0, "lr": 2e-5} for _ in range(20)])["not_moving"]
+    assert "6.0e-05" in flat.message
+
+
+def test_an_alarm_rings_once_per_window_and_survives_a_resume():
+    dogs = Watchdogs(WatchConfig(window=5))
+    rang = [len(dogs.look(step, {"drift": 1.0, "groups/used": 1.0}, [])) for step in range(6)]
+    assert rang == [1, 0, 0, 0, 0, 1]
+    again = Watchdogs(WatchConfig(window=5))
+    again.restore(json.loads(json.dumps(dogs.state())))
+    assert again.look(6, {"drift": 1.0, "groups/used": 1.0}, []) == []
