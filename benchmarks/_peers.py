@@ -62,7 +62,7 @@ def inspect_ai(url: str, count: int) -> float:
                 task, model=f"openai/play-{TURNS}", model_base_url=url, model_args={"responses_api": False},
                 log_dir=logs, display="none", max_samples=64, max_connections=64,
             )  # fmt: skip
-        answers = [sum(m.role == "assistant" for m in sample.messages) for sample in log.samples or ()]
+            answers = [sum(m.role == "assistant" for m in sample.messages) for sample in log.samples or ()]
         if log.status != "success" or answers != [TURNS] * samples:
             sys.exit(f"inspect_ai did not do the work: {log.status}, {log.error}, turns {set(answers)}")
 

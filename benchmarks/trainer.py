@@ -50,7 +50,7 @@ def ours(args: argparse.Namespace, seed: int) -> dict:
                     "prompts_per_step": args.prompts, "group_size": args.samples, "max_new_tokens": args.tokens,
                     "max_turns": 1, "max_extra_groups": 0, "concurrency": args.prompts * args.samples,
                 },
-                "optim": {"lr": args.lr},
+                "optim": {"lr": args.lr, "schedule": args.schedule},
                 "eval": {"every": args.eval_every, "rows": len(held_out), "target": args.target},
                 "checkpoint": {"every": 10_000, "keep_best": False},
                 "limits": {"steps": args.steps},
@@ -148,6 +148,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=24)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--lr", type=float)
+    parser.add_argument("--schedule", choices=["constant", "linear", "cosine"])
     parser.add_argument("--eval-every", type=int, default=5)
     parser.add_argument("--target", type=float, help="stop at this mean held-out reward")
     parser.add_argument("--seeds", type=int, default=1)
@@ -157,8 +158,9 @@ def main() -> None:
     args.device = pick_device(args.device)
     args.tune = args.tune or ("full" if two else "lora")
     args.prompts, args.samples = args.prompts or (32 if two else 8), args.samples or (16 if two else 8)
-    args.steps = args.steps or (200 if two else 20)
-    args.lr = args.lr or (5e-5 if two else 5e-4 if args.tune == "lora" else 1e-5)
+    args.steps = args.steps or (120 if two else 20)
+    args.schedule = args.schedule or ("linear" if two else "constant")
+    args.lr = args.lr or (6e-5 if two else 5e-4 if args.tune == "lora" else 1e-5)
     if two and args.target is None:
         args.target = 0.93
 

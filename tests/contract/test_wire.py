@@ -21,8 +21,8 @@ class WireClient:
         self.http = httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=20)
         self.url = url
 
-    def get(self, path, expect=200, **params):
-        answer = self.http.get(path, params=params)
+    def get(self, route, expect=200, /, **params):
+        answer = self.http.get(route, params=params)
         assert answer.status_code == expect, answer.text
         return answer.json()
 
@@ -181,8 +181,8 @@ def test_too_few_rows_and_another_python_are_refused(wire, paths):
     assert "15 rows; at least 16" in wire.launch({**paths, "train_dataset_path": few}, (400,))["error"]
     enough = wire.upload("datasets/w/few/train.jsonl", rows(16).rstrip(), "application/jsonl")
     assert wire.launch({**paths, "train_dataset_path": enough})["runId"]
-    old = wire.upload("envs/w/old/env-metadata.json", b'{"python_version": "2.7"}', "application/json")
-    assert "bundled with Python 2.7" in wire.launch({**paths, "env_metadata_path": old}, (400,))["error"]
+    old = wire.upload("envs/w/old/env-metadata.json", b'{"python_version": "3.99"}', "application/json")
+    assert "bundled with Python 3.99" in wire.launch({**paths, "env_metadata_path": old}, (400,))["error"]
     bad = wire.upload("envs/w/bad/env-metadata.json", b"\x80\x04pickle", "application/json")
     assert "not JSON" in wire.launch({**paths, "env_metadata_path": bad}, (400,))["error"]
     assert "did you mean" in wire.launch(paths, (400,), type="simpel")["error"].lower()

@@ -112,8 +112,9 @@ def complete_args(args: Mapping[str, Any], gpu: bool | None = None) -> dict[str,
 def total_steps(args: Mapping[str, Any], rows: int) -> int:
     """Training steps of a run over so many rows."""
     args = complete_args(args)
-    steps = max(1, math.ceil(args["num_epochs"] * rows / args["prompts_per_step"]))
-    return min(steps, int(args["max_steps"] or steps))
+    steps: int = max(1, math.ceil(args["num_epochs"] * rows / args["prompts_per_step"]))
+    most: int = args["max_steps"] or steps
+    return min(steps, most)
 
 
 def settings_tree(args: Mapping[str, Any], rows: int, gpu: bool | None = None) -> dict[str, Any]:

@@ -63,7 +63,6 @@ class EnvHost:
     async def __aenter__(self) -> Self:
         self._home = HomeLoop("benchmax-env", self)
         self._threads = HookThreads("benchmax-hook")
-        self._watch = asyncio.create_task(self._replace_stalled_homes(), name="benchmax-env-watch")
         if self._env is None:
             assert self._make is not None
             try:
@@ -72,6 +71,8 @@ class EnvHost:
             except BaseException:
                 await self._close()
                 raise
+        # Only now: building an environment may hold its loop for as long as it likes.
+        self._watch = asyncio.create_task(self._replace_stalled_homes(), name="benchmax-env-watch")
         listen_to(type(self._env).__module__)
         return self
 

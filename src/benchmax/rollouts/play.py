@@ -17,6 +17,7 @@ from benchmax import limits
 from benchmax.deadlines import deadline
 from benchmax.envs.base_env import with_system_prompt
 from benchmax.envs.logging import captured, rollout_context
+from benchmax.envs.remote.placement import example_context
 from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import ChatMessage, Example, ToolCall, Transcript, nest_tool_calls
 from benchmax.errors import BenchmaxError, ContextExceeded, ModelTimeout
@@ -82,7 +83,11 @@ async def opened(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> 
     """Between init_rollout and release_rollout; gives whether the environment is ready. What began is released."""
     began = perf_counter()
     stateful = host.overrides("init_rollout") or host.overrides("release_rollout")
-    with rollout_context(rollout.id), captured(rollout.id, _log_sink(rollout, began)):
+    with (
+        rollout_context(rollout.id),
+        example_context(rollout.example_id),
+        captured(rollout.id, _log_sink(rollout, began)),
+    ):
         init: Call | None = None
         try:
             if stateful:

@@ -125,8 +125,11 @@ class Batch:
             dealt[part_of[sequence.group]].append(sequence)
         return [Batch.of(sequences) for sequences in dealt]
 
-    def micro_batches(self, token_budget: int, row_tokens: int) -> list[MicroBatch]:
-        """Pack the sequences into trees, and the trees into micro-batches of bounded size."""
+    def micro_batches(self, token_budget: int, row_tokens: int, multiple: int = 1) -> list[MicroBatch]:
+        """Pack the sequences into trees, and the trees into micro-batches of bounded size.
+
+        Rows are padded to a `multiple`: a GPU is quicker with few different shapes.
+        """
         rows = _plant(self.sequences, min(row_tokens, token_budget))
         rows.sort(key=lambda row: row.size)
         bundles: list[list[_Row]] = []
@@ -135,10 +138,10 @@ class Batch:
                 bundles[-1].append(row)
             else:
                 bundles.append([row])
-        return [self._assemble(bundle) for bundle in bundles]
+        return [self._assemble(bundle, multiple) for bundle in bundles]
 
-    def _assemble(self, rows: Sequence[_Row]) -> MicroBatch:
-        length = max(row.size for row in rows)
+    def _assemble(self, rows: Sequence[_Row], multiple: int) -> MicroBatch:
+        length = -(-max(row.size for row in rows) // multiple) * multiple
         ids = np.zeros((len(rows), length), np.int64)
         depth = np.zeros((len(rows), length), np.int64)
         mask = np.zeros((len(rows), 1, length, length), np.bool_)

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 CPU_TOKENS, CPU_ROW = 512, 512
 CUDA_TOKENS, CUDA_ROW = 16_384, 1_024
+CUDA_MULTIPLE = 64
 LEAST_TOKENS = 64
 
 
@@ -54,6 +55,7 @@ class Learner:
         on_cuda = policy.device.type == "cuda"
         self.token_budget = optim.token_budget or (CUDA_TOKENS if on_cuda else CPU_TOKENS)
         self.row_tokens = optim.row_tokens or (CUDA_ROW if on_cuda else CPU_ROW)
+        self.multiple = CUDA_MULTIPLE if on_cuda else 1
         self.rule = LossRule(algorithm.clip_low, algorithm.clip_high, algorithm.kl, algorithm.importance_cap)
         self.optimizer = Optimizer(
             policy.parameters(),
@@ -100,7 +102,7 @@ class Learner:
     def score(self, batch: Batch) -> Tensor:
         """The policy's log-prob of every token of a batch."""
         scores = torch.empty(len(batch), device=self.policy.device)
-        for micro in batch.micro_batches(self.token_budget, self.row_tokens):
+        for micro in batch.micro_batches(self.token_budget, self.row_tokens, self.multiple):
             micro = micro.to(self.policy.device)
             scores[micro.token] = self.policy.logprobs(micro)[0]
         return scores
@@ -126,7 +128,7 @@ class Learner:
         stats.tokens = 0
         losses: list[Tensor] = []
         packed = 0
-        for micro in part.batch.micro_batches(self.token_budget, self.row_tokens):
+        for micro in part.batch.micro_batches(self.token_budget, self.row_tokens, self.multiple):
             if abort():
                 self.optimizer.clear()
                 raise Aborted

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmax.errors import ConfigError
 from benchmax.trainer.batch import MicroBatch
@@ -66,7 +67,7 @@ class Policy:
 
     def logprobs(self, micro: MicroBatch) -> tuple[Tensor, Tensor]:
         """Log-prob of each loss token, and the entropy at each query position."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+        with _precision(self.device):
             output = self.decoder(
                 input_ids=micro.input_ids,
                 attention_mask=micro.mask,
@@ -116,6 +117,17 @@ class Policy:
         for name, module in self.model.named_modules():
             if isinstance(module, LoraLayer):
                 yield name, module
+
+
+@contextlib.contextmanager
+def _precision(device: torch.device) -> Iterator[None]:
+    """bfloat16 products on CUDA, and an attention kernel that is not planned anew for every shape."""
+    if device.type != "cuda":
+        yield
+        return
+    kernels = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    with torch.autocast("cuda", torch.bfloat16), sdpa_kernel(kernels):
+        yield
 
 
 def merged_weight(layer: Any) -> Tensor:

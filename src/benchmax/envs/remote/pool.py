@@ -125,7 +125,7 @@ class EnvPool:
                 if told or failures >= START_TRIES:
                     slot.fail(error)
                     return
-                await asyncio.sleep(min(LONGEST_PAUSE, 0.1 * 2**failures))
+                await asyncio.sleep(min(LONGEST_PAUSE, 0.05 * 2**failures))
                 continue
             except asyncio.CancelledError:
                 await process.put_down("could not start")

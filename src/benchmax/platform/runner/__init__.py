@@ -5,6 +5,6 @@
         │                                                              ◀─ ends without it ┘
         └── ingest ◀── run directory
 
-The run directory is the truth. Whatever is killed, the next supervisor finds the leases of the dead, adopts the children
-that still live, resumes the others from their checkpoints, and goes on reading where the last one stopped.
+The run directory is the truth. Whatever is killed, the next supervisor finds the leases of the dead, adopts the
+children that still live, resumes the others from their checkpoints, and goes on reading where the last one stopped.
 """

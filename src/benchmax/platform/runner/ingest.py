@@ -1,7 +1,7 @@
 """A run directory, read into the database as it grows: no gap, no double.
 
-How far a file was read is stored in the transaction that stores what was read, together with a checksum of the bytes
-just before that point. If they are no longer there, the trainer went back to a checkpoint and moved records aside: the
+How far a file was read is stored in the transaction that stores what was read, with a fingerprint of the file and of the
+bytes just before that point. If it no longer fits, the trainer went back to a checkpoint and moved records aside: the
 file is read anew and what it no longer holds is dropped. A torn last line waits until it is whole. The writer is never
 waited for and never made to wait.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 import zlib
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 from sqlalchemy.orm import Session
 
 from benchmax.errors import NotFoundError
+from benchmax.platform.runner.notes import read_note
 from benchmax.platform.store import cursors, events, ingested, points, rollouts, runs
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
@@ -30,7 +32,7 @@ BATCH_BYTES = 2 * 1024 * 1024
 """Read in one transaction."""
 STEP_SECONDS = 0.5
 """Time for one `step`, after which other runs have their turn."""
-PRINT_BYTES = 256
+PRINT_BYTES = 1024
 """Bytes before a cursor that tell whether the file is still the one that was read."""
 
 METRICS, EVENTS, STATUS = "metrics.jsonl", "events.jsonl", "status.json"
@@ -54,8 +56,12 @@ class Line(NamedTuple):
     value: dict[str, Any]
 
 
+class _CursorMoved(Exception):
+    """Somebody else read a file of this run; begin with what is stored."""
+
+
 class Ingest:
-    """Reads one run directory. One supervisor at a time does, and if two did, the second would find the cursor moved."""
+    """Reads one run directory. One supervisor at a time does; if two did, the second would find the cursor moved."""
 
     def __init__(self, database: Database, run_id: str, run_dir: Path) -> None:
         self.database = database
@@ -63,7 +69,7 @@ class Ingest:
         self.run_dir = run_dir
         self.total: int | None = None
         self._offsets: dict[str, tuple[int, int]] | None = None
-        """Offset and checksum of every file, as stored."""
+        """Offset and fingerprint of every file, as stored."""
         self._seen: dict[str, tuple[int, int, int]] = {}
         """What a file looked like when it had been read to its end."""
 
@@ -76,10 +82,14 @@ class Ingest:
             self._offsets = {name: (each.offset, each.inode) for name, each in known.items()}
         self._drop_missing()
         self._read_status()
-        for name in self._files():
-            while self._read(name):
-                if time.monotonic() > until:
-                    return False
+        try:
+            for name in self._files():
+                while self._read(name):
+                    if time.monotonic() > until:
+                        return False
+        except _CursorMoved:
+            self._offsets = None
+            return False
         return True
 
     # Files
@@ -124,21 +134,23 @@ class Ingest:
         look = self._look(name)
         if look is None or look == self._seen.get(name):
             return False
-        offset, checksum = self._offsets.get(name, (0, 0))
-        with open(self.run_dir / name, "rb") as file:
-            rewound = offset > 0 and _checksum(file, offset) != checksum
-            start = 0 if rewound else offset
+        offset, fingerprint = self._offsets.get(name, (0, 0))
+        try:
+            file = open(self.run_dir / name, "rb")  # noqa: SIM115 (closed below)
+        except OSError:  # moved aside just now
+            return False
+        with file:
+            rewound = offset > 0 and _fingerprint(file, offset) != fingerprint
             # What was moved aside and what came instead change in one transaction.
-            lines, end = _lines(file, start, None if rewound and name == METRICS else BATCH_BYTES)
-            moved = _checksum(file, end)
+            lines, end = _lines(file, 0 if rewound else offset, None if rewound and name == METRICS else BATCH_BYTES)
+            moved = _fingerprint(file, end)
         if end == offset and not rewound:
             self._seen[name] = look
             return False
         with self.database.write() as session:
             stored = ingested.cursor(session, self.run_id, name)
             if (stored.offset if stored else 0) != offset:
-                self._offsets = None  # somebody else read this file; begin with what is stored
-                return False
+                raise _CursorMoved
             self._store(session, name, lines, rewound)
             cursors.move(session, self.run_id, name, end, moved)
         self._offsets[name] = (end, moved)
@@ -161,6 +173,7 @@ class Ingest:
         if rewound:
             for mode in MODES:
                 points.drop_from(session, self.run_id, mode, tops[mode] + 1)
+            ingested.forget_step(session, self.run_id)
         points.record(session, self.run_id, metrics)
         if metrics:
             step = tops["train"] if tops["train"] >= 0 else None
@@ -205,7 +218,7 @@ class Ingest:
 
     def _read_status(self) -> None:
         """The number of steps planned; the rest of status.json is for the supervisor."""
-        if self.total is None and (status := read_json(self.run_dir / STATUS)):
+        if self.total is None and (status := read_note(self.run_dir / STATUS)):
             total = status.get("steps")
             if isinstance(total, int):
                 with self.database.write() as session:
@@ -230,15 +243,6 @@ def reindex(database: Database, data: DataDir, run_id: str) -> None:
             runs.set_progress(session, run_id, activity=activity)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A file that is replaced whole; empty when it is not there."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def _lines(file: Any, start: int, most: int | None) -> tuple[list[Line], int]:
     """The complete lines from `start`, about `most` bytes of them, and where they end."""
     file.seek(start)
@@ -258,10 +262,12 @@ def _lines(file: Any, start: int, most: int | None) -> tuple[list[Line], int]:
     return found, at
 
 
-def _checksum(file: Any, offset: int) -> int:
+def _fingerprint(file: Any, offset: int) -> int:
+    """Changes when the file is replaced, and when what was read of it is: inodes are used again, so both are needed."""
     begin = max(0, offset - PRINT_BYTES)
     file.seek(begin)
-    return zlib.crc32(file.read(offset - begin))
+    inode = os.fstat(file.fileno()).st_ino & 0x7FFF_FFFF
+    return inode << 32 | zlib.crc32(file.read(offset - begin))
 
 
 def _step_of(name: str) -> tuple[int, str]:

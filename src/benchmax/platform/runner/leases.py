@@ -1,7 +1,8 @@
 """Who may run what: leases on jobs, and the slots of this machine.
 
-Inside a process time is monotonic; between processes a lease ends by the wall clock, which somebody may set. So a holder
-on this machine is asked directly, by pid and start time, whether it lives, and the clock decides only with a wide margin.
+Inside a process time is monotonic; between processes a lease ends by the wall clock, which somebody may set. So the
+kernel is asked, by pid and start time, whether a holder on this machine lives; for another machine the clock decides,
+with a wide margin.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from benchmax.platform.store.jobs import Holder
 from benchmax.platform.store.tables import Job
 
 MARGIN_SECONDS = 60.0
-"""A lease that ran out is left alone for so long unless its holder is known to be dead."""
+"""How long after its end a lease of another machine is left alone."""
 
 
 def this_process() -> Holder:
@@ -104,6 +105,6 @@ class Leases:
         if job.holder is None or job.holder == self.holder.id:
             return False
         host, _, _ = self.holder.id.rpartition("/")
-        if job.holder.startswith(f"{host}/") and not proc.alive(job.holder_pid, job.holder_started):
-            return True
+        if job.holder.startswith(f"{host}/"):
+            return not proc.alive(job.holder_pid, job.holder_started)
         return (job.lease_until or 0.0) + MARGIN_SECONDS < time.time()

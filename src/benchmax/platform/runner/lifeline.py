@@ -22,6 +22,8 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
+from benchmax.platform.runner import proc
+
 Policy = Literal["stop", "adopt"]
 
 ADOPT_SECONDS = 10.0
@@ -83,7 +85,14 @@ def _await_adoption(run_dir: Path) -> int | None:
 
 
 def _end() -> None:
-    """Ask this process to end and save what it can, then end the whole group."""
+    """Ask this process to end and save what it can, then end all that it started, and the whole group."""
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(END_SECONDS)
+    own = os.getpid()
+    for process in proc.descendants([own], proc.everything()):
+        if process.pid != own:
+            try:
+                os.kill(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
     os.killpg(os.getpgrp(), signal.SIGKILL)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from benchmax.platform.runner.ingest import read_json
+from benchmax.platform.runner.notes import EXIT_FILE, read_note
 
 COMPLETE, CRASHED, MISTAKE, NO_SPACE, NO_MEMORY, INTERRUPTED = 0, 1, 2, 28, 12, 130
 """Exit codes of a child."""
@@ -13,14 +14,17 @@ COMPLETE, CRASHED, MISTAKE, NO_SPACE, NO_MEMORY, INTERRUPTED = 0, 1, 2, 28, 12, 
 FINAL = {MISTAKE, NO_SPACE, NO_MEMORY}
 """Codes after which another attempt would end the same way."""
 
-EXIT_FILE = "exit.json"
-"""`{"code", "reason", "pid"}`, written by the child as its last act: an adopted child's exit code is not ours to see."""
-
 TAIL_LINES = 12
 TAIL_CHARS = 2000
 
 Why = Literal["", "cancel", "stop", "stall", "lost"]
 """Why the supervisor ended a child: it was cancelled, the platform stops, it hung, it could not be adopted."""
+
+
+_WORDS: dict[Why, str] = {
+    "stall": "It made no progress and was ended",
+    "lost": "Its runner and its process were lost",
+}
 
 
 class Exit(NamedTuple):
@@ -42,7 +46,7 @@ class Verdict(NamedTuple):
 
 def read_exit(run_dir: Path, pid: int, code: int | None) -> Exit:
     """The child's own words, if they are this child's, and its exit code."""
-    note = read_json(run_dir / EXIT_FILE)
+    note = read_note(run_dir / EXIT_FILE)
     if note.get("pid") != pid:
         return Exit(code, "")
     return Exit(note.get("code") if code is None else code, str(note.get("reason", "")))
@@ -58,9 +62,7 @@ def judge(ended: Exit, why: Why, attempt: int, most: int, tail: str) -> Verdict:
         return Verdict("failed", ended.reason or f"The run cannot go on ({how(ended.code)}).\n{tail}")
     if why == "stop":
         return Verdict("pending", "The platform was stopped; the run goes on when it starts again.", counted=False)
-    if why == "lost":
-        return Verdict("pending", "The runner was lost; the run goes on from its last checkpoint.", counted=False)
-    what = "It made no progress and was ended" if why == "stall" else f"Its process {how(ended.code)}"
+    what = _WORDS.get(why) or f"Its process {how(ended.code)}"
     if attempt < most:
         return Verdict("pending", f"{what}; attempt {attempt + 1} of {most} follows.")
     said = ended.reason or (f"Its last lines were:\n{tail}" if tail else "It printed nothing.")
@@ -69,8 +71,6 @@ def judge(ended: Exit, why: Why, attempt: int, most: int, tail: str) -> Verdict:
 
 def how(code: int | None) -> str:
     """An exit code in words."""
-    import signal
-
     if code is None:
         return "was killed"
     if code >= 0:

@@ -48,12 +48,12 @@ class RunProcess:
     """The process group of one run."""
 
     def __init__(
-        self, run_dir: Path, pid: int, started: float, line: int, popen: subprocess.Popen[bytes] | None
+        self, run_dir: Path, pid: int, started: float, line: int | None, popen: subprocess.Popen[bytes] | None
     ) -> None:
         self.run_dir = run_dir
         self.pid = pid
         self.started = started
-        self._line: int | None = line
+        self._line = line
         """Our end of the lifeline. When this process dies the kernel closes it, and the child knows."""
         self._popen = popen
         self._family: set[proc.Process] = set()
@@ -106,6 +106,11 @@ class RunProcess:
         os.write(line, b"adopted\n")
         return cls(run_dir, pid, started, line, None)
 
+    @classmethod
+    def found(cls, run_dir: Path, pid: int, started: float) -> RunProcess:
+        """A child that cannot be adopted, or is gone: to be seen to its end."""
+        return cls(run_dir, pid, started, None, None)
+
     def begin(self, word: Mapping[str, Any]) -> None:
         """Let a started child go to work, with what only it may know."""
         assert self._line is not None
@@ -135,6 +140,15 @@ class RunProcess:
         self._family = {*proc.descendants([self.pid], processes), *self._left(processes)}
 
     @property
+    def family(self) -> list[list[float]]:
+        """Who belongs to this run, to be written down for the next runner."""
+        return sorted([each.pid, each.parent, each.group, each.session, each.started] for each in self._family)
+
+    def remember(self, family: Sequence[Sequence[float]]) -> None:
+        """What an earlier runner wrote down."""
+        self._family |= {proc.Process(int(a), int(b), int(c), int(d), e, False) for a, b, c, d, e in family}
+
+    @property
     def code(self) -> int | None:
         """The exit code, negative for a signal; None for an adopted child, whose parent is another."""
         return self._code
@@ -145,8 +159,13 @@ class RunProcess:
 
     def _left(self, processes: dict[int, proc.Process]) -> list[proc.Process]:
         """Of these processes, the remembered ones and those in a session of one of them."""
+        if self.pid <= 1:
+            return []
         known = {(each.pid, each.started) for each in self._family} | {(self.pid, self.started)}
         sessions = {each.session: each.started for each in self._family} | {self.pid: self.started}
+        # Never those we share with others: our own, and 0, that of processes from outside this pid namespace.
+        for shared in (0, os.getsid(0)):
+            sessions.pop(shared, None)
         return [
             each
             for each in processes.values()
@@ -196,6 +215,8 @@ class RunProcess:
         fifo_path(self.run_dir, self.pid).unlink(missing_ok=True)
 
     def _signal(self, number: signal.Signals) -> None:
+        if self.pid <= 1:
+            return
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from benchmax.errors import UsageError
 from benchmax.platform.schemas import Problem
-from benchmax.platform.server import problems
+from benchmax.platform.server import logs, problems
 from benchmax.platform.server.access import Doors
 from benchmax.platform.server.guard import Guard
 from benchmax.platform.server.platform import Platform
@@ -38,6 +38,7 @@ LOCAL_USER = "local@localhost"
 
 def create_app(settings: ServerSettings, database: Database) -> FastAPI:
     """The app; RuntimeError when a route is in no list of `access`."""
+    logs.configure()
     platform = Platform(settings, database)
 
     @asynccontextmanager

@@ -127,4 +127,6 @@ def _text(args: Mapping[str, Any], name: str) -> str:
 
 
 def _is_version(text: str) -> bool:
-    return all(part.isdigit() for part in text.split(".")) and len(text) < 8
+    """Whether a bundle of this Python could be run at all."""
+    major, _, minor = text.partition(".")
+    return major == "3" and minor.isdecimal() and 11 <= int(minor[:3]) < 100

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from benchmax.platform.store import evals
 from benchmax.platform.store.tables import Cursor, EnvLog, Event, Point, RolloutRow, Run, Series
 
 TRAINER = "trainer."
@@ -13,10 +14,16 @@ TRAINER = "trainer."
 
 def clear(session: Session, run_id: str) -> None:
     """Forget all that was read from a run's directory; what the platform itself noted of the run stays."""
-    for table in (Point, Series, EnvLog, Cursor):
-        session.execute(delete(table).where(table.run_id == run_id))
-    # Rollouts of evaluations outside training come from other files.
-    session.execute(delete(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.eval_id == ""))
+    # Evaluations outside training come from other files.
+    series = select(Series.id).where(Series.run_id == run_id, Series.mode != evals.MODE)
+    session.execute(delete(Point).where(Point.run_id == run_id, Point.series_id.in_(series)))
+    session.execute(delete(Series).where(Series.run_id == run_id, Series.mode != evals.MODE))
+    own = and_(RolloutRow.run_id == run_id, RolloutRow.eval_id == "")
+    session.execute(
+        delete(EnvLog).where(EnvLog.run_id == run_id, EnvLog.rollout_id.in_(select(RolloutRow.id).where(own)))
+    )
+    session.execute(delete(RolloutRow).where(own))
+    session.execute(delete(Cursor).where(Cursor.run_id == run_id))
     from_files = or_(Event.kind.startswith(TRAINER, autoescape=True), Event.category == "feed")
     session.execute(delete(Event).where(Event.run_id == run_id, from_files))
     session.execute(update(Run).where(Run.id == run_id).values(error_count=0, latest_step=None))
@@ -24,8 +31,15 @@ def clear(session: Session, run_id: str) -> None:
 
 def count_errors(session: Session, run_id: str) -> None:
     """Set the run's count of failed rollouts from the index."""
-    failed = select(func.count()).where(RolloutRow.run_id == run_id, RolloutRow.error_type.is_not(None))
+    failed = select(func.count()).where(
+        RolloutRow.run_id == run_id, RolloutRow.eval_id == "", RolloutRow.error_type.is_not(None)
+    )
     session.execute(update(Run).where(Run.id == run_id).values(error_count=failed.scalar_subquery()))
+
+
+def forget_step(session: Session, run_id: str) -> None:
+    """The run went back to before its first step."""
+    session.execute(update(Run).where(Run.id == run_id).values(latest_step=None))
 
 
 def cursor(session: Session, run_id: str, file: str) -> Cursor | None:

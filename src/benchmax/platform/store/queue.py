@@ -70,6 +70,6 @@ def counts(session: Session) -> dict[str, Any]:
     runs = select(Run.status, func.count()).where(Run.deleted.is_(None)).group_by(Run.status)
     jobs = select(Job.state, func.count()).where(Job.state != "done").group_by(Job.state)
     return {
-        "runs": {status: count for status, count in session.execute(runs)},
-        "jobs": {state: count for state, count in session.execute(jobs)},
+        "runs": {row[0]: row[1] for row in session.execute(runs)},
+        "jobs": {row[0]: row[1] for row in session.execute(jobs)},
     }

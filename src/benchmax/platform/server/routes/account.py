@@ -14,7 +14,6 @@ from benchmax.platform.schemas import (
     EndpointInfo,
     EndpointList,
     EndpointRequest,
-    KeyInfo,
     KeyList,
     KeyRequest,
     NewKey,
@@ -48,7 +47,7 @@ def whoami(caller: Caller) -> WhoAmI:
 def list_keys(here: Here, caller: Caller) -> KeyList:
     """Your keys, without the keys themselves."""
     with here.database.read() as session:
-        return KeyList(keys=[KeyInfo(**key_info(key)) for key in users.keys_of(session, caller.user_id)])
+        return KeyList(keys=[key_info(key) for key in users.keys_of(session, caller.user_id)])
 
 
 @router.post("/keys", status_code=201)
@@ -61,7 +60,7 @@ def create_key(here: Here, caller: Caller, body: KeyRequest) -> NewKey:
     with here.database.write() as session:
         row, text = users.create_key(session, caller.user_id, name=body.name, scopes=body.scopes, days=body.days)
         caller.note(session, "key.create", row.id, prefix=row.prefix, scopes=row.scopes)
-    return NewKey(**key_info(row), key=text)
+    return NewKey(**dict(key_info(row)), key=text)
 
 
 @router.delete("/keys/{key_id}")

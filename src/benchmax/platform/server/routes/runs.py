@@ -76,7 +76,7 @@ def list_runs(
 def get_run(here: Here, run: VisibleRun, caller: MaybeCaller, include_config: _Config = False) -> RunInfo:
     """One run."""
     with here.database.read() as session:
-        return RunInfo(**run_info(session, run, caller, config=include_config))
+        return run_info(session, run, caller, config=include_config)
 
 
 @router.get("/{run_id}/details")
@@ -85,7 +85,7 @@ def get_details(here: Here, run: VisibleRun, caller: MaybeCaller) -> RunDetails:
     with here.database.read() as session:
         modes = sorted({*points.modes(session, run.id), *rollouts.modes(session, run.id)})
         info = run_info(session, run, caller, config=True)
-    return RunDetails(**info, modes=modes, error_count=run.error_count)
+    return RunDetails(**dict(info), modes=modes, error_count=run.error_count)
 
 
 @router.get("/{run_id}/events")
@@ -193,7 +193,7 @@ def change_run(here: Here, run_id: RunId, caller: Caller, body: RunChange) -> Ru
         if "is_public" in changes:
             caller.note(session, "run.publish" if run.is_public else "run.unpublish", run.id)
         session.flush()
-        return RunInfo(**run_info(session, run, caller))
+        return run_info(session, run, caller)
 
 
 @router.delete("/{run_id}")

@@ -50,8 +50,8 @@ def own_run(here: Any, run_id: str, caller: Principal) -> Iterator[tuple[Session
         yield session, run
 
 
-def run_info(session: Session, run: Run, caller: Principal | None, *, config: bool = False) -> dict[str, Any]:
-    return run_infos(session, [run], caller, config=config)[0].model_dump()
+def run_info(session: Session, run: Run, caller: Principal | None, *, config: bool = False) -> RunInfo:
+    return run_infos(session, [run], caller, config=config)[0]
 
 
 def run_infos(session: Session, found: list[Run], caller: Principal | None, *, config: bool = False) -> list[RunInfo]:
@@ -107,7 +107,7 @@ def eval_info(row: Eval) -> EvalInfo:
     )
 
 
-def key_info(key: ApiKey) -> dict[str, Any]:
+def key_info(key: ApiKey) -> KeyInfo:
     return KeyInfo(
         id=key.id,
         name=key.name,
@@ -117,4 +117,4 @@ def key_info(key: ApiKey) -> dict[str, Any]:
         expires_at=key.expires,
         last_used_at=key.last_used,
         revoked=key.revoked is not None,
-    ).model_dump()
+    )

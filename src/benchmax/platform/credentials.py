@@ -1,0 +1,201 @@
+"""Which server, which key. Read at each call, never at import.
+
+The key, first found wins: what you pass · the file at ACT_AS_TOKEN_PATH · PLATFORM_API_KEY · BENCHMAX_API_KEY or
+CASTFORM_API_KEY · the session of `benchmax login` · the key of the server on this machine, for that server alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from benchmax import config
+from benchmax.errors import ConfigError
+from benchmax.platform.exceptions import AuthenticationError, TrainerError
+
+TokenProvider: TypeAlias = Callable[[], str]
+
+CLIENT_ID = "castform-cli"
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+_NO_KEY = (
+    "There is no API key. Set CASTFORM_API_KEY (or BENCHMAX_API_KEY), pass api_key=…, or sign in with `benchmax login`."
+)
+
+
+def base_url(given: str | None = None) -> str:
+    """The platform's address: as given, from the environment, of the server on this machine, else the hosted one."""
+    if given:
+        return given.rstrip("/")
+    if not config.setting("PLATFORM_URL") and not config.setting("BASE_DOMAIN") and (local := local_url()):
+        return local
+    return config.platform_url()
+
+
+def auth_base(platform: str) -> str:
+    """Where to sign in: as set; a server of one's own signs in itself."""
+    hosted = platform == f"https://api.{config.base_domain()}"
+    return config.auth_url() if hosted or config.setting("AUTH_URL") else platform
+
+
+def bearer(api_key: str | None, provider: TokenProvider | None, platform: str) -> str:
+    """The token to send to `platform`; AuthenticationError when there is none."""
+    token = api_key or (provider() if provider else None) or config.platform_token()
+    token = token or _session_token(platform) or _local_key(platform)
+    if not token:
+        raise AuthenticationError(_NO_KEY, 401)
+    return token
+
+
+def platform_bearer() -> str:
+    """The token for the platform this process talks to."""
+    return bearer(None, None, base_url())
+
+
+# The server on this machine
+
+
+def data_dir() -> Path:
+    return Path(config.setting("DATA") or "~/.benchmax").expanduser()
+
+
+def local_url() -> str | None:
+    """The address of the server that runs on this machine's data directory now."""
+    info = _read_json(data_dir() / "server.json")
+    try:
+        os.kill(int(info["pid"]), 0)
+        return str(info["url"])
+    except (KeyError, ValueError, TypeError, OSError, OverflowError):
+        return None
+
+
+def _local_key(platform: str) -> str | None:
+    """The local server's key; it is given to no other address."""
+    kept = _read_json(data_dir() / "credentials.json")
+    if not kept or not _private(data_dir() / "credentials.json"):
+        return None
+    ours = {str(kept.get("url", "")).rstrip("/"), local_url()}
+    return str(kept.get("api_key") or "") or None if platform in ours else None
+
+
+# The session of `benchmax login`
+
+
+def credentials_path() -> Path:
+    return Path(config.setting("CREDENTIALS_PATH") or "~/.castform/credentials.json").expanduser()
+
+
+def _session_token(platform: str) -> str | None:
+    """The cached session's token, exchanged for a bearer; only for the platform it was made for."""
+    path = credentials_path()
+    kept = _read_json(path)
+    token = kept.get("access_token")
+    if not token or kept.get("url", platform) != platform:
+        return None
+    if not _private(path):
+        raise ConfigError(f"{path} can be read by others. Run `chmod 600 {path}`, or sign in again.")
+    answer = _request("GET", f"{auth_base(platform)}/api/auth/token", headers={"Authorization": f"Bearer {token}"})
+    if answer.status_code != 200:
+        raise AuthenticationError("Your sign-in has ended. Run `benchmax login` again.", 401)
+    return str(answer.json()["token"])
+
+
+def login(
+    platform: str | None = None,
+    *,
+    say: Callable[[str], None] = print,
+    open_page: Callable[[str], Any] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Path:
+    """Sign this machine in by device code: a page to open, a code to confirm. Gives where the session is kept."""
+    platform = base_url(platform)
+    auth = auth_base(platform)
+    code = _post(f"{auth}/api/auth/device/code", {"client_id": CLIENT_ID})
+    say(f"Open {code['verification_uri_complete']} and confirm the code {code['user_code']}.")
+    if open_page is not None and not config.setting("NO_BROWSER"):
+        open_page(code["verification_uri_complete"])
+    body = {"grant_type": DEVICE_GRANT, "device_code": code["device_code"], "client_id": CLIENT_ID}
+    interval = float(code.get("interval", 5))
+    deadline = time.monotonic() + float(code.get("expires_in", 1800))
+    while time.monotonic() < deadline:
+        sleep(interval)
+        answer = _post(f"{auth}/api/auth/device/token", body, also=400)
+        if "access_token" in answer:
+            return _keep({"url": platform, "access_token": answer["access_token"]})
+        if answer.get("error") == "slow_down":
+            interval += 5
+        elif answer.get("error") != "authorization_pending":
+            raise AuthenticationError(f"The sign-in failed: {answer.get('error')}. Run `benchmax login` again.", 401)
+    raise AuthenticationError("Nobody confirmed the code in time. Run `benchmax login` again.", 401)
+
+
+def logout() -> bool:
+    """Forget the session; False when there was none."""
+    path = credentials_path()
+    there = path.exists()
+    path.unlink(missing_ok=True)
+    return there
+
+
+def ensure_session(interactive: bool | None = None) -> str:
+    """A token, signing in first when there is none and someone is there to do it."""
+    import sys
+
+    try:
+        return platform_bearer()
+    except AuthenticationError:
+        allowed = sys.stdin.isatty() if interactive is None else interactive
+        if not allowed or config.setting("NO_AUTO_LOGIN"):
+            raise
+    import webbrowser
+
+    login(open_page=webbrowser.open)
+    return platform_bearer()
+
+
+def _keep(content: dict[str, Any]) -> Path:
+    path = credentials_path()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        json.dump(content, file)
+    temporary.replace(path)
+    return path
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _private(path: Path) -> bool:
+    return not stat.S_IMODE(path.stat().st_mode) & 0o077
+
+
+def _post(url: str, body: dict[str, Any], also: int = 200) -> dict[str, Any]:
+    answer = _request("POST", url, json=body)
+    if answer.status_code not in (200, 201, also):
+        raise TrainerError(
+            f"{urlsplit(url).netloc} answered {answer.status_code}. Check the address.", answer.status_code
+        )
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def _request(method: str, url: str, **request: Any) -> Any:
+    import httpx2
+
+    try:
+        return httpx2.request(method, url, timeout=30.0, **request)
+    except httpx2.HTTPError as error:
+        raise TrainerError(
+            f"Cannot reach {urlsplit(url).netloc}: {error}. Check the address and the network."
+        ) from None

@@ -1,0 +1,43 @@
+"""`python -m benchmax.platform.runner`: what the keeper starts."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+
+from benchmax.errors import BenchmaxError
+from benchmax.platform.runner.supervisor import Supervisor
+from benchmax.platform.store.database import open_database
+from benchmax.platform.store.datadir import DataDir
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmax.platform.runner")
+    parser.add_argument("--data", help="data directory (BENCHMAX_DATA, ~/.benchmax)")
+    parser.add_argument("--database-url")
+    parser.add_argument("--policy", choices=["adopt", "stop"], default="adopt", help="runs when the runner dies")
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    os.umask(0o077)
+    data = DataDir(given.data).create()
+    try:
+        with data.lock("runner"):
+            database = open_database(data, given.database_url)
+            try:
+                supervisor = Supervisor(database, data, policy=given.policy)
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    signal.signal(number, lambda *_: supervisor.stop())
+                supervisor.run()
+            finally:
+                database.close()
+    except BenchmaxError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

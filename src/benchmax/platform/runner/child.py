@@ -1,0 +1,202 @@
+"""The process that trains one run: `python -m benchmax.platform.runner.child RUN_DIR`.
+
+It reads launch.json, opens the environment in processes of its own, and trains; with a checkpoint in the run directory
+it goes on from there. Nothing of the bundle is opened in this process. Its last act is exit.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmax.platform.runner import lifeline
+from benchmax.platform.runner.notes import CHILD_FILE, EXIT_FILE, LAUNCH_FILE, write_note
+from benchmax.platform.runner.outcome import (
+    COMPLETE,
+    CRASHED,
+    INTERRUPTED,
+    MISTAKE,
+    NO_MEMORY,
+    NO_SPACE,
+    Exit,
+)
+
+if TYPE_CHECKING:
+    from benchmax.trainer.config import TrainConfig
+    from benchmax.trainer.start import Task
+
+BEAT_SECONDS = 5.0
+
+ENDINGS = {
+    "steps": "All steps are done.",
+    "target": "The held-out reward reached its target.",
+    "patience": "The held-out reward did not get better any more.",
+    "time": "The time asked for (max_minutes) is over.",
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmax.platform.runner.child")
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--lifeline", type=int, default=-1)
+    parser.add_argument("--policy", choices=["adopt", "stop"], default="stop")
+    given = parser.parse_args()
+    run_dir: Path = given.run_dir
+    word: dict[str, Any] = {}
+    if given.lifeline >= 0:
+        word = lifeline.wait_for_word(given.lifeline)
+        lifeline.hold(given.lifeline, run_dir, given.policy)
+    os.umask(0o077)
+    with Phase(run_dir) as phase:
+        ended = attempt(run_dir, word.get("variables", {}), phase)
+    lifeline.let_go(run_dir)
+    _write_exit(run_dir, ended)
+    return ended.code or 0
+
+
+def attempt(run_dir: Path, variables: Mapping[str, str], phase: Phase) -> Exit:
+    """Train, and say how it ended."""
+    try:
+        reason = asyncio.run(_train(run_dir, variables, phase))
+    except BaseException as error:
+        traceback.print_exc()
+        return _failure(error, run_dir)
+    if reason == "interrupted":
+        return Exit(INTERRUPTED, "The run was interrupted; its state is saved.")
+    return Exit(COMPLETE, ENDINGS.get(reason, reason))
+
+
+class Phase:
+    """What this process does before it trains, with a heartbeat, in child.json."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / CHILD_FILE
+        self._words = "starting"
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="benchmax-phase", daemon=True)
+
+    def say(self, words: str) -> None:
+        self._words = words
+        self._write()
+
+    def training(self) -> None:
+        """The trainer's own heartbeat takes over: one that stops must be seen."""
+        self._over.set()
+
+    def __enter__(self) -> Phase:
+        self._write()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def _beat(self) -> None:
+        while not self._over.wait(BEAT_SECONDS):
+            self._write()
+
+    def _write(self) -> None:
+        note = {"pid": os.getpid(), "phase": self._words, "time": time.time()}
+        try:
+            write_note(self._path, note)
+        except OSError as error:
+            print(f"no heartbeat: {error}", file=sys.stderr)  # noqa: T201
+
+
+async def _train(run_dir: Path, variables: Mapping[str, str], phase: Phase) -> str:
+    """Train to the end; gives the trainer's reason for it."""
+    from benchmax.bundle import envs_venv, read_bundle_files
+    from benchmax.envs.remote import open_remote_env
+
+    launch = json.loads((run_dir / LAUNCH_FILE).read_text("utf-8"))
+    files = {name: run_dir / file for name, file in launch["files"].items()}
+    bundle = read_bundle_files(files["env_cls_path"], files["env_metadata_path"])
+    if bundle.metadata.pip_dependencies:
+        phase.say("installing the environment's packages")
+    python = await asyncio.to_thread(envs_venv, bundle.metadata, run_dir.parent.parent / "venvs")
+    phase.say("opening the environment")
+    env = await open_remote_env(bundle, python=python, variables=variables, output=_relay)
+    try:
+        phase.say("reading the datasets")
+        task = await _task(env, files)
+        phase.say("loading the trainer")
+        return await _run_trainer(run_dir, launch, task, phase)
+    finally:
+        await env.shutdown()
+
+
+async def _task(env: Any, files: Mapping[str, Path]) -> Task:
+    from benchmax.limits import MIN_TRAIN_ROWS
+    from benchmax.trainer.start import Task
+
+    train = list(await env.preprocess(files["train_dataset_path"], min_rows=MIN_TRAIN_ROWS))
+    held_out = list(await env.preprocess(files["eval_dataset_path"])) if "eval_dataset_path" in files else []
+    return Task(lambda: env, train, held_out)
+
+
+async def _run_trainer(run_dir: Path, launch: Mapping[str, Any], task: Task, phase: Phase) -> str:
+    from benchmax.trainer import start
+
+    def on_event(kind: str, data: Mapping[str, Any]) -> None:
+        if kind == "started":
+            phase.training()
+
+    phase.say("loading the model")
+    if (run_dir / "run.json").exists():
+        outcome = await start.resume(run_dir, task=task, on_event=on_event)
+    else:
+        config = train_config(run_dir, launch["args"], len(task.train))
+        outcome = await start.train(config, task=task, on_event=on_event)
+    return outcome.reason
+
+
+def train_config(run_dir: Path, args: Mapping[str, Any], rows: int) -> TrainConfig:
+    """The trainer's settings for a launch."""
+    from benchmax.platform.launch_args import settings_tree
+    from benchmax.trainer.config import build_config
+
+    gpu = bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    tree = settings_tree(args, rows, gpu)
+    tree["output"] = {"dir": str(run_dir.parent), "name": run_dir.name}
+    return build_config(tree)
+
+
+def _failure(error: BaseException, run_dir: Path) -> Exit:
+    """A user's mistake, a full disk and a full memory end the same way the next time; the rest is worth another try."""
+    from benchmax.bundle import BundlingError
+    from benchmax.errors import UsageError
+
+    if isinstance(error, UsageError | BundlingError):
+        return Exit(MISTAKE, str(error))
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Exit(NO_SPACE, f"No space left on {error.filename or run_dir}. Free some, then resume the run.")
+    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
+        return Exit(NO_MEMORY, f"Out of memory: {error}. Use a smaller model, group_size or max_rollout_len.")
+    return Exit(CRASHED, f"{type(error).__name__}: {error}")
+
+
+def _write_exit(run_dir: Path, ended: Exit) -> None:
+    note = {"pid": os.getpid(), "code": ended.code, "reason": ended.reason}
+    try:
+        write_note(run_dir / EXIT_FILE, note)
+    except OSError as error:
+        print(f"could not write {EXIT_FILE}: {error}", file=sys.stderr)  # noqa: T201
+
+
+def _relay(stream: str, line: str) -> None:
+    """What the environment prints goes to child.log."""
+    print(f"env {stream}: {line}", flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,384 @@
+"""The loop: lease, start, watch, read, finish. One thread, no waiting; whatever takes time is a state to come back to.
+
+queued ── lease ──▶ started ── ends ──▶ drained ── finish ──▶ run complete | failed | stalled | cancelled
+   ▲                                        │
+   └──────── crash, hang, platform stopped ─┘   (from the last checkpoint; a crash counts, progress resets the count)
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from benchmax.errors import BenchmaxError
+from benchmax.platform.runner import outcome
+from benchmax.platform.runner.ingest import Ingest
+from benchmax.platform.runner.leases import Leases, Slots, machine_slots
+from benchmax.platform.runner.lifeline import Policy
+from benchmax.platform.runner.notes import CHILD_FILE, EXIT_FILE, PROCESS_FILE, read_note, write_note
+from benchmax.platform.runner.outcome import Verdict, Why
+from benchmax.platform.runner.preparation import prepare
+from benchmax.platform.runner.processes import RunProcess
+from benchmax.platform.store import evals, jobs, queue, runs
+from benchmax.platform.store.database import Database
+from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.jobs import HEARTBEAT_SECONDS
+from benchmax.platform.store.tables import Job
+from benchmax.platform.store.vault import Vault
+
+logger = logging.getLogger(__name__)
+
+TICK_SECONDS = 0.2
+STALL_SECONDS = 180.0
+"""A training process that writes nothing, not even a heartbeat, for so long is hung."""
+SETUP_SECONDS = 1_200.0
+"""The same before training: packages are installed, a model is fetched."""
+DRAIN_SECONDS = 30.0
+"""For reading what a child left, if reading fails; then the run ends without it and `reindex` can add it."""
+LONGEST_PAUSE = 20.0
+"""Between two attempts."""
+
+STARTING = "starting"
+
+
+@dataclass(slots=True)
+class Watched:
+    """A job in this supervisor's hands."""
+
+    job: Job
+    run_dir: Path
+    process: RunProcess
+    slots: list[str]
+    ingest: Ingest
+    began_at: int
+    """Checkpoint it began with, -1 for none."""
+    why: Why = ""
+    ended: float | None = None
+    beat: float = field(default_factory=time.monotonic)
+    beat_of: tuple[int, ...] = ()
+
+
+class Supervisor:
+    """Runs the jobs of one database on this machine."""
+
+    def __init__(
+        self,
+        database: Database,
+        data: DataDir,
+        *,
+        slots: Sequence[str] | None = None,
+        policy: Policy = "adopt",
+        start: Callable[..., RunProcess] = RunProcess.start,
+        leases: Leases | None = None,
+    ) -> None:
+        self.database = database
+        self.data = data
+        self.slots = Slots(machine_slots() if slots is None else slots)
+        self.policy: Policy = policy
+        self.leases = leases or Leases(database)
+        self.watched: dict[int, Watched] = {}
+        self.stopping = False
+        self._start_child = start
+        self._vault = Vault(data)
+        self._renewed = -HEARTBEAT_SECONDS
+
+    def run(self) -> None:
+        """Work until told to stop and every child has ended."""
+        while not (self.stopping and not self.watched):
+            self.tick()
+            time.sleep(TICK_SECONDS)
+
+    def stop(self) -> None:
+        """End all children so that they can go on later, then end."""
+        self.stopping = True
+
+    def tick(self) -> None:
+        """Everything that can be done now. A database that cannot be reached is tried again next time."""
+        try:
+            if time.monotonic() - self._renewed >= HEARTBEAT_SECONDS:
+                self._renewed = time.monotonic()
+                self._look_around()
+            while not self.stopping and self._start_next():
+                pass
+        except (SQLAlchemyError, OSError) as error:
+            logger.warning("the runner cannot work now: %s", error)
+        for watched in list(self.watched.values()):
+            try:
+                self._tend(watched)
+            except (SQLAlchemyError, OSError) as error:
+                logger.warning("%s cannot be looked after now: %s", watched.job.run_id, error)
+
+    # Every two seconds
+
+    def _look_around(self) -> None:
+        if self.watched:
+            for job_id in self.leases.renew(self.watched):
+                self._drop(self.watched[job_id])
+            for watched in self.watched.values():
+                self._note_family(watched)
+        for job in [] if self.stopping else self.leases.take_abandoned():
+            self._take_over(job)
+        with self.database.read() as session:
+            forgotten = [each for each in jobs.leased(session, self.leases.holder.id) if each.id not in self.watched]
+            going = {each.job.run_id for each in self.watched.values()}
+            cancelled = set(runs.to_cancel(session, sorted(going)))
+            dropped = queue.to_drop(session)
+            lost = queue.without_job(session)
+            deleted = queue.deleted_runs(session)
+            waiting = queue.waiting_runs(session)
+        for watched in self.watched.values():
+            if watched.job.run_id in cancelled:
+                self._end(watched, "cancel")
+        self._give_back(forgotten)
+        self._drop_waiting(dropped)
+        self._fail_lost(lost)
+        self._remove(deleted)
+        self._tell_waiting(waiting)
+
+    def _note_family(self, watched: Watched) -> None:
+        """Write down who belongs to a run: if runner and child die together, the next runner ends the rest."""
+        before = watched.process.family
+        if watched.ended is None:
+            watched.process.look()
+        if watched.process.family != before:
+            note = read_note(watched.run_dir / PROCESS_FILE) | {"family": watched.process.family}
+            write_note(watched.run_dir / PROCESS_FILE, note)
+
+    def _give_back(self, forgotten: Sequence[Job]) -> None:
+        """Jobs that were leased and, for want of a disk or a database, never begun."""
+        for job in forgotten:
+            with self.database.write() as session:
+                queue.give_back(session, job.id, self.leases.holder, attempts=job.attempts, delay=HEARTBEAT_SECONDS)
+
+    def _drop_waiting(self, dropped: Sequence[tuple[int, str, str | None, str]]) -> None:
+        """Runs that were cancelled before they began."""
+        for _, run_id, eval_id, kind in dropped:
+            with self.database.write() as session:
+                jobs.drop_queued(session, run_id)
+                if kind == "train":
+                    runs.set_status(session, run_id, "cancelled", "The run was cancelled before it began.")
+                elif eval_id:
+                    evals.set_progress(session, eval_id, status="cancelled", reason="The run was cancelled.")
+
+    def _fail_lost(self, lost: Sequence[str]) -> None:
+        for run_id in lost:
+            with self.database.write() as session:
+                runs.set_status(session, run_id, "failed", "Nothing was left that would run it. Launch it again.")
+
+    def _remove(self, deleted: Sequence[str]) -> None:
+        for run_id in deleted:
+            shutil.rmtree(self.data.run(run_id), ignore_errors=True)
+            with self.database.write() as session:
+                runs.remove(session, run_id)
+
+    def _tell_waiting(self, waiting: Sequence[tuple[str, str]]) -> None:
+        """Say how many come before each run that waits."""
+        for place, (run_id, activity) in enumerate(waiting):
+            words = "waiting for a free slot" + (f", {place} before it" if place else "")
+            if words != activity:
+                with self.database.write() as session:
+                    runs.set_progress(session, run_id, activity=words)
+
+    # Starting
+
+    def _start_next(self) -> bool:
+        job = self.leases.take(self.slots.free)
+        if job is None:
+            return False
+        if job.kind != "train":
+            self._refuse(job)
+            return True
+        if set_aside := self._reason_not_to_start(job):
+            self._finish_job(job, set_aside)
+            return True
+        try:
+            with self.database.write() as session:
+                run = runs.get(session, job.run_id)
+                assert run is not None
+                runs.set_status(session, job.run_id, "pending", STARTING)
+                secrets = self._vault.for_run(session, run.owner_id, run.id)
+            run_dir = prepare(self.data, run)
+            self._begin(job, run_dir, dict(secrets))
+        except BenchmaxError as error:
+            self._finish_job(job, Verdict("failed", str(error)))
+        except OSError as error:
+            self._finish_job(job, Verdict("failed", f"The run could not be started: {error}. Free what is missing."))
+        return True
+
+    def _begin(self, job: Job, run_dir: Path, secrets: dict[str, str]) -> None:
+        slots = self.slots.take(job.slots)
+        process: RunProcess | None = None
+        try:
+            (run_dir / EXIT_FILE).unlink(missing_ok=True)
+            began_at = latest_checkpoint(run_dir)
+            process = self._start_child(run_dir, policy=self.policy, variables=_devices(slots))
+            note = {"pid": process.pid, "started": process.started, "slots": slots, "began_at": began_at}
+            write_note(run_dir / PROCESS_FILE, note)
+            with self.database.write() as session:
+                mine = jobs.set_child(session, job.id, self.leases.holder, process.pid, process.started)
+        except BaseException:
+            self.slots.give(slots)
+            if process is not None:
+                process.let_go()  # without a word it never begins
+            raise
+        watched = Watched(job, run_dir, process, slots, Ingest(self.database, job.run_id, run_dir), began_at)
+        self.watched[job.id] = watched
+        if mine:
+            process.begin({"variables": secrets})
+            logger.info("%s: attempt %d is process %d", job.run_id, job.attempts, process.pid)
+        else:
+            self._drop(watched)
+
+    def _reason_not_to_start(self, job: Job) -> Verdict | None:
+        with self.database.read() as session:
+            if runs.to_cancel(session, [job.run_id]):
+                return Verdict("cancelled", "The run was cancelled before it began.")
+        return None
+
+    def _refuse(self, job: Job) -> None:
+        with self.database.write() as session:
+            jobs.finish(session, job.id, self.leases.holder)
+            if job.eval_id:
+                reason = f"This runner cannot do {job.kind} jobs. Upgrade benchmax."
+                evals.set_progress(session, job.eval_id, status="failed", reason=reason)
+
+    def _take_over(self, job: Job) -> None:
+        """Go on with the job of a dead supervisor: adopt its child, or see that it is gone before another starts."""
+        run_dir = self.data.run(job.run_id)
+        process = RunProcess.adopt(run_dir, job.child_pid, job.child_started)
+        lost = process is None
+        process = process or RunProcess.found(run_dir, job.child_pid or 0, job.child_started or 0.0)
+        note = read_note(run_dir / PROCESS_FILE)
+        process.remember(note.get("family") or ())
+        slots = self.slots.take(job.slots, note.get("slots") or ())
+        ingest = Ingest(self.database, job.run_id, run_dir)
+        watched = Watched(job, run_dir, process, slots, ingest, note.get("began_at", -1))
+        self.watched[job.id] = watched
+        logger.info("%s: %s process %s", job.run_id, "found no" if lost else "adopted", job.child_pid)
+        if lost:
+            watched.why = "lost"
+            if process.poll():
+                process.ask_to_end()
+
+    # Watching
+
+    def _tend(self, watched: Watched) -> None:
+        if watched.ended is None:
+            if self.stopping:
+                self._end(watched, "stop")
+            if watched.process.poll():
+                self._watch(watched)
+                watched.ingest.step()
+                return
+            watched.ended = time.monotonic()
+        if watched.process.remains():
+            watched.process.kill()
+            return
+        if self._drained(watched):
+            self._conclude(watched)
+
+    def _watch(self, watched: Watched) -> None:
+        if watched.process.overdue:
+            watched.process.kill()
+            return
+        status = read_note(watched.run_dir / "status.json")
+        training = status.get("pid") == watched.process.pid
+        beat_of = tuple(_modified(watched.run_dir / name) for name in ("status.json", CHILD_FILE, "metrics.jsonl"))
+        if beat_of != watched.beat_of:
+            watched.beat, watched.beat_of = time.monotonic(), beat_of
+            self._tell(watched, training and status.get("state") == "running")
+        elif time.monotonic() - watched.beat > (STALL_SECONDS if training else SETUP_SECONDS):
+            self._end(watched, "stall")
+
+    def _tell(self, watched: Watched, training: bool) -> None:
+        """Pass on what the child says it does."""
+        with self.database.read() as session:
+            run = runs.get(session, watched.job.run_id)
+        if run is None or watched.why:
+            return
+        if training and run.status != "active":
+            with self.database.write() as session:
+                runs.set_status(session, run.id, "active")
+        phase = str(read_note(watched.run_dir / CHILD_FILE).get("phase", ""))
+        if not training and phase and phase != run.activity:
+            with self.database.write() as session:
+                runs.set_progress(session, run.id, activity=phase)
+
+    def _end(self, watched: Watched, why: Why) -> None:
+        """Ask a child to end; the first reason counts, but a cancelled run is never resumed."""
+        if watched.ended is None:
+            watched.process.ask_to_end()
+        if not watched.why or why == "cancel":
+            watched.why = why
+
+    def _drained(self, watched: Watched) -> bool:
+        assert watched.ended is not None
+        try:
+            return watched.ingest.step()
+        except (SQLAlchemyError, OSError, ValueError) as error:
+            if time.monotonic() - watched.ended < DRAIN_SECONDS:
+                raise
+            logger.error("%s: what is left cannot be read: %s", watched.job.run_id, error)
+            return True
+
+    # Finishing
+
+    def _conclude(self, watched: Watched) -> None:
+        job, process = watched.job, watched.process
+        if read_note(watched.run_dir / "status.json").get("pid") == process.pid:
+            self._tell(watched, True)  # it may have trained and ended between two looks
+        ended = outcome.read_exit(watched.run_dir, process.pid, process.code)
+        moved = latest_checkpoint(watched.run_dir) > watched.began_at
+        attempt = 1 if moved else job.attempts
+        verdict = outcome.judge(ended, watched.why, attempt, job.max_attempts, outcome.log_tail(watched.run_dir))
+        self._finish_job(job, verdict, attempt)
+        del self.watched[job.id]
+        self.slots.give(watched.slots)
+        logger.info("%s: process %d ended: %s %s", job.run_id, process.pid, verdict.status, verdict.reason)
+
+    def _finish_job(self, job: Job, verdict: Verdict, attempt: int | None = None) -> None:
+        """The end of the job and of the run, or the job's way back to the queue, in one transaction."""
+        attempts = job.attempts if attempt is None else attempt
+        holder = self.leases.holder
+        with self.database.write() as session:
+            if verdict.status == "pending":
+                counted = attempts if verdict.counted else attempts - 1
+                pause = min(LONGEST_PAUSE, 0.5 * 2.0**counted) if verdict.counted else 0.0
+                mine = queue.give_back(session, job.id, holder, attempts=max(0, counted), delay=pause)
+            else:
+                mine = jobs.finish(session, job.id, holder)
+            if mine:
+                runs.set_status(session, job.run_id, verdict.status, verdict.reason)
+
+    def _drop(self, watched: Watched) -> None:
+        """Another supervisor has the job: the child, if it began, is theirs."""
+        logger.warning("%s: the lease was lost", watched.job.run_id)
+        watched.process.let_go()
+        del self.watched[watched.job.id]
+        self.slots.give(watched.slots)
+
+
+def latest_checkpoint(run_dir: Path) -> int:
+    """The step of the newest checkpoint, -1 for none."""
+    try:
+        return int((run_dir / "checkpoints" / "latest").read_text("utf-8").strip().removeprefix("step-"))
+    except (OSError, ValueError):
+        return -1
+
+
+def _devices(slots: Sequence[str]) -> dict[str, str]:
+    gpus = [name.removeprefix("cuda:") for name in slots if name.startswith("cuda:")]
+    return {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}
+
+
+def _modified(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,244 @@
+"""kill -9 of the runner, of its children, of both: every run goes on, nothing twice, nobody left behind."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from runner_world import active, drive, ended, get, is_running, launch, open_world, runner, start_stub, starts, steps, wait_until
+
+from benchmax.platform.runner import leases as lease_rules
+from benchmax.platform.runner import proc
+from benchmax.platform.runner.leases import Leases, this_process
+from benchmax.platform.runner.supervisor import Supervisor
+from benchmax.platform.store import jobs, rollouts, runs
+
+
+@pytest.fixture
+def world(tmp_path):
+    database, data = open_world(tmp_path)
+    yield database, data
+    database.close()
+
+
+@pytest.fixture
+def start(world):
+    """Starts runners; ends them, and what they started, after the test."""
+    database, data = world
+    started = []
+
+    def begin(policy="adopt"):
+        started.append(runner(data, policy))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        if each.poll() is None:
+            each.terminate()
+            try:
+                each.wait(15)
+            except subprocess.TimeoutExpired:
+                each.kill()
+                each.wait()
+    for pid in all_pids(data):
+        if is_running(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def all_pids(data):
+    return [start["pid"] for folder in data.runs.iterdir() for start in starts(data, folder.name)]
+
+
+def check_whole(database, run_id, count):
+    assert get(database, run_id).status == "complete", get(database, run_id).reason
+    assert steps(database, run_id) == list(range(count))
+    with database.read() as session:
+        assert len(rollouts.page(session, run_id, mode="train", limit=10_000)) == 2 * count
+        assert len(rollouts.logs(session, run_id)) == 2 * count
+
+
+def test_a_new_runner_adopts_the_children_of_a_killed_one(world, start):
+    database, data = world
+    first = start()
+    ids = [launch(database, steps=100, pause=0.05, every=5) for _ in range(2)]
+    wait_until(active(database, *ids))
+    first.kill()
+    first.wait()
+    pids = [starts(data, each)[0]["pid"] for each in ids]
+    assert all(map(is_running, pids))
+    start()
+    wait_until(ended(database, *ids), 30)
+    for run_id in ids:
+        check_whole(database, run_id, 100)
+        assert len(starts(data, run_id)) == 1, "never a second copy"
+    assert not any(map(is_running, pids))
+
+
+def test_children_end_with_their_runner_when_told_to(world, start):
+    database, data = world
+    first = start("stop")
+    run_id = launch(database, steps=60, pause=0.05, every=5, family=True)
+    wait_until(active(database, run_id))
+    time.sleep(2.2)  # one look around: the family is known
+    first.kill()
+    first.wait()
+    (child,) = starts(data, run_id)
+    wait_until(lambda: not is_running(child["pid"]), 3)
+    start("stop")
+    wait_until(ended(database, run_id), 30)
+    check_whole(database, run_id, 60)
+    assert len(starts(data, run_id)) == 2
+
+
+def test_nobody_left_when_no_runner_comes_back(world, start):
+    database, data = world
+    first = start()
+    run_id = launch(database, steps=1000, pause=0.05, every=5)
+    wait_until(active(database, run_id))
+    first.kill()
+    first.wait()
+    (child,) = starts(data, run_id)
+    wait_until(lambda: not is_running(child["pid"]), 13)
+
+
+def test_runner_and_child_killed_at_once(world, start):
+    database, data = world
+    first = start()
+    run_id = launch(database, steps=40, pause=0.05, every=3)
+    wait_until(active(database, run_id))
+    (child,) = starts(data, run_id)
+    first.kill()
+    os.kill(child["pid"], signal.SIGKILL)
+    first.wait()
+    start()
+    wait_until(ended(database, run_id), 30)
+    check_whole(database, run_id, 40)
+
+
+def test_any_order_under_work(world, start):
+    """Kill one or the other, again and again; the counts are exact in the end."""
+    database, data = world
+    current = start()
+    ids = [launch(database, steps=60, pause=0.05, every=2) for _ in range(3)]
+    for turn in range(4):
+        wait_until(lambda: any(map(is_running, all_pids(data))) or ended(database, *ids)(), 30)
+        time.sleep(0.4)
+        if turn % 2:
+            current.kill()
+            current.wait()
+            current = start()
+        else:
+            alive = [pid for pid in all_pids(data) if is_running(pid)]
+            if alive:
+                os.kill(alive[0], signal.SIGKILL)
+    wait_until(ended(database, *ids), 60)
+    for run_id in ids:
+        check_whole(database, run_id, 60)
+    wait_until(lambda: not any(map(is_running, all_pids(data))), 10)
+
+
+def test_a_runner_that_is_told_to_stop_saves_its_runs(world, start):
+    database, data = world
+    first = start()
+    run_id = launch(database, steps=60, pause=0.05, every=50)
+    wait_until(active(database, run_id))
+    first.terminate()
+    assert first.wait(15) == 0
+    run = get(database, run_id)
+    assert run.status == "pending"
+    assert "goes on when it starts again" in run.reason
+    assert not any(map(is_running, all_pids(data)))
+    with database.read() as session:
+        assert [(job.state, job.attempts) for job in jobs.of_run(session, run_id)] == [("queued", 0)]
+    done = len(steps(database, run_id))
+    start()
+    wait_until(ended(database, run_id), 30)
+    check_whole(database, run_id, 60)
+    assert 0 < done < 60
+
+
+def test_two_runners_do_not_share_a_data_directory(world, start):
+    database, data = world
+    start()
+    wait_until(lambda: (data.locks / "runner.lock").exists() and (data.locks / "runner.lock").read_text())
+    second = start()
+    assert second.wait(20) != 0
+    assert "already runs" in (data.logs / "runner.log").read_text()
+
+
+def test_the_clock_may_jump(world, monkeypatch):
+    """An hour forward or back: nobody loses a lease that is alive, and the run ends once."""
+    database, data = world
+    boss = Supervisor(database, data, slots=["cpu:0"], start=start_stub)
+    run_id = launch(database, steps=20, pause=0.02)
+    drive(boss, active(database, run_id))
+    other = Leases(database, this_process())
+    real = time.time
+    for jump in (3600, -3600):
+        monkeypatch.setattr(time, "time", lambda jump=jump: real() + jump)
+        assert other.take_abandoned() == []
+        boss._look_around()
+        assert boss.watched
+    monkeypatch.setattr(time, "time", real)
+    drive(boss, ended(database, run_id))
+    check_whole(database, run_id, 20)
+    assert len(starts(data, run_id)) == 1
+
+
+def test_a_lease_of_another_machine_is_taken_only_after_a_wide_margin(world):
+    database, data = world
+    run_id = launch(database)
+    away = jobs.Holder("elsewhere/1234", 1, 1.0)
+    with database.write() as session:
+        jobs.lease(session, away, slots=1)
+    mine = Leases(database)
+    assert mine.take_abandoned() == []
+    with database.write() as session:
+        (job,) = jobs.of_run(session, run_id)
+        job.lease_until = time.time() - lease_rules.MARGIN_SECONDS - 1
+    assert [job.run_id for job in mine.take_abandoned()] == [run_id]
+
+
+def test_a_pid_used_again_is_not_the_old_process():
+    pid = os.getpid()
+    assert proc.alive(pid, proc.started(pid))
+    assert not proc.alive(pid, proc.started(pid) - 1.0)
+    assert not proc.alive(None, None)
+    child = subprocess.Popen(["true"])
+    born = proc.started(child.pid)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not proc.alive(child.pid, born), "a zombie does not run"
+    child.wait()
+
+
+def test_a_run_whose_end_nobody_saw_is_complete(world, start):
+    """The child ends while there is no runner: its last note tells the next one."""
+    database, data = world
+    first = start()
+    run_id = launch(database, steps=25, pause=0.05)
+    wait_until(active(database, run_id))
+    first.kill()
+    first.wait()
+    (child,) = starts(data, run_id)
+    wait_until(lambda: not is_running(child["pid"]), 9)
+    assert get(database, run_id).status == "active"
+    start()
+    wait_until(ended(database, run_id))
+    check_whole(database, run_id, 25)
+    assert len(starts(data, run_id)) == 1
+
+
+def test_cancel_while_there_is_no_runner(world, start):
+    database, data = world
+    first = start()
+    run_id = launch(database, steps=1000, pause=0.05)
+    wait_until(active(database, run_id))
+    first.kill()
+    first.wait()
+    with database.write() as session:
+        runs.request_cancel(session, run_id)
+    start()
+    wait_until(ended(database, run_id))
+    assert get(database, run_id).status == "cancelled"
+    assert not any(map(is_running, all_pids(data)))

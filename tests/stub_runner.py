@@ -1,0 +1,18 @@
+"""A runner in a process of its own whose children are stubs: `python stub_runner.py DATA POLICY`."""
+
+import logging
+import signal
+import sys
+
+from runner_world import start_stub
+
+from benchmax.platform.runner.supervisor import Supervisor
+from benchmax.platform.store.database import open_database
+from benchmax.platform.store.datadir import DataDir
+
+logging.basicConfig(level=logging.INFO)
+data = DataDir(sys.argv[1]).create()
+with data.lock("runner"):
+    supervisor = Supervisor(open_database(data), data, slots=["cpu:0", "cpu:1"], policy=sys.argv[2], start=start_stub)
+    signal.signal(signal.SIGTERM, lambda *_: supervisor.stop())
+    supervisor.run()
