@@ -73,9 +73,9 @@ def floor_tokens(engine, batch, prompt, new, speed):
 
 def decode_rate(engine, prompts, new):
     """Tokens per second of decode alone: two lengths, the difference in tokens over the difference in time."""
-    short = min(sample(engine, prompts, new, 7_000 + i) for i in range(2))
-    long = min(sample(engine, prompts, 3 * new, 8_000 + i) for i in range(2))
-    return len(prompts) * 2 * new / (long - short) if long > short else float("nan")
+    short = min(sample(engine, prompts, new, 7_000 + i) for i in range(3))
+    long = min(sample(engine, prompts, 5 * new, 8_000 + i) for i in range(3))
+    return len(prompts) * 4 * new / (long - short) if long > short else float("nan")
 
 
 def measure_engine(engine, options, batch, speed):
@@ -88,7 +88,7 @@ def measure_engine(engine, options, batch, speed):
         row["engine_cpu"] = cpu_rate(batch * options.new, runs)
     if speed:
         row["decode"] = decode_rate(engine, prompts_of(batch, options.prompt, vocab, 5), options.new)
-        row["floor"] = floor_tokens(engine, batch, options.prompt, 2 * options.new, speed)
+        row["floor"] = floor_tokens(engine, batch, options.prompt, 5 * options.new, speed)
         row["share"] = row["decode"] / row["floor"]
     return row
 
@@ -177,7 +177,7 @@ def main():
     began = time.perf_counter()
     engine = Engine.from_directory(
         options.model, device=options.device, slots=most, kernels=not options.no_kernels, graphs=not options.no_graphs,
-        max_len=max(512, options.prompt + 3 * options.new + 1),
+        max_len=max(512, options.prompt + 5 * options.new + 1),
     )  # fmt: skip
     opened = time.perf_counter() - began
     speed = bandwidth() if options.device == "cuda" else 0.0

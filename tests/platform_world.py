@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import shutil
 import socket
@@ -55,23 +56,28 @@ def postgres_url(tmp_path_factory):
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store(request, tmp_path):
+def fresh_database(url):
+    """The URL, of a database emptied of all tables."""
     import sqlalchemy as sa
 
     from benchmax.platform.store import database
+
+    engine = database.make_engine(url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("DROP SCHEMA public CASCADE"))
+        connection.execute(sa.text("CREATE SCHEMA public"))
+    engine.dispose()
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request, tmp_path):
+    """An open database of each kind."""
+    from benchmax.platform.store import database
     from benchmax.platform.store.datadir import DataDir
 
-    data = DataDir(tmp_path / "data").create()
-    url = None
-    if request.param == "postgres":
-        url = request.getfixturevalue("postgres_url")
-        engine = database.make_engine(url)
-        with engine.begin() as connection:
-            connection.execute(sa.text("DROP SCHEMA public CASCADE"))
-            connection.execute(sa.text("CREATE SCHEMA public"))
-        engine.dispose()
-    opened = database.open_database(data, url)
+    url = fresh_database(request.getfixturevalue("postgres_url")) if request.param == "postgres" else None
+    opened = database.open_database(DataDir(tmp_path / "data").create(), url)
     yield opened
     opened.close()
 
@@ -92,7 +98,10 @@ class LiveServer:
         from benchmax.platform.store.database import open_database
         from benchmax.platform.store.datadir import DataDir
 
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        # The protocol must be named: asyncio sets TCP_NODELAY on such sockets only.
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.listen()
         self.port = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.data = DataDir(folder / "data").create()
@@ -112,6 +121,19 @@ class LiveServer:
 
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx2.Client(base_url=self.url, headers=headers, timeout=20, **more)
+
+    def raw(self, method, target, headers=(), body=None):
+        """A request whose target and headers are sent as they are; gives (status, headers, text)."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
+            for name, value in headers or [("Host", f"127.0.0.1:{self.port}")]:
+                connection.putheader(name, value)
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read().decode()
+        finally:
+            connection.close()
 
     def __enter__(self):
         import uvicorn

@@ -7,12 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from platform_world import make_run
-
 from benchmax.platform.runner.processes import RunProcess
 from benchmax.platform.store import jobs, points, runs
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
+from platform_world import make_run
 
 HERE = Path(__file__).parent
 STUB = HERE / "stub_child.py"

@@ -43,14 +43,17 @@ def rewind(run, step):
 
 def rollout(step, sample):
     return {
-        "id": f"r{os.getpid()}-{step}-{sample}", "example_id": f"e{sample}", "split": "train", "step": step, "sample": sample,
+        "id": f"r{os.getpid()}-{step}-{sample}", "example_id": f"e{sample}", "split": "train", "step": step,
+        "sample": sample,
         "messages": [{"role": "user", "content": "2+2?"}], "completion_start": 1, "reward": step / 10, "ok": True,
         "rewards": {"right": step / 10}, "logs": [{"seconds": 0.1, "level": "INFO", "message": f"step {step}"}],
     }  # fmt: skip
 
 
 def status(run, step, steps, state="running"):
-    write_note(run / "status.json", {"state": state, "step": step, "steps": steps, "pid": os.getpid(), "time": time.time()})
+    write_note(
+        run / "status.json", {"state": state, "step": step, "steps": steps, "pid": os.getpid(), "time": time.time()}
+    )
 
 
 def do_step(run, step):
@@ -58,7 +61,10 @@ def do_step(run, step):
     new = run / "rollouts" / ".tmp-r"
     new.write_text(lines)
     new.replace(run / "rollouts" / f"train-{step}.jsonl")
-    append(run / "metrics.jsonl", {"step": step, "split": "train", "time": time.time(), "values": {"reward/mean": step / 10, "loss": 1}})
+    append(
+        run / "metrics.jsonl",
+        {"step": step, "split": "train", "time": time.time(), "values": {"reward/mean": step / 10, "loss": 1}},
+    )
 
 
 def train(run, args):

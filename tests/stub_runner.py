@@ -4,11 +4,10 @@ import logging
 import signal
 import sys
 
-from runner_world import start_stub
-
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
+from runner_world import start_stub
 
 logging.basicConfig(level=logging.INFO)
 data = DataDir(sys.argv[1]).create()

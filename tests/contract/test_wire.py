@@ -11,6 +11,8 @@ import sys
 import httpx2
 import pytest
 
+from platform_world import LiveServer, fresh_database
+
 MODES = ("train", "eval")
 
 
@@ -39,6 +41,14 @@ class WireClient:
         answer = self.http.post("/v1/train/runs/launch", json={"name": "wire run", "args": args, **body})
         assert answer.status_code in expect, answer.text
         return answer.json()
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def live(request, tmp_path_factory):
+    """A server on each database."""
+    url = fresh_database(request.getfixturevalue("postgres_url")) if request.param == "postgres" else None
+    with LiveServer(tmp_path_factory.mktemp("wire"), database_url=url) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -354,6 +364,45 @@ def test_corpora_in_the_published_shapes(wire):
     assert wire.get("/v1/corpora")["corpora"] == []
     many = [{"id": f"c{n}", "content": ""} for n in range(101)]
     assert wire.http.post(f"/v1/corpora/{corpus['id']}/chunks", json={"chunks": many}).status_code == 400
+
+
+HOSTILE = [
+    "[" * 100_000,
+    '{"args": {"env_cls_path": "\\ud800", "env_metadata_path": "a", "train_dataset_path": "a", "eval_dataset_path": "a"}}',
+    '{"args": {"env_cls_path": "a\\u0000b", "env_metadata_path": "a", "train_dataset_path": "a", "eval_dataset_path": "a"}}',
+    '{"args": {"num_epochs": NaN}}',
+    '{"args": {"num_epochs": 1e999}}',
+    '{"args": {"seed": ' + "9" * 5000 + "}}",
+    '{"args": {}, "name": "\\ud800"}',
+    '{"args": ' + '{"a":' * 5000 + "1" + "}" * 5001,
+    '{"args": {"group_size": [[[]]]}}',
+    "null",
+    "",
+    "\x00",
+]
+
+
+@pytest.mark.parametrize("body", HOSTILE)
+def test_hostile_bodies_are_refused_not_stumbled_over(wire, body):
+    answer = wire.http.post("/v1/train/runs/launch", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 404), answer.text
+    assert set(answer.json()) == {"error"}
+
+
+def test_odd_text_comes_back_as_it_was(wire, paths):
+    name = "<b>'; drop 🤖 \u202egnirts \n " + "x" * 200
+    run = wire.launch(paths, name=name)["runId"]
+    assert wire.get(f"/v1/train/runs/{run}")["name"] == name
+    corpus = wire.http.post("/v1/corpora", json={"name": "odd"}).json()["id"]
+    for chunk in ('{"content": "a", "metadata": {"a": "\\ud800", "b": NaN}}', '{"content": "a\\u0000b"}'):
+        added = wire.http.post(
+            f"/v1/corpora/{corpus}/chunks",
+            content=f'{{"chunks": [{chunk}]}}',
+            headers={"Content-Type": "application/json"},
+        )
+        assert added.status_code in (200, 400), added.text
+    assert wire.http.get(f"/v1/corpora/{corpus}/chunks").status_code == 200
+    assert wire.http.delete(f"/v1/corpora/{corpus}").status_code == 200
 
 
 def test_what_is_not_there_yet_says_so(wire):

@@ -6,13 +6,26 @@ import subprocess
 import time
 
 import pytest
-from runner_world import active, drive, ended, get, is_running, launch, open_world, runner, start_stub, starts, steps, wait_until
 
 from benchmax.platform.runner import leases as lease_rules
 from benchmax.platform.runner import proc
 from benchmax.platform.runner.leases import Leases, this_process
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store import jobs, rollouts, runs
+from runner_world import (
+    active,
+    drive,
+    ended,
+    get,
+    is_running,
+    launch,
+    open_world,
+    runner,
+    start_stub,
+    starts,
+    steps,
+    wait_until,
+)
 
 
 @pytest.fixture
@@ -25,7 +38,7 @@ def world(tmp_path):
 @pytest.fixture
 def start(world):
     """Starts runners; ends them, and what they started, after the test."""
-    database, data = world
+    _database, data = world
     started = []
 
     def begin(policy="adopt"):
@@ -159,7 +172,7 @@ def test_a_runner_that_is_told_to_stop_saves_its_runs(world, start):
 
 
 def test_two_runners_do_not_share_a_data_directory(world, start):
-    database, data = world
+    _database, data = world
     start()
     wait_until(lambda: (data.locks / "runner.lock").exists() and (data.locks / "runner.lock").read_text())
     second = start()
@@ -187,7 +200,7 @@ def test_the_clock_may_jump(world, monkeypatch):
 
 
 def test_a_lease_of_another_machine_is_taken_only_after_a_wide_margin(world):
-    database, data = world
+    database, _data = world
     run_id = launch(database)
     away = jobs.Holder("elsewhere/1234", 1, 1.0)
     with database.write() as session:

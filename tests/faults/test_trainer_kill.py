@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.tiny import make_tiny
 
@@ -95,10 +97,14 @@ for line in sys.stdin:
 
 
 class Server:
-    def __init__(self) -> None:
+    def __init__(self, *before: str) -> None:
         environ = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
+            [*before, sys.executable, "-c", SERVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environ,
         )
         assert self.process.stdout.readline() == "ready\n"
 
@@ -268,3 +274,21 @@ def test_full_disk_fails_clearly_and_resumes(server, model, unbroken, tmp_path):
         json.loads(line)
     assert server.run(**job) == 0
     assert series(run) == unbroken
+
+
+def test_a_disk_that_is_really_full(model, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = f"mount -t tmpfs -o size=400k tmpfs {small}"
+    if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "sh", "-c", mount], check=False).returncode:
+        pytest.skip("no small disk can be mounted here")
+    server = Server("unshare", "-rm", "sh", "-c", f'{mount} && exec "$@"', "sh")
+    try:
+        assert server.run(run=str(small / "run"), config=config(model, small, steps=50)) == 28
+        run = Path(f"/proc/{server.process.pid}/root{small}/run")
+        for line in (run / "metrics.jsonl").read_text().splitlines():
+            json.loads(line)
+        assert find_checkpoint(run / "checkpoints").weights()
+        assert not list(run.rglob(".tmp-*"))
+    finally:
+        server.close()

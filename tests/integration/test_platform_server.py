@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import stat
+import subprocess
+import sys
 import threading
 import warnings
 from dataclasses import asdict, fields
@@ -358,3 +361,43 @@ def test_the_local_servers_key_goes_to_the_local_server_alone(tmp_path, monkeypa
             assert client.list_runs() == []
         with pytest.raises(AuthenticationError):
             credentials.bearer(None, None, "https://api.castform.com")
+
+
+# The process
+
+
+def start(folder, port, *more):
+    command = [sys.executable, "-m", "benchmax.platform.server", "--data", str(folder), "--port", str(port), *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def test_the_server_starts_prints_a_link_and_keeps_a_second_one_out(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setenv("BENCHMAX_DATA", str(tmp_path))
+    with start(tmp_path, port) as first:
+        assert first.stdout.readline() == f"benchmax is at http://127.0.0.1:{port}\n"
+        token = first.stdout.readline().strip().partition("token=")[2]
+        with TrainerClient() as client:  # finds the server and its key by itself
+            assert client.base_url == f"http://127.0.0.1:{port}"
+            assert client.list_runs() == []
+            assert client._http.post(f"{client.base_url}/login", json={"token": token}).status_code == 200
+        with start(tmp_path, port + 1) as second:
+            said = second.stdout.read()
+        assert second.returncode == 2
+        assert f"pid {first.pid}" in said
+        first.kill()
+    assert credentials.local_url() is None
+    with start(tmp_path, port) as third:
+        assert third.stdout.readline().startswith("benchmax is at")
+        with TrainerClient() as client:
+            assert client._get("/v1/whoami")["role"] == "admin"
+        third.terminate()
+        third.wait(10)
+    assert not (tmp_path / "server.json").exists()
+
+
+def test_a_server_beyond_loopback_does_not_start_without_a_password(tmp_path):
+    with start(tmp_path, 1, "--host", "0.0.0.0") as server:
+        assert "no user has a password" in server.stdout.read()
+    assert server.returncode == 2

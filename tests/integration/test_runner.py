@@ -4,13 +4,25 @@ import os
 import stat
 
 import pytest
-from runner_world import active, drive, ended, get, is_running, launch, open_world, start_stub, starts, steps, wait_until
 
 from benchmax.platform.runner import processes, supervisor
 from benchmax.platform.runner.leases import Slots
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store import events, jobs, rollouts, runs
 from benchmax.platform.store.tables import Job, Run
+from runner_world import (
+    active,
+    drive,
+    ended,
+    get,
+    is_running,
+    launch,
+    open_world,
+    start_stub,
+    starts,
+    steps,
+    wait_until,
+)
 
 
 @pytest.fixture
@@ -148,7 +160,7 @@ def test_a_mistake_is_not_tried_again(world, boss, code, words):
 
 
 def test_after_a_full_disk_the_run_can_be_resumed(world, boss):
-    database, data = world
+    database, _data = world
     run_id = launch(database, code=28, reason="No space left on /x.")
     drive(boss, ended(database, run_id))
     with database.write() as session:
@@ -161,7 +173,7 @@ def test_after_a_full_disk_the_run_can_be_resumed(world, boss):
 
 
 def test_a_child_that_hangs_is_stalled(world, boss, monkeypatch):
-    database, data = world
+    database, _data = world
     monkeypatch.setattr(supervisor, "STALL_SECONDS", 0.7)
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.3)
     run_id = launch(database, steps=9, hang_at=3, max_attempts=1)
@@ -173,7 +185,7 @@ def test_a_child_that_hangs_is_stalled(world, boss, monkeypatch):
 
 
 def test_a_run_that_cannot_start_says_why(world, boss):
-    database, data = world
+    database, _data = world
     run_id = launch(database)
     with database.write() as session:
         session.get(Run, run_id).blobs = {"env_cls_path": "0" * 64}
@@ -200,7 +212,7 @@ def test_deleted_runs_go_with_their_files(world, boss):
 
 
 def test_a_run_nobody_will_ever_run_is_failed(world, boss):
-    database, data = world
+    database, _data = world
     run_id = launch(database)
     with database.write() as session:
         session.get(Run, run_id).updated -= 100
@@ -211,7 +223,7 @@ def test_a_run_nobody_will_ever_run_is_failed(world, boss):
 
 
 def test_jobs_that_were_leased_and_never_begun_go_back(world, boss, monkeypatch):
-    database, data = world
+    database, _data = world
     run_id = launch(database, steps=2)
     with monkeypatch.context() as broken:
         broken.setattr(supervisor, "prepare", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -264,7 +276,7 @@ def test_slots_never_given_twice():
 
 
 def test_the_supervisor_leaves_no_file_open(world, boss):
-    database, data = world
+    database, _data = world
     drive(boss, ended(database, launch(database, steps=1)))
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):

@@ -4,7 +4,6 @@ import json
 import random
 
 import pytest
-from platform_world import make_run
 from sqlalchemy import select
 
 from benchmax.platform.runner.ingest import Ingest, reindex
@@ -14,6 +13,7 @@ from benchmax.platform.store.tables import EnvLog, Event, Point, RolloutRow, Run
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import build_config
 from benchmax.trainer.rundir import RunDir
+from platform_world import make_run
 
 
 @pytest.fixture
@@ -29,9 +29,11 @@ def world(store, tmp_path):
 def rollout(split, step, sample, word="hi"):
     logs = [{"seconds": 0.5, "level": "INFO", "message": word}]
     record = {
-        "id": f"{split}{step}-{sample}-{word}", "example_id": f"e{sample}", "split": split, "step": step, "sample": sample,
+        "id": f"{split}{step}-{sample}-{word}", "example_id": f"e{sample}", "split": split, "step": step,
+        "sample": sample,
         "messages": [{"role": "user", "content": f"{sample}?"}, {"role": "assistant", "content": word}],
-        "completion_start": 1, "rewards": {"a": 1.0}, "reward": 1.0, "logs": logs, "started_at": 1.0, "termination": "stop",
+        "completion_start": 1, "rewards": {"a": 1.0}, "reward": 1.0, "logs": logs, "started_at": 1.0,
+        "termination": "stop",
     }  # fmt: skip
     if sample == 1:
         record["error"] = {"type": "ToolError", "message": "no", "where": "run_tool"}
@@ -71,7 +73,7 @@ def everything(store, run_id):
 
 
 def test_everything_arrives_once(world):
-    store, data, run_id, run = world
+    store, _data, run_id, run = world
     ingest = Ingest(store, run_id, run.path)
     run.log_event("started", step=0)
     run.log_event("alert", alert="drift", message="Rewards drift.", step=0)

@@ -23,6 +23,7 @@ from benchmax.trainer.config import SftConfig, build_config
 from benchmax.trainer.export import export_adapter, export_merged
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import read_metrics
+from benchmax.trainer.sampler import SharedPrompts
 from benchmax.trainer.sft import sft_sequences, split_chat, warm_start
 from benchmax.trainer.start import Task, resume, train
 from benchmax.trainer.tiny import make_tiny
@@ -231,6 +232,15 @@ def _remember(seen):
         yield
 
     return remember
+
+
+def test_prompts_shared_by_siblings_are_rendered_once(model, monkeypatch):
+    shared, plain = SharedPrompts(model), ChatTokens(model)
+    messages = [{"role": "user", "content": "1?"}]
+    wanted = plain.prompt(messages)
+    shared.prompt(messages).append(7)
+    monkeypatch.setattr(shared, "_render", None)
+    assert shared.prompt(messages) == wanted
 
 
 def test_supervised_warm_start(model, tmp_path):

@@ -5,23 +5,30 @@ import threading
 import time
 
 import pytest
-from runner_world import launch, open_world
 from sqlalchemy import func, select
 
 from benchmax.platform.runner.ingest import Ingest
 from benchmax.platform.store.tables import Point, RolloutRow
+from runner_world import launch, open_world
 
 VALUES = 20
 
 
 def write(path, steps, files, each, slowest):
     """Metrics of `steps` steps, and `each` rollouts of 8 KB in the first `files` of them."""
-    body = {"split": "train", "messages": [{"role": "user", "content": "x" * 7800}], "reward": 0.5, "rewards": {"a": 0.5}}
+    body = {
+        "split": "train",
+        "messages": [{"role": "user", "content": "x" * 7800}],
+        "reward": 0.5,
+        "rewards": {"a": 0.5},
+    }
     with open(path / "metrics.jsonl", "ab", buffering=0) as metrics:
         for step in range(steps):
             began = time.monotonic()
             if step < files:
-                rows = (body | {"id": f"{step}-{n}", "example_id": f"e{n}", "step": step, "sample": n} for n in range(each))
+                rows = (
+                    body | {"id": f"{step}-{n}", "example_id": f"e{n}", "step": step, "sample": n} for n in range(each)
+                )
                 new = path / "rollouts" / ".tmp"
                 new.write_text("".join(json.dumps(row) + "\n" for row in rows))
                 new.replace(path / "rollouts" / f"train-{step}.jsonl")

@@ -5,12 +5,12 @@ import threading
 import time
 
 import pytest
-from runner_world import launch, open_world
 
 from benchmax.platform.runner.leases import Leases
 from benchmax.platform.runner.processes import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store import jobs, queue
+from runner_world import launch, open_world
 
 # Waits for its word, notes that it ran, and ends; no imports, for there are many of them.
 CHILD = """

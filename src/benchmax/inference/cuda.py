@@ -185,23 +185,19 @@ def check_kernels(runner: Runner, fused: TorchOps) -> None:
         return torch.randn(*shape, device=device, generator=generator).to(dtype)
 
     layer = Layer(spec, device, dtype)
-    for projection in layer.projections():
-        projection.weight.copy_(noise(*projection.weight.shape) * spec.hidden**-0.5)
-    plain = TorchOps(spec, fused.cos, fused.sin)
     x = noise(5, spec.hidden)
-    _same("norm", fused.norm(x, layer.norm_1, spec.eps), plain.norm(x, layer.norm_1, spec.eps))
-    _same("gated", fused.gated(x, layer), plain.gated(x, layer))
+    _same("norm", fused.norm(x, layer.norm_1, spec.eps), runner.ops.norm(x, layer.norm_1, spec.eps))
     pair = noise(5, 2 * spec.intermediate)
-    _same("swiglu", fused.swiglu(pair), plain.swiglu(pair))
+    _same("swiglu", fused.swiglu(pair), runner.ops.swiglu(pair))
     caches = [KVCache(spec, device, dtype, 0) for _ in range(2)]
     filled = noise(2, 1, 3, spec.kv_heads, 256, spec.head_dim)
     for cache in caches:
         cache.data = filled.clone()
     for name, plan in (("prefill", _prefill_example(device)), ("decode", _decode_example(device, dtype))):
-        x = noise(len(plan.tokens), spec.hidden)
+        qkv = noise(len(plan.tokens), spec.q_width + 2 * spec.kv_width)
         results = []
-        for ops, cache in zip((fused, plain), caches, strict=True):
-            q = ops.queries(x, layer, cache.layer(0), plan)
+        for ops, cache in zip((fused, runner.ops), caches, strict=True):
+            q = ops.rotate_and_store(qkv, layer, cache.layer(0), plan)
             results.append((q, cache.data, ops.attend(q, cache.layer(0), plan)))
         for part, value, reference in zip(("rotation", "cache", "attention"), *results, strict=True):
             _same(f"{name} {part}", value, reference)

@@ -65,26 +65,28 @@ class Plan:
 class Ops(Protocol):
     """The parts of a forward pass that are worth a kernel."""
 
-    def queries(self, x: Tensor, layer: Layer, cache: Cache, plan: Plan) -> Tensor:
-        """Norm and project, turn queries and keys by their position, write keys and values; the queries come back."""
+    def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor: ...
+
+    def rotate_and_store(self, qkv: Tensor, layer: Layer, cache: Cache, plan: Plan) -> Tensor:
+        """Turn queries and keys by their position, write keys and values; the queries come back."""
         ...
 
     def attend(self, q: Tensor, cache: Cache, plan: Plan) -> Tensor: ...
 
-    def gated(self, x: Tensor, layer: Layer) -> Tensor:
-        """Norm, project to gate and up, and SwiGLU."""
-        ...
-
-    def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor: ...
+    def swiglu(self, x: Tensor) -> Tensor: ...
 
 
 def forward(weights: Weights, kv: KVCache, plan: Plan, ops: Ops) -> Tensor:
     """The residual stream after the last layer, one row per token."""
+    eps = weights.spec.eps
     x = F.embedding(plan.tokens, weights.embed)
     for index, layer in enumerate(weights.layers):
         cache = kv.layer(index)
-        x = layer.o.add(x, ops.attend(ops.queries(x, layer, cache, plan), cache, plan))
-        x = layer.down.add(x, ops.gated(x, layer))
+        qkv = layer.qkv(ops.norm(x, layer.norm_1, eps))
+        q = ops.rotate_and_store(qkv, layer, cache, plan)
+        x = layer.o.add(x, ops.attend(q, cache, plan))
+        hidden = layer.gate_up(ops.norm(x, layer.norm_2, eps))
+        x = layer.down.add(x, ops.swiglu(hidden))
     return x
 
 
@@ -100,12 +102,6 @@ class TorchOps:
 
     def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return _rms_norm(x, weight, eps)
-
-    def queries(self, x: Tensor, layer: Layer, cache: Cache, plan: Plan) -> Tensor:
-        return self.rotate_and_store(layer.qkv(self.norm(x, layer.norm_1, self.spec.eps)), layer, cache, plan)
-
-    def gated(self, x: Tensor, layer: Layer) -> Tensor:
-        return self.swiglu(layer.gate_up(self.norm(x, layer.norm_2, self.spec.eps)))
 
     def rotate_and_store(self, qkv: Tensor, layer: Layer, cache: Cache, plan: Plan) -> Tensor:
         spec = self.spec

@@ -1,11 +1,9 @@
 """Triton kernels for the parts of a decode step that torch would spread over many launches.
 
 RMS norm; rotation and cache write; attention of one new token (decode) and of a block of them
-(prefill) straight from the cache; SwiGLU; sampling with its bookkeeping. For small batches, where a
-launch costs as much as the work, norm and projection are one kernel with what follows them
-(`_queries`, `_gated`). Each has a twin in plain torch (`forward.TorchOps`, `runner.Runner.sample`),
-and `check` compares the two before the kernels are trusted, so a Triton that miscompiles or is absent
-costs speed and nothing else.
+(prefill) straight from the cache; SwiGLU; sampling with its bookkeeping. Each has a twin in plain
+torch (`forward.TorchOps`, `runner.Runner.sample`), and `check` compares the two before the kernels
+are trusted, so a Triton that miscompiles or is absent costs speed and nothing else.
 """
 
 # Triton is no dependency (torch for CUDA brings it) and its functions are a language of their own.
@@ -24,8 +22,6 @@ from torch import Tensor
 from benchmax.inference.forward import Cache, Plan, Span, TorchOps
 from benchmax.inference.llama import Layer, ModelSpec
 
-FUSED_ROWS = 512
-"""Above this many rows the vendor's matrix products win over ours."""
 QUERY_BLOCK = 32
 KEY_BLOCK = 64
 VOCAB_BLOCK = 4096
@@ -171,100 +167,6 @@ def _swiglu(x, out, width, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _queries(
-    x, gain, weight, bias, q_out, keys, values, rows, positions, write, cos, sin, q_gain, k_gain, eps, count,
-    stride_row, stride_head, stride_position,
-    WIDTH: tl.constexpr, HEADS: tl.constexpr, KV: tl.constexpr, HALF: tl.constexpr, TOKENS: tl.constexpr,
-    BLOCK: tl.constexpr, NORMED: tl.constexpr, BIASED: tl.constexpr,
-):  # fmt: skip
-    """One head of some tokens: norm, project, rotate, and to the queries or the cache."""
-    head = tl.program_id(0)
-    token = (tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)).to(tl.int64)
-    live = token < count
-    half = tl.arange(0, HALF)
-    source = weight + (head * 2 * HALF + half)[None, :] * WIDTH
-    a = tl.zeros((TOKENS, HALF), tl.float32)
-    b = tl.zeros((TOKENS, HALF), tl.float32)
-    square = tl.zeros((TOKENS,), tl.float32)
-    for start in range(0, WIDTH, BLOCK):
-        at = start + tl.arange(0, BLOCK)
-        inside = at < WIDTH
-        value = tl.load(x + token[:, None] * WIDTH + at[None, :], mask=live[:, None] & inside[None, :], other=0.0)
-        wide = value.to(tl.float32)
-        square += tl.sum(wide * wide, 1)
-        scaled = (wide * tl.load(gain + at, mask=inside, other=0.0).to(tl.float32)[None, :]).to(value.dtype)
-        left = tl.load(source + at[:, None], mask=inside[:, None], other=0.0)
-        right = tl.load(source + HALF * WIDTH + at[:, None], mask=inside[:, None], other=0.0)
-        a = tl.dot(scaled, left, a, input_precision="ieee")
-        b = tl.dot(scaled, right, b, input_precision="ieee")
-    scale = tl.rsqrt(square / WIDTH + eps)[:, None]
-    a, b = a * scale, b * scale
-    if BIASED:
-        a += tl.load(bias + head * 2 * HALF + half).to(tl.float32)[None, :]
-        b += tl.load(bias + head * 2 * HALF + HALF + half).to(tl.float32)[None, :]
-    kind = q_out.dtype.element_ty
-    row = tl.load(rows + token, mask=live, other=0).to(tl.int64)
-    slot = tl.load(write + token, mask=live, other=0).to(tl.int64)
-    cell = (row * stride_row + slot * stride_position)[:, None] + half[None, :]
-    if head < HEADS + KV:
-        if NORMED:
-            gains = q_gain if head < HEADS else k_gain
-            norm = tl.rsqrt((tl.sum(a * a, 1) + tl.sum(b * b, 1)) / (2 * HALF) + eps)[:, None]
-            a = a * norm * tl.load(gains + half).to(tl.float32)[None, :]
-            b = b * norm * tl.load(gains + HALF + half).to(tl.float32)[None, :]
-        angle = tl.load(positions + token, mask=live, other=0).to(tl.int64)[:, None] * HALF + half[None, :]
-        c = tl.load(cos + angle, mask=live[:, None], other=0.0)
-        s = tl.load(sin + angle, mask=live[:, None], other=0.0)
-        turned, other = a * c - b * s, b * c + a * s
-        if head < HEADS:
-            target = q_out + (token[:, None] * HEADS + head) * 2 * HALF + half[None, :]
-            tl.store(target, turned.to(kind), mask=live[:, None])
-            tl.store(target + HALF, other.to(kind), mask=live[:, None])
-        else:
-            target = keys + cell + (head - HEADS) * stride_head
-            tl.store(target, turned.to(kind), mask=live[:, None])
-            tl.store(target + HALF, other.to(kind), mask=live[:, None])
-    else:
-        target = values + cell + (head - HEADS - KV) * stride_head
-        tl.store(target, a.to(kind), mask=live[:, None])
-        tl.store(target + HALF, b.to(kind), mask=live[:, None])
-
-
-@triton.jit
-def _gated(
-    x, gain, weight, bias, out, eps, count,
-    WIDTH: tl.constexpr, INNER: tl.constexpr, TOKENS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
-    BIASED: tl.constexpr,
-):  # fmt: skip
-    """Some columns of some tokens: norm, project to gate and up, SwiGLU."""
-    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    token = (tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)).to(tl.int64)
-    live = token < count
-    wanted = column < INNER
-    gate = tl.zeros((TOKENS, COLUMNS), tl.float32)
-    up = tl.zeros((TOKENS, COLUMNS), tl.float32)
-    square = tl.zeros((TOKENS,), tl.float32)
-    for start in range(0, WIDTH, BLOCK):
-        at = start + tl.arange(0, BLOCK)
-        inside = at < WIDTH
-        value = tl.load(x + token[:, None] * WIDTH + at[None, :], mask=live[:, None] & inside[None, :], other=0.0)
-        wide = value.to(tl.float32)
-        square += tl.sum(wide * wide, 1)
-        scaled = (wide * tl.load(gain + at, mask=inside, other=0.0).to(tl.float32)[None, :]).to(value.dtype)
-        source = weight + column[None, :] * WIDTH + at[:, None]
-        mask = inside[:, None] & wanted[None, :]
-        gate = tl.dot(scaled, tl.load(source, mask=mask, other=0.0), gate, input_precision="ieee")
-        up = tl.dot(scaled, tl.load(source + INNER * WIDTH, mask=mask, other=0.0), up, input_precision="ieee")
-    scale = tl.rsqrt(square / WIDTH + eps)[:, None]
-    gate, up = gate * scale, up * scale
-    if BIASED:
-        gate += tl.load(bias + column, mask=wanted, other=0.0).to(tl.float32)[None, :]
-        up += tl.load(bias + INNER + column, mask=wanted, other=0.0).to(tl.float32)[None, :]
-    target = out + token[:, None] * INNER + column[None, :]
-    tl.store(target, (gate * tl.sigmoid(gate) * up).to(out.dtype.element_ty), mask=live[:, None] & wanted[None, :])
-
-
-@triton.jit
 def _sample(
     logits, rows, ints, floats, tokens, logprobs, step, stride_out, vocab,
     INTS: tl.constexpr, FLOATS: tl.constexpr, STOPS: tl.constexpr, STOP_COUNT: tl.constexpr, BLOCK: tl.constexpr,
@@ -339,35 +241,6 @@ class TritonOps(TorchOps):
         super().__init__(spec, cos, sin)
         self.group = spec.heads // spec.kv_heads
         self.scale = spec.head_dim**-0.5 * LOG2_E
-
-    def queries(self, x: Tensor, layer: Layer, cache: Cache, plan: Plan) -> Tensor:
-        count, spec, (keys, values) = x.shape[0], self.spec, cache
-        if count > FUSED_ROWS or spec.head_dim < 32:
-            return super().queries(x, layer, cache, plan)
-        q = x.new_empty(count, spec.heads, spec.head_dim)
-        tokens = 16 if count <= 64 else 32
-        normed, bias = layer.q_norm is not None, layer.qkv.bias
-        _queries[(spec.heads + 2 * spec.kv_heads, triton.cdiv(count, tokens))](
-            x, layer.norm_1, layer.qkv.weight, x if bias is None else bias, q, keys, values,
-            plan.rows, plan.positions, plan.write, self.cos, self.sin,
-            layer.q_norm if normed else x, layer.k_norm if normed else x, spec.eps, count, *keys.stride()[:3],
-            WIDTH=spec.hidden, HEADS=spec.heads, KV=spec.kv_heads, HALF=spec.head_dim // 2, TOKENS=tokens, BLOCK=64,
-            NORMED=normed, BIASED=bias is not None, num_warps=4, num_stages=4,
-        )  # fmt: skip
-        return q
-
-    def gated(self, x: Tensor, layer: Layer) -> Tensor:
-        count, spec, bias = x.shape[0], self.spec, layer.gate_up.bias
-        if count > FUSED_ROWS:
-            return super().gated(x, layer)
-        out = x.new_empty(count, spec.intermediate)
-        tokens = 16 if count <= 64 else 64
-        _gated[(triton.cdiv(spec.intermediate, 64), triton.cdiv(count, tokens))](
-            x, layer.norm_2, layer.gate_up.weight, x if bias is None else bias, out, spec.eps, count,
-            WIDTH=spec.hidden, INNER=spec.intermediate, TOKENS=tokens, COLUMNS=64, BLOCK=64, BIASED=bias is not None,
-            num_warps=4, num_stages=4,
-        )  # fmt: skip
-        return out
 
     def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         out = torch.empty_like(x)

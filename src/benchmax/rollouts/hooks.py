@@ -174,6 +174,7 @@ class HomeLoop:
         self.mailbox = Mailbox(self.loop)
         self._watcher = watcher
         self._unstarted: dict[Call, None] = {}
+        self._stopping = False
         self._pinged = self._answered = monotonic()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -181,7 +182,11 @@ class HomeLoop:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
-            self.loop.run_forever()
+            while not self._stopping:
+                try:
+                    self.loop.run_forever()
+                except DeadlineExceeded:  # an interrupt that came too late for the hook it was meant for
+                    continue
             self._cancel_leftovers()
         finally:
             self.loop.close()
@@ -202,7 +207,7 @@ class HomeLoop:
         self.mailbox.post_from(asyncio.get_running_loop(), self._begin, call)
 
     def _begin(self, call: Call) -> None:
-        if call.cancelled:
+        if call.cancelled or self._stopping:
             self._unstarted.pop(call, None)
         else:
             call.task = self.loop.create_task(self._perform(call), name=call.label, context=call.context)
@@ -255,6 +260,7 @@ class HomeLoop:
         _raise_in(self._thread)
 
     def stop(self, wait: float) -> None:
+        self._stopping = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(wait)
 

@@ -11,6 +11,7 @@ Nothing is pickled. A checkpoint is written under a temporary name, synced, and 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -158,7 +160,12 @@ def _set_random(states: Mapping[str, Tensor]) -> None:
 
 
 def _save(tensors: Mapping[str, Tensor], path: Path) -> None:
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
+    try:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        if f"os error {errno.ENOSPC}" in str(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from None
+        raise
     with open(path, "rb") as file:
         os.fsync(file.fileno())
 
@@ -166,7 +173,7 @@ def _save(tensors: Mapping[str, Tensor], path: Path) -> None:
 def _load(path: Path) -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = load_file(path)
-    except Exception as error:  # safetensors raises a type of its own that is no subclass of anything
+    except (OSError, SafetensorError) as error:
         raise RecordError(f"{path} cannot be read: {error}. Resume from another checkpoint.") from None
     return tensors
 

@@ -11,6 +11,7 @@ the weights as they were, and a resumed run does it again with the same draws.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -186,7 +187,7 @@ class Trainer:
         self._emit("ended", step=self.progress.step, reason=reason, seconds=round(self.outcome.seconds, 3))
 
     def _failed(self, error: BaseException) -> None:
-        full = isinstance(error, OSError) and error.errno == 28
+        full = isinstance(error, OSError) and error.errno == errno.ENOSPC
         message = f"no space left on {self.run.path}" if full else f"{type(error).__name__}: {error}"
         try:
             self.run.set_status("failed", self.progress.step, message=message)

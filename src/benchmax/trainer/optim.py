@@ -72,7 +72,7 @@ class Optimizer:
                     "Resume with the settings the run began with."
                 )
             weight = self.weights[weight_name]
-            self._adam.state[weight][key] = value.to(weight.device) if value.dim() else value
+            self._adam.state[weight][key] = value.to(weight.device)
 
 
 def scale_at(update: int, warmup: int, total: int, schedule: str) -> float:

@@ -20,7 +20,8 @@ def main() -> int:
     parser.add_argument("--database-url")
     parser.add_argument("--policy", choices=["adopt", "stop"], default="adopt", help="runs when the runner dies")
     given = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("benchmax").setLevel(logging.INFO)
     os.umask(0o077)
     data = DataDir(given.data).create()
     try:

@@ -1,6 +1,6 @@
 """A run directory, read into the database as it grows: no gap, no double.
 
-How far a file was read is stored in the transaction that stores what was read, with a fingerprint of the file and of the
+How far a file was read is stored in the transaction that stores what was read, with a fingerprint of the file and the
 bytes just before that point. If it no longer fits, the trainer went back to a checkpoint and moved records aside: the
 file is read anew and what it no longer holds is dropped. A torn last line waits until it is whole. The writer is never
 waited for and never made to wait.

@@ -13,6 +13,20 @@ from starlette.routing import Mount, compile_path
 
 Level: TypeAlias = Literal["open", "public", "read", "write", "admin"]
 
+PAGES = (
+    "experiments",
+    "train",
+    "datasets",
+    "corpora",
+    "compare",
+    "playground",
+    "models",
+    "settings",
+    "device",
+    "guide",
+)
+"""Addresses of the console; all give the one page it is."""
+
 _RUN = "/v1/train/runs/{run_id}"
 
 ACCESS: dict[Level, frozenset[str]] = {
@@ -29,8 +43,8 @@ ACCESS: dict[Level, frozenset[str]] = {
             # The console's files.
             "GET /",
             "GET /assets/{path:path}",
-            "GET /{page}",
-            "GET /{page}/{path:path}",
+            *(f"GET /{page}" for page in PAGES),
+            *(f"GET /{page}/{{path:path}}" for page in PAGES),
         }
     ),
     "public": frozenset(
@@ -118,15 +132,14 @@ class Doors:
 
     def level(self, method: str, path: str) -> Level:
         """Who may do this. What matches no route needs credentials too: strangers learn nothing from a 404."""
-        wanted = "GET" if method == "HEAD" else method
         for regex, allowed, level in self._routes:
-            if allowed == wanted and regex.match(path):
+            if allowed == method and regex.match(path):
                 return level
         return "read"
 
 
 def routes_of(app: FastAPI) -> list[tuple[str, str]]:
-    """Every (method, path) of an app; HEAD goes with GET."""
+    """Every (method, path) of an app, HEAD left out: it needs credentials everywhere."""
     found = []
     for route in iter_route_contexts(app.routes):
         if isinstance(route.original_route, Mount) or route.methods is None:

@@ -80,7 +80,7 @@ def prepare(settings: ServerSettings, database: Database) -> str:
         if not settings.data.credentials.exists():
             _, key = users.create_key(session, user.id, name="this machine", scopes=users.SCOPES)
             write_private(settings.data.credentials, json.dumps({"url": base_url(settings), "api_key": key}))
-    return f"{base_url(settings)}/login#{link}" if settings.console else f"{base_url(settings)}/login?token={link}"
+    return f"{base_url(settings)}/login?token={link}"
 
 
 def base_url(settings: ServerSettings) -> str:

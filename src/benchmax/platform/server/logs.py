@@ -24,7 +24,7 @@ def configure() -> None:
             strike_out,
             structlog.processors.JSONRenderer(default=str),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )
 

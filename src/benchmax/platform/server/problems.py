@@ -34,6 +34,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(BenchmaxError, _usage)
     app.add_exception_handler(OperationalError, _database)
     app.add_exception_handler(DataError, _data)
+    app.add_exception_handler(UnicodeEncodeError, _data)
+    app.add_exception_handler(RecursionError, _data)
 
 
 def unexpected(error: Exception) -> JSONResponse:
@@ -63,7 +65,7 @@ async def _database(_: Request, error: Any) -> JSONResponse:
 
 
 async def _data(_: Request, error: Any) -> JSONResponse:
-    return problem(400, "A value is out of the range the database can hold.")
+    return problem(400, "A value cannot be stored: half a character, a number out of range, or nested too deep.")
 
 
 async def _invalid(_: Request, error: Any) -> JSONResponse:

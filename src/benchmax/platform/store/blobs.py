@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
@@ -114,6 +114,7 @@ def _private(path: str, flags: int) -> int:
 
 def create_upload(session: Session, owner_id: str, path: str, mime_type: str, seconds: float) -> tuple[str, Upload]:
     """A token that lets its bearer PUT one file to `path`, once."""
+    session.execute(delete(Upload).where(Upload.expires <= time.time() - 3600))
     token = secrets.token_urlsafe(32)
     row = Upload(
         digest=digest(token),

@@ -48,10 +48,11 @@ def scalars(
     query = select(Series.id, Series.name).where(Series.run_id == run_id, Series.mode == mode).order_by(Series.name)
     if names is not None:
         query = query.where(Series.name.in_(list(names)))
-    found: dict[str, list[dict[str, Any]]] = {}
-    for series_id, name in session.execute(query).all():
-        points = select(Point.step, Point.value).where(Point.run_id == run_id, Point.series_id == series_id)
-        found[name] = [{"step": step, "value": value} for step, value in session.execute(points.order_by(Point.step))]
+    series = {row.id: row.name for row in session.execute(query)}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in series.values()}
+    points = select(Point.series_id, Point.step, Point.value).where(Point.run_id == run_id, Point.series_id.in_(series))
+    for series_id, step, value in session.execute(points.order_by(Point.series_id, Point.step)):
+        found[series[series_id]].append({"step": step, "value": value})
     return {name: values for name, values in found.items() if values}
 
 

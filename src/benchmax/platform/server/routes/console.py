@@ -7,13 +7,12 @@ from pathlib import Path
 from fastapi import APIRouter
 from fastapi.responses import FileResponse
 
+from benchmax.platform.server.access import PAGES
 from benchmax.platform.server.problems import Refused
-
-_OURS = frozenset({"v1", "api", "assets", "healthz", "openapi.json"})
 
 
 def pages(folder: Path) -> APIRouter:
-    """Routes for the console in `folder` (`index.html`, `assets/…`). Include them last."""
+    """Routes for the console in `folder` (`index.html`, `assets/…`)."""
     router = APIRouter(include_in_schema=False)
     root = folder.resolve()
 
@@ -28,11 +27,7 @@ def pages(folder: Path) -> APIRouter:
     def index() -> FileResponse:
         return FileResponse(root / "index.html", headers={"Cache-Control": "no-cache"})
 
-    @router.get("/{page}")
-    @router.get("/{page}/{path:path}")
-    def page(page: str, path: str = "") -> FileResponse:
-        if page in _OURS:
-            raise Refused(404, "There is nothing here.")
-        return index()
-
+    for page in PAGES:
+        router.add_api_route(f"/{page}", index, methods=["GET"])
+        router.add_api_route(f"/{page}/{{path:path}}", index, methods=["GET"])
     return router

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
+from fastapi.responses import JSONResponse
 
 from benchmax.platform.schemas import (
     ComparedGroup,
@@ -13,7 +14,6 @@ from benchmax.platform.schemas import (
     ModeAverage,
     NamedReward,
     RolloutDetails,
-    RolloutGroup,
     RolloutItem,
     RolloutList,
     RolloutSummary,
@@ -65,16 +65,16 @@ def list_rollouts(
     return RolloutList(data=[_item(row) for row in found], page=page, limit=limit)
 
 
-@router.get("/summary")
+@router.get("/summary", response_model=RolloutSummary)
 def summary(
     here: Here, run: VisibleRun, mode: Mode = "eval", external_eval_id: EvalId = None, page: Page = 1, limit: Limit = 50
-) -> RolloutSummary:
+) -> JSONResponse:
     """Every example with its mean reward at each step."""
     scope = _scope(mode, external_eval_id)
     with here.database.read() as session:
         groups = rollouts.summary(session, run.id, **scope, limit=limit, offset=(page - 1) * limit)
         total = rollouts.count_examples(session, run.id, **scope)
-    return RolloutSummary(data=[RolloutGroup(**group) for group in groups], page=page, limit=limit, total=total)
+    return JSONResponse({"data": groups, "page": page, "limit": limit, "total": total})
 
 
 @router.get("/heatmap")

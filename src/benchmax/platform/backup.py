@@ -1,0 +1,86 @@
+"""A copy of everything in one file, taken while the platform works: untar it into an empty data directory to restore.
+
+The database comes first, by SQLite's own online copy; files come after it, so whatever its rows name is there. Record
+files only grow, and one that has grown further is read on from where the database knew it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from stat import S_ISREG
+
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.platform.store.datadir import DataDir
+
+LEFT_OUT = ("locks", "logs", "venvs", "models")
+"""What can be made again."""
+
+
+def back_up(data: DataDir, target: Path, *, database: bool = True) -> Path:
+    """Write the backup; `database=False` for a PostgreSQL one, which its own tools copy."""
+    if database and not data.database.exists():
+        raise NotFoundError(f"There is no database in {data.root}. Give the data directory with --data-dir.")
+    if target.exists():
+        raise UsageError(f"{target} exists. Give the name of a new file.")
+    temporary = target.with_name(f".tmp-{target.name}-{os.getpid()}")
+    mode = "w:gz" if target.name.endswith(("gz", ".tgz")) else "w"
+    try:
+        with (
+            open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file,
+            tarfile.open(fileobj=file, mode=mode) as archive,  # type: ignore[call-overload]
+        ):
+            if database:
+                _add_database(archive, data.database)
+            for path in _files(data):
+                _add(archive, path, str(path.relative_to(data.root)))
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return target
+
+
+def _add_database(archive: tarfile.TarFile, path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="benchmax-backup-", dir=path.parent) as folder:
+        copy = Path(folder) / path.name
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as sink:
+            source.backup(sink)
+        _add(archive, copy, path.name)
+
+
+def _files(data: DataDir) -> Iterator[Path]:
+    for file in (data.secret_key, data.credentials):
+        if file.exists():
+            yield file
+    for root in (data.blobs, data.runs):
+        for folder, _, names in os.walk(root):
+            yield from (Path(folder) / name for name in sorted(names) if not name.startswith("."))
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    """As many bytes as the file has now; one that is gone or shrank meanwhile was moved aside, and is left out."""
+    try:
+        with open(path, "rb", opener=lambda file, flags: os.open(file, flags | os.O_NONBLOCK)) as file:
+            if not S_ISREG(os.fstat(file.fileno()).st_mode):
+                return
+            info = archive.gettarinfo(arcname=name, fileobj=file)
+            archive.addfile(info, _Padded(file))  # type: ignore[arg-type]
+    except FileNotFoundError:
+        return
+
+
+class _Padded:
+    """A file that never ends early: a tar entry must be as long as it said."""
+
+    def __init__(self, file: object) -> None:
+        self._read = file.read  # type: ignore[attr-defined]
+
+    def read(self, size: int) -> bytes:
+        piece: bytes = self._read(size)
+        return piece + b"\n" * (size - len(piece))

@@ -1,0 +1,385 @@
+"""`benchmax up`: one process that keeps a server and a runner alive.
+
+    keeper ─┬─ server    python -m benchmax.platform.server
+            └─ runner    python -m benchmax.platform.runner
+
+A child that dies is started again, later each time it dies young. When the keeper itself dies, however it dies, the
+kernel tells both to end. Everything about a running platform is in its data directory: keeper.json, server.json, logs/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+from benchmax.errors import BenchmaxError, UsageError
+from benchmax.platform.runner import proc
+from benchmax.platform.store.datadir import DataDir, write_private
+
+DEFAULT_PORT = 8321
+START_SECONDS = 60.0
+"""For the server to answer after `up`."""
+STOP_SECONDS = 25.0
+"""For both to end; the runner gives its runs ten seconds to save."""
+LONG_LIFE = 30.0
+"""A process that lived so long is started again at once."""
+LONGEST_PAUSE = 15.0
+REFUSALS = 4
+"""Ends by its own will, young and in a row, after which the keeper gives up: a database that cannot be opened, say."""
+LOG_BYTES = 32 * 1024 * 1024
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a platform is started."""
+
+    data: DataDir
+    port: int = DEFAULT_PORT
+    database_url: str | None = None
+    console: Path | None = None
+
+    def words(self) -> list[str]:
+        """For a command line."""
+        given = ["--data", str(self.data.root)]
+        return given + (["--database-url", self.database_url] if self.database_url else [])
+
+    def server(self) -> list[str]:
+        console = ["--console", str(self.console)] if self.console else []
+        return [
+            sys.executable,
+            "-P",
+            "-m",
+            "benchmax.platform.server",
+            *self.words(),
+            "--port",
+            str(self.port),
+            *console,
+        ]
+
+    def runner(self) -> list[str]:
+        return [sys.executable, "-P", "-m", "benchmax.platform.runner", *self.words()]
+
+    def keeper(self) -> list[str]:
+        console = ["--console", str(self.console)] if self.console else []
+        return [
+            sys.executable,
+            "-P",
+            "-m",
+            "benchmax.platform.keeper",
+            *self.words(),
+            "--port",
+            str(self.port),
+            *console,
+        ]
+
+
+@dataclass(slots=True)
+class Kept:
+    """A process that is kept alive."""
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    popen: subprocess.Popen[bytes] | None = None
+    began: float = 0.0
+    not_before: float = 0.0
+    young: int = 0
+    """Deaths in a row of processes that did not live long."""
+    refused: int = 0
+    """Those among them that were nobody's kill."""
+
+    def start(self) -> None:
+        with open_log(self.log) as output:
+            self.popen = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_end_with_parent
+            )
+        self.began = time.monotonic()
+
+    def tend(self) -> bool:
+        """Start it if it does not run and the time has come; True when something changed."""
+        now = time.monotonic()
+        if self.popen is not None and self.popen.poll() is not None:
+            old = now - self.began > LONG_LIFE
+            self.young = 0 if old else self.young + 1
+            self.refused = 0 if old or self.popen.returncode < 0 else self.refused + 1
+            self.not_before = now + min(LONGEST_PAUSE, 0.25 * 2.0**self.young if self.young else 0.0)
+            self.popen = None
+        if self.popen is None and now >= self.not_before:
+            self.start()
+            return True
+        return False
+
+    def note(self) -> dict[str, Any]:
+        return {} if self.popen is None else {"pid": self.popen.pid, "started": proc.started(self.popen.pid)}
+
+
+@dataclass(slots=True)
+class Keeper:
+    """Keeps server and runner alive until told to stop."""
+
+    options: Options
+    on_ready: Callable[[], None] | None = None
+    """Called once, when the server answers for the first time."""
+    kept: list[Kept] = field(default_factory=list)
+    stopping: bool = False
+
+    def run(self) -> None:
+        os.umask(0o077)
+        data = self.options.data.create()
+        self.kept = [
+            Kept("server", self.options.server(), data.logs / "server.log"),
+            Kept("runner", self.options.runner(), data.logs / "runner.log"),
+        ]
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: self.stop())
+        with data.lock("keeper"):
+            try:
+                self._keep()
+            finally:
+                self._end()
+                keeper_file(data).unlink(missing_ok=True)
+                data.server_info.unlink(missing_ok=True)
+
+    def stop(self) -> None:
+        self.stopping = True
+
+    def _keep(self) -> None:
+        self._write()
+        while not self.stopping:
+            changed = [each.tend() for each in self.kept]
+            if any(changed):
+                self._write()
+            for each in self.kept:
+                if each.refused >= REFUSALS:
+                    raise UsageError(f"The {each.name} does not stay up. Its log, {each.log}, says why.")
+            if self.on_ready is not None and server_url(self.options.data) is not None:
+                self.on_ready()
+                self.on_ready = None
+            time.sleep(0.1)
+
+    def _write(self) -> None:
+        pid = os.getpid()
+        note: dict[str, Any] = {"pid": pid, "started": proc.started(pid), "port": self.options.port}
+        note |= {"database_url": self.options.database_url, **{each.name: each.note() for each in self.kept}}
+        write_private(keeper_file(self.options.data), json.dumps(note))
+
+    def _end(self) -> None:
+        for each in self.kept:
+            if each.popen is not None:
+                each.popen.terminate()
+        until = time.monotonic() + STOP_SECONDS
+        for each in self.kept:
+            if each.popen is not None:
+                try:
+                    each.popen.wait(max(0.1, until - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    each.popen.kill()
+                    each.popen.wait()
+
+
+def _end_with_parent() -> None:
+    """In the child, before it becomes another program: SIGTERM when the keeper dies. Linux only."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+# From outside
+
+
+def keeper_file(data: DataDir) -> Path:
+    return data.root / "keeper.json"
+
+
+def read_keeper(data: DataDir) -> dict[str, Any] | None:
+    """What the keeper of this directory wrote down, if it is alive."""
+    note = _read(keeper_file(data))
+    return note if note and proc.alive(note.get("pid"), note.get("started")) else None
+
+
+def server_url(data: DataDir) -> str | None:
+    """Where the platform answers, if it does."""
+    note = _read(data.server_info)
+    url, pid = note.get("url"), note.get("pid")
+    if not isinstance(url, str) or not isinstance(pid, int) or proc.find(pid) is None:
+        return None
+    return url if _answers(url) else None
+
+
+def start(options: Options) -> str:
+    """Start the platform in the background, unless it runs, and wait until it answers; gives its address."""
+    data = options.data.create()
+    if read_keeper(data) is None:
+        _check_port(options.port)
+        with open_log(data.logs / "keeper.log") as output:
+            command = [*options.keeper(), "--detach"]
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=True)
+    until, seen = time.monotonic() + START_SECONDS, False
+    while time.monotonic() < until:
+        there = read_keeper(data) is not None
+        if there and (url := server_url(data)) is not None:
+            return url
+        if seen and not there:
+            break
+        seen = seen or there
+        time.sleep(0.1)
+    tails = "\n".join(filter(None, (tail(data.logs / f"{name}.log", 5) for name in ("keeper", "server"))))
+    raise UsageError(f"The platform did not start. The last lines of {data.logs} are:\n{tails}")
+
+
+def stop(data: DataDir) -> bool:
+    """Stop the platform: its server, its runner and all runs; False when it did not run."""
+    note = read_keeper(data)
+    if note is None:
+        return False
+    os.kill(note["pid"], signal.SIGTERM)
+    until = time.monotonic() + STOP_SECONDS + 5.0
+    while proc.alive(note["pid"], note["started"]) and time.monotonic() < until:
+        time.sleep(0.05)
+    for each in (note, note.get("server") or {}, note.get("runner") or {}):
+        if proc.alive(each.get("pid"), each.get("started")):
+            os.kill(each["pid"], signal.SIGKILL)
+    return True
+
+
+def status(data: DataDir) -> dict[str, Any]:
+    """What runs, where, and how many runs there are."""
+    note = read_keeper(data)
+    found: dict[str, Any] = {"running": note is not None, "url": server_url(data), "data": str(data.root)}
+    for name in ("server", "runner"):
+        process = (note or {}).get(name) or {}
+        alive = proc.alive(process.get("pid"), process.get("started"))
+        found[name] = {"running": alive, "pid": process.get("pid") if alive else None}
+    if data.database.exists() or (note or {}).get("database_url"):
+        from benchmax.platform.store import queue
+        from benchmax.platform.store.database import open_database
+
+        database = open_database(data, (note or {}).get("database_url"), migrate=False)
+        try:
+            with database.read() as session:
+                found |= queue.counts(session)
+        finally:
+            database.close()
+    return found
+
+
+def sign_in_link(options: Options) -> str:
+    """An address that signs its bearer in, once."""
+    from benchmax.platform.server.app import prepare
+    from benchmax.platform.server.settings import ServerSettings
+    from benchmax.platform.store.database import open_database
+
+    database = open_database(options.data, options.database_url, migrate=False)
+    try:
+        settings = ServerSettings(
+            data=options.data, database_url=options.database_url, port=options.port, console=options.console
+        )
+        return prepare(settings, database)
+    finally:
+        database.close()
+
+
+def ensure_running(data: DataDir | None = None) -> str:
+    """The address of this machine's platform, started in the background, and said so, when it does not run."""
+    data = data or DataDir()
+    if (url := server_url(data)) is not None:
+        return url
+    print(  # noqa: T201
+        f"Starting the benchmax platform in the background (data in {data.root}; `benchmax down` stops it).",
+        file=sys.stderr,
+    )
+    port = DEFAULT_PORT if is_free(DEFAULT_PORT) else free_port()
+    return start(Options(data, port=port))
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def tail(path: Path, lines: int) -> str:
+    """The last lines of a log."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 400 * lines))
+            return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def open_log(path: Path) -> IO[bytes]:
+    """A log to append to, private; one that grew large is put aside first."""
+    if path.exists() and path.stat().st_size > LOG_BYTES:
+        path.replace(path.with_suffix(".log.1"))
+    return open(path, "ab", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, 0o600))
+
+
+def _check_port(port: int) -> None:
+    if not is_free(port):
+        raise UsageError(f"Port {port} of 127.0.0.1 is in use by another program. Give another with --port.")
+
+
+def _answers(url: str) -> bool:
+    parts = urlsplit(url)
+    try:
+        with socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 80), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmax.platform.keeper")
+    parser.add_argument("--data")
+    parser.add_argument("--database-url")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT)
+    parser.add_argument("--console", type=Path)
+    parser.add_argument("--detach", action="store_true", help="go on in the background")
+    given = parser.parse_args()
+    if given.detach:
+        if os.fork():
+            return 0
+        os.setsid()
+    try:
+        Keeper(Options(DataDir(given.data), given.port, given.database_url, given.console)).run()
+    except BenchmaxError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

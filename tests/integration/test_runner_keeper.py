@@ -1,0 +1,198 @@
+"""`benchmax up` and what goes with it: real server, real runner, on a free port."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import threading
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from benchmax.cli import platform as commands
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.platform import keeper
+from benchmax.platform.backup import back_up
+from benchmax.platform.runner.supervisor import Supervisor
+from benchmax.platform.store.datadir import DataDir
+from runner_world import is_running, launch, open_world, start_stub, wait_until
+
+app = typer.Typer()
+for command in (commands.up, commands.down, commands.status, commands.logs, commands.reindex, commands.backup):
+    app.command()(command)
+
+
+def call(*words, code=0):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def data(tmp_path):
+    made = DataDir(tmp_path / "data")
+    yield made
+    keeper.stop(made)
+
+
+def pids(data):
+    note = keeper.read_keeper(data)
+    return [note["pid"], note["server"].get("pid"), note["runner"].get("pid")]
+
+
+def test_up_keeps_both_alive_and_down_ends_all(data):
+    port = keeper.free_port()
+    first = call("up", "--port", port, "--data-dir", data.root)
+    assert f"http://127.0.0.1:{port}" in first.stderr
+    assert "Sign in, once, with http" in first.stderr
+    link = next(word for word in first.stderr.split() if "/login" in word)
+    second = call("up", "--port", keeper.free_port(), "--data-dir", data.root)
+    assert f"already runs, as process {pids(data)[0]}" in second.stderr
+    assert link not in second.stderr, "a link is for once"
+    found = json.loads(call("status", "--data-dir", data.root, "--json").stdout)
+    assert found["running"]
+    assert found["url"] == f"http://127.0.0.1:{port}"
+    assert found["runs"] == {}
+
+    old = pids(data)
+    for pid in old[1:]:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: keeper.status(data)["server"]["running"] and keeper.status(data)["runner"]["running"])
+    wait_until(lambda: keeper.server_url(data))
+    new = pids(data)
+    assert new[0] == old[0]
+    assert not {*old[1:]} & {*new[1:]}
+    with pytest.raises(UsageError, match="in use"):
+        keeper.start(keeper.Options(DataDir(data.root.parent / "other"), port))
+
+    assert "Stopped" in call("down", "--data-dir", data.root).stderr
+    assert not any(map(is_running, new))
+    assert "does not run" in call("down", "--data-dir", data.root).stderr
+    assert "does not run" in call("status", "--data-dir", data.root, code=1).stderr
+    assert not data.server_info.exists()
+
+
+def test_server_and_runner_end_with_a_killed_keeper(data, capfd):
+    url = keeper.ensure_running(data)
+    assert "in the background" in capfd.readouterr().err
+    assert keeper.ensure_running(data) == url
+    assert capfd.readouterr().err == "", "it is only said when it is done"
+    running = pids(data)
+    os.kill(running[0], signal.SIGKILL)
+    wait_until(lambda: not any(map(is_running, running)), 10)
+    assert keeper.read_keeper(data) is None
+    assert keeper.ensure_running(data)
+    assert set(pids(data)).isdisjoint(running)
+
+
+def test_two_that_start_it_at_once_share_one(data):
+    urls: list[str] = []
+    threads = [threading.Thread(target=lambda: urls.append(keeper.ensure_running(data))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(urls) == 2
+    assert keeper.server_url(data) in urls
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path):
+    data = DataDir(tmp_path / "data").create()
+    data.database.write_text("this is no database")
+    data.database.chmod(0o600)
+    options = keeper.Options(data, keeper.free_port())
+    with pytest.raises(UsageError, match=r"not a database|cannot be used"):
+        keeper.start(options)
+    assert keeper.read_keeper(data) is None
+
+
+def test_ctrl_c_ends_the_foreground(data):
+    port = keeper.free_port()
+    code = "import sys; sys.argv[0] = 'benchmax'; import typer; from benchmax.cli import platform as p; typer.run(p.up)"
+    words = [sys.executable, "-c", code, "--foreground", "--port", str(port), "--data-dir", str(data.root)]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE)
+    wait_until(lambda: keeper.server_url(data), 30)
+    running = pids(data)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=30)[1].decode()
+    assert process.returncode == 0
+    assert "Sign in, once" in said
+    assert not any(map(is_running, running))
+
+
+# Logs, reindex, backup: with a finished run
+
+
+@pytest.fixture
+def finished(tmp_path):
+    database, data = open_world(tmp_path)
+    boss = Supervisor(database, data, slots=["cpu:0"], start=start_stub)
+    run_id = launch(database, steps=5, crash_at=3, every=2)
+    while not keeper.status(data)["runs"].get("complete"):
+        boss.tick()
+    yield database, data, run_id
+    database.close()
+
+
+def test_logs(finished):
+    _, data, run_id = finished
+    assert "about to die" in call("logs", run_id, "--data-dir", data.root).stdout
+    (data.logs / "runner.log").write_text("".join(f"line {number}\x1b[31m\n" for number in range(100)))
+    shown = call("logs", "runner", "-n", 2, "--data-dir", data.root).stdout
+    assert shown == "line 98\\x1b[31m\nline 99\\x1b[31m\n"
+    for absent in ("server", "run_x"):
+        with pytest.raises(NotFoundError, match="no log"):
+            call("logs", absent, "--data-dir", data.root)
+    with pytest.raises(UsageError):
+        call("logs", "../../etc", "--data-dir", data.root)
+
+
+def points(path):
+    with sqlite3.connect(path) as connection:
+        found = connection.execute("SELECT step, value FROM points ORDER BY series_id, step").fetchall()
+    connection.close()
+    return found
+
+
+def test_reindex_rebuilds_what_was_lost(finished):
+    _, data, run_id = finished
+    before = points(data.database)
+    assert len(before) == 10
+    with sqlite3.connect(data.database) as connection:
+        connection.execute("DELETE FROM points WHERE step > 1")
+        connection.execute("DELETE FROM rollouts")
+    connection.close()
+    assert run_id in call("reindex", "--data-dir", data.root).stderr
+    assert points(data.database) == before
+    with pytest.raises(NotFoundError, match="no run"):
+        call("reindex", "run_absent", "--data-dir", data.root)
+
+
+def test_a_backup_is_whole_and_can_be_used(finished, tmp_path):
+    _, data, run_id = finished
+    (data.blobs / "ab").mkdir()
+    (data.blobs / "ab" / "abc").write_bytes(b"content")
+    os.mkfifo(data.run(run_id) / "fifo")
+    target = tmp_path / "copy.tar.gz"
+    call("backup", target, "--data-dir", data.root)
+    assert target.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(target) as archive:
+        names = archive.getnames()
+        archive.extractall(tmp_path / "restored", filter="data")
+    assert not [name for name in names if "fifo" in name or ".tmp" in name]
+    restored = DataDir(tmp_path / "restored")
+    assert points(restored.database) == points(data.database)
+    assert keeper.status(restored)["runs"] == {"complete": 1}
+    assert (restored.blobs / "ab" / "abc").read_bytes() == b"content"
+    copied = (restored.run(run_id) / "metrics.jsonl").read_bytes()
+    assert copied == (data.run(run_id) / "metrics.jsonl").read_bytes()
+    with pytest.raises(UsageError, match="exists"):
+        back_up(data, target)
+    with pytest.raises(NotFoundError, match="no database"):
+        back_up(DataDir(tmp_path / "nothing"), tmp_path / "x.tar")

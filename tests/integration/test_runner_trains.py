@@ -1,0 +1,158 @@
+"""The real child: a bundle in its own process, the trainer, a toy model, and the database at the end."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from benchmax.bundle import dump_bundle
+from benchmax.envs.base_env import BaseEnv
+from benchmax.platform.launch_args import complete_args, launch_args, settings_tree, total_steps
+from benchmax.platform.runner.child import train_config
+from benchmax.platform.runner.supervisor import Supervisor
+from benchmax.platform.store import jobs, rollouts, runs
+from benchmax.platform.store.blobs import BlobStore
+from benchmax.trainer.tiny import make_tiny
+from platform_world import make_run
+from runner_world import active, drive, ended, get, is_running, open_world, steps, wait_until
+
+
+class DigitsEnv(BaseEnv):
+    """Pays for digits."""
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        import logging
+        import os
+
+        logging.getLogger(__name__).info("the key is %s", os.environ.get("JUDGE_KEY"))
+        text = messages[-1]["content"]
+        return {"digits": sum(letter.isdigit() for letter in text) / max(1, len(text))}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_tiny(tmp_path_factory.mktemp("model"), hidden=32, layers=2)
+
+
+@pytest.fixture
+def world(tmp_path):
+    database, data = open_world(tmp_path)
+    boss = Supervisor(database, data, slots=["cpu:0"])
+    yield database, data, boss
+    for watched in boss.watched.values():
+        watched.process.kill()
+        wait_until(lambda watched=watched: not watched.process.poll())
+    database.close()
+
+
+def store_files(data, rows):
+    bundle = dump_bundle(DigitsEnv)
+    lines = "".join(json.dumps({"prompt": f"{number}?"}) + "\n" for number in range(rows)).encode()
+    contents = {
+        "env_cls_path": ("env.pkl", bundle.pickled),
+        "env_metadata_path": ("env.json", bundle.metadata.to_json_bytes()),
+        "train_dataset_path": ("train.jsonl", lines),
+        "eval_dataset_path": ("eval.jsonl", lines),
+    }
+    blobs, store = {}, BlobStore(data.blobs)
+    for name, (_, content) in contents.items():
+        with store.receive() as incoming:
+            incoming.write(content)
+            blobs[name] = incoming.keep()
+    return {name: path for name, (path, _) in contents.items()}, blobs
+
+
+def start(database, data, boss, rows=16, **args):
+    paths, blobs = store_files(data, rows)
+    with database.write() as session:
+        run = make_run(session, args=args, paths=paths, blobs=blobs)
+        jobs.enqueue(session, run.id)
+        boss._vault.put(session, run.owner_id, "JUDGE_KEY", "abc", run_id=run.id)
+    return run.id
+
+
+ARGS = {"learning_rate": 1e-2, "tune": "full", "group_size": 4, "max_new_tokens": 6, "max_turns": 1, "eval_every": 2}
+
+
+def test_a_whole_run_and_a_crash_in_it(world, model):
+    database, data, boss = world
+    run_id = start(database, data, boss, model=str(model), max_steps=8, num_epochs=4, **ARGS)
+    drive(boss, lambda: len(steps(database, run_id)) >= 3, 90)
+    assert get(database, run_id).status == "active"
+    family = [int(each[0]) for watched in boss.watched.values() for each in watched.process.family]
+    (watched,) = boss.watched.values()
+    os.kill(watched.process.pid, signal.SIGKILL)
+    drive(boss, ended(database, run_id), 90)
+    run = get(database, run_id)
+    assert (run.status, run.reason) == ("complete", "All steps are done."), run.reason
+    assert steps(database, run_id, name="reward/mean") == list(range(8))
+    assert steps(database, run_id, "eval", "reward/mean") == [0, 2, 4, 6, 8]
+    assert (run.latest_step, run.total_steps) == (7, 8)
+    with database.read() as session:
+        assert all(
+            step in {row.step for row in rollouts.page(session, run_id, mode="train", limit=1000)} for step in range(8)
+        )
+        messages = {log.message for log in rollouts.logs(session, run_id)}
+    assert "the key is abc" in messages
+    assert len(family) >= 2, "the environment has a process of its own"
+    wait_until(lambda: not any(map(is_running, family)), 10)
+    assert "abc" not in (data.run(run_id) / "launch.json").read_text()
+
+
+def test_cancel_saves_and_leaves_nobody(world, model):
+    database, data, boss = world
+    run_id = start(database, data, boss, model=str(model), max_steps=5000, num_epochs=5000, **ARGS)
+    drive(boss, active(database, run_id), 60)
+    boss._look_around()
+    family = [int(each[0]) for watched in boss.watched.values() for each in watched.process.family]
+    with database.write() as session:
+        runs.request_cancel(session, run_id)
+    drive(boss, ended(database, run_id), 20)
+    assert get(database, run_id).status == "cancelled"
+    assert not any(map(is_running, family))
+    assert (data.run(run_id) / "checkpoints" / "latest").exists()
+
+
+def test_a_users_mistake_fails_at_once_with_its_words(world, model):
+    database, data, boss = world
+    few = start(database, data, boss, rows=3, model=str(model))
+    absent = start(database, data, boss, model=str(model / "nothing"))
+    drive(boss, ended(database, few, absent), 60)
+    assert get(database, few).status == get(database, absent).status == "failed"
+    assert "16" in get(database, few).reason
+    assert "no model" in get(database, absent).reason
+
+
+# Launch arguments
+
+
+def test_arguments_become_settings(tmp_path):
+    args = {"learning_rate": 3e-4, "lora_rank": 8, "max_rollout_len": 40, "num_epochs": 2, "seed": 5, "kl": 0.1}
+    config = train_config(tmp_path / "run_1", args, rows=200)
+    assert config.optim.lr == 3e-4
+    assert (config.lora.rank, config.lora.alpha) == (8, 16.0)
+    assert (config.rollouts.max_tokens, config.rollouts.max_new_tokens) == (40, 40)
+    assert (config.rollouts.max_turns, config.rollouts.max_tool_calls) == (4, 8)
+    assert (config.limits.steps, config.limits.seconds) == (100, 720.0)
+    assert (config.eval.every, config.seed, config.algorithm.kl) == (20, 5, 0.1)
+    assert (config.output.dir, config.output.name) == (str(tmp_path), "run_1")
+
+
+def test_defaults_suit_the_machine():
+    assert total_steps({}, 200) == 50
+    assert settings_tree({}, 200, gpu=False)["limits"] == {"steps": 50, "seconds": 720.0}
+    assert settings_tree({}, 200, gpu=True)["limits"]["seconds"] is None
+    assert complete_args({"seed": 3, "unknown": 1}, gpu=False)["seed"] == 3
+    assert {spec.name for spec in launch_args(gpu=False)} >= {"model", "learning_rate", "max_minutes"}
+    assert launch_args(gpu=False, models=["a", "b"])[0].enum == ["a", "b"]
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_every_default_is_a_valid_setting(gpu):
+    from benchmax.platform.schemas import check_launch_args
+    from benchmax.trainer.config import build_config
+
+    args, warnings = check_launch_args(launch_args(gpu), {})
+    assert warnings == []
+    assert build_config(settings_tree(args, 100, gpu)).model.name == "smollm2-135m"
