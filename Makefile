@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml
 	  || { echo "benchmax needs Python 3.11, 3.12 or 3.13; set PYTHON=/path/to/one"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[data,train,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[data,train,platform,dev]'
 	@touch $@
 
 quickstart: setup ## validate and evaluate the arithmetic environment
@@ -24,13 +24,13 @@ quickstart: setup ## validate and evaluate the arithmetic environment
 	$(BIN)/benchmax eval arithmetic --model scripted:gold --group-size 4
 
 check: setup ## format, lint, types, import layers
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: setup ## rewrite files the way check wants them
-	$(BIN)/ruff format .
+	$(BIN)/ruff format src tests benchmarks examples
 	$(BIN)/ruff check --fix .
 
 test: check ## everything that proves the code, in minutes

@@ -107,6 +107,7 @@ def main():
     lifeline.hold(given.lifeline, run, given.policy)
     append(run / "starts.jsonl", {"pid": os.getpid(), "word": word, "variables": dict(os.environ), "cwd": os.getcwd()})
     args = read_note(run / "launch.json")["args"]
+    lifeline.ADOPT_SECONDS = args.get("adopt_seconds", lifeline.ADOPT_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN if args.get("deaf") else stop)
     if args.get("family"):
         other = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)

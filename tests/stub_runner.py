@@ -4,12 +4,14 @@ import logging
 import signal
 import sys
 
+from benchmax.platform.runner import supervisor as rules
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
 from runner_world import start_stub
 
 logging.basicConfig(level=logging.INFO)
+rules.HEARTBEAT_SECONDS = 0.3
 data = DataDir(sys.argv[1]).create()
 with data.lock("runner"):
     supervisor = Supervisor(open_database(data), data, slots=["cpu:0", "cpu:1"], policy=sys.argv[2], start=start_stub)

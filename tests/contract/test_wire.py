@@ -368,8 +368,8 @@ def test_corpora_in_the_published_shapes(wire):
 
 HOSTILE = [
     "[" * 100_000,
-    '{"args": {"env_cls_path": "\\ud800", "env_metadata_path": "a", "train_dataset_path": "a", "eval_dataset_path": "a"}}',
-    '{"args": {"env_cls_path": "a\\u0000b", "env_metadata_path": "a", "train_dataset_path": "a", "eval_dataset_path": "a"}}',
+    '{"args": {"env_cls_path": "\\ud800", "env_metadata_path": "a", "train_dataset_path": "a"}}',
+    '{"args": {"env_cls_path": "a\\u0000b", "env_metadata_path": "a", "train_dataset_path": "a"}}',
     '{"args": {"num_epochs": NaN}}',
     '{"args": {"num_epochs": 1e999}}',
     '{"args": {"seed": ' + "9" * 5000 + "}}",
@@ -400,7 +400,7 @@ def test_odd_text_comes_back_as_it_was(wire, paths):
             content=f'{{"chunks": [{chunk}]}}',
             headers={"Content-Type": "application/json"},
         )
-        assert added.status_code in (200, 400), added.text
+        assert added.status_code == 400, added.text
     assert wire.http.get(f"/v1/corpora/{corpus}/chunks").status_code == 200
     assert wire.http.delete(f"/v1/corpora/{corpus}").status_code == 200
 

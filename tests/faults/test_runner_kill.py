@@ -10,6 +10,7 @@ import pytest
 from benchmax.platform.runner import leases as lease_rules
 from benchmax.platform.runner import proc
 from benchmax.platform.runner.leases import Leases, this_process
+from benchmax.platform.runner.notes import PROCESS_FILE, read_note
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store import jobs, rollouts, runs
 from runner_world import (
@@ -74,7 +75,7 @@ def check_whole(database, run_id, count):
 def test_a_new_runner_adopts_the_children_of_a_killed_one(world, start):
     database, data = world
     first = start()
-    ids = [launch(database, steps=100, pause=0.05, every=5) for _ in range(2)]
+    ids = [launch(database, steps=60, pause=0.05, every=5) for _ in range(2)]
     wait_until(active(database, *ids))
     first.kill()
     first.wait()
@@ -83,7 +84,7 @@ def test_a_new_runner_adopts_the_children_of_a_killed_one(world, start):
     start()
     wait_until(ended(database, *ids), 30)
     for run_id in ids:
-        check_whole(database, run_id, 100)
+        check_whole(database, run_id, 60)
         assert len(starts(data, run_id)) == 1, "never a second copy"
     assert not any(map(is_running, pids))
 
@@ -91,28 +92,31 @@ def test_a_new_runner_adopts_the_children_of_a_killed_one(world, start):
 def test_children_end_with_their_runner_when_told_to(world, start):
     database, data = world
     first = start("stop")
-    run_id = launch(database, steps=60, pause=0.05, every=5, family=True)
+    run_id = launch(database, steps=40, pause=0.05, every=5, family=True)
     wait_until(active(database, run_id))
-    time.sleep(2.2)  # one look around: the family is known
+    wait_until(lambda: "family" in read_note(data.run(run_id) / PROCESS_FILE))
     first.kill()
     first.wait()
     (child,) = starts(data, run_id)
     wait_until(lambda: not is_running(child["pid"]), 3)
     start("stop")
     wait_until(ended(database, run_id), 30)
-    check_whole(database, run_id, 60)
+    check_whole(database, run_id, 40)
     assert len(starts(data, run_id)) == 2
+    family = int((data.run(run_id) / "family").read_text())
+    wait_until(lambda: not is_running(family), 5)
 
 
 def test_nobody_left_when_no_runner_comes_back(world, start):
     database, data = world
     first = start()
-    run_id = launch(database, steps=1000, pause=0.05, every=5)
+    run_id = launch(database, steps=1000, pause=0.05, every=5, adopt_seconds=1)
     wait_until(active(database, run_id))
     first.kill()
     first.wait()
     (child,) = starts(data, run_id)
-    wait_until(lambda: not is_running(child["pid"]), 13)
+    assert is_running(child["pid"])
+    wait_until(lambda: not is_running(child["pid"]), 5)
 
 
 def test_runner_and_child_killed_at_once(world, start):
@@ -133,7 +137,7 @@ def test_any_order_under_work(world, start):
     """Kill one or the other, again and again; the counts are exact in the end."""
     database, data = world
     current = start()
-    ids = [launch(database, steps=60, pause=0.05, every=2) for _ in range(3)]
+    ids = [launch(database, steps=40, pause=0.05, every=2) for _ in range(3)]
     for turn in range(4):
         wait_until(lambda: any(map(is_running, all_pids(data))) or ended(database, *ids)(), 30)
         time.sleep(0.4)
@@ -147,7 +151,7 @@ def test_any_order_under_work(world, start):
                 os.kill(alive[0], signal.SIGKILL)
     wait_until(ended(database, *ids), 60)
     for run_id in ids:
-        check_whole(database, run_id, 60)
+        check_whole(database, run_id, 40)
     wait_until(lambda: not any(map(is_running, all_pids(data))), 10)
 
 

@@ -33,7 +33,8 @@ def world(tmp_path):
 
 
 @pytest.fixture
-def boss(world):
+def boss(world, monkeypatch):
+    monkeypatch.setattr(supervisor, "HEARTBEAT_SECONDS", 0.2)
     database, data = world
     made = Supervisor(database, data, slots=["cpu:0"], start=start_stub)
     yield made

@@ -113,6 +113,28 @@ def test_torn_lines_wait(world):
         assert [point["step"] for point in points.scalars(session, run_id, "train")["loss"]] == [0, 1]
 
 
+def test_hostile_records_stop_nothing(world):
+    store, _, run_id, run = world
+    ingest = Ingest(store, run_id, run.path)
+    good = json.dumps(rollout("train", 0, 0).to_dict())
+    hostile = rollout("train", 0, 2, word="nul \x00 half \ud800 end").to_dict() | {"id": "hostile"}
+    lines = [
+        json.dumps(hostile),
+        json.dumps(hostile | {"id": "raw"}, ensure_ascii=False),
+        '{"id": 5}',
+        '{"id": "x", "example_id": "y", "usage": 7, "logs": [3]}',
+        "[" * 100_000,
+        good,
+    ]
+    text = "".join(line + "\n" for line in lines).encode("utf-8", "surrogatepass")
+    (run.path / "rollouts" / "train-0.jsonl").write_bytes(text)
+    drain(ingest)
+    with store.read() as session:
+        page = {row.id for row in rollouts.page(session, run_id, mode="train")}
+        assert page == {"hostile", "raw", "train0-0-hi"}
+        assert "nul \ufffd half" in next(log.message for log in rollouts.logs(session, run_id, rollout_id="hostile"))
+
+
 @pytest.mark.parametrize("looks", ["often", "once"])
 def test_a_rewind_replaces_what_was_lost(world, looks):
     store, data, run_id, run = world

@@ -3,13 +3,16 @@
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 
 from benchmax.bundle import dump_bundle
 from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.launch_args import complete_args, launch_args, settings_tree, total_steps
-from benchmax.platform.runner.child import train_config
+from benchmax.platform.runner import supervisor
+from benchmax.platform.runner.child import _failure, train_config
+from benchmax.platform.runner.outcome import CRASHED, MISTAKE, NO_MEMORY, NO_SPACE, Exit, judge
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store import jobs, rollouts, runs
 from benchmax.platform.store.blobs import BlobStore
@@ -36,7 +39,8 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture
-def world(tmp_path):
+def world(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "HEARTBEAT_SECONDS", 0.5)
     database, data = open_world(tmp_path)
     boss = Supervisor(database, data, slots=["cpu:0"])
     yield database, data, boss
@@ -122,6 +126,49 @@ def test_a_users_mistake_fails_at_once_with_its_words(world, model):
     assert get(database, few).status == get(database, absent).status == "failed"
     assert "16" in get(database, few).reason
     assert "no model" in get(database, absent).reason
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_a_full_disk_fails_with_words_and_resumes_when_there_is_room(world, model):
+    """F9: 3 MiB for a run whose checkpoints need more."""
+    database, data, boss = world
+    run_id = start(database, data, boss, model=str(model), max_steps=6, num_epochs=4, **ARGS)
+    mount = data.run(run_id)
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=384k,mode=700", "tmpfs", str(mount)], check=True)
+    try:
+        drive(boss, ended(database, run_id), 60)
+        run = get(database, run_id)
+        assert run.status == "failed"
+        assert "o space left" in run.reason
+        for line in (mount / "metrics.jsonl").read_text().splitlines():
+            json.loads(line)
+        subprocess.run(["mount", "-o", "remount,size=64m", str(mount)], check=True)
+        with database.write() as session:
+            assert runs.reopen(session, run_id)
+            jobs.enqueue(session, run_id)
+        drive(boss, ended(database, run_id), 60)
+        assert get(database, run_id).status == "complete", get(database, run_id).reason
+        assert steps(database, run_id, name="reward/mean") == list(range(6))
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+def test_what_is_worth_another_attempt(tmp_path):
+    from benchmax.errors import ConfigError, EnvError
+
+    assert _failure(ConfigError("Set it."), tmp_path) == Exit(MISTAKE, "Set it.")
+    assert _failure(OSError(28, "full", "/x/y"), tmp_path).code == NO_SPACE
+    assert "/x/y" in _failure(OSError(28, "full", "/x/y"), tmp_path).reason
+    assert _failure(MemoryError(), tmp_path).code == NO_MEMORY
+    for error in (EnvError("gone"), OSError(5, "io"), RuntimeError("?")):
+        assert _failure(error, tmp_path).code == CRASHED
+    assert judge(Exit(NO_SPACE, ""), "", 1, 5, "").status == "failed", "also when there was no room for its last note"
+    assert judge(Exit(0, "done"), "cancel", 1, 5, "").status == "complete", "it was faster than the cancel"
+    assert judge(Exit(-15, ""), "stop", 5, 5, "")[::2] == ("pending", False)
+    assert judge(Exit(-9, ""), "", 5, 5, "boom").status == "failed"
+    assert "boom" in judge(Exit(-9, ""), "", 5, 5, "boom").reason
 
 
 # Launch arguments

@@ -10,7 +10,8 @@ from benchmax.platform.runner.leases import Leases
 from benchmax.platform.runner.processes import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store import jobs, queue
-from runner_world import launch, open_world
+from benchmax.platform.store.datadir import DataDir
+from runner_world import launch
 
 # Waits for its word, notes that it ran, and ends; no imports, for there are many of them.
 CHILD = """
@@ -49,8 +50,8 @@ def work(supervisor, shared):
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(500, marks=pytest.mark.slow)])
-def test_each_job_runs_exactly_once(tmp_path, count):
-    database, data = open_world(tmp_path)
+def test_each_job_runs_exactly_once(store, tmp_path, count):
+    database, data = store, DataDir(tmp_path / "data")
     script = tmp_path / "short.py"
     script.write_text(CHILD)
 
@@ -81,4 +82,3 @@ def test_each_job_runs_exactly_once(tmp_path, count):
     assert [(data.run(run_id) / "ran").read_text() for run_id in ids] == ["x"] * count
     assert shared["order"] == sorted(shared["order"], key=lambda each: (-each[0], each[1])), "priority, then age"
     assert 2 <= shared["most"] <= 4
-    database.close()

@@ -261,6 +261,38 @@ def test_rollouts_are_indexed_and_read_back_from_their_file(store, tmp_path):
         assert len(rollouts.page(session, run.id, mode="eval")) == 2
 
 
+def test_hostile_text_of_a_rollout_is_indexed_and_read(store, tmp_path):
+    """Half characters, zero bytes and endless names come from models; ingest must not stop at them."""
+    bad = "a\ud800b\0c"
+    record = _record(0, 0, False) | {
+        "messages": [{"role": "user", "content": bad}],
+        "completion_start": 1,
+        "rewards": {bad: 1.0},
+        "termination": "x" * 300,
+        "error": {"type": bad * 100, "message": bad, "where": ""},
+        "tool_events": [{"turn": 0, "name": bad * 200, "ok": True, "seconds": 0.0}],
+        "logs": [{"level": bad * 10, "message": bad, "seconds": 0.0}],
+        "discarded": bad,
+    }
+    line = json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    (tmp_path / "a.jsonl").write_bytes(line)
+    row = rollouts.row_of(json.loads(line), file="a.jsonl", offset=0, length=len(line))
+    with store.write() as session:
+        run = make_run(session)
+        rollouts.index(session, run.id, [row])
+        rollouts.add_logs(session, run.id, rollouts.logs_of(json.loads(line)))
+        points.record(session, run.id, [points.MetricLine(0, bad, 1.0, {bad: 1.0})])
+        runs.set_status(session, run.id, "failed", bad, detail=bad)
+    with store.read() as session:
+        found = rollouts.get(session, run.id, record["id"])
+        assert found.prompt_text == "a?b\ufffdc"
+        assert list(found.components) == ["a?b\ufffdc"]
+        body = rollouts.read_body(tmp_path, found)
+        assert body["messages"][0]["content"] == "a?b\ufffdc"
+        json.dumps(body, ensure_ascii=False).encode()
+        assert runs.get(session, run.id).reason == "a?b\ufffdc"
+
+
 def test_a_body_outside_the_run_directory_is_not_read(store, tmp_path):
     inside = tmp_path / "run"
     inside.mkdir()

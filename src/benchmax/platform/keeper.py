@@ -36,7 +36,7 @@ STOP_SECONDS = 25.0
 LONG_LIFE = 30.0
 """A process that lived so long is started again at once."""
 LONGEST_PAUSE = 15.0
-REFUSALS = 4
+REFUSALS = 3
 """Ends by its own will, young and in a row, after which the keeper gives up: a database that cannot be opened, say."""
 LOG_BYTES = 32 * 1024 * 1024
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 from benchmax.errors import ConfigError
@@ -27,6 +28,21 @@ SERVER_CONTROLLED = frozenset(
 Time = Annotated[
     float, PlainSerializer(lambda at: datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z"), str)
 ]
+
+
+def _storable(value: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what JSON or a database cannot hold: NaN, half characters, zero bytes."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    text.encode()
+    if "\\u0000" in text:
+        raise ValueError("zero bytes cannot be stored")
+    return value
+
+
+JsonObject = Annotated[dict[str, Any], AfterValidator(_storable)]
+"""An object a caller sends that is stored and given back."""
+
+PlainText = Annotated[str, AfterValidator(lambda text: _storable({"text": text})["text"])]
 
 
 class Wire(BaseModel):
@@ -54,8 +70,8 @@ class LaunchArgs(Wire):
 
 class LaunchRequest(Wire):
     type: str = Field(default="simple", max_length=40)
-    name: str | None = Field(default=None, max_length=300)
-    args: dict[str, Any]
+    name: PlainText | None = Field(default=None, max_length=300)
+    args: JsonObject
     """The four paths and the launch arguments, in snake_case."""
     extra_secrets: dict[str, str] = Field(default={}, max_length=50)
     """Environment variables for this run alone; kept encrypted, never returned."""
@@ -101,10 +117,10 @@ class RunDetails(RunInfo):
 class RunChange(Wire):
     """What an owner may change; what is not given stays."""
 
-    name: str | None = Field(default=None, min_length=1, max_length=300)
+    name: PlainText | None = Field(default=None, min_length=1, max_length=300)
     is_public: bool | None = None
     archived: bool | None = None
-    tags: Annotated[list[Annotated[str, Field(min_length=1, max_length=60)]], Field(max_length=20)] | None = None
+    tags: Annotated[list[Annotated[PlainText, Field(min_length=1, max_length=60)]], Field(max_length=20)] | None = None
 
 
 class RunEvent(Wire):
@@ -252,7 +268,7 @@ class Comparison(Wire):
 
 class EvalRequest(Wire):
     model: str = Field(max_length=200, pattern=r"^(base|checkpoint:[\w.-]+|endpoint:[\w-]+)$")
-    name: str = Field(default="", max_length=200)
+    name: PlainText = Field(default="", max_length=200)
     rows: int | None = Field(default=None, ge=1, le=10_000)
     samples: int = Field(default=1, ge=1, le=64)
 
@@ -293,7 +309,7 @@ class Success(Wire):
 
 
 class KeyRequest(Wire):
-    name: str = Field(default="", max_length=200)
+    name: PlainText = Field(default="", max_length=200)
     scopes: list[Literal["read", "write", "admin"]] = Field(default=["read", "write"], min_length=1, max_length=3)
     days: float | None = Field(default=None, gt=0, le=3650)
     """Until it expires; never when not given."""
@@ -356,7 +372,7 @@ class SecretList(Wire):
 
 
 class EndpointRequest(Wire):
-    name: str = Field(min_length=1, max_length=200)
+    name: PlainText = Field(min_length=1, max_length=200)
     base_url: str = Field(max_length=500, pattern=r"^https?://[^\s@]+$")
     model: str = Field(min_length=1, max_length=200)
     api_key: str = Field(default="", max_length=65_536)
@@ -407,7 +423,7 @@ class StoredFiles(Wire):
 
 
 class CorpusRequest(Wire):
-    name: str = Field(min_length=1, max_length=200)
+    name: PlainText = Field(min_length=1, max_length=200)
 
 
 class CorpusInfo(Wire):
@@ -422,9 +438,9 @@ class CorpusList(Wire):
 
 
 class ChunkBody(Wire):
-    id: str | None = Field(default=None, min_length=1, max_length=200)
-    content: str = Field(max_length=200_000)
-    metadata: dict[str, Any] = {}
+    id: PlainText | None = Field(default=None, min_length=1, max_length=200)
+    content: PlainText = Field(max_length=200_000)
+    metadata: JsonObject = {}
 
 
 class ChunksRequest(Wire):

@@ -191,10 +191,16 @@ class Ingest:
     def _store_rollouts(self, session: Session, name: str, lines: list[Line], rewound: bool) -> None:
         if rewound:
             rollouts.drop_file(session, self.run_id, name)
-        usable = [line for line in lines if "id" in line.value and "example_id" in line.value]
-        rows = [rollouts.row_of(line.value, file=name, offset=line.offset, length=line.length) for line in usable]
+        rows, logs = [], []
+        for line in lines:
+            try:
+                row = rollouts.row_of(line.value, file=name, offset=line.offset, length=line.length)
+                logs += rollouts.logs_of(line.value)
+                rows.append(row)
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                logger.warning("the record at byte %d of %s is left out: %r", line.offset, name, error)
         rollouts.index(session, self.run_id, rows)
-        rollouts.add_logs(session, self.run_id, (log for line in usable for log in rollouts.logs_of(line.value)))
+        rollouts.add_logs(session, self.run_id, logs)
         if rewound:
             ingested.count_errors(session, self.run_id)
         elif failed := sum(row["error_type"] is not None for row in rows):
@@ -253,13 +259,22 @@ def _lines(file: Any, start: int, most: int | None) -> tuple[list[Line], int]:
         if not text.endswith(b"\n"):
             break
         try:
-            value = json.loads(text)
+            value = _parse(text)
             if isinstance(value, dict):
                 found.append(Line(at, len(text), value))
         except (ValueError, RecursionError):
             logger.warning("a damaged line at byte %d of %s is left out", at, file.name)
         at += len(text)
     return found, at
+
+
+def _parse(text: bytes) -> Any:
+    """A line's value, with U+FFFD for what a database cannot keep: NUL and halves of surrogate pairs."""
+    clean = text.decode("utf-8", "replace")
+    if "\\u" not in clean:
+        return json.loads(clean)
+    whole = json.dumps(json.loads(clean), ensure_ascii=False).replace("\\u0000", "\ufffd")
+    return json.loads(whole.encode("utf-8", "replace"))
 
 
 def _fingerprint(file: Any, offset: int) -> int:

@@ -11,8 +11,12 @@ from benchmax.platform.runner.notes import EXIT_FILE, read_note
 COMPLETE, CRASHED, MISTAKE, NO_SPACE, NO_MEMORY, INTERRUPTED = 0, 1, 2, 28, 12, 130
 """Exit codes of a child."""
 
-FINAL = {MISTAKE, NO_SPACE, NO_MEMORY}
-"""Codes after which another attempt would end the same way."""
+FINAL = {
+    MISTAKE: "The run was given something it cannot use.",
+    NO_SPACE: "No space left on the disk of the run. Free some, then resume the run.",
+    NO_MEMORY: "Out of memory. Use a smaller model, group_size or max_rollout_len.",
+}
+"""Codes after which another attempt would end the same way; and words, for a child that could not leave its own."""
 
 TAIL_LINES = 12
 TAIL_CHARS = 2000
@@ -59,7 +63,7 @@ def judge(ended: Exit, why: Why, attempt: int, most: int, tail: str) -> Verdict:
     if why == "cancel":
         return Verdict("cancelled", "The run was cancelled.")
     if ended.code in FINAL:
-        return Verdict("failed", ended.reason or f"The run cannot go on ({how(ended.code)}).\n{tail}")
+        return Verdict("failed", ended.reason or f"{FINAL[ended.code]}\n{tail}")
     if why == "stop":
         return Verdict("pending", "The platform was stopped; the run goes on when it starts again.", counted=False)
     what = _WORDS.get(why) or f"Its process {how(ended.code)}"

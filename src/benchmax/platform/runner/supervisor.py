@@ -113,6 +113,8 @@ class Supervisor:
                 self._tend(watched)
             except (SQLAlchemyError, OSError) as error:
                 logger.warning("%s cannot be looked after now: %s", watched.job.run_id, error)
+            except Exception:  # whatever is in one run's directory, the others go on
+                logger.exception("%s cannot be looked after now", watched.job.run_id)
 
     # Every two seconds
 
@@ -321,7 +323,7 @@ class Supervisor:
         assert watched.ended is not None
         try:
             return watched.ingest.step()
-        except (SQLAlchemyError, OSError, ValueError) as error:
+        except Exception as error:
             if time.monotonic() - watched.ended < DRAIN_SECONDS:
                 raise
             logger.error("%s: what is left cannot be read: %s", watched.job.run_id, error)

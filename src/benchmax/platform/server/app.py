@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -95,6 +97,8 @@ def serve(settings: ServerSettings) -> None:
     import uvicorn
 
     os.umask(0o077)
+    # uvicorn shuts down in order and then sends itself the signal again: this makes it an ordinary end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings.data.create()
     with settings.data.lock("server"):
         database = open_database(settings.data, settings.database_url)

@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store.tables import Event, Run
+from benchmax.platform.store.text import clean, clean_json
 
 SHOWN = ("lifecycle", "artifact", "diagnostic", "alert")
 
@@ -31,7 +32,12 @@ def append(
     """Add one event. Use category `feed` for news that only live readers need (`points`, `rollouts`)."""
     session.execute(select(Run.id).where(Run.id == run_id).with_for_update())
     row = Event(
-        run_id=run_id, kind=kind, message=message, category=category, data=dict(data or {}), time=at or time.time()
+        run_id=run_id,
+        kind=clean(kind, 80),
+        message=clean(message),
+        category=category,
+        data=clean_json(dict(data or {})),
+        time=at or time.time(),
     )
     session.add(row)
     session.flush()

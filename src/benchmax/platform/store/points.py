@@ -10,6 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store.tables import Base, Point, Series
+from benchmax.platform.store.text import clean
 
 _NAME_CHARS = 300
 
@@ -25,11 +26,13 @@ class MetricLine(NamedTuple):
 
 def record(session: Session, run_id: str, lines: Iterable[MetricLine]) -> int:
     """Write lines of metrics.jsonl; gives the number of points."""
-    lines = list(lines)
-    series = _series_ids(session, run_id, {(line.mode, name[:_NAME_CHARS]) for line in lines for name in line.values})
+    lines = [line._replace(mode=clean(line.mode, 40)) for line in lines]
+    series = _series_ids(
+        session, run_id, {(line.mode, clean(name, _NAME_CHARS)) for line in lines for name in line.values}
+    )
     # The last value of a step wins, and one statement may not touch a row twice.
     rows = {
-        (series[line.mode, name[:_NAME_CHARS]], line.step): (value, line.time)
+        (series[line.mode, clean(name, _NAME_CHARS)], line.step): (value, line.time)
         for line in lines
         for name, value in line.values.items()
     }

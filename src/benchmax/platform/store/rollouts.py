@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from benchmax.platform.store.points import write_all
 from benchmax.platform.store.tables import EnvLog, RolloutRow
+from benchmax.platform.store.text import clean, clean_json
 
 PROMPT_CHARS = 500
 _MOST_CELLS = 20_000
@@ -25,21 +26,22 @@ def row_of(
     """The index columns of one line of a rollout file (a `Rollout.to_dict()`)."""
     usage = record.get("usage") or {}
     error = record.get("error") or {}
-    tools = dict.fromkeys(str(event.get("name")) for event in record.get("tool_events") or ())
+    tools = dict.fromkeys(clean(str(event.get("name")), 200) for event in record.get("tool_events") or ())
+    discarded = record.get("discarded")
     return {
-        "id": record["id"],
-        "mode": mode or record.get("split") or "eval",
+        "id": clean(record["id"], 80),
+        "mode": clean(mode or record.get("split") or "eval", 40),
         "eval_id": eval_id,
         "step": record.get("step") or 0,
-        "example_id": record["example_id"],
-        "prompt_text": _prompt_text(record),
+        "example_id": clean(record["example_id"], 80),
+        "prompt_text": clean(_prompt_text(record)),
         "sample": record.get("sample", 0),
         "reward": record.get("reward"),
-        "components": dict(record.get("rewards") or {}),
-        "termination": record.get("termination", "unknown"),
-        "error_type": error.get("type"),
+        "components": clean_json(dict(record.get("rewards") or {})),
+        "termination": clean(record.get("termination", "unknown"), 40),
+        "error_type": clean(error["type"], 100) if error.get("type") else None,
         "ok": bool(record.get("ok")),
-        "discarded": record.get("discarded"),
+        "discarded": None if discarded is None else clean(str(discarded)),
         "advantage": record.get("advantage"),
         "tokens": usage.get("completion_tokens", 0),
         "turns": record.get("turns", 0),
@@ -55,16 +57,16 @@ def row_of(
 def logs_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The environment's log lines of one record, and its error, as rows for `add_logs`."""
     start, step = record.get("started_at", 0.0), record.get("step")
-    common = {"rollout_id": record["id"], "step": step, "traceback": None}
+    common = {"rollout_id": clean(record["id"], 80), "step": step, "traceback": None}
     rows = [
-        common | {"time": start + line["seconds"], "level": line["level"], "message": line["message"]}
+        common | {"time": start + line["seconds"], "level": clean(line["level"], 20), "message": clean(line["message"])}
         for line in record.get("logs") or ()
     ]
     if error := record.get("error"):
         where = f" in {error['where']}" if error.get("where") else ""
         message = f"{error.get('type')}{where}: {error.get('message', '')}"
         ended = start + (record.get("seconds") or {}).get("total", 0.0)
-        rows.append(common | {"time": ended, "level": "ERROR", "message": message})
+        rows.append(common | {"time": ended, "level": "ERROR", "message": clean(message)})
     return rows
 
 
@@ -114,7 +116,7 @@ def read_body(run_dir: Path, row: RolloutRow) -> dict[str, Any] | None:
             return None
         with open(path, "rb") as file:
             file.seek(row.offset)
-            record = json.loads(file.read(row.length))
+            record = clean_json(json.loads(file.read(row.length)))
     except (OSError, ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and record.get("id") == row.id else None

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from benchmax.platform.store import events
 from benchmax.platform.store.tables import TERMINAL, Run
+from benchmax.platform.store.text import clean
 
 PATH_NAMES = ("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path")
 
@@ -88,7 +89,7 @@ def set_status(session: Session, run_id: str, status: str, reason: str = "", **d
     run = session.get(Run, run_id, with_for_update=True, populate_existing=True)
     if run is None or run.status in TERMINAL or (run.status == status and run.reason == reason):
         return False
-    now = time.time()
+    now, reason = time.time(), clean(reason)
     run.status, run.reason, run.activity, run.updated = status, reason, reason or status, now
     if status == "active" and run.started is None:
         run.started = now
@@ -108,7 +109,7 @@ def set_progress(
     if total is not None:
         values["total_steps"] = total
     if activity is not None:
-        values["activity"] = activity
+        values["activity"] = clean(activity)
     session.execute(update(Run).where(Run.id == run_id).values(**values))
 
 
