@@ -50,6 +50,7 @@ def postgres(folder: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def postgres_url(tmp_path_factory):
+    pytest.importorskip("psycopg")
     if postgres_programs() is None:
         pytest.skip("PostgreSQL is not installed")
     with postgres(tmp_path_factory.mktemp("postgres")) as url:

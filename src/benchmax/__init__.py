@@ -128,9 +128,12 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.s
 def __getattr__(name: str) -> Any:
     value: Any
     if name == "__version__":
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        value = version("benchmax")
+        try:
+            value = version("benchmax")
+        except PackageNotFoundError:  # run from a source tree that is not installed
+            value = "0+source"
     elif name in _HOME_OF:
         value = getattr(import_module(_HOME_OF[name]), name)
     else:

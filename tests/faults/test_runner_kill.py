@@ -122,7 +122,7 @@ def test_nobody_left_when_no_runner_comes_back(world, start):
 def test_runner_and_child_killed_at_once(world, start):
     database, data = world
     first = start()
-    run_id = launch(database, steps=40, pause=0.05, every=3)
+    run_id = launch(database, steps=25, pause=0.05, every=3)
     wait_until(active(database, run_id))
     (child,) = starts(data, run_id)
     first.kill()
@@ -130,7 +130,7 @@ def test_runner_and_child_killed_at_once(world, start):
     first.wait()
     start()
     wait_until(ended(database, run_id), 30)
-    check_whole(database, run_id, 40)
+    check_whole(database, run_id, 25)
 
 
 def test_any_order_under_work(world, start):
@@ -158,7 +158,7 @@ def test_any_order_under_work(world, start):
 def test_a_runner_that_is_told_to_stop_saves_its_runs(world, start):
     database, data = world
     first = start()
-    run_id = launch(database, steps=60, pause=0.05, every=50)
+    run_id = launch(database, steps=40, pause=0.05, every=50)
     wait_until(active(database, run_id))
     first.terminate()
     assert first.wait(15) == 0
@@ -171,8 +171,8 @@ def test_a_runner_that_is_told_to_stop_saves_its_runs(world, start):
     done = len(steps(database, run_id))
     start()
     wait_until(ended(database, run_id), 30)
-    check_whole(database, run_id, 60)
-    assert 0 < done < 60
+    check_whole(database, run_id, 40)
+    assert 0 < done < 40
 
 
 def test_two_runners_do_not_share_a_data_directory(world, start):

@@ -409,7 +409,7 @@ def test_opening_and_closing_leaves_no_descriptors_and_no_threads(tmp_path):
 
 
 def test_random_calls_of_every_operation_never_give_a_5xx(live, key):
-    import schemathesis
+    schemathesis = pytest.importorskip("schemathesis")
     from hypothesis import HealthCheck, Phase, given, settings
 
     settings_of_ours = settings(

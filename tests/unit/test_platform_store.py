@@ -378,3 +378,24 @@ def test_ids_of_a_feed_become_visible_in_order(store):
     with store.read() as session:
         assert events.last_id(session, run.id) == seen[-1]
         assert [event.kind for event in events.of_run(session, run.id)] == ["training.pending"]
+
+
+def test_kept_charts_follow_the_points(store):
+    from benchmax.platform.server.charts import Charts
+
+    charts = Charts(most=200)
+    with store.write() as session:
+        run = make_run(session)
+        points.record(session, run.id, [points.MetricLine(0, "train", 1.0, {"a": 1.0})])
+    with store.read() as session:
+        first = charts.scalars(session, run, "train")
+        assert json.loads(first) == {"a": [{"step": 0, "value": 1.0}]}
+        assert charts.scalars(session, run, "train") is first
+    with store.write() as session:
+        points.record(session, run.id, [points.MetricLine(1, "train", 1.0, {"a": 2.0})])
+        events.append(session, run.id, "points", category="feed")
+    with store.read() as session:
+        assert len(json.loads(charts.scalars(session, run, "train"))["a"]) == 2
+        for number in range(50):
+            charts.scalars(session, run, f"mode{number}")
+        assert charts._size <= 200

@@ -16,9 +16,9 @@ from benchmax.doctor import texts
 from benchmax.doctor.chart import Chart, Mingled, Shot, Trial
 from benchmax.doctor.lineup import Probe, play_alone, play_group, tool_turns
 from benchmax.doctor.watched import WatchedHost
-from benchmax.envs.base_env import BaseEnv, overrides
+from benchmax.envs.base_env import overrides
 from benchmax.envs.reward_values import describe_error
-from benchmax.envs.types import Example
+from benchmax.envs.types import Example, ToolCall
 from benchmax.errors import DeadlineExceeded, EnvDefinitionError
 from benchmax.models.base import Sampling
 from benchmax.rollouts.play import new_rollout, opened, play, run_rollout
@@ -55,7 +55,7 @@ class Examination:
     async def run(self, rows: Sequence[Any]) -> None:
         chart = self.chart
         chart.env, chart.grouped = self.host.env, self.host.overrides("compute_group_reward")
-        chart.gold_overridden = _brings_gold(self.host.env)
+        chart.gold_overridden = self.host.overrides("gold_completion")
         try:
             await self._read_tools()
             if chart.sample and not chart.tools_error and not chart.bad_tools:
@@ -69,9 +69,9 @@ class Examination:
     async def _play_everything(self) -> None:
         if not await self._survives_one():
             return
-        form = await self._choose_form()
+        await self._choose_form()
         if not self.chart.grouped:
-            await self._play_gold(form)
+            await self._play_gold()
         for step in (
             self._try_tools, self._probe, self._repeat, self._rewrite_history, self._mingle, self._listen_across,
             self._small_group,
@@ -149,7 +149,7 @@ class Examination:
             return None
         return text if isinstance(text, str) else None
 
-    async def _choose_form(self) -> texts.Form:
+    async def _choose_form(self) -> None:
         """The way of writing the gold answer that earns most."""
         forms = texts.gold_forms(self._own_gold, self.chart.system_prompt, bool(self.chart.tools))
         if self.chart.gold_overridden and any(map(self._own_gold, self.chart.sample)):
@@ -157,7 +157,7 @@ class Examination:
         earned = dict.fromkeys((form.name for form in forms), 0.0)
         for example in self.chart.sample[:SCOUTED]:
             written = [(form, text) for form in forms if (text := form.write(example)) is not None]
-            probes = [self._gold_probe(form, text, kind=form.name) for form, text in written]
+            probes = [self._gold_probe(example, text, form) for form, text in written]
             for shot in await self._play(example, probes) if probes else ():
                 if shot.total is not None and shot.kind in earned:
                     earned[shot.kind] += shot.total
@@ -170,15 +170,25 @@ class Examination:
             if (text := best.write(example)) is not None:
                 self._golds[example["id"]] = text
         self._form = best
-        return best
 
-    def _gold_probe(self, form: texts.Form, text: str, kind: str = "gold") -> Probe:
-        return Probe(kind, text, tool_turns(self.chart.tools) if form.with_tools else ())
+    def _gold_probe(self, example: Example, text: str, form: texts.Form | None = None, kind: str = "") -> Probe:
+        """The gold answer to play, in the chosen form unless told another, after the tool calls it takes."""
+        calls: tuple[tuple[ToolCall, ...], ...] = tuple((call,) for call in self._gold_calls(example))
+        if not calls and (form or self._form).with_tools:
+            calls = tool_turns(self.chart.tools)
+        return Probe(kind or (form.name if form else "gold"), text, calls)
 
-    async def _play_gold(self, form: texts.Form) -> None:
+    def _gold_calls(self, example: Example) -> Sequence[ToolCall]:
+        try:
+            return self.host.env.gold_tool_calls(example)
+        except Exception as error:
+            self.chart.gold_error = describe_error(error)
+            return ()
+
+    async def _play_gold(self) -> None:
         for example in self.chart.sample:
             if (text := self._golds.get(example["id"])) is not None:
-                self.chart.shots += await self._play(example, [self._gold_probe(form, text)])
+                self.chart.shots += await self._play(example, [self._gold_probe(example, text)])
 
     # Exploits
 
@@ -189,7 +199,7 @@ class Examination:
         if self.chart.tools:
             probes.append(Probe("tool-spam", "Done.", tool_turns(self.chart.tools, times=3)))
         if self.chart.grouped and gold is not None:
-            probes.insert(0, self._gold_probe(self._form, gold))
+            probes.insert(0, self._gold_probe(example, gold))
         return probes
 
     def _other_golds(self, example: Example) -> list[tuple[str, str]]:
@@ -222,7 +232,7 @@ class Examination:
             probes = [p for p in self._exploits(example) if p.kind in ("gold", "garbage", "wrong")]
             gold = self._golds.get(example["id"])
             if gold is not None and not self.chart.grouped:
-                probes.append(self._gold_probe(self._form, gold))
+                probes.append(self._gold_probe(example, gold))
             runs = [await self._play(example, probes) for _ in range(3)]
             self.chart.repeats += [list(same) for same in zip(*runs, strict=False)]
 
@@ -236,18 +246,18 @@ class Examination:
             )
             if gold is None or wrong is None:
                 continue
-            for kind, old, new in (("old-gold", gold, texts.GARBAGE), ("old-wrong", wrong, gold)):
+            fresh = self._gold_probe(example, gold, kind="old-wrong")
+            for old, probe in ((gold, Probe("old-gold", texts.GARBAGE)), (wrong, fresh)):
                 turns = example["prompt_messages"]
                 said: Any = [{"role": "user", "content": "Try once."}, {"role": "assistant", "content": old}]
                 changed: Example = {**example, "prompt_messages": [*turns[:-1], *said, turns[-1]]}
-                self.chart.history += await self._play(changed, [Probe(kind, new)])
+                self.chart.history += await self._play(changed, [probe])
 
     async def _mingle(self) -> None:
         """The gold answers of two examples, alone and then with both rollouts open at once."""
         stateful = self.host.overrides("init_rollout") or self.chart.tools
-        pair = [
-            (e, self._gold_probe(self._form, self._golds[e["id"]])) for e in self.chart.sample if e["id"] in self._golds
-        ]
+        known = [example for example in self.chart.sample if example["id"] in self._golds]
+        pair = [(example, self._gold_probe(example, self._golds[example["id"]])) for example in known]
         if self.chart.grouped or not stateful or len(pair) < 2:
             return
         pair = [pair[0], pair[-1]]
@@ -292,12 +302,6 @@ class Examination:
         if said is not None and not isinstance(said, dict):
             said = {"ok": False, "summary": f"validate_probe returned {type(said).__name__}, not a dict or None"}
         self.chart.own_probe = said
-
-
-def _brings_gold(env: BaseEnv) -> bool:
-    """Whether gold_completion is the environment's own; a class method is a new object at each look."""
-    own, default = env.gold_completion, BaseEnv.gold_completion
-    return getattr(own, "__func__", own) is not getattr(default, "__func__", default)
 
 
 def _left_behind(chart: Chart) -> list[str]:

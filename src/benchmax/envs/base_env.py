@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmax.envs.example_id import make_example
-from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue, ToolDefinition
+from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ToolError
 from benchmax.prompts.tools import render_tools_prompt
 
@@ -136,6 +136,11 @@ class BaseEnv(ABC):
             return None
         asked = cls.system_prompt + "".join(str(m.get("content") or "") for m in example["prompt_messages"])
         return f"<answer>{truth}</answer>" if "answer>" in asked.lower() or "<answer" in asked.lower() else str(truth)
+
+    @classmethod
+    def gold_tool_calls(cls, example: Example) -> Sequence[ToolCall]:
+        """The tool calls a perfect model makes, one a turn, before its `gold_completion`; for checks."""
+        return ()
 
     # Prompts
 

@@ -20,6 +20,7 @@ from benchmax.errors import EnvDefinitionError, NotFoundError
 
 BUILT_IN = {
     "arithmetic": "benchmax.envs.arithmetic.arithmetic_env.ArithmeticEnv",
+    "calculator": "benchmax.envs.calculator.calculator_env.CalculatorEnv",
 }
 
 

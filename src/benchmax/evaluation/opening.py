@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.types import ChatMessage, Example
+from benchmax.envs.types import ChatMessage, Example, ToolCall
 from benchmax.errors import UsageError
 from benchmax.models.base import ModelClient
 from benchmax.models.scripted import ScriptedModel
@@ -46,13 +46,20 @@ def open_model(
 
 def gold_model(env_class: type[BaseEnv], examples: Iterable[Example]) -> ScriptedModel:
     """A model that knows every answer the environment can tell."""
-    answers = {_last_user(example["prompt_messages"]): env_class.gold_completion(example) for example in examples}
+    known = {_asked(example["prompt_messages"]): example for example in examples}
 
-    def answer(messages: Sequence[ChatMessage]) -> str:
-        return answers.get(_last_user(messages)) or ""
+    def answer(messages: Sequence[ChatMessage]) -> ToolCall | str:
+        last = max((i for i, message in enumerate(messages) if message.get("role") == "user"), default=0)
+        example = known.get(_asked(messages[: last + 1]))
+        if example is None:
+            return ""
+        calls = env_class.gold_tool_calls(example)
+        made = sum(message.get("role") == "assistant" for message in messages[last + 1 :])
+        return calls[made] if made < len(calls) else env_class.gold_completion(example) or ""
 
     return ScriptedModel(answer, name="scripted:gold")
 
 
-def _last_user(messages: Sequence[ChatMessage]) -> str:
-    return next((str(m.get("content")) for m in reversed(messages) if m.get("role") == "user"), "")
+def _asked(messages: Sequence[ChatMessage]) -> str:
+    """What tells one example's prompt from another's, with or without a system message before it."""
+    return "\n".join(str(message.get("content")) for message in messages if message.get("role") != "system")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -54,6 +55,9 @@ MIME_TYPES = {
     ".pickle": "application/octet-stream",
     ".csv": "text/csv",
 }
+
+
+_FEED_TRIES = 6
 
 
 class StorageClient(Connection):
@@ -246,29 +250,35 @@ class TrainerClient(Connection):
 
     def stream_run(self, run_id: str, last_event_id: int = 0) -> Iterator[dict[str, Any]]:
         """Events, points and rollouts as they come, until the run ends; reconnects where it was."""
+        lost = 0
+        while lost < _FEED_TRIES:
+            time.sleep(0.25 * 2**lost if lost else 0)
+            for event in self._feed(run_id, last_event_id):
+                if event is None:
+                    return
+                last_event_id, lost = event["id"], 0
+                yield event
+            lost += 1
+        raise TrainerError("The live feed broke off, and again when it was asked for anew. Try it later.")
+
+    def _feed(self, run_id: str, last_event_id: int) -> Iterator[dict[str, Any] | None]:
+        """Events of one connection, None when the run has ended; it stops when the connection is lost."""
         import httpx2
 
-        lost = 0
-        while True:
-            headers = {"Authorization": f"Bearer {self._token()}", "Last-Event-ID": str(last_event_id)}
-            url = self.base_url + _run(run_id, "stream")
-            try:
-                with self._http.stream("GET", url, headers=headers, timeout=60.0) as answer:
-                    if not answer.is_success:
-                        answer.read()
-                        raise failure(answer)
-                    for line in answer.iter_lines():
-                        if not line.startswith("data: "):
-                            continue
+        headers = {"Authorization": f"Bearer {self._token()}", "Last-Event-ID": str(last_event_id)}
+        try:
+            with self._http.stream(
+                "GET", self.base_url + _run(run_id, "stream"), headers=headers, timeout=60.0
+            ) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise failure(answer)
+                for line in answer.iter_lines():
+                    if line.startswith("data: "):
                         event = json.loads(line[6:])
-                        if event.get("type") == "end":
-                            return
-                        last_event_id, lost = event["id"], 0
-                        yield event
-            except httpx2.TransportError as error:
-                lost += 1
-                if lost == 5:
-                    raise TrainerError(f"The live feed broke off: {error}. Ask for it again.") from error
+                        yield None if event.get("type") == "end" else event
+        except httpx2.TransportError:
+            return
 
     # Rollouts
 

@@ -23,10 +23,10 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import benchmax
 from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.rollouts.log import JsonlWriter, read_jsonl
 from benchmax.rollouts.record import Rollout
@@ -53,7 +53,7 @@ class RunDir:
             (path / name).mkdir(parents=True, exist_ok=True)
         write_whole(path / "config.toml", dump_toml(config))
         write_whole(path / "config.json", config.model_dump_json(indent=2))
-        made = {"format": FORMAT, "benchmax": version("benchmax"), "created": time.time(), "name": path.name}
+        made = {"format": FORMAT, "benchmax": benchmax.__version__, "created": time.time(), "name": path.name}
         write_whole(path / "run.json", json.dumps(made, indent=2))
         return cls(path, config)
 

@@ -1,7 +1,7 @@
 """Where rollouts come from, behind one small port.
 
 The loop asks for groups and pushes new weights; the engine in this process answers. Every rollout draws from a seed of
-its own, made of the run's seed, the step, the example and the sample: a step sampled again gives the same rollouts.
+its own (`rollouts.play.seeded`): a step sampled again gives the same rollouts.
 On a CPU first turns start together and in order (`StartingLine`), so that the engine's batches, and with them the last
 bits of every log-prob, are the same again too. A GPU does not promise the last bits, and waits for nobody.
 """
@@ -9,12 +9,10 @@ bits of every log-prob, are the same again too. A GPU does not promise the last 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -77,8 +75,7 @@ class EngineSampler:
 
         async def one(index: int, example: Example) -> list[Rollout]:
             async with gate:
-                path = (self.config.seed, draw.split, draw.step, example["id"])
-                model = SeededModel(self.model, path, index, line)
+                model = LinedModel(self.model, index, line)
                 samples = range(draw.group_size)
                 group = await run_group(
                     self.host, example, model, settings, samples=samples, split=draw.split, step=draw.step
@@ -109,6 +106,7 @@ def rollout_settings(config: TrainConfig, draw: Draw) -> RolloutSettings:
             temperature=draw.temperature,
             top_p=rollouts.top_p if draw.temperature else 1.0,
             max_tokens=rollouts.max_new_tokens,
+            seed=config.seed,
             logprobs=True,
         ),
     )
@@ -186,21 +184,18 @@ class StartingLine:
         asyncio.get_running_loop().call_soon(self._released.set)
 
 
-class SeededModel(ModelClient):
-    """A model whose conversations draw from seeds of their own, in the order they are opened."""
+class LinedModel(ModelClient):
+    """A model whose conversations wait for the starting line; their seeds, which never change, tell the order."""
 
-    def __init__(self, model: ModelClient, path: tuple[object, ...], index: int, line: StartingLine) -> None:
+    def __init__(self, model: ModelClient, index: int, line: StartingLine) -> None:
         self.name = model.name
         self._model = model
-        self._path = path
         self._index = index
         self._line = line
-        self._opened = count()
 
     def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> Conversation:
-        sample = next(self._opened)
-        seeded = replace(sampling, seed=seed_of(*self._path, sample))
-        return _Lined(self._model.converse(tools=tools, sampling=seeded), self._line, (self._index, sample))
+        place = (self._index, sampling.seed or 0)
+        return _Lined(self._model.converse(tools=tools, sampling=sampling), self._line, place)
 
 
 class _Lined(Conversation):
@@ -217,9 +212,3 @@ class _Lined(Conversation):
 
     async def aclose(self) -> None:
         await self._conversation.aclose()
-
-
-def seed_of(*path: object) -> int:
-    """A seed made of what names a draw."""
-    digest = hashlib.blake2b(repr(path).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 2

@@ -25,10 +25,11 @@ from benchmax.platform.store import cursors, events, ingested, points, rollouts,
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import TERMINAL
+from benchmax.platform.store.text import clean, clean_json
 
 logger = logging.getLogger(__name__)
 
-BATCH_BYTES = 2 * 1024 * 1024
+BATCH_BYTES = 8 * 1024 * 1024
 """Read in one transaction."""
 STEP_SECONDS = 0.5
 """Time for one `step`, after which other runs have their turn."""
@@ -54,6 +55,20 @@ class Line(NamedTuple):
     offset: int
     length: int
     value: dict[str, Any]
+
+
+class Piece(NamedTuple):
+    """New lines of one file."""
+
+    name: str
+    known: int
+    """Where reading stopped the last time."""
+    start: int
+    """Where it began now: at `known`, or at 0 when the file is not the one it was."""
+    end: int
+    fingerprint: int
+    rewound: bool
+    lines: list[Line]
 
 
 class _CursorMoved(Exception):
@@ -83,10 +98,10 @@ class Ingest:
         self._drop_missing()
         self._read_status()
         try:
-            for name in self._files():
-                while self._read(name):
-                    if time.monotonic() > until:
-                        return False
+            for batch in self._batches():
+                self._store(batch)
+                if time.monotonic() > until:
+                    return False
         except _CursorMoved:
             self._offsets = None
             return False
@@ -128,44 +143,61 @@ class Ingest:
             del self._offsets[name]
             self._seen.pop(name, None)
 
-    def _read(self, name: str) -> bool:
-        """Read one batch of a file; False when there is nothing more in it now."""
+    def _batches(self) -> Iterator[list[Piece]]:
+        """What is new, in portions for one transaction each. A portion is stored before the next is asked for."""
+        batch: list[Piece] = []
+        for name in self._files():
+            while (piece := self._read(name)) is not None:
+                batch.append(piece)
+                full = piece.end - piece.start >= BATCH_BYTES
+                if full or sum(each.end - each.start for each in batch) >= BATCH_BYTES:
+                    yield batch
+                    batch = []
+                if not full:
+                    break
+        if batch:
+            yield batch
+
+    def _read(self, name: str) -> Piece | None:
+        """The new lines of a file, as many as fit into a batch; None when there are none now."""
         assert self._offsets is not None
         look = self._look(name)
         if look is None or look == self._seen.get(name):
-            return False
+            return None
         offset, fingerprint = self._offsets.get(name, (0, 0))
         try:
             file = open(self.run_dir / name, "rb")  # noqa: SIM115 (closed below)
         except OSError:  # moved aside just now
-            return False
+            return None
         with file:
             rewound = offset > 0 and _fingerprint(file, offset) != fingerprint
+            start = 0 if rewound else offset
             # What was moved aside and what came instead change in one transaction.
-            lines, end = _lines(file, 0 if rewound else offset, None if rewound and name == METRICS else BATCH_BYTES)
+            lines, end = _lines(file, start, None if rewound and name == METRICS else BATCH_BYTES)
             moved = _fingerprint(file, end)
         if end == offset and not rewound:
             self._seen[name] = look
-            return False
-        with self.database.write() as session:
-            stored = ingested.cursor(session, self.run_id, name)
-            if (stored.offset if stored else 0) != offset:
-                raise _CursorMoved
-            self._store(session, name, lines, rewound)
-            cursors.move(session, self.run_id, name, end, moved)
-        self._offsets[name] = (end, moved)
-        return True
+            return None
+        return Piece(name, offset, start, end, moved, rewound, lines)
 
     # Rows
 
-    def _store(self, session: Session, name: str, lines: list[Line], rewound: bool) -> None:
-        if name == METRICS:
-            self._store_metrics(session, lines, rewound)
-        elif name == EVENTS:
-            for line in lines:
-                self._store_event(session, line.value)
-        else:
-            self._store_rollouts(session, name, lines, rewound)
+    def _store(self, batch: list[Piece]) -> None:
+        """Rows and cursors, in one transaction."""
+        assert self._offsets is not None
+        with self.database.write() as session:
+            stored = ingested.offsets(session, self.run_id, [piece.name for piece in batch])
+            if any(stored.get(piece.name, 0) != piece.known for piece in batch):
+                raise _CursorMoved
+            for piece in batch:
+                if piece.name == METRICS:
+                    self._store_metrics(session, piece.lines, piece.rewound)
+                elif piece.name == EVENTS:
+                    for line in piece.lines:
+                        self._store_event(session, clean_json(line.value))
+            self._store_rollouts(session, [piece for piece in batch if piece.name not in (METRICS, EVENTS)])
+            ingested.move(session, self.run_id, {each.name: (each.end, each.fingerprint) for each in batch})
+        self._offsets |= {each.name: (each.end, each.fingerprint) for each in batch}
 
     def _store_metrics(self, session: Session, lines: list[Line], rewound: bool) -> None:
         metrics = [_metric(line.value) for line in lines if _is_metric(line.value)]
@@ -188,17 +220,11 @@ class Ingest:
             return f"evaluated after step {line.step}{said}" if line.step else f"evaluated before training{said}"
         return f"step {line.step + 1}{f' of {self.total}' if self.total else ''}{said}"
 
-    def _store_rollouts(self, session: Session, name: str, lines: list[Line], rewound: bool) -> None:
-        if rewound:
+    def _store_rollouts(self, session: Session, pieces: list[Piece]) -> None:
+        rewound = [piece.name for piece in pieces if piece.rewound]
+        for name in rewound:
             rollouts.drop_file(session, self.run_id, name)
-        rows, logs = [], []
-        for line in lines:
-            try:
-                row = rollouts.row_of(line.value, file=name, offset=line.offset, length=line.length)
-                logs += rollouts.logs_of(line.value)
-                rows.append(row)
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
-                logger.warning("the record at byte %d of %s is left out: %r", line.offset, name, error)
+        rows, logs = _rollout_rows(pieces)
         rollouts.index(session, self.run_id, rows)
         rollouts.add_logs(session, self.run_id, logs)
         if rewound:
@@ -259,7 +285,7 @@ def _lines(file: Any, start: int, most: int | None) -> tuple[list[Line], int]:
         if not text.endswith(b"\n"):
             break
         try:
-            value = _parse(text)
+            value = json.loads(text.decode("utf-8", "replace"))
             if isinstance(value, dict):
                 found.append(Line(at, len(text), value))
         except (ValueError, RecursionError):
@@ -268,13 +294,19 @@ def _lines(file: Any, start: int, most: int | None) -> tuple[list[Line], int]:
     return found, at
 
 
-def _parse(text: bytes) -> Any:
-    """A line's value, with U+FFFD for what a database cannot keep: NUL and halves of surrogate pairs."""
-    clean = text.decode("utf-8", "replace")
-    if "\\u" not in clean:
-        return json.loads(clean)
-    whole = json.dumps(json.loads(clean), ensure_ascii=False).replace("\\u0000", "\ufffd")
-    return json.loads(whole.encode("utf-8", "replace"))
+def _rollout_rows(pieces: list[Piece]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Index rows and log rows; a record that is not one costs only itself."""
+    rows: list[dict[str, Any]] = []
+    logs: list[dict[str, Any]] = []
+    for piece in pieces:
+        for line in piece.lines:
+            try:
+                row = rollouts.row_of(line.value, file=piece.name, offset=line.offset, length=line.length)
+                logs += rollouts.logs_of(line.value)
+                rows.append(row)
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                logger.warning("the record at byte %d of %s is left out: %r", line.offset, piece.name, error)
+    return rows, logs
 
 
 def _fingerprint(file: Any, offset: int) -> int:
@@ -296,8 +328,10 @@ def _is_metric(line: Mapping[str, Any]) -> bool:
 
 
 def _metric(line: Mapping[str, Any]) -> points.MetricLine:
-    values = {str(name): float(value) for name, value in line["values"].items() if isinstance(value, int | float)}
-    return points.MetricLine(line["step"], str(line["split"]), float(line.get("time") or 0.0), values)
+    values = {
+        clean(str(name)): float(value) for name, value in line["values"].items() if isinstance(value, int | float)
+    }
+    return points.MetricLine(line["step"], clean(str(line["split"]), 40), float(line.get("time") or 0.0), values)
 
 
 def _event_words(kind: str, data: Mapping[str, Any]) -> str:

@@ -294,7 +294,7 @@ class Supervisor:
         beat_of = tuple(_modified(watched.run_dir / name) for name in ("status.json", CHILD_FILE, "metrics.jsonl"))
         if beat_of != watched.beat_of:
             watched.beat, watched.beat_of = time.monotonic(), beat_of
-            self._tell(watched, training and status.get("state") == "running")
+            self._tell(watched, training)
         elif time.monotonic() - watched.beat > (STALL_SECONDS if training else SETUP_SECONDS):
             self._end(watched, "stall")
 
@@ -306,7 +306,7 @@ class Supervisor:
             return
         if training and run.status != "active":
             with self.database.write() as session:
-                runs.set_status(session, run.id, "active")
+                runs.set_status(session, run.id, "active", "training")
         phase = str(read_note(watched.run_dir / CHILD_FILE).get("phase", ""))
         if not training and phase and phase != run.activity:
             with self.database.write() as session:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import signal
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 
 from fastapi import FastAPI
 
@@ -94,32 +95,51 @@ def base_url(settings: ServerSettings) -> str:
 
 def serve(settings: ServerSettings) -> None:
     """Run the server until it is told to stop. One data directory has one server."""
-    import uvicorn
-
     os.umask(0o077)
     # uvicorn shuts down in order and then sends itself the signal again: this makes it an ordinary end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings.data.create()
-    with settings.data.lock("server"):
+    with ExitStack() as stack:
+        stack.enter_context(settings.data.lock("server"))
+        listener = stack.enter_context(_listen(settings.host, settings.port))
+        settings = replace(settings, port=listener.getsockname()[1])
         database = open_database(settings.data, settings.database_url)
-        try:
-            link = prepare(settings, database)
-            app = create_app(settings, database)
-            info = {"url": base_url(settings), "pid": os.getpid(), "started": time.time(), "boot": secrets.token_hex(4)}
-            write_private(settings.data.server_info, json.dumps(info))
-            print(f"benchmax is at {base_url(settings)}\nSign in once with {link}", flush=True)  # noqa: T201
-            uvicorn.run(
-                app,
-                host=settings.host,
-                port=settings.port,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                proxy_headers=bool(settings.trusted_proxies),
-                forwarded_allow_ips=",".join(settings.trusted_proxies) or None,
-                timeout_graceful_shutdown=3,
-                h11_max_incomplete_event_size=64 * 1024,
-            )
-        finally:
-            settings.data.server_info.unlink(missing_ok=True)
-            database.close()
+        stack.callback(database.close)
+        link = prepare(settings, database)
+        app = create_app(settings, database)
+        info = {"url": base_url(settings), "pid": os.getpid(), "started": time.time()}
+        stack.callback(settings.data.server_info.unlink, missing_ok=True)
+        write_private(settings.data.server_info, json.dumps(info))
+        print(f"benchmax is at {base_url(settings)}\nSign in once with {link}", flush=True)  # noqa: T201
+        _run(app, settings, listener)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket: from now on callers wait instead of being refused."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0]
+        # The protocol is named because asyncio sets TCP_NODELAY only then; without it every answer waits 40 ms.
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        raise UsageError(f"Cannot serve on {host}:{port}: {error.strerror}. Choose another with --port.") from None
+    listener.listen(2048)
+    return listener
+
+
+def _run(app: FastAPI, settings: ServerSettings, listener: socket.socket) -> None:
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=",".join(settings.trusted_proxies) or None,
+        timeout_graceful_shutdown=3,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    uvicorn.Server(config).run(sockets=[listener])

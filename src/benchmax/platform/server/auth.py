@@ -107,7 +107,7 @@ def cookie_token(headers: Headers) -> str | None:
 # What routes ask for
 
 
-def caller(request: Request) -> Principal:
+async def caller(request: Request) -> Principal:
     """The caller of a route that needs one."""
     principal: Principal | None = request.scope.get("principal")
     if principal is None:
@@ -115,7 +115,7 @@ def caller(request: Request) -> Principal:
     return principal
 
 
-def maybe_caller(request: Request) -> Principal | None:
+async def maybe_caller(request: Request) -> Principal | None:
     """The caller of a route that strangers may see something of."""
     found: Principal | None = request.scope.get("principal")
     return found

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from benchmax.platform.server.access import Doors
+from benchmax.platform.server.charts import Charts
 from benchmax.platform.server.guard import Limiter
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.server.sse import Feeds
@@ -27,9 +28,11 @@ class Platform:
         self.vault = Vault(settings.data)
         self.limiter = Limiter(settings.limits_per_hour)
         self.feeds = Feeds(database)
+        self.charts = Charts()
 
 
-def platform_of(request: Request) -> Platform:
+async def platform_of(request: Request) -> Platform:
+    """Async, as it waits for nothing: a plain function would be sent to a thread."""
     found: Platform = request.app.state.platform
     return found
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store import evals
+from benchmax.platform.store.points import write_all
 from benchmax.platform.store.tables import Cursor, EnvLog, Event, Point, RolloutRow, Run, Series
 
 TRAINER = "trainer."
@@ -42,6 +45,17 @@ def forget_step(session: Session, run_id: str) -> None:
     session.execute(update(Run).where(Run.id == run_id).values(latest_step=None))
 
 
-def cursor(session: Session, run_id: str, file: str) -> Cursor | None:
-    """The cursor of one file, held until the transaction ends."""
-    return session.get(Cursor, (run_id, file), with_for_update=True, populate_existing=True)
+def offsets(session: Session, run_id: str, files: Sequence[str]) -> dict[str, int]:
+    """How far these files were read. Who else reads the run waits until this transaction ends."""
+    session.execute(select(Run.id).where(Run.id == run_id).with_for_update())
+    query = select(Cursor.file, Cursor.offset).where(Cursor.run_id == run_id, Cursor.file.in_(files))
+    return {row[0]: row[1] for row in session.execute(query)}
+
+
+def move(session: Session, run_id: str, read: Mapping[str, tuple[int, int]]) -> None:
+    """Remember offset and fingerprint of several files at once."""
+    rows = [
+        {"run_id": run_id, "file": file, "offset": offset, "inode": fingerprint}
+        for file, (offset, fingerprint) in read.items()
+    ]
+    write_all(session, Cursor, rows, key=("run_id", "file"))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from benchmax.errors import UsageError
@@ -104,11 +104,10 @@ def get_alerts(here: Here, run: VisibleRun) -> RunEvents:
 
 
 @router.get("/{run_id}/scalars", response_model=dict[str, list[ScalarPoint]])
-def get_scalars(here: Here, run: VisibleRun, mode: Annotated[str, Query(min_length=1, max_length=40)]) -> JSONResponse:
+def get_scalars(here: Here, run: VisibleRun, mode: Annotated[str, Query(min_length=1, max_length=40)]) -> Response:
     """Every series of a mode: `{name: [{step, value}]}`; `{}` for a mode there is not."""
     with here.database.read() as session:
-        # As it is: ten thousand points as models would take longer than reading them.
-        return JSONResponse(points.scalars(session, run.id, mode))
+        return Response(here.charts.scalars(session, run, mode), media_type="application/json")
 
 
 @router.get("/{run_id}/environment-logs")

@@ -1,0 +1,123 @@
+"""Multiply with a tool: call the calculator, read its answer, report it in `<answer>` tags.
+
+A multi-turn environment that a small model cannot solve without its tool. Three worked examples show the form. A call
+that computes the product pays 0.2, reporting it 0.8 more; other sums and guessed answers pay nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import operator
+import random
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.example_id import make_example
+from benchmax.envs.reward_helpers import extract_completion_text
+from benchmax.envs.types import Example, Messages, ToolCall, ToolDefinition
+from benchmax.errors import ToolError
+
+_ANSWER = re.compile(r"<answer>\s*(-?\d{1,18})\s*</answer>")
+_SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+CALCULATE = ToolDefinition(
+    "calculate",
+    "Computes an arithmetic expression.",
+    {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]},
+)
+
+
+def worked(a: int, b: int) -> Messages:
+    """A worked example: question, call, result, answer."""
+    call = ToolCall("calculate", json.dumps({"expression": f"{a} * {b}"}), "call_shown")
+    return [
+        {"role": "user", "content": f"{a} * {b}?"},
+        {"role": "assistant", "content": "", "tool_calls": [call.to_dict()]},
+        {"role": "tool", "tool_call_id": "call_shown", "name": "calculate", "content": str(a * b)},
+        {"role": "assistant", "content": f"<answer>{a * b}</answer>"},
+    ]
+
+
+PAIRS = ((17, 23), (64, 35), (82, 19))
+SHOWN: Messages = [message for pair in PAIRS for message in worked(*pair)]
+
+
+class CalculatorEnv(BaseEnv):
+    """One question a row: `{"question": "47 * 83?", "ground_truth": "3901"}`."""
+
+    system_prompt = "Use the calculator. Answer in <answer> tags."
+    recommended_max_turns = 3
+    recommended_max_tool_calls = 3
+    reward_weights: ClassVar = {"called": 0.2, "correct": 0.8}
+    PRIMARY_REWARD_KEY = "correct"
+
+    @classmethod
+    def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
+        return make_example(
+            prompt_messages=[*SHOWN, {"role": "user", "content": example["question"]}],
+            task={"ground_truth": str(example["ground_truth"])},
+        )
+
+    @classmethod
+    def load_dataset(cls, dataset_name: str = "products", **kwargs: Any) -> tuple[list[dict[str, str]], None]:
+        """`products`: two-digit numbers multiplied; rows made here, nothing is fetched."""
+        if dataset_name != "products":
+            raise ValueError(f"CalculatorEnv knows the rows 'products', not {dataset_name!r}. Use that, or a file.")
+        return make_rows(**kwargs), None
+
+    async def list_tools(self) -> list[ToolDefinition]:
+        return [CALCULATE]
+
+    async def run_tool(self, rollout_id: str, tool_name: str, **tool_args: Any) -> str:
+        return compute(tool_args["expression"])
+
+    async def compute_reward(
+        self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
+    ) -> dict[str, float]:
+        truth = (task or {})["ground_truth"]
+        completion: Messages = getattr(messages, "completion", messages)
+        computed = any(message["role"] == "tool" and message.get("content") == truth for message in completion)
+        answers = _ANSWER.findall(extract_completion_text(completion[-1:] if completion else []))
+        correct = computed and len(answers) == 1 and int(answers[0]) == int(truth)
+        return {"called": float(computed), "correct": float(correct)}
+
+    @classmethod
+    def gold_tool_calls(cls, example: Example) -> list[ToolCall]:
+        asked = str(example["prompt_messages"][-1]["content"]).rstrip("?")
+        return [ToolCall("calculate", json.dumps({"expression": asked}), "call_1")]
+
+
+def make_rows(*, rows: int | None = 1000, seed: int = 0) -> list[dict[str, str]]:
+    """Products of two two-digit numbers but the shown ones, shuffled."""
+    pairs = [(a, b) for a in range(11, 100) for b in range(11, 100) if (a, b) not in PAIRS]
+    random.Random(seed).shuffle(pairs)
+    return [{"question": f"{a} * {b}?", "ground_truth": str(a * b)} for a, b in pairs[:rows]]
+
+
+def compute(expression: str) -> str:
+    """The value of an expression of numbers and + - * /; anything else is an error for the model."""
+    if len(expression) > 100:
+        raise ToolError("The expression is longer than 100 characters. Shorten it.")
+    try:
+        value = _value(ast.parse(expression, mode="eval").body)
+    except (SyntaxError, ValueError, TypeError, RecursionError, ZeroDivisionError, OverflowError) as error:
+        raise ToolError(f"{expression!r} cannot be computed: {error}") from None
+    return str(int(value)) if value == int(value) else str(value)
+
+
+def _value(node: ast.expr) -> float | int:
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return node.value  # type: ignore[return-value]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand)
+    if isinstance(node, ast.BinOp) and type(node.op) in _SIGNS:
+        value: float | int = _SIGNS[type(node.op)](_value(node.left), _value(node.right))
+        return value
+    raise ValueError("only numbers and + - * / are known")
