@@ -269,12 +269,14 @@ def test_checkpoints_and_changes(live, trainer, run_id):
     changed = trainer._json("PATCH", f"/v1/train/runs/{run_id}", json={"tags": ["a"], "archived": True, "name": "<b>"})
     assert (changed["tags"], changed["archived"], changed["name"]) == (["a"], True, "<b>")
     assert run_id not in {run["id"] for run in trainer.list_runs()}
-    eval_info = trainer._json("POST", f"/v1/train/runs/{run_id}/external-eval", json={"model": "checkpoint:step-10"})
+    eval_info = trainer.start_external_eval(run_id, "checkpoint:step-10", samples=2)
+    assert [each["id"] for each in trainer.list_external_evals(run_id)] == [eval_info["id"]]
+    assert trainer.get_comparison(run_id, eval_info["id"])["compGroups"] == []
     assert eval_info["status"] == "pending"
     with live.database.read() as session:
         assert jobs.of_run(session, run_id)[-1].eval_id == eval_info["id"]
     with pytest.raises(TrainerError, match="no such checkpoint"):
-        trainer._json("POST", f"/v1/train/runs/{run_id}/external-eval", json={"model": "checkpoint:step-11"})
+        trainer.start_external_eval(run_id, "checkpoint:step-11")
 
 
 def test_a_cut_off_run_is_queued_again(live, trainer, run_id):

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from benchmax.platform.runner import processes, supervisor
+from benchmax.platform.runner import processes, supervisor, work
 from benchmax.platform.runner.leases import Slots
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store import events, jobs, rollouts, runs
@@ -227,7 +227,7 @@ def test_jobs_that_were_leased_and_never_begun_go_back(world, boss, monkeypatch)
     database, _data = world
     run_id = launch(database, steps=2)
     with monkeypatch.context() as broken:
-        broken.setattr(supervisor, "prepare", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        broken.setattr(work, "prepare", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             boss.tick()
     drive(boss, ended(database, run_id))
@@ -237,7 +237,7 @@ def test_jobs_that_were_leased_and_never_begun_go_back(world, boss, monkeypatch)
 def test_a_child_whose_runner_says_nothing_never_begins(world, boss):
     database, data = world
     run_id = launch(database)
-    run_dir = supervisor.prepare(data, get(database, run_id))
+    run_dir = work.prepare(data, get(database, run_id))
     process = start_stub(run_dir)
     process.let_go()
     wait_until(lambda: not process.poll())

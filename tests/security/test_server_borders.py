@@ -1,5 +1,5 @@
 """What comes from outside: other sites (S6) and hosts (S7), headers (S8), errors (S9), limits (S11), paths (S20, S21),
-pickles (S30), file modes (S36), hostile uploads, and random calls of every operation (B17)."""
+pickles (S30), file modes (S36), hostile uploads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pickle
 import socket
 import stat
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -251,16 +250,22 @@ TRAVERSAL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", TRAVERSAL)
-def test_no_name_reaches_outside_the_store(live, key, text, monkeypatch):
-    opened: list[str] = []
+@pytest.fixture(scope="module")
+def opened_files():
+    """Every path this process opens, the server's included; an audit hook can be set once and never removed."""
+    opened: list[str] | None = []
 
     def hook(event, args):
-        if event == "open" and isinstance(args[0], str) and hooked[0]:
+        if event == "open" and opened is not None and isinstance(args[0], str):
             opened.append(os.path.abspath(args[0]))
 
-    hooked = [True]
     sys.addaudithook(hook)
+    yield opened
+    opened = None
+
+
+@pytest.mark.parametrize("text", TRAVERSAL)
+def test_no_name_reaches_outside_the_store(live, key, text, opened_files):
     with live.client(key) as client:
         for path in ("/v1/train/runs/{}", "/v1/train/runs/{}/checkpoints", "/v1/corpora/{}/chunks", "/v1/keys/{}"):
             status, _, body = live.raw(
@@ -277,11 +282,7 @@ def test_no_name_reaches_outside_the_store(live, key, text, monkeypatch):
         assert client.get("/v1/datasets/preview", params={"path": text}).status_code in (400, 404)
         args = dict.fromkeys(("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path"), text)
         assert client.post("/v1/train/runs/launch", json={"args": args}).status_code in (400, 404)
-    hooked[0] = False
-    root = str(live.data.root)
-    assert [
-        path for path in opened if not path.startswith(root) and ("etc/passwd" in path or "/proc/self/root" in path)
-    ] == []
+    assert [path for path in opened_files if "etc/passwd" in path or path.startswith("/proc/self/root")] == []
 
 
 def test_deleting_a_run_touches_rows_of_its_owner_only(live, key, tmp_path):
@@ -309,6 +310,18 @@ class Canary:
 
     def __reduce__(self):
         return (Path.touch, (Path(self.path),))
+
+
+def test_a_deleted_runs_secrets_are_gone_at_once(live, key):
+    from benchmax.platform.store.tables import Secret
+
+    with live.database.write() as session:
+        run = make_run(session, "borders@example.org")
+        live.app.state.platform.vault.put(session, run.owner_id, "A", "canary", run.id)
+    with live.client(key) as client:
+        assert client.delete(f"/v1/train/runs/{run.id}").status_code == 200
+    with live.database.read() as session:
+        assert session.query(Secret).filter_by(run_id=run.id).count() == 0
 
 
 def test_a_hostile_pickle_is_never_opened(live, key, tmp_path):
@@ -403,45 +416,3 @@ def test_opening_and_closing_leaves_no_descriptors_and_no_threads(tmp_path):
     after = len(os.listdir("/proc/self/fd")), threading.active_count()
     assert after[0] <= before[0] + 2
     assert after[1] <= before[1] + 2
-
-
-# B17
-
-
-def test_random_calls_of_every_operation_never_give_a_5xx(live, key):
-    schemathesis = pytest.importorskip("schemathesis")
-    from hypothesis import HealthCheck, Phase, given, settings
-
-    settings_of_ours = settings(
-        max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        schema = schemathesis.openapi.from_dict(live.app.openapi())
-        checked = []
-        with live.client(key) as client:
-            for result in schema.get_all_operations():
-                operation = result.ok()
-                if operation.path.endswith("/stream") and operation.method == "get":
-                    continue
-
-                @settings_of_ours
-                @given(case=operation.as_strategy())
-                def call(case):
-                    sent = case.as_transport_kwargs(base_url=live.url)
-                    sent = {
-                        name: sent[name]
-                        for name in ("method", "url", "params", "headers", "json", "data")
-                        if name in sent
-                    }
-                    headers = dict(sent.pop("headers", None) or {})
-                    headers.pop("Authorization", None)
-                    try:
-                        answer = client.request(**sent, headers=headers)
-                    except (UnicodeError, ValueError):
-                        return  # not something that can be sent
-                    assert answer.status_code < 500 or answer.status_code == 501, (sent, answer.text)
-
-                call()
-                checked.append(operation.label)
-    assert len(checked) > 40

@@ -248,6 +248,21 @@ class TrainerClient(Connection):
     def list_checkpoints(self, run_id: str) -> list[dict[str, Any]]:
         return _rows(self._get(_run(run_id, "checkpoints")), "checkpoints")
 
+    def list_external_evals(self, run_id: str) -> list[dict[str, Any]]:
+        """Evaluations of the run's models and of others on its eval rows."""
+        return _rows(self._get(_run(run_id, "external-eval")), "evals")
+
+    def start_external_eval(self, run_id: str, model: str, *, name: str = "", **options: Any) -> dict[str, Any]:
+        """Queue an evaluation of `base`, `checkpoint:<name>` or `endpoint:<id>`; options are `rows` and `samples`."""
+        body = {"model": model, "name": name, **options}
+        return _object(self._json("POST", _run(run_id, "external-eval"), json=body))
+
+    def get_comparison(self, run_id: str, external_eval_id: str, *, page: int = 1, limit: int = 50) -> dict[str, Any]:
+        """`{modelGroups, compGroups}`: the run's latest eval beside another model's."""
+        return _object(
+            self._get(_run(run_id, "rollouts/comparison"), externalEvalId=external_eval_id, page=page, limit=limit)
+        )
+
     def stream_run(self, run_id: str, last_event_id: int = 0) -> Iterator[dict[str, Any]]:
         """Events, points and rollouts as they come, until the run ends; reconnects where it was."""
         lost = 0

@@ -7,6 +7,7 @@ which a small model learns in minutes, and `max_minutes` bounds the run.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,13 +72,22 @@ TABLE = (
 
 
 def count_gpus() -> int:
-    """GPUs of this machine, or what `BENCHMAX_GPUS` says; found without loading torch."""
-    wanted = setting("GPUS")
-    if wanted and not wanted.isdecimal():
-        raise ConfigError(f"BENCHMAX_GPUS is {wanted!r}. Give a number, 0 for none.")
-    if wanted:
-        return int(wanted)
-    return sum(path.name.removeprefix("nvidia").isdecimal() for path in Path("/dev").glob("nvidia*"))
+    """GPUs runs may use."""
+    return len(gpu_names())
+
+
+def gpu_names() -> list[str]:
+    """Those CUDA_VISIBLE_DEVICES leaves, or all of this machine, `BENCHMAX_GPUS` at most; found without torch."""
+    most = setting("GPUS")
+    if most and not most.isdecimal():
+        raise ConfigError(f"BENCHMAX_GPUS is {most!r}. Give a number, 0 for none.")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        names = [name.strip() for name in visible.split(",") if name.strip() not in ("", "-1")]
+    else:
+        numbers = (path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia*"))
+        names = sorted((number for number in numbers if number.isdecimal()), key=int)
+    return names[: int(most)] if most else names
 
 
 def launch_args(gpu: bool | None = None, models: Sequence[str] = ()) -> list[LaunchArg]:

@@ -1,6 +1,6 @@
 """Multiply with a tool: call the calculator, read its answer, report it in `<answer>` tags.
 
-A multi-turn environment that a small model cannot solve without its tool. Three worked examples show the form. A call
+A multi-turn environment that a small model cannot solve without its tool. Two worked examples show the form. A call
 that computes the product pays 0.2, reporting it 0.8 more; other sums and guessed answers pay nothing.
 """
 
@@ -45,7 +45,7 @@ def worked(a: int, b: int) -> Messages:
     ]
 
 
-PAIRS = ((17, 23), (64, 35), (82, 19))
+PAIRS = ((17, 23), (64, 35))
 SHOWN: Messages = [message for pair in PAIRS for message in worked(*pair)]
 
 

@@ -15,12 +15,13 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmax.platform.runner import lifeline
-from benchmax.platform.runner.notes import CHILD_FILE, EXIT_FILE, LAUNCH_FILE, write_note
+from benchmax.platform.runner.notes import CHILD_FILE, EXIT_FILE, LAUNCH_FILE, hidden, hide, write_note
 from benchmax.platform.runner.outcome import (
     COMPLETE,
     CRASHED,
@@ -32,10 +33,13 @@ from benchmax.platform.runner.outcome import (
 )
 
 if TYPE_CHECKING:
+    from benchmax.envs.remote import RemoteEnv
     from benchmax.trainer.config import TrainConfig
     from benchmax.trainer.start import Task
 
 BEAT_SECONDS = 5.0
+STEP_SECONDS = 5.0
+"""How long a training step in flight may go on after the child was asked to end."""
 
 ENDINGS = {
     "steps": "All steps are done.",
@@ -45,7 +49,12 @@ ENDINGS = {
 }
 
 
-def main() -> int:
+Work = Callable[[Path, Mapping[str, Any], "Phase"], Coroutine[Any, Any, str]]
+"""What a child does in its folder, with the runner's word; gives the reason for its end."""
+
+
+def run_child(work: Work) -> int:
+    """Wait for the runner's word, work, and leave a note of how it ended."""
     parser = argparse.ArgumentParser(prog="benchmax.platform.runner.child")
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--lifeline", type=int, default=-1)
@@ -58,16 +67,16 @@ def main() -> int:
         lifeline.hold(given.lifeline, run_dir, given.policy)
     os.umask(0o077)
     with Phase(run_dir) as phase:
-        ended = attempt(run_dir, word.get("variables", {}), phase)
+        ended = attempt(work, run_dir, word, phase)
     lifeline.let_go(run_dir)
     _write_exit(run_dir, ended)
     return ended.code or 0
 
 
-def attempt(run_dir: Path, variables: Mapping[str, str], phase: Phase) -> Exit:
-    """Train, and say how it ended."""
+def attempt(work: Work, run_dir: Path, word: Mapping[str, Any], phase: Phase) -> Exit:
+    """Do the work, and say how it ended."""
     try:
-        reason = asyncio.run(_train(run_dir, variables, phase))
+        reason = asyncio.run(work(run_dir, word, phase))
     except BaseException as error:
         traceback.print_exc()
         return _failure(error, run_dir)
@@ -113,24 +122,35 @@ class Phase:
             print(f"no heartbeat: {error}", file=sys.stderr)  # noqa: T201
 
 
-async def _train(run_dir: Path, variables: Mapping[str, str], phase: Phase) -> str:
+async def train_run(run_dir: Path, word: Mapping[str, Any], phase: Phase) -> str:
     """Train to the end; gives the trainer's reason for it."""
+    launch = json.loads((run_dir / LAUNCH_FILE).read_text("utf-8"))
+    files = {name: run_dir / file for name, file in launch["files"].items()}
+    async with opened_env(files, run_dir.parent.parent / "venvs", word.get("variables", {}), phase) as env:
+        phase.say("reading the datasets")
+        task = await _task(env, files)
+        return await _run_trainer(run_dir, launch, task, phase)
+
+
+@asynccontextmanager
+async def opened_env(
+    files: Mapping[str, Path], venvs: Path, variables: Mapping[str, str], phase: Phase
+) -> AsyncIterator[RemoteEnv]:
+    """The bundle's environment, in a process of its own with its packages."""
     from benchmax.bundle import envs_venv, read_bundle_files
     from benchmax.envs.remote import open_remote_env
 
-    launch = json.loads((run_dir / LAUNCH_FILE).read_text("utf-8"))
-    files = {name: run_dir / file for name, file in launch["files"].items()}
     bundle = read_bundle_files(files["env_cls_path"], files["env_metadata_path"])
     if bundle.metadata.pip_dependencies:
         phase.say("installing the environment's packages")
-    python = await asyncio.to_thread(envs_venv, bundle.metadata, run_dir.parent.parent / "venvs")
+    python = await asyncio.to_thread(envs_venv, bundle.metadata, venvs)
     phase.say("opening the environment")
-    env = await open_remote_env(bundle, python=python, variables=variables, output=_relay)
+    secrets = hidden(variables.values())
+    env = await open_remote_env(
+        bundle, python=python, variables=variables, output=lambda stream, line: _relay(stream, hide(line, secrets))
+    )
     try:
-        phase.say("reading the datasets")
-        task = await _task(env, files)
-        phase.say("loading the trainer")
-        return await _run_trainer(run_dir, launch, task, phase)
+        yield env
     finally:
         await env.shutdown()
 
@@ -145,7 +165,10 @@ async def _task(env: Any, files: Mapping[str, Path]) -> Task:
 
 
 async def _run_trainer(run_dir: Path, launch: Mapping[str, Any], task: Task, phase: Phase) -> str:
-    from benchmax.trainer import start
+    from benchmax.trainer import loop, start
+
+    # A child has ten seconds to end; some of them are for the checkpoint.
+    loop.GRACE_SECONDS = STEP_SECONDS
 
     def on_event(kind: str, data: Mapping[str, Any]) -> None:
         if kind == "started":
@@ -199,4 +222,4 @@ def _relay(stream: str, line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_child(train_run))

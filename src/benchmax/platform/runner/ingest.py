@@ -13,19 +13,20 @@ import logging
 import os
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
 from benchmax.errors import NotFoundError
-from benchmax.platform.runner.notes import read_note
-from benchmax.platform.store import cursors, events, ingested, points, rollouts, runs
+from benchmax.platform.runner.notes import hidden, hide, read_note
+from benchmax.platform.store import cursors, evals, events, ingested, points, rollouts, runs
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import TERMINAL
 from benchmax.platform.store.text import clean, clean_json
+from benchmax.platform.store.vault import Vault
 
 logger = logging.getLogger(__name__)
 
@@ -78,11 +79,12 @@ class _CursorMoved(Exception):
 class Ingest:
     """Reads one run directory. One supervisor at a time does; if two did, the second would find the cursor moved."""
 
-    def __init__(self, database: Database, run_id: str, run_dir: Path) -> None:
+    def __init__(self, database: Database, run_id: str, run_dir: Path, secrets: Iterable[str] = ()) -> None:
         self.database = database
         self.run_id = run_id
         self.run_dir = run_dir
         self.total: int | None = None
+        self._secrets = hidden(secrets)
         self._offsets: dict[str, tuple[int, int]] | None = None
         """Offset and fingerprint of every file, as stored."""
         self._seen: dict[str, tuple[int, int, int]] = {}
@@ -104,6 +106,7 @@ class Ingest:
                     return False
         except _CursorMoved:
             self._offsets = None
+            self._seen.clear()
             return False
         return True
 
@@ -173,7 +176,7 @@ class Ingest:
             rewound = offset > 0 and _fingerprint(file, offset) != fingerprint
             start = 0 if rewound else offset
             # What was moved aside and what came instead change in one transaction.
-            lines, end = _lines(file, start, None if rewound and name == METRICS else BATCH_BYTES)
+            lines, end = _lines(file, start, None if rewound and name == METRICS else BATCH_BYTES, self._secrets)
             moved = _fingerprint(file, end)
         if end == offset and not rewound:
             self._seen[name] = look
@@ -258,16 +261,44 @@ class Ingest:
                 self.total = total
 
 
+class EvalIngest(Ingest):
+    """Reads the rollouts of an evaluation outside training, which lie in a folder of their own."""
+
+    def __init__(
+        self, database: Database, run_id: str, run_dir: Path, secrets: Iterable[str] = (), *, eval_id: str
+    ) -> None:
+        super().__init__(database, run_id, run_dir, secrets)
+        self.eval_id = eval_id
+
+    def _files(self) -> Iterator[str]:
+        yield f"{ingested.EVALS}{self.eval_id}/rollouts.jsonl"
+
+    def _drop_missing(self) -> None:
+        """Nothing of an evaluation is ever moved aside."""
+
+    def _read_status(self) -> None:
+        """It has no status.json."""
+
+    def _store_rollouts(self, session: Session, pieces: list[Piece]) -> None:
+        rows, logs = _rollout_rows(pieces, mode=evals.MODE, eval_id=self.eval_id)
+        rollouts.index(session, self.run_id, rows)
+        rollouts.add_logs(session, self.run_id, logs)
+        done = ingested.count_eval(session, self.run_id, self.eval_id)
+        evals.set_progress(session, self.eval_id, done=done)
+
+
 def reindex(database: Database, data: DataDir, run_id: str) -> None:
     """Rebuild a run's rows from its directory."""
     run_dir = data.run(run_id)
+    vault = Vault(data)
     with database.write() as session:
         run = runs.get(session, run_id)
         if run is None:
             raise NotFoundError(f"There is no run {run_id}. `benchmax runs list` shows them.")
         ended, activity = run.status in TERMINAL, run.activity
+        secrets = vault.for_run(session, run.owner_id, run_id).values()
         ingested.clear(session, run_id)
-    ingest = Ingest(database, run_id, run_dir)
+    ingest = Ingest(database, run_id, run_dir, secrets)
     while not ingest.step():
         pass
     if ended:
@@ -275,7 +306,7 @@ def reindex(database: Database, data: DataDir, run_id: str) -> None:
             runs.set_progress(session, run_id, activity=activity)
 
 
-def _lines(file: Any, start: int, most: int | None) -> tuple[list[Line], int]:
+def _lines(file: Any, start: int, most: int | None, secrets: Sequence[str]) -> tuple[list[Line], int]:
     """The complete lines from `start`, about `most` bytes of them, and where they end."""
     file.seek(start)
     found: list[Line] = []
@@ -285,7 +316,7 @@ def _lines(file: Any, start: int, most: int | None) -> tuple[list[Line], int]:
         if not text.endswith(b"\n"):
             break
         try:
-            value = json.loads(text.decode("utf-8", "replace"))
+            value = json.loads(hide(text.decode("utf-8", "replace"), secrets))
             if isinstance(value, dict):
                 found.append(Line(at, len(text), value))
         except (ValueError, RecursionError):
@@ -294,14 +325,14 @@ def _lines(file: Any, start: int, most: int | None) -> tuple[list[Line], int]:
     return found, at
 
 
-def _rollout_rows(pieces: list[Piece]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _rollout_rows(pieces: list[Piece], **more: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Index rows and log rows; a record that is not one costs only itself."""
     rows: list[dict[str, Any]] = []
     logs: list[dict[str, Any]] = []
     for piece in pieces:
         for line in piece.lines:
             try:
-                row = rollouts.row_of(line.value, file=piece.name, offset=line.offset, length=line.length)
+                row = rollouts.row_of(line.value, file=piece.name, offset=line.offset, length=line.length, **more)
                 logs += rollouts.logs_of(line.value)
                 rows.append(row)
             except (LookupError, TypeError, ValueError, AttributeError) as error:

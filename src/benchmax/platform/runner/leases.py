@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from benchmax.config import setting
 from benchmax.errors import ConfigError
-from benchmax.platform.launch_args import count_gpus
+from benchmax.platform.launch_args import gpu_names
 from benchmax.platform.runner import proc
 from benchmax.platform.store import jobs, queue
 from benchmax.platform.store.database import Database
@@ -34,8 +34,8 @@ def this_process() -> Holder:
 
 def machine_slots() -> list[str]:
     """One slot for each GPU; without one, one run at a time on CPU (`BENCHMAX_CPU_RUNS` for more)."""
-    if gpus := count_gpus():
-        return [f"cuda:{index}" for index in range(gpus)]
+    if gpus := gpu_names():
+        return [f"cuda:{name}" for name in gpus]
     wanted = setting("CPU_RUNS", "1")
     if not wanted.isdecimal() or int(wanted) < 1:
         raise ConfigError(f"BENCHMAX_CPU_RUNS is {wanted!r}. Give a number of at least 1.")

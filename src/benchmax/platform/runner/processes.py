@@ -59,7 +59,7 @@ class RunProcess:
         self._family: set[proc.Process] = set()
         self._code: int | None = None
         self._ended = False
-        self._asked: float | None = None
+        self._deadline: float | None = None
 
     @classmethod
     def start(
@@ -68,17 +68,19 @@ class RunProcess:
         *,
         policy: Policy = "adopt",
         variables: Mapping[str, str] | None = None,
-        command: Sequence[str] = (sys.executable, "-P", "-m", CHILD),
+        module: str = CHILD,
+        command: Sequence[str] | None = None,
     ) -> RunProcess:
         """Start a child that waits for `begin`."""
         log = run_dir / "child.log"
         if log.exists() and log.stat().st_size > LOG_BYTES:
             log.replace(run_dir / "child.log.1")
+        program = command or (sys.executable, "-P", "-m", module)
         theirs, ours = os.pipe()
         try:
             with open(log, "ab", opener=_private) as output:
                 popen = subprocess.Popen(
-                    [*command, str(run_dir), "--lifeline", str(theirs), "--policy", policy],
+                    [*program, str(run_dir), "--lifeline", str(theirs), "--policy", policy],
                     pass_fds=[theirs],
                     start_new_session=True,
                     cwd=run_dir,
@@ -175,21 +177,17 @@ class RunProcess:
 
     # Ending
 
-    def ask_to_end(self) -> None:
-        """SIGTERM to the group: save and end."""
-        if self._asked is None and not self._ended:
-            self._asked = time.monotonic()
+    def ask_to_end(self, grace: float | None = None) -> None:
+        """SIGTERM to the group: save and end. After `grace` seconds it is overdue."""
+        if self._deadline is None and not self._ended:
+            self._deadline = time.monotonic() + (GRACE_SECONDS if grace is None else grace)
             self.look()
             self._signal(signal.SIGTERM)
 
     @property
-    def asked(self) -> float | None:
-        """When it was asked to end, on the monotonic clock."""
-        return self._asked
-
-    @property
     def overdue(self) -> bool:
-        return self._asked is not None and time.monotonic() - self._asked > GRACE_SECONDS
+        """Whether it was asked to end and had its time."""
+        return self._deadline is not None and time.monotonic() > self._deadline
 
     def kill(self) -> None:
         """End everything of this run, now."""

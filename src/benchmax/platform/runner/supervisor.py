@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -23,8 +24,8 @@ from benchmax.platform.runner.leases import Leases, Slots, machine_slots
 from benchmax.platform.runner.lifeline import Policy
 from benchmax.platform.runner.notes import CHILD_FILE, EXIT_FILE, PROCESS_FILE, read_note, write_note
 from benchmax.platform.runner.outcome import Verdict, Why
-from benchmax.platform.runner.preparation import prepare
 from benchmax.platform.runner.processes import RunProcess
+from benchmax.platform.runner.work import Training, work_of
 from benchmax.platform.store import evals, jobs, queue, runs
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
@@ -39,20 +40,22 @@ STALL_SECONDS = 180.0
 """A training process that writes nothing, not even a heartbeat, for so long is hung."""
 SETUP_SECONDS = 1_200.0
 """The same before training: packages are installed, a model is fetched."""
+SAVE_SECONDS = 18.0
+"""For a child to save when the platform stops; less than the keeper waits."""
 DRAIN_SECONDS = 30.0
 """For reading what a child left, if reading fails; then the run ends without it and `reindex` can add it."""
 LONGEST_PAUSE = 20.0
 """Between two attempts."""
 
-STARTING = "starting"
+BEATS = ("status.json", CHILD_FILE, "metrics.jsonl", "rollouts.jsonl")
+"""Files that change while a child works."""
 
 
 @dataclass(slots=True)
 class Watched:
     """A job in this supervisor's hands."""
 
-    job: Job
-    run_dir: Path
+    work: Training
     process: RunProcess
     slots: list[str]
     ingest: Ingest
@@ -62,6 +65,20 @@ class Watched:
     ended: float | None = None
     beat: float = field(default_factory=time.monotonic)
     beat_of: tuple[int, ...] = ()
+
+    @property
+    def job(self) -> Job:
+        return self.work.job
+
+    @property
+    def run_dir(self) -> Path:
+        return self.work.folder
+
+    @property
+    def works(self) -> bool:
+        """Whether the child is past its preparations."""
+        status, phase = read_note(self.run_dir / "status.json"), read_note(self.run_dir / CHILD_FILE)
+        return status.get("pid") == self.process.pid or (self.job.kind == "eval" and phase.get("phase") == "evaluating")
 
 
 class Supervisor:
@@ -128,15 +145,13 @@ class Supervisor:
             self._take_over(job)
         with self.database.read() as session:
             forgotten = [each for each in jobs.leased(session, self.leases.holder.id) if each.id not in self.watched]
-            going = {each.job.run_id for each in self.watched.values()}
-            cancelled = set(runs.to_cancel(session, sorted(going)))
+            cancelled = [each for each in self.watched.values() if each.work.cancelled(session)]
             dropped = queue.to_drop(session)
             lost = queue.without_job(session)
             deleted = queue.deleted_runs(session)
             waiting = queue.waiting_runs(session)
-        for watched in self.watched.values():
-            if watched.job.run_id in cancelled:
-                self._end(watched, "cancel")
+        for watched in cancelled:
+            self._end(watched, "cancel")
         self._give_back(forgotten)
         self._drop_waiting(dropped)
         self._fail_lost(lost)
@@ -193,35 +208,30 @@ class Supervisor:
         job = self.leases.take(self.slots.free)
         if job is None:
             return False
-        if job.kind != "train":
-            self._refuse(job)
-            return True
-        if set_aside := self._reason_not_to_start(job):
-            self._finish_job(job, set_aside)
-            return True
+        work = work_of(self.database, self.data, self._vault, job)
         try:
-            with self.database.write() as session:
-                run = runs.get(session, job.run_id)
-                assert run is not None
-                runs.set_status(session, job.run_id, "pending", STARTING)
-                secrets = self._vault.for_run(session, run.owner_id, run.id)
-            run_dir = prepare(self.data, run)
-            self._begin(job, run_dir, dict(secrets))
+            with self.database.read() as session:
+                cancelled = work.cancelled(session)
+            if cancelled:
+                self._finish_job(work, Verdict("cancelled", "It was cancelled before it began."))
+            else:
+                self._begin(work, work.prepare())
         except BenchmaxError as error:
-            self._finish_job(job, Verdict("failed", str(error)))
+            self._finish_job(work, Verdict("failed", str(error)))
         except OSError as error:
-            self._finish_job(job, Verdict("failed", f"The run could not be started: {error}. Free what is missing."))
+            self._finish_job(work, Verdict("failed", f"It could not be started: {error}. Free what is missing."))
         return True
 
-    def _begin(self, job: Job, run_dir: Path, secrets: dict[str, str]) -> None:
+    def _begin(self, work: Training, word: Mapping[str, Any]) -> None:
+        job, folder = work.job, work.folder
         slots = self.slots.take(job.slots)
         process: RunProcess | None = None
         try:
-            (run_dir / EXIT_FILE).unlink(missing_ok=True)
-            began_at = latest_checkpoint(run_dir)
-            process = self._start_child(run_dir, policy=self.policy, variables=_devices(slots))
+            (folder / EXIT_FILE).unlink(missing_ok=True)
+            began_at = latest_checkpoint(folder)
+            process = self._start_child(folder, module=work.module, policy=self.policy, variables=_devices(slots))
             note = {"pid": process.pid, "started": process.started, "slots": slots, "began_at": began_at}
-            write_note(run_dir / PROCESS_FILE, note)
+            write_note(folder / PROCESS_FILE, note)
             with self.database.write() as session:
                 mine = jobs.set_child(session, job.id, self.leases.holder, process.pid, process.started)
         except BaseException:
@@ -229,39 +239,23 @@ class Supervisor:
             if process is not None:
                 process.let_go()  # without a word it never begins
             raise
-        watched = Watched(job, run_dir, process, slots, Ingest(self.database, job.run_id, run_dir), began_at)
-        self.watched[job.id] = watched
+        watched = self.watched[job.id] = Watched(work, process, slots, work.reader(), began_at)
         if mine:
-            process.begin({"variables": secrets})
+            process.begin(word)
             logger.info("%s: attempt %d is process %d", job.run_id, job.attempts, process.pid)
         else:
             self._drop(watched)
 
-    def _reason_not_to_start(self, job: Job) -> Verdict | None:
-        with self.database.read() as session:
-            if runs.to_cancel(session, [job.run_id]):
-                return Verdict("cancelled", "The run was cancelled before it began.")
-        return None
-
-    def _refuse(self, job: Job) -> None:
-        with self.database.write() as session:
-            jobs.finish(session, job.id, self.leases.holder)
-            if job.eval_id:
-                reason = f"This runner cannot do {job.kind} jobs. Upgrade benchmax."
-                evals.set_progress(session, job.eval_id, status="failed", reason=reason)
-
     def _take_over(self, job: Job) -> None:
         """Go on with the job of a dead supervisor: adopt its child, or see that it is gone before another starts."""
-        run_dir = self.data.run(job.run_id)
-        process = RunProcess.adopt(run_dir, job.child_pid, job.child_started)
+        work = work_of(self.database, self.data, self._vault, job)
+        process = RunProcess.adopt(work.folder, job.child_pid, job.child_started)
         lost = process is None
-        process = process or RunProcess.found(run_dir, job.child_pid or 0, job.child_started or 0.0)
-        note = read_note(run_dir / PROCESS_FILE)
+        process = process or RunProcess.found(work.folder, job.child_pid or 0, job.child_started or 0.0)
+        note = read_note(work.folder / PROCESS_FILE)
         process.remember(note.get("family") or ())
         slots = self.slots.take(job.slots, note.get("slots") or ())
-        ingest = Ingest(self.database, job.run_id, run_dir)
-        watched = Watched(job, run_dir, process, slots, ingest, note.get("began_at", -1))
-        self.watched[job.id] = watched
+        watched = self.watched[job.id] = Watched(work, process, slots, work.reader(), note.get("began_at", -1))
         logger.info("%s: %s process %s", job.run_id, "found no" if lost else "adopted", job.child_pid)
         if lost:
             watched.why = "lost"
@@ -289,33 +283,22 @@ class Supervisor:
         if watched.process.overdue:
             watched.process.kill()
             return
-        status = read_note(watched.run_dir / "status.json")
-        training = status.get("pid") == watched.process.pid
-        beat_of = tuple(_modified(watched.run_dir / name) for name in ("status.json", CHILD_FILE, "metrics.jsonl"))
+        beat_of = tuple(_modified(watched.run_dir / name) for name in BEATS)
         if beat_of != watched.beat_of:
             watched.beat, watched.beat_of = time.monotonic(), beat_of
-            self._tell(watched, training)
-        elif time.monotonic() - watched.beat > (STALL_SECONDS if training else SETUP_SECONDS):
+            self._tell(watched)
+        elif time.monotonic() - watched.beat > (STALL_SECONDS if watched.works else SETUP_SECONDS):
             self._end(watched, "stall")
 
-    def _tell(self, watched: Watched, training: bool) -> None:
+    def _tell(self, watched: Watched) -> None:
         """Pass on what the child says it does."""
-        with self.database.read() as session:
-            run = runs.get(session, watched.job.run_id)
-        if run is None or watched.why:
-            return
-        if training and run.status != "active":
-            with self.database.write() as session:
-                runs.set_status(session, run.id, "active", "training")
-        phase = str(read_note(watched.run_dir / CHILD_FILE).get("phase", ""))
-        if not training and phase and phase != run.activity:
-            with self.database.write() as session:
-                runs.set_progress(session, run.id, activity=phase)
+        if not watched.why:
+            watched.work.tell(str(read_note(watched.run_dir / CHILD_FILE).get("phase", "")), watched.works)
 
     def _end(self, watched: Watched, why: Why) -> None:
         """Ask a child to end; the first reason counts, but a cancelled run is never resumed."""
         if watched.ended is None:
-            watched.process.ask_to_end()
+            watched.process.ask_to_end(SAVE_SECONDS if why == "stop" else None)
         if not watched.why or why == "cancel":
             watched.why = why
 
@@ -333,19 +316,20 @@ class Supervisor:
 
     def _conclude(self, watched: Watched) -> None:
         job, process = watched.job, watched.process
-        if read_note(watched.run_dir / "status.json").get("pid") == process.pid:
-            self._tell(watched, True)  # it may have trained and ended between two looks
+        if watched.works:
+            self._tell(watched)  # it may have trained and ended between two looks
         ended = outcome.read_exit(watched.run_dir, process.pid, process.code)
         moved = latest_checkpoint(watched.run_dir) > watched.began_at
         attempt = 1 if moved else job.attempts
         verdict = outcome.judge(ended, watched.why, attempt, job.max_attempts, outcome.log_tail(watched.run_dir))
-        self._finish_job(job, verdict, attempt)
+        self._finish_job(watched.work, verdict, attempt)
         del self.watched[job.id]
         self.slots.give(watched.slots)
         logger.info("%s: process %d ended: %s %s", job.run_id, process.pid, verdict.status, verdict.reason)
 
-    def _finish_job(self, job: Job, verdict: Verdict, attempt: int | None = None) -> None:
-        """The end of the job and of the run, or the job's way back to the queue, in one transaction."""
+    def _finish_job(self, work: Training, verdict: Verdict, attempt: int | None = None) -> None:
+        """The end of the job and of its run, or the job's way back to the queue, in one transaction."""
+        job = work.job
         attempts = job.attempts if attempt is None else attempt
         holder = self.leases.holder
         with self.database.write() as session:
@@ -356,7 +340,7 @@ class Supervisor:
             else:
                 mine = jobs.finish(session, job.id, holder)
             if mine:
-                runs.set_status(session, job.run_id, verdict.status, verdict.reason)
+                work.mark(session, verdict.status, verdict.reason)
 
     def _drop(self, watched: Watched) -> None:
         """Another supervisor has the job: the child, if it began, is theirs."""

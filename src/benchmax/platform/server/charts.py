@@ -25,7 +25,7 @@ class Charts:
         self._lock = threading.Lock()
 
     def scalars(self, session: Session, run: Run, mode: str) -> bytes:
-        """`points.scalars` as JSON. Ingest writes an event in the transaction of the points, so its id is the version."""
+        """`points.scalars` as JSON. Ingest writes an event together with the points: its id is the version."""
         version = events.last_id(session, run.id), run.updated
         with self._lock:
             found = self._kept.get((run.id, mode))

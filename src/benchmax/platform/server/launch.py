@@ -26,6 +26,8 @@ from benchmax.platform.store.blobs import BlobStore
 
 RUN_TYPES = ("simple", "simple-r5", "simple-cpu")
 GOOD_ROWS = 200
+_STREAMED = frozenset({".jsonl", ".csv", ".tsv", ".parquet"})
+_WHOLE_BYTES = 256 * limits.MIB
 _MANIFEST_BYTES = 16 * limits.MIB
 _NAMED_BUNDLE = "Launch with the paths `upload_training_run` returned."
 
@@ -98,6 +100,8 @@ class Assets:
 def dataset_file(store: BlobStore, sha256: str, path: str) -> Iterator[Path]:
     """A blob under a name with the suffix its path had, for readers that go by it."""
     suffix = PurePosixPath(path).suffix.lower()
+    if suffix not in _STREAMED and store.path(sha256).stat().st_size > _WHOLE_BYTES:
+        raise UsageError(f"{path} is too large to be read at once. Upload it as .jsonl.")
     with tempfile.TemporaryDirectory(prefix="benchmax-") as folder:
         link = Path(folder) / f"dataset{suffix}"
         os.symlink(store.path(sha256).absolute(), link)

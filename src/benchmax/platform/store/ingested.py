@@ -11,6 +11,8 @@ from benchmax.platform.store import evals
 from benchmax.platform.store.points import write_all
 from benchmax.platform.store.tables import Cursor, EnvLog, Event, Point, RolloutRow, Run, Series
 
+EVALS = "evals/"
+"""The folder of evaluations outside training, in a run directory."""
 TRAINER = "trainer."
 """How the kinds of events begin that were read from a run directory."""
 
@@ -26,7 +28,7 @@ def clear(session: Session, run_id: str) -> None:
         delete(EnvLog).where(EnvLog.run_id == run_id, EnvLog.rollout_id.in_(select(RolloutRow.id).where(own)))
     )
     session.execute(delete(RolloutRow).where(own))
-    session.execute(delete(Cursor).where(Cursor.run_id == run_id))
+    session.execute(delete(Cursor).where(Cursor.run_id == run_id, ~Cursor.file.startswith(EVALS, autoescape=True)))
     from_files = or_(Event.kind.startswith(TRAINER, autoescape=True), Event.category == "feed")
     session.execute(delete(Event).where(Event.run_id == run_id, from_files))
     session.execute(update(Run).where(Run.id == run_id).values(error_count=0, latest_step=None))
@@ -38,6 +40,14 @@ def count_errors(session: Session, run_id: str) -> None:
         RolloutRow.run_id == run_id, RolloutRow.eval_id == "", RolloutRow.error_type.is_not(None)
     )
     session.execute(update(Run).where(Run.id == run_id).values(error_count=failed.scalar_subquery()))
+
+
+def count_eval(session: Session, run_id: str, eval_id: str) -> int:
+    """Rollouts an evaluation has; one that was done again counts once."""
+    rows = select(RolloutRow.example_id, RolloutRow.sample).where(
+        RolloutRow.run_id == run_id, RolloutRow.eval_id == eval_id
+    )
+    return session.scalar(select(func.count()).select_from(rows.distinct().subquery())) or 0
 
 
 def forget_step(session: Session, run_id: str) -> None:

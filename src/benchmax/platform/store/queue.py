@@ -34,7 +34,10 @@ def to_drop(session: Session) -> list[tuple[int, str, str | None, str]]:
     query = (
         select(Job.id, Job.run_id, Job.eval_id, Job.kind)
         .join(Run, Run.id == Job.run_id)
-        .where(Job.state == "queued", Run.cancel_requested.is_not(None) | Run.deleted.is_not(None))
+        .where(
+            Job.state == "queued",
+            Run.deleted.is_not(None) | (Run.cancel_requested.is_not(None) & (Job.kind == "train")),
+        )
     )
     return [(row[0], row[1], row[2], row[3]) for row in session.execute(query)]
 

@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store import events
-from benchmax.platform.store.tables import TERMINAL, Run
+from benchmax.platform.store.tables import TERMINAL, Run, Secret
 from benchmax.platform.store.text import clean
 
 PATH_NAMES = ("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path")
@@ -159,10 +159,11 @@ def unfinished(session: Session) -> list[Run]:
 
 
 def mark_deleted(session: Session, run_id: str) -> None:
-    """Hide a run and have it stopped; the runner calls `remove` when its processes and files are gone."""
+    """Hide a run, forget its secrets, have it stopped; the runner calls `remove` when nothing of it is left."""
     run = session.get(Run, run_id)
     if run is not None:
         run.deleted = run.updated = time.time()
+        session.execute(delete(Secret).where(Secret.run_id == run_id))
 
 
 def remove(session: Session, run_id: str) -> None:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from sqlalchemy import select
 
 from benchmax.errors import UsageError
-from benchmax.platform.schemas import (
+from benchmax.platform.account_schemas import (
     AuditLine,
     AuditList,
     EndpointInfo,
@@ -20,9 +20,9 @@ from benchmax.platform.schemas import (
     SecretList,
     SecretName,
     SecretValue,
-    Success,
     WhoAmI,
 )
+from benchmax.platform.schemas import Success
 from benchmax.platform.server.auth import Caller
 from benchmax.platform.server.platform import Here
 from benchmax.platform.server.problems import Refused

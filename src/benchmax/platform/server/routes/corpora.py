@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
-from benchmax.platform.schemas import (
+from benchmax.platform.account_schemas import (
     ChunkInfo,
     ChunkPage,
     ChunksAdded,
@@ -21,8 +21,8 @@ from benchmax.platform.schemas import (
     SearchHit,
     SearchRequest,
     SearchResults,
-    Success,
 )
+from benchmax.platform.schemas import Success
 from benchmax.platform.server.auth import Caller
 from benchmax.platform.server.platform import Here
 from benchmax.platform.server.problems import Refused

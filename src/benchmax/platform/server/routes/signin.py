@@ -9,15 +9,15 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from benchmax.platform.schemas import (
+from benchmax.platform.account_schemas import (
     DeviceApproval,
     DeviceCodeAnswer,
     DeviceCodeRequest,
     DeviceToken,
     DeviceTokenRequest,
-    Success,
     TokenAnswer,
 )
+from benchmax.platform.schemas import Success
 from benchmax.platform.server.auth import COOKIE, Caller, cookie_token
 from benchmax.platform.server.guard import client_address
 from benchmax.platform.server.passwords import check_password

@@ -27,6 +27,7 @@ router = APIRouter(tags=["storage"])
 
 SUFFIXES = (".jsonl", ".json", ".yaml", ".yml", ".pkl", ".pickle", ".csv", ".tsv", ".parquet")
 _MINUTES = 60
+_PREVIEW_ROWS = 100_000
 BlobPathText = Annotated[str, Query(min_length=1, max_length=blobs.PATH_CHARS)]
 
 
@@ -132,14 +133,14 @@ def files(
 def preview(
     here: Here, caller: Caller, path: BlobPathText, limit: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> DatasetPreview:
-    """The first rows of an uploaded dataset, and what is wrong with any of them."""
+    """The first rows of an uploaded dataset, and what is wrong with any of the first 100,000."""
     with here.database.read() as session:
         found = blobs.find(session, caller.user_id, path)
     if found is None:
         raise Refused(404, "You have no upload of that name. GET /v1/storage/files lists them.")
     size = found[1].size
     with dataset_file(here.blobs, found[1].sha256, path) as file:
-        report = check_dataset(file)
+        report = check_dataset(file, limit=_PREVIEW_ROWS)
         sample = [row.data for _, row in zip(range(limit), read_rows(file), strict=False) if isinstance(row.data, dict)]
     return DatasetPreview(
         path=path,

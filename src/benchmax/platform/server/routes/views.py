@@ -10,7 +10,8 @@ from fastapi import Depends, Path, Query
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from benchmax.platform.schemas import EvalInfo, KeyInfo, RunEvent, RunInfo
+from benchmax.platform.account_schemas import KeyInfo
+from benchmax.platform.schemas import EvalInfo, RunEvent, RunInfo
 from benchmax.platform.server.auth import MaybeCaller, Principal
 from benchmax.platform.server.platform import Here
 from benchmax.platform.server.problems import Refused

@@ -1,0 +1,75 @@
+"""The process that evaluates: a checkpoint, the base model or an endpoint plays the run's eval rows.
+
+Rollouts are kept as they finish, so an evaluation that was cut off goes on with what is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmax.platform.runner.child import Phase, opened_env, run_child, train_config
+from benchmax.platform.runner.notes import LAUNCH_FILE, read_note, write_note
+
+if TYPE_CHECKING:
+    from benchmax.models.base import ModelClient
+    from benchmax.trainer.config import TrainConfig
+
+KEY_VARIABLE = "BENCHMAX_ENDPOINT_KEY"
+WORKING = "evaluating"
+
+
+async def evaluate_rows(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
+    """Play the rows and write the report."""
+    import asyncio
+
+    from benchmax.evaluation.evaluate import evaluate
+    from benchmax.rollouts.host import EnvHost
+    from benchmax.trainer.sampler import Draw, rollout_settings
+
+    launch = read_note(folder / LAUNCH_FILE)
+    files = {name: Path(file) for name, file in launch["files"].items()}
+    run_dir, samples = Path(launch["run_dir"]), launch.get("samples") or 1
+    async with opened_env(files, run_dir.parent.parent / "venvs", word.get("variables", {}), phase) as env:
+        phase.say("reading the dataset")
+        examples = list(await env.preprocess(files["eval_dataset_path"]))[: launch.get("rows")]
+        write_note(folder / "plan.json", {"total": len(examples) * samples})
+        config = train_config(run_dir, launch["args"], len(examples))
+        phase.say("loading the model")
+        model = await asyncio.to_thread(_open_model, launch, folder, config, word.get("endpoint_key", ""))
+        draw = Draw("external-eval", 0, samples, config.eval.temperature if samples == 1 else 1.0)
+        phase.say(WORKING)
+        try:
+            async with model, EnvHost(env) as host:
+                settings = rollout_settings(config, draw)
+                await evaluate(host, examples, model, settings, group_size=samples, directory=folder)
+        finally:
+            shutil.rmtree(folder / "model", ignore_errors=True)
+    return "All rows were played."
+
+
+def _open_model(launch: Mapping[str, Any], folder: Path, config: TrainConfig, key: str) -> ModelClient:
+    kind, _, name = str(launch["model"]).partition(":")
+    if kind == "endpoint":
+        from benchmax.models.http import HttpModel
+
+        if key:
+            os.environ[KEY_VARIABLE] = key
+        endpoint = launch["endpoint"]
+        return HttpModel(endpoint["model"], endpoint["base_url"], key_variable=KEY_VARIABLE if key else None)
+    from benchmax.inference.local import LocalModel
+
+    if kind == "base":
+        return LocalModel.load(config.model.name)
+    from benchmax.trainer.export import export_merged
+
+    shutil.rmtree(folder / "model", ignore_errors=True)
+    return LocalModel.load(export_merged(Path(launch["run_dir"]), folder / "model", which=name), name=name)
+
+
+if __name__ == "__main__":
+    sys.exit(run_child(evaluate_rows))
