@@ -19,9 +19,12 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[data,train,platform,dev]'
 	@touch $@
 
-quickstart: setup ## validate and evaluate the arithmetic environment
+quickstart: RUN := quickstart-$(shell date +%Y%m%d-%H%M%S)
+quickstart: setup ## train a real model on the arithmetic environment, in minutes, on the CPU
+	$(BIN)/benchmax models pull smollm2-135m
 	$(BIN)/benchmax validate arithmetic
-	$(BIN)/benchmax eval arithmetic --model scripted:gold --group-size 4
+	$(BIN)/benchmax train --config examples/quickstart.toml --output.name $(RUN)
+	$(BIN)/benchmax plot runs/$(RUN) runs/$(RUN)/reward.png
 
 check: setup ## format, lint, types, import layers
 	$(BIN)/ruff format --check src tests benchmarks examples
@@ -41,6 +44,8 @@ e2e: setup ## the commands a newcomer types, as a newcomer types them
 
 bench: setup ## every number in the documents
 	$(BIN)/python benchmarks/rollouts.py
+	$(BIN)/python benchmarks/engine.py --model "$$($(BIN)/benchmax models path smollm2-135m)" --device cpu --batches 1,8,64 --compare-generate
+	$(BIN)/python benchmarks/trainer.py --seeds 3
 
 soak: setup ## load and fault tests that take long
 	$(BIN)/pytest -m 'slow and not gpu' --timeout 3600

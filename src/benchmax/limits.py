@@ -58,6 +58,9 @@ ROLLOUT_SECONDS = _limit("ROLLOUT_SECONDS", 1_800.0, "seconds", "one rollout, un
 BLOCKING_SECONDS = _limit(
     "BLOCKING_SECONDS", 0.05, "seconds", "an async hook that holds its loop this long moves to a thread"
 )
+BLOCKING_TOTAL_SECONDS = _limit(
+    "BLOCKING_TOTAL_SECONDS", 0.1, "seconds", "or waits without `await` this long in several calls"
+)
 STALL_SECONDS = _limit("STALL_SECONDS", 5.0, "seconds", "an environment's loop held this long is given up and replaced")
 HOOK_THREADS = _limit("HOOK_THREADS", 256, "threads", "blocking hooks running at once, per environment")
 

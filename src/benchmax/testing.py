@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
+from benchmax.errors import ConfigError
 from benchmax.models.base import Reply
 from benchmax.models.scripted import ScriptedModel
 
@@ -46,12 +47,20 @@ class Fault:
     kind: FaultKind
     seconds: float = 60.0
 
+    def __post_init__(self) -> None:
+        known = get_args(FaultKind)
+        if self.kind not in known:
+            raise ConfigError(f"There is no fault {self.kind!r}. Use one of: {', '.join(known)}.")
+
 
 class FakeModelServer:
     """An OpenAI-compatible server on the loopback.
 
-    `script` is a text, or a function of the request's JSON that gives a text, a message, a Reply, a whole
-    body (a dict with `choices`) or an aiohttp response. `faults` are played first, one for each request.
+    `script` is a text, or a function. The function receives the request's JSON body as a dict
+    (`body["messages"]`, `body["model"]`, `body.get("tools")` …) and gives a text, a message, a Reply, a whole
+    body (a dict with `choices`) or an aiohttp response; it may be async. Where it raises, the request is
+    answered with 500, and the first such error is raised at the end of `async with`. `faults` are played
+    first, one for each request.
     """
 
     def __init__(
@@ -73,6 +82,7 @@ class FakeModelServer:
         self._in_flight = 0
         self._stopping = asyncio.Event()
         self._runner: web.AppRunner | None = None
+        self._script_error: Exception | None = None
 
     @property
     def base_url(self) -> str:
@@ -97,6 +107,8 @@ class FakeModelServer:
         self._stopping.set()
         if self._runner is not None:
             await self._runner.cleanup()
+        if self._script_error is not None:
+            raise self._script_error
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
         from aiohttp import web
@@ -115,10 +127,21 @@ class FakeModelServer:
                 return await self._fail(self.faults.popleft(), request)
             if self.latency:
                 await asyncio.sleep(self.latency)
-            answer = self.script if isinstance(self.script, str) else self.script(body)
-            return _response(await answer if inspect.isawaitable(answer) else answer)
+            return await self._answer(body)
         finally:
             self._in_flight -= 1
+
+    async def _answer(self, body: dict[str, Any]) -> web.StreamResponse:
+        from aiohttp import web
+
+        try:
+            answer = self.script if isinstance(self.script, str) else self.script(body)
+            return _response(await answer if inspect.isawaitable(answer) else answer)
+        except web.HTTPException:
+            raise  # an answer, to aiohttp
+        except Exception as error:
+            self._script_error = self._script_error or error
+            return web.json_response({"error": {"message": f"the script raised {error!r}"}}, status=500)
 
     async def _fail(self, fault: Fault, request: web.Request) -> web.StreamResponse:
         from aiohttp import web

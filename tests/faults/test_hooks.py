@@ -172,6 +172,33 @@ async def test_blocking_tools_of_different_rollouts_do_not_wait_for_one_another(
     assert all(r.ok for r in rollouts)
 
 
+async def test_many_short_blocks_are_noticed_and_no_innocent_is_given_up():
+    """800 calls of 25 ms one after another took 20 s, and the watch mistook their queue for one hung call."""
+
+    class Short(Rewarding):
+        async def reward(self, i):
+            time.sleep(0.025)
+            return {"x": 1.0}
+
+    began = time.monotonic()
+    rollouts, _ = await batch(Short, 800)
+    assert all(r.reward == 1.0 for r in rollouts)
+    assert time.monotonic() - began < 5
+
+
+async def test_a_queue_of_short_calls_that_must_stay_is_not_a_stall(monkeypatch):
+    monkeypatch.setattr(limits, "STALL_SECONDS", 0.5)
+
+    class Staying(Rewarding):
+        async def reward(self, i):
+            await asyncio.sleep(0)
+            time.sleep(0.02)
+            return {"x": 1.0}
+
+    rollouts, _ = await batch(Staying, 80)
+    assert all(r.reward == 1.0 for r in rollouts)
+
+
 async def test_hooks_that_await_stay_on_one_loop():
     class Bound(BaseEnv):
         def __init__(self):

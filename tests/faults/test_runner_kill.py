@@ -119,36 +119,21 @@ def test_nobody_left_when_no_runner_comes_back(world, start):
     wait_until(lambda: not is_running(child["pid"]), 5)
 
 
-def test_runner_and_child_killed_at_once(world, start):
-    database, data = world
-    first = start()
-    run_id = launch(database, steps=25, pause=0.05, every=3)
-    wait_until(active(database, run_id))
-    (child,) = starts(data, run_id)
-    first.kill()
-    os.kill(child["pid"], signal.SIGKILL)
-    first.wait()
-    start()
-    wait_until(ended(database, run_id), 30)
-    check_whole(database, run_id, 25)
-
-
 def test_any_order_under_work(world, start):
-    """Kill one or the other, again and again; the counts are exact in the end."""
+    """Kill a child, the runner, both at once; the counts are exact in the end."""
     database, data = world
     current = start()
     ids = [launch(database, steps=40, pause=0.05, every=2) for _ in range(3)]
     for turn in range(4):
         wait_until(lambda: any(map(is_running, all_pids(data))) or ended(database, *ids)(), 30)
         time.sleep(0.4)
-        if turn % 2:
+        alive = [pid for pid in all_pids(data) if is_running(pid)]
+        if turn != 1 and alive:
+            os.kill(alive[0], signal.SIGKILL)
+        if turn:
             current.kill()
             current.wait()
             current = start()
-        else:
-            alive = [pid for pid in all_pids(data) if is_running(pid)]
-            if alive:
-                os.kill(alive[0], signal.SIGKILL)
     wait_until(ended(database, *ids), 60)
     for run_id in ids:
         check_whole(database, run_id, 40)

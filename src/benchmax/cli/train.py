@@ -35,6 +35,7 @@ def train(
     if settings:
         _list_settings()
         return
+    env, flags = _env_and_flags([*([env] if env else []), *context.args])
     given = {
         "data": _given(env=env, train=data, eval=eval_data),
         "model": _given(name=model),
@@ -43,9 +44,24 @@ def train(
     }
     values = {section: value for section, value in given.items() if value != {}}
     if resume:
-        _run(resume, tree.flags_tree(context.args, values))
+        _run(resume, tree.flags_tree(flags, values))
     else:
-        _run(tree.load_config(config, context.args, **values))
+        _run(tree.load_config(config, flags, **values))
+
+
+def _env_and_flags(words: list[str]) -> tuple[str | None, list[str]]:
+    """The words typer does not know, in order: settings with their values, and the environment among them."""
+    env: str | None = None
+    flags: list[str] = []
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--"):
+            env = env or word
+            continue
+        flags.append(word)
+        if "=" not in word and words and not words[0].startswith("--"):
+            flags.append(words.pop(0))
+    return env, flags
 
 
 def export(
@@ -97,6 +113,10 @@ def _run(target: Any, changes: dict[str, Any] | None = None) -> None:
             f"Stopped after {outcome.step} steps; saved. Go on with: benchmax train --resume {safe(outcome.path)}"
         )
         raise typer.Exit(INTERRUPTED)
+    before, after = outcome.first_eval, outcome.last_eval
+    for name, title in (("reward/mean", "held-out reward"), ("solve_rate", "held-out solved")):
+        if name in before and name in after:
+            words.print(f"{title}: {before[name]:.2f} before, [bold]{after[name]:.2f}[/] after {outcome.step} steps")
     words.print(f"Done: {safe(outcome.path)}")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from benchmax.doctor.chart import Shot
 from benchmax.envs.rows import one_line
 
@@ -22,3 +24,10 @@ def paid(shot: Shot) -> str:
         return "no score"
     parts = ", ".join(f"{name}={value:g}" for name, value in shot.rollout.rewards.items())
     return f"{shot.total:g} ({parts})"
+
+
+def first_of(things: Sequence[object], most: int, count: int | None = None) -> str:
+    """The first few, and how many more there are."""
+    total = len(things) if count is None else count
+    shown = [str(thing) for thing in things[:most]]
+    return "; ".join([*shown, f"and {total - len(shown):,} more"] if total > len(shown) else shown)

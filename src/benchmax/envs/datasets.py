@@ -124,7 +124,7 @@ class DatasetReport:
         return "\n".join(table + [self._listing("error", "warning")] * bool(self.errors or self.warnings))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ExampleSet(Sequence[Example]):
     """The examples of a dataset, with the report of how they were read."""
 
@@ -136,6 +136,10 @@ class ExampleSet(Sequence[Example]):
 
     def __getitem__(self, index: Any) -> Any:
         return self.examples[index]
+
+    def __repr__(self) -> str:
+        issues = f"{self.report.errors:,} errors, {self.report.warnings:,} warnings"
+        return f"<ExampleSet: {len(self):,} examples from {self.report.source}, {issues}>"
 
 
 def load_examples(

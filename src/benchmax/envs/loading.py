@@ -1,7 +1,7 @@
-"""Finding an environment class by what a person types.
+"""Finding an environment by what a person types: its class, its arguments, its rows.
 
 arithmetic                      an environment that comes with benchmax
-my_package.my_module.MyEnv      a dotted path
+my_package.my_module.MyEnv      a dotted path; my_package.my_module:MyEnv is the same
 main.py, main.py:MyEnv          a file, and the class in it when there are several
 """
 
@@ -12,11 +12,14 @@ import importlib
 import importlib.util
 import inspect
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, new_class
+from typing import Any
 
-from benchmax.envs.base_env import BaseEnv
-from benchmax.errors import EnvDefinitionError, NotFoundError
+from benchmax.envs.base_env import BaseEnv, overrides
+from benchmax.envs.reward_values import describe_error
+from benchmax.errors import BenchmaxError, EnvDefinitionError, NotFoundError, UsageError
 
 BUILT_IN = {
     "arithmetic": "benchmax.envs.arithmetic.arithmetic_env.ArithmeticEnv",
@@ -28,11 +31,11 @@ def load_env_class(spec: str) -> type[BaseEnv]:
     """The environment class that `spec` names."""
     if spec in BUILT_IN:
         return load_env_class(BUILT_IN[spec])
-    file, _, name = spec.partition(":")
+    file, name = split_spec(spec)
     if file.endswith(".py"):
         return _choose(_import_file(Path(file)), name, spec)
-    module, dot, name = spec.rpartition(".")
-    if not dot:
+    module, dot, name = (file, ":", name) if name else spec.rpartition(".")
+    if not dot or not all(part.isidentifier() for part in module.split(".")):
         near = difflib.get_close_matches(spec, BUILT_IN, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise NotFoundError(
@@ -40,6 +43,12 @@ def load_env_class(spec: str) -> type[BaseEnv]:
             "Or give a file (main.py) or a dotted path (package.module.Class)."
         )
     return _choose(_import_module(module), name, spec)
+
+
+def split_spec(spec: str) -> tuple[str, str]:
+    """The file or module, and the class after the colon, if there is one."""
+    where, _, name = spec.partition(":")
+    return where, name
 
 
 def _import_module(name: str) -> ModuleType:
@@ -51,7 +60,7 @@ def _import_module(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise NotFoundError(f"There is no module {name!r}. Check the spelling and the current folder.") from None
         raise EnvDefinitionError(f"{name} needs the package {error.name!r}: pip install it, then try again.") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _import_failed(name, error) from error
 
 
@@ -67,16 +76,35 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ImportError) and "relative import" in str(error):
+            raise EnvDefinitionError(
+                f"{path} uses relative imports, which need its package. Name it by its dotted path: "
+                f"{_dotted(path)}.ClassName, from the folder above the package."
+            ) from None
         raise _import_failed(str(path), error) from error
     return module
 
 
-def _import_failed(what: str, error: Exception) -> EnvDefinitionError:
+def _dotted(path: Path) -> str:
+    """The module's name as seen from above its outermost package."""
+    folder, parts = path.resolve().parent, [path.stem]
+    while len(parts) == 1 or (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(parts)
+
+
+def _import_failed(what: str, error: BaseException) -> EnvDefinitionError:
     line = ""
     for frame in inspect.trace():
         if not frame.filename.startswith("<") and "importlib" not in frame.filename and __file__ != frame.filename:
             line = f" (at {Path(frame.filename).name}:{frame.lineno})"
+    if isinstance(error, SystemExit):
+        return EnvDefinitionError(
+            f"{what} ends the program when it is imported{line}. "
+            'Put what it runs under `if __name__ == "__main__":`.'
+        )
     return EnvDefinitionError(f"{what} cannot be imported: {type(error).__name__}: {error}{line}. Correct it first.")
 
 
@@ -100,3 +128,97 @@ def _choose(module: ModuleType, name: str, spec: str) -> type[BaseEnv]:
             f"{spec} must define exactly one BaseEnv subclass, and defines: {names}. Name it as {spec}:ClassName."
         )
     return next(iter(own.values()))
+
+
+# Constructing it
+
+
+def make_env(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> BaseEnv:
+    """An instance; what its constructor raises is told in one line."""
+    check_arguments(env_class, arguments)
+    try:
+        return env_class(**arguments)
+    except BenchmaxError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise EnvDefinitionError(
+            f"{env_class.__name__} cannot be constructed: {describe_error(error)}. "
+            "Correct its __init__, or what is passed with --env-arg."
+        ) from error
+
+
+def check_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> None:
+    """Refuse a class that cannot be constructed with these arguments, before anything is done with it."""
+    if missing := sorted(getattr(env_class, "__abstractmethods__", ())):
+        raise EnvDefinitionError(
+            f"{env_class.__name__} does not implement {', '.join(missing)}. Write it, or name a class that does."
+        )
+    refuse_unknown_arguments(env_class, arguments)
+    needed = [name for name, each in _parameters(env_class).items() if each.default is each.empty]
+    if left := [name for name in needed if name not in arguments]:
+        raise EnvDefinitionError(
+            f"{env_class.__name__} needs the argument {left[0]!r}. Give it with --env-arg {left[0]}=VALUE."
+        )
+
+
+def refuse_unknown_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> None:
+    """BaseEnv ignores arguments it does not know, so a misspelt one would go unnoticed."""
+    known = _parameters(env_class)
+    if env_class.__init__ is not BaseEnv.__init__ and _takes_any(env_class):
+        return
+    for name in arguments:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"It takes: {', '.join(known) or 'none'}."
+            raise UsageError(f"{env_class.__name__} takes no argument {name!r}. {hint}")
+
+
+def _parameters(env_class: type[BaseEnv]) -> dict[str, inspect.Parameter]:
+    """What the constructor takes by name; the first __init__ above the class decides."""
+    given = list(inspect.signature(env_class.__init__).parameters.values())[1:]
+    return {each.name: each for each in given if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+
+
+def _takes_any(env_class: type[BaseEnv]) -> bool:
+    parameters = inspect.signature(env_class.__init__).parameters.values()
+    return any(each.kind is each.VAR_KEYWORD for each in parameters)
+
+
+# Its rows
+
+
+class _NoHub(BaseEnv):
+    """Stands between an environment and BaseEnv.load_dataset, which would ask the hub for any name."""
+
+    @classmethod
+    def load_dataset(cls, dataset_name: str, **kwargs: Any) -> tuple[Any, str | None]:
+        if dataset_name != getattr(cls, "_typed", None):
+            return super().load_dataset(dataset_name, **kwargs)
+        raise NotFoundError(_no_such_data(cls, dataset_name))
+
+
+def own_rows(env_class: type[BaseEnv], name: str | None = None) -> Any:
+    """The rows that the environment's own load_dataset gives for a name, or without one. Never asks the hub for it."""
+    if not overrides(env_class, "load_dataset"):
+        if name is not None:
+            raise NotFoundError(_no_such_data(env_class, name))
+        raise UsageError(f"{env_class.__name__} brings no rows of its own. Give some with --data FILE.")
+    guarded = new_class(env_class.__name__, (env_class, _NoHub))
+    guarded.__module__, guarded._typed = env_class.__module__, name  # type: ignore[attr-defined]
+    try:
+        rows, _ = guarded.load_dataset(*([] if name is None else [name]))  # type: ignore[attr-defined]
+    except BenchmaxError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{env_class.__name__}.load_dataset failed: {describe_error(error)}. "
+            "Correct it, or give another dataset with --data."
+        ) from error
+    return rows
+
+
+def _no_such_data(env_class: type[BaseEnv], name: str) -> str:
+    return (
+        f"{name!r} is no file, and {env_class.__name__} knows no dataset of that name. "
+        f"Give the path of a .jsonl, .json, .csv, .tsv or .parquet file, or hf:{name} for one on the hub."
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -47,6 +47,13 @@ class Comparison:
     components: dict[str, Estimate] = field(default_factory=dict)
     only_in_base: int = 0
     only_in_other: int = 0
+    scored_only_in_base: int = 0
+    """Examples that both played and only the base has a score for."""
+    scored_only_in_other: int = 0
+    scored_in_neither: int = 0
+    new_components: list[str] = field(default_factory=list)
+    """Components that only the other has."""
+    gone_components: list[str] = field(default_factory=list)
 
     @property
     def verdict(self) -> str:
@@ -66,19 +73,27 @@ class Comparison:
             "examples": len(self.pairs),
             "only_in_base": self.only_in_base,
             "only_in_other": self.only_in_other,
+            "scored_only_in_base": self.scored_only_in_base,
+            "scored_only_in_other": self.scored_only_in_other,
+            "scored_in_neither": self.scored_in_neither,
+            "new_components": self.new_components,
+            "gone_components": self.gone_components,
             "pairs": [pair.to_dict() for pair in self.pairs],
         }
 
 
 def compare(base: Iterable[Rollout], other: Iterable[Rollout]) -> Comparison:
     """Pair by example id; the interval is over the paired differences."""
+    base, other = list(base), list(other)
     left = by_example(rollout for rollout in base if rollout.reward is not None)
     right = by_example(rollout for rollout in other if rollout.reward is not None)
     shared = left.keys() & right.keys()
     pairs = [Pair(key, _reward(left[key]), _reward(right[key]), left[key], right[key]) for key in shared]
     pairs.sort(key=lambda pair: (pair.delta, pair.example_id))
     comparison = Comparison(pairs, estimate([pair.delta for pair in pairs]))
-    comparison.only_in_base, comparison.only_in_other = len(left.keys() - shared), len(right.keys() - shared)
+    _count_left_out(comparison, left.keys(), right.keys(), _ids(base), _ids(other))
+    before, after = _names(base), _names(other)
+    comparison.new_components, comparison.gone_components = sorted(after - before), sorted(before - after)
     for name in sorted(_components(pairs)):
         delta = estimate(
             [_component(name)(pair.other_rollouts) - _component(name)(pair.base_rollouts) for pair in pairs]
@@ -86,6 +101,25 @@ def compare(base: Iterable[Rollout], other: Iterable[Rollout]) -> Comparison:
         if delta:
             comparison.components[name] = delta
     return comparison
+
+
+def _count_left_out(
+    comparison: Comparison, left: Set[str], right: Set[str], in_base: Set[str], in_other: Set[str]
+) -> None:
+    """Examples that are in no pair: absent on one side, or there without a score."""
+    both = in_base & in_other
+    comparison.only_in_base, comparison.only_in_other = len(in_base - both), len(in_other - both)
+    comparison.scored_only_in_base = len(both & left - right)
+    comparison.scored_only_in_other = len(both & right - left)
+    comparison.scored_in_neither = len(both - left - right)
+
+
+def _ids(rollouts: Iterable[Rollout]) -> Set[str]:
+    return {rollout.example_id for rollout in rollouts}
+
+
+def _names(rollouts: Iterable[Rollout]) -> Set[str]:
+    return {name for rollout in rollouts for name in rollout.rewards}
 
 
 def _reward(rollouts: Iterable[Rollout]) -> float:

@@ -1,7 +1,7 @@
 """An evaluation: play a dataset, keep every rollout, be able to go on after any interruption.
 
 runs/eval-…/
-  eval.json         what was asked for; `--resume` needs nothing else
+  eval.json         what was asked for, which `--resume` needs, and what the folder was made for
   rollouts.jsonl    every rollout, as it finished
   report.json       the summary, once all are done
 """
@@ -18,16 +18,17 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.envs.types import Example
-from benchmax.errors import NotFoundError, RecordError
+from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.evaluation.report import Report, summarise
 from benchmax.models.base import ModelClient
 from benchmax.rollouts.groups import run_groups
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.log import RolloutLog, latest_rollouts
+from benchmax.rollouts.log import RolloutLog, latest_rollouts, read_rollouts
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
 
 CONFIG, ROLLOUTS, REPORT = "eval.json", "rollouts.jsonl", "report.json"
+MADE_FOR = "made_for"
 
 
 @dataclass(slots=True)
@@ -48,12 +49,18 @@ async def evaluate(
     *,
     group_size: int = 1,
     concurrency: int = limits.ROLLOUTS_AT_ONCE,
-    directory: Path | None = None,
+    directory: str | Path | None = None,
     on_rollout: Callable[[Rollout], None] | None = None,
 ) -> Evaluation:
-    """Play every example `group_size` times. With a directory, only what is missing or failed there is played."""
+    """Play every example `group_size` times. With a directory, only what is missing or failed there is played.
+
+    A directory belongs to one environment, model and group size; another one is refused.
+    """
     listed = list(examples)
     unique = {example["id"]: example for example in listed}
+    directory = None if directory is None else Path(directory)
+    if directory:
+        claim(directory, {"env": host.name, "model": model.name, "group_size": group_size})
     done = latest_rollouts(directory / ROLLOUTS) if directory and (directory / ROLLOUTS).exists() else {}
     done = {key: rollout for key, rollout in done.items() if key[0] in unique and key[1] < group_size}
     owed = _owed(done, group_size, whole_groups=host.overrides("compute_group_reward"))
@@ -92,6 +99,29 @@ def _owed(
     return owed
 
 
+def claim(directory: Path, made_for: Mapping[str, Any]) -> None:
+    """Write down what the folder is for; UsageError if it was made for something else."""
+    config = read_config(directory) if (directory / CONFIG).is_file() else {}
+    before = config.get(MADE_FOR) or _told_by_rollouts(directory)
+    for name, wanted in made_for.items():
+        there = before.get(name, wanted)
+        if there != wanted:
+            what = name.replace("_", " ")
+            raise UsageError(
+                f"{directory} holds an evaluation of {what} {there}, and this one is of {what} {wanted}. "
+                "Choose another folder."
+            )
+    if config.get(MADE_FOR) != made_for:
+        save_config(directory, {**config, MADE_FOR: dict(made_for)})
+
+
+def _told_by_rollouts(directory: Path) -> dict[str, Any]:
+    """What a folder without a note was made for: its first rollout says."""
+    path = directory / ROLLOUTS
+    first = next(read_rollouts(path), None) if path.exists() else None
+    return {"env": first.env, "model": first.model} if first else {}
+
+
 def save_config(directory: Path, config: Mapping[str, Any]) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     write_json(directory / CONFIG, config)
@@ -105,7 +135,8 @@ def read_config(directory: Path) -> dict[str, Any]:
         config = json.loads(path.read_text())
     except ValueError as error:
         raise RecordError(f"{path} is damaged: {error}. Start the evaluation again in a new folder.") from None
-    assert isinstance(config, dict)
+    if not isinstance(config, dict):
+        raise RecordError(f"{path} is damaged: it holds no object. Start the evaluation again in a new folder.")
     return config
 
 

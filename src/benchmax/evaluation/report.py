@@ -12,6 +12,15 @@ from benchmax.evaluation.statistics import Estimate, estimate, estimate_share, m
 from benchmax.rollouts.record import Rollout
 
 SOLVED = 1.0 - 1e-9
+REASON_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """The most common message of one kind of failure."""
+
+    message: str
+    count: int
 
 
 @dataclass(slots=True)
@@ -32,6 +41,9 @@ class Report:
     unscored: dict[str, int] = field(default_factory=dict)
     terminations: dict[str, int] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
+    unscored_reasons: dict[str, Reason] = field(default_factory=dict)
+    """Why, most often, each component could not be scored."""
+    error_reasons: dict[str, Reason] = field(default_factory=dict)
     turns: float = 0.0
     completion_tokens: float = 0.0
     tool_calls: float = 0.0
@@ -50,6 +62,8 @@ class Report:
 def _plain(value: Any) -> Any:
     if isinstance(value, Estimate):
         return {key: None if abs(number) == float("inf") else number for key, number in value.to_dict().items()}
+    if isinstance(value, Reason):
+        return {"message": value.message, "count": value.count}
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     return value
@@ -111,6 +125,8 @@ def _add_counts(report: Report, rollouts: Sequence[Rollout]) -> None:
     report.unscored = dict(Counter(name for rollout in rollouts for name in rollout.unscored).most_common())
     report.terminations = dict(Counter(rollout.termination.value for rollout in rollouts).most_common())
     report.errors = dict(Counter(rollout.error.type for rollout in rollouts if rollout.error).most_common())
+    report.unscored_reasons = _reasons((name, why) for rollout in rollouts for name, why in rollout.unscored.items())
+    report.error_reasons = _reasons((each.error.type, each.error.message) for each in rollouts if each.error)
     report.turns = sum(rollout.turns for rollout in rollouts) / count
     report.completion_tokens_total = sum(rollout.usage.completion_tokens for rollout in rollouts)
     report.prompt_tokens_total = sum(rollout.usage.prompt_tokens for rollout in rollouts)
@@ -120,3 +136,12 @@ def _add_counts(report: Report, rollouts: Sequence[Rollout]) -> None:
     report.cost_usd = sum(rollout.usage.cost_usd for rollout in rollouts)
     seconds = [rollout.seconds.get("total", 0.0) for rollout in rollouts]
     report.seconds_p50, report.seconds_p95 = quantile(seconds, 0.5), quantile(seconds, 0.95)
+
+
+def _reasons(told: Iterable[tuple[str, str]]) -> dict[str, Reason]:
+    """For each kind the message heard most, as one line of bounded length."""
+    heard: dict[str, Counter[str]] = defaultdict(Counter)
+    for kind, message in told:
+        line = " ".join(str(message).split())
+        heard[kind][line if len(line) <= REASON_CHARS else line[: REASON_CHARS - 1] + "…"] += 1
+    return {kind: Reason(*counts.most_common(1)[0]) for kind, counts in heard.items()}

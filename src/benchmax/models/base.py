@@ -8,6 +8,7 @@ what was sampled is what is trained on.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from benchmax.envs.types import ChatMessage, ToolDefinition
+from benchmax.errors import ConfigError
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter"]
 
@@ -34,6 +36,54 @@ class Sampling:
     """Ask for the log-probability and id of every sampled token."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Further fields for the server, sent as they are."""
+
+    def __post_init__(self) -> None:
+        need_number("Sampling.temperature", self.temperature, at_least=0)
+        need_number("Sampling.top_p", self.top_p, above=0, at_most=1)
+        need_count("Sampling.top_k", self.top_k, optional=True)
+        need_count("Sampling.max_tokens", self.max_tokens, optional=True)
+        need_count("Sampling.seed", self.seed, least=None, optional=True)
+        if not isinstance(self.stop, tuple | list) or not all(isinstance(text, str) for text in self.stop):
+            raise ConfigError(f'Sampling.stop is {self.stop!r}; give a tuple of texts, such as ("END",).')
+        if not isinstance(self.extra, dict):
+            raise ConfigError(f"Sampling.extra is {self.extra!r}; give a dict of further fields.")
+
+
+def need_number(
+    field: str,
+    value: object,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    optional: bool = False,
+) -> None:
+    """Refuse a setting that is not a finite number within its range."""
+    if optional and value is None:
+        return
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if good:
+        assert isinstance(value, int | float)
+        low = (at_least is None or value >= at_least) and (above is None or value > above)
+        good = low and (at_most is None or value <= at_most)
+    if not good:
+        bounds = {"at least": at_least, "above": above, "at most": at_most}
+        said = " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None)
+        raise ConfigError(f"{field} is {value!r}; give a finite number {said}".rstrip() + _or_none(optional))
+
+
+def need_count(field: str, value: object, *, least: int | None = 1, optional: bool = False) -> None:
+    """Refuse a setting that is not a whole number of at least `least`."""
+    if optional and value is None:
+        return
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or (least is not None and isinstance(value, int) and value < least):
+        said = "" if least is None else f" of at least {least}"
+        raise ConfigError(f"{field} is {value!r}; give a whole number{said}" + _or_none(optional))
+
+
+def _or_none(optional: bool) -> str:
+    return ", or None." if optional else "."
 
 
 @dataclass(slots=True)

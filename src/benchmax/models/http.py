@@ -32,7 +32,7 @@ from benchmax.errors import (
     ModelUnavailable,
 )
 from benchmax.models import failures, hermes, wire
-from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, Usage
+from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, Usage, need_count, need_number
 
 ToolFormat: TypeAlias = Literal["native", "hermes"]
 KEY_VARIABLES = {"api.openai.com": "OPENAI_API_KEY", "openrouter.ai": "OPENROUTER_API_KEY"}
@@ -43,7 +43,7 @@ _DIRECT_BYTES = limits.MIB  # aiohttp warns about larger bodies given as bytes
 
 
 class HttpModel(ModelClient):
-    """A model behind an OpenAI-compatible server, at `base_url` (which often ends in /v1).
+    """A model behind an OpenAI-compatible server, at `base_url` (which often ends in /v1; /chat/completions is cut).
 
     `timeout` and `tries` bound one turn, retries included. `price` is (USD per million prompt tokens,
     USD per million completion tokens). With `tool_format="hermes"` tools travel as text, for servers that
@@ -72,8 +72,13 @@ class HttpModel(ModelClient):
     ) -> None:
         if tool_format not in ("native", "hermes"):
             raise ConfigError(f"tool_format is {tool_format!r}. Use 'native' or 'hermes'.")
-        if timeout <= 0 or tries < 1 or connections < 1:
-            raise ConfigError("timeout, tries and connections must be positive. Correct them.")
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(f"name is {name!r}; give the model's name as the server knows it.")
+        need_number("timeout", timeout, above=0)
+        need_number("backoff", backoff, at_least=0)
+        need_count("tries", tries)
+        need_count("connections", connections)
+        _check_price(price)
         self.name = name
         self.tool_format = tool_format
         self.timeout = timeout
@@ -288,14 +293,26 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
+def _check_price(price: object) -> None:
+    if price is None:
+        return
+    if not isinstance(price, tuple | list) or len(price) != 2:
+        raise ConfigError(
+            f"price is {price!r}; give a pair (USD per million prompt tokens, USD per million completion tokens)."
+        )
+    for index, each in enumerate(price):
+        need_number(f"price[{index}]", each, at_least=0)
+
+
 def _chat_url(base_url: str) -> yarl.URL:
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    parts = urlsplit(base_url) if isinstance(base_url, str) else None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(
             "base_url is not an http(s) URL. Give the server's address, such as http://localhost:8000/v1."
         )
     url = yarl.URL(base_url)
-    return url.with_path(url.path.rstrip("/") + "/chat/completions", keep_query=True)
+    path = url.path.rstrip("/").removesuffix("/chat/completions")
+    return url.with_path(path + "/chat/completions", keep_query=True)
 
 
 def _headers(api_key: str | None, headers: Mapping[str, str] | None) -> dict[str, str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from benchmax import limits
 from benchmax.envs.types import Example
 from benchmax.errors import UsageError
-from benchmax.models.base import ModelClient
+from benchmax.models.base import ModelClient, need_count
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import new_rollout, opened, play, run_rollout
 from benchmax.rollouts.record import Rollout
@@ -111,8 +111,9 @@ async def run_groups(
     Examples are taken only as fast as they are played, so a stream of millions is fine. Close the iterator to
     cancel what is in flight. `owed` tells which samples of an example are still to be played; all when None.
     """
-    if group_size < 1:
-        raise UsageError(f"group_size is {group_size}; it must be at least 1.")
+    need_count("group_size", group_size)
+    need_count("concurrency", concurrency)
+    _check_arguments(host, examples, model, settings)
     everything = range(group_size)
     source = _owing(_aiter(examples), owed or (lambda example: everything))
     most = max(1, concurrency // group_size)
@@ -178,6 +179,34 @@ async def _aiter(examples: Iterable[Example] | AsyncIterable[Example]) -> AsyncI
 
 async def _owing(examples: AsyncIterator[Example], owed: Owed) -> AsyncIterator[tuple[Example, Sequence[int]]]:
     async for example in examples:
+        _check_example(example)
         samples = owed(example)
         if samples:
             yield example, samples
+
+
+def _check_arguments(host: object, examples: object, model: object, settings: object) -> None:
+    """What was given in the wrong place, said before anything is played."""
+    if not isinstance(host, EnvHost):
+        raise UsageError(f"host is {_kind(host)}. Give an open EnvHost: `async with EnvHost(MyEnv) as host:`.")
+    if not host.is_open:
+        raise UsageError("This EnvHost is not open. Play inside `async with EnvHost(MyEnv) as host:`.")
+    if not isinstance(model, ModelClient):
+        raise UsageError(f'model is {_kind(model)}. Give a ModelClient, such as HttpModel("name", "http://…/v1").')
+    if not isinstance(settings, RolloutSettings):
+        raise UsageError(f"settings is {_kind(settings)}. Give a RolloutSettings(…).")
+    if isinstance(examples, Mapping | str | bytes) or not isinstance(examples, Iterable | AsyncIterable):
+        raise UsageError(f"examples is {_kind(examples)}. Give a list of examples, also for one: [example].")
+
+
+def _check_example(example: object) -> None:
+    if not isinstance(example, Mapping) or "id" not in example or "prompt_messages" not in example:
+        keys = f" with {', '.join(map(str, example))}" if isinstance(example, Mapping) else ""
+        raise UsageError(
+            f"{_kind(example)[:1].upper()}{_kind(example)[1:]}{keys[:200]} is no example: it has no id and prompt_messages. "
+            "Turn rows into examples with load_examples(rows, MyEnv).examples or MyEnv.dataset_preprocess(row)."
+        )
+
+
+def _kind(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"

@@ -4,7 +4,8 @@ Covered
 - All async hooks of one environment run on one *home loop*, in a thread of its own, so sessions, locks and
   clients they share stay on the loop they were made for; the caller's loop never waits for them.
 - A plain `def` hook runs in a thread. So does an async hook that was seen to block without ever awaiting
-  (`time.sleep`, `requests`, `subprocess.run`): after its first offence, calls no longer wait for one another.
+  (`time.sleep`, `requests`, `subprocess.run`): after one long offence, or a few short ones, calls no longer wait for
+  one another.
 - Every call has a deadline. A call that outlives it is abandoned; a Python loop (`while True`) is interrupted.
 - A home loop that is held for `limits.STALL_SECONDS` is replaced; calls that had not begun move to the new one.
 
@@ -24,8 +25,9 @@ import threading
 import types
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Any, Protocol
 
 from benchmax import limits
@@ -85,22 +87,35 @@ class Mailbox:
             self._loop.call_soon(self._drain)
 
 
+@dataclass(slots=True)
+class Conduct:
+    """How a hook treated the loop it ran on."""
+
+    held: float = 0.0
+    """The longest it held the loop."""
+    waited: float = 0.0
+    """Time it held the loop without computing: asleep, or waiting for something without `await`."""
+    awaited: bool = False
+
+
 @types.coroutine
-def _stepped(coroutine: Coroutine[Any, Any, Any], seen: Callable[[float, bool], None]) -> Generator[Any, Any, Any]:
-    """Drive a coroutine to its end, then tell the longest it held the loop and whether it ever awaited."""
+def _stepped(coroutine: Coroutine[Any, Any, Any], seen: Callable[[Conduct], None]) -> Generator[Any, Any, Any]:
+    """Drive a coroutine to its end, then tell how it conducted itself."""
     step: Callable[[Any], Any] = coroutine.send
     argument: Any = None
-    longest, suspended = 0.0, False
+    conduct = Conduct()
     try:
         while True:
-            began = monotonic()
+            began, busy = monotonic(), thread_time()
             try:
                 yielded = step(argument)
             except StopIteration as stop:
                 return stop.value
             finally:
-                longest = max(longest, monotonic() - began)
-            suspended = True
+                held = monotonic() - began
+                conduct.held = max(conduct.held, held)
+                conduct.waited += max(0.0, held - (thread_time() - busy))
+            conduct.awaited = True
             try:
                 argument = yield yielded
                 step = coroutine.send
@@ -110,7 +125,7 @@ def _stepped(coroutine: Coroutine[Any, Any, Any], seen: Callable[[float, bool], 
             except BaseException as error:
                 step, argument = coroutine.throw, error
     finally:
-        seen(longest, suspended)
+        seen(conduct)
 
 
 class Call:
@@ -162,8 +177,8 @@ class Watcher(Protocol):
     def divert(self, call: Call) -> bool:
         """Whether a call about to begin was taken elsewhere."""
 
-    def saw(self, call: Call, held: float, suspended: bool) -> None:
-        """A call ended: the longest it held the loop, and whether it ever awaited."""
+    def saw(self, call: Call, conduct: Conduct) -> None:
+        """A call ended."""
 
 
 class HomeLoop:
@@ -175,7 +190,7 @@ class HomeLoop:
         self._watcher = watcher
         self._unstarted: dict[Call, None] = {}
         self._stopping = False
-        self._pinged = self._answered = monotonic()
+        self._pinged = self._answered = self._progress = monotonic()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -224,22 +239,26 @@ class HomeLoop:
         failure: BaseException | None = None
         try:
             coroutine = call.function(*call.args, **call.kwargs)
-            value = await _stepped(coroutine, lambda held, suspended: self._watcher.saw(call, held, suspended))
+            value = await _stepped(coroutine, lambda conduct: self._saw(call, conduct))
         except BaseException as error:
             failure = error
         call.settle(value, failure)
+
+    def _saw(self, call: Call, conduct: Conduct) -> None:
+        self._progress = monotonic()
+        self._watcher.saw(call, conduct)
 
     def cancel(self, call: Call) -> None:
         call.cancelled = True
         self.mailbox.post(lambda: call.task.cancel() if call.task else None)
 
     def stalled(self) -> float:
-        """How long the loop has not answered; asks it again."""
+        """How long one call has held the loop; asks the loop again. Many that end one after another hold nothing up."""
         if self._answered >= self._pinged:
             self._pinged = monotonic()
             self.mailbox.post(self._answer)
             return 0.0
-        return monotonic() - self._pinged
+        return monotonic() - max(self._pinged, self._progress)
 
     def _answer(self) -> None:
         self._answered = monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from collections import defaultdict
 from collections.abc import Callable
 from functools import lru_cache, partial
 from time import monotonic
@@ -17,10 +18,13 @@ from benchmax.deadlines import deadlines
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.logging import listen_to
 from benchmax.errors import DeadlineExceeded, EnvDefinitionError
-from benchmax.rollouts.hooks import Call, HomeLoop, HookThreads, Mailbox
+from benchmax.rollouts.hooks import Call, Conduct, HomeLoop, HookThreads, Mailbox
 from benchmax.rollouts.toolbox import Toolbox
 
 logger = logging.getLogger(__name__)
+
+SHORT_WAIT = 0.01
+"""Holding the loop this long may be chance (other threads take their turns); more often is not."""
 
 
 class EnvHost:
@@ -41,6 +45,7 @@ class EnvHost:
         self._suspending: set[str] = set()
         self._blocking: set[str] = set()
         self._warned: set[str] = set()
+        self._waited: defaultdict[str, float] = defaultdict(float)
         self._old_homes: list[HomeLoop] = []
         self._watch: asyncio.Task[None] | None = None
         self._toolbox: Toolbox | None = None
@@ -159,19 +164,22 @@ class EnvHost:
         self._threads.start(call)
         return True
 
-    def saw(self, call: Call, held: float, suspended: bool) -> None:
-        """A hook ended. If it blocked and none of its kind ever awaits, its kind moves to threads."""
-        if suspended:
+    def saw(self, call: Call, conduct: Conduct) -> None:
+        """A hook ended. If it blocks and none of its kind ever awaits, its kind moves to threads."""
+        if conduct.awaited:
             self._suspending.add(call.key)
-        if held < limits.BLOCKING_SECONDS:
+        if conduct.held < SHORT_WAIT:
+            return
+        self._waited[call.key] += conduct.waited
+        if conduct.held < limits.BLOCKING_SECONDS and self._waited[call.key] < limits.BLOCKING_TOTAL_SECONDS:
             return
         if call.key not in self._suspending:
             self._blocking.add(call.key)
         if call.key not in self._warned:
             self._warned.add(call.key)
-            logger.info(
-                "%s.%s blocked for %.0f ms; use `await`, or `await asyncio.to_thread(…)` around the slow part.",
-                type(self._env).__name__, call.key, held * 1000,
+            logger.warning(
+                "%s.%s blocks (%.0f ms); use `await`, or `await asyncio.to_thread(…)` around the slow part.",
+                type(self._env).__name__, call.key, conduct.held * 1000,
             )  # fmt: skip
 
     async def _replace_stalled_homes(self) -> None:
@@ -186,6 +194,7 @@ class EnvHost:
             self._home = HomeLoop("benchmax-env", self)
             self._old_homes.append(home)
             for call in home.take_back():
+                call.context = call.context.copy()  # the old loop may still enter the first one
                 self._home.start(call)
             home.interrupt()
 

@@ -20,7 +20,7 @@ from benchmax.envs.logging import captured, rollout_context
 from benchmax.envs.remote.placement import example_context
 from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import ChatMessage, Example, ToolCall, Transcript, nest_tool_calls
-from benchmax.errors import BenchmaxError, ContextExceeded, ModelTimeout
+from benchmax.errors import ContextExceeded, DeadlineExceeded, ModelTimeout
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
 from benchmax.rollouts.hooks import Call
 from benchmax.rollouts.host import EnvHost
@@ -281,7 +281,7 @@ class _Table:
         except BadToolCall as wrong:
             return self._tool_message(call, f"Error: {wrong}", ok=False, seconds=0.0)
         except Exception as error:
-            text = f"Error: {error if isinstance(error, BenchmaxError) else describe_error(error)}"
+            text = _told_to_model(error, self.settings.tool_seconds)
             return self._tool_message(call, text, ok=False, seconds=perf_counter() - began)
         seconds = perf_counter() - began
         return self._tool_message(call, result.text, ok=not result.is_error, seconds=seconds, parts=result.parts)
@@ -294,6 +294,13 @@ class _Table:
         if parts:
             content = [{"type": "text", "text": content}, *parts]
         return {"role": "tool", "tool_call_id": call.id or "", "name": call.name, "content": content}
+
+
+def _told_to_model(error: Exception, seconds: float) -> str:
+    """A tool's failure in words for the model: no class names, and no advice for developers."""
+    if isinstance(error, DeadlineExceeded):
+        return f"Error: The tool took longer than {seconds:g} s and was stopped."
+    return f"Error: {describe_error(error).removeprefix(f'{type(error).__name__}: ')}"
 
 
 def _log_sink(rollout: Rollout, began: float) -> Callable[[str, logging.LogRecord], None]:

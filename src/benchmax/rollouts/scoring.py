@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from time import perf_counter
@@ -10,8 +11,8 @@ from typing import Any
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.legacy import group_reward_arguments, reward_arguments
 from benchmax.envs.logging import group_context
-from benchmax.envs.reward_values import WHOLE, describe_error, normalise_rewards
-from benchmax.envs.types import Transcript
+from benchmax.envs.reward_values import WHOLE, describe_error, finite, normalise_rewards
+from benchmax.envs.types import Transcript, Unscored
 from benchmax.errors import RewardError
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Failure, Rollout, Termination
@@ -106,6 +107,37 @@ def finish(env: BaseEnv, rollout: Rollout, settings: RolloutSettings) -> None:
     rollout.reward = None
     if settings.score and rollout.rewards and not rollout.unscored and rollout.scorable:
         weights = settings.weights or env.reward_weights
-        rollout.reward = sum(value * weights.get(name, 1.0) for name, value in rollout.rewards.items())
+        total = _total(rollout.rewards, weights)
+        if math.isfinite(total):
+            rollout.reward = total
+        else:
+            problem = weights_problem(weights)
+            reason = problem or f"The total of the reward is {total}, not a finite number; keep components small."
+            where = "reward_weights" if problem else "compute_reward"
+            unscored(rollout, WHOLE, RewardError(reason), Termination.REWARD_ERROR, where)
     scored = rollout.reward is not None or not settings.score
     rollout.ok = rollout.scorable and rollout.error is None and scored
+
+
+def _total(rewards: Mapping[str, float], weights: Any) -> float:
+    """The weighted sum; NaN when the weights cannot be used."""
+    try:
+        return float(sum(value * weights.get(name, 1.0) for name, value in rewards.items()))
+    except Exception:
+        return math.nan
+
+
+def weights_problem(weights: Any) -> str | None:
+    """Why these cannot be reward weights, or None."""
+    if not isinstance(weights, Mapping):
+        return f'reward_weights is a {type(weights).__name__}; make it a dict such as {{"correct": 1.0}}.'
+    for name, weight in weights.items():
+        outcome = finite(str(name), weight)
+        if isinstance(outcome, Unscored):
+            return f"reward_weights[{name!r}] is {_shown(weight)}; make it a finite number."
+    return None
+
+
+def _shown(value: Any) -> str:
+    """A value of the user's as a short text; its type when it cannot be shown."""
+    return repr(value)[:80] if isinstance(value, str | int | float) else f"a {type(value).__name__}"

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
-from benchmax.models.base import Sampling
+from benchmax.errors import ConfigError
+from benchmax.models.base import Sampling, need_count, need_number
+
+_SECONDS = ("max_seconds", "init_seconds", "tool_seconds", "reward_seconds", "release_seconds", "model_seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,21 @@ class RolloutSettings:
     sampling: Sampling = field(default_factory=Sampling)
     score: bool = True
     """Whether to compute rewards; a playground does not."""
+
+    def __post_init__(self) -> None:
+        need_count("max_turns", self.max_turns, optional=True)
+        need_count("max_tool_calls", self.max_tool_calls, least=0, optional=True)
+        need_count("max_tokens", self.max_tokens, optional=True)
+        need_number("max_cost_usd", self.max_cost_usd, at_least=0, optional=True)
+        for name in _SECONDS:
+            need_number(name, getattr(self, name), above=0)
+        need_count("tool_output_chars", self.tool_output_chars)
+        if not isinstance(self.weights, Mapping):
+            raise ConfigError(f"weights is {self.weights!r}; give a dict such as {{'correct': 1.0}}.")
+        for component, weight in self.weights.items():
+            need_number(f"weights[{component!r}]", weight)
+        if not isinstance(self.sampling, Sampling):
+            raise ConfigError(f"sampling is {self.sampling!r}; give a Sampling(…).")
 
     def turns_for(self, env: BaseEnv) -> int:
         return self.max_turns or env.recommended_max_turns or limits.MAX_TURNS

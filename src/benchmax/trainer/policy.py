@@ -49,7 +49,9 @@ class Policy:
     ) -> Policy:
         """Load a model directory as float32 and make it trainable."""
         from transformers import AutoModelForCausalLM
+        from transformers.utils import logging
 
+        logging.disable_progress_bar()  # our own view tells what happens
         model = AutoModelForCausalLM.from_pretrained(str(path), dtype=torch.float32, attn_implementation="sdpa")
         model.config.use_cache = False
         policy = cls(model.to(device), tune=tune, lora=lora or LoraConfig(), temperature=temperature)

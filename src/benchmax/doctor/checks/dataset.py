@@ -10,6 +10,7 @@ from benchmax.doctor import texts
 from benchmax.doctor.chart import Chart
 from benchmax.doctor.findings import Finding, error, warning
 from benchmax.doctor.registry import check, examples
+from benchmax.doctor.words import first_of
 from benchmax.envs.datasets import overlap
 from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import Example
@@ -21,8 +22,8 @@ def preprocess_fails(chart: Chart) -> Iterator[Finding]:
     if chart.data_error and not bad:
         yield error("There are no usable rows.", chart.data_error, "Give rows with a prompt (or messages) column.")
     if bad:
-        shown = "; ".join(str(issue) for issue in bad[:3])
         count = chart.report.errors if chart.report else len(bad)
+        shown = first_of(bad, 3, count)
         yield error(f"{count} row problems.", shown, "Correct the rows, or override dataset_preprocess.")
     if chart.eval_error:
         yield error("The evaluation rows cannot be used.", chart.eval_error, "Correct them like the training rows.")
@@ -33,7 +34,7 @@ def preprocess_unstable_id(chart: Chart) -> Iterator[Finding]:
     if chart.unstable_rows:
         yield error(
             "The same row becomes a different example each time.",
-            "; ".join(chart.unstable_rows[:3]),
+            first_of(chart.unstable_rows, 3),
             "Remove what is random or depends on time from dataset_preprocess; draw random things from the row itself.",
         )
 
