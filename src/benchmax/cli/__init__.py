@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
+
+_ADVICE = {
+    errno.ENOSPC: "Free some space, then go on.",
+    errno.EDQUOT: "Free some space, then go on.",
+    errno.EISDIR: "Name a file, not a folder.",
+    errno.ENOTDIR: "A part of the path is a file: choose another path.",
+    errno.EEXIST: "A file is in the way: choose another path.",
+    errno.ENOENT: "Check the path.",
+    errno.EACCES: "Check the file's permissions, or choose another path.",
+    errno.EPERM: "Check the file's permissions, or choose another path.",
+    errno.EROFS: "The disk is read-only: choose another path.",
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n), or lower --concurrency.",
+    errno.EADDRINUSE: "Choose another port.",
+}
 
 
 def main() -> None:
@@ -17,11 +34,18 @@ def main() -> None:
         stop(str(error), NOT_FOUND)
     except UsageError as error:
         stop(str(error), USAGE)
-    except PermissionError as error:
-        stop(f"{error}. Check the file's permissions.", AUTH if error.errno is None else FAILED)
     except BenchmaxError as error:
         stop(str(error), FAILED)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(FAILED)
     except OSError as error:
-        stop(f"{error}.", FAILED)
+        stop(_explain(error), AUTH if isinstance(error, PermissionError) and error.errno is None else FAILED)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def _explain(error: OSError) -> str:
+    where = f" ({error.filename})" if error.filename else ""
+    advice = _ADVICE.get(error.errno or 0, "Check the path, the disk and the network, then try again.")
+    return f"{error.strerror or error}{where}. {advice}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from benchmax.cli import evals, limits, models, train
+from benchmax.cli import evals, limits, models, show, train
 from benchmax.cli.serve import serve
 from benchmax.cli.validate import validate
 
@@ -16,10 +18,30 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=True,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import benchmax
+
+        typer.echo(f"benchmax {benchmax.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Define an RL environment once; validate it, evaluate models on it, train one."""
+
+
 app.command()(validate)
 app.command("eval")(evals.evaluate_command)
 app.command()(evals.compare)
 app.command()(evals.replay)
+app.command()(show.show)
 app.command(context_settings=train.CONTEXT)(train.train)
 app.command()(train.export)
 app.command()(train.plot)

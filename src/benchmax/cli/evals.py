@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import os
 import signal
-from collections.abc import Callable, Coroutine
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import redirect_stdout
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, shorten, words
+from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
 from benchmax.cli.progress import progress
-from benchmax.envs.base_env import BaseEnv, overrides
-from benchmax.envs.loading import load_env_class
-from benchmax.envs.types import Example
+from benchmax.cli.tables import print_comparison, print_report
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.datasets import ExampleSet, load_examples
+from benchmax.envs.loading import check_arguments, load_env_class, make_env, own_rows, split_spec
 from benchmax.errors import ConfigError, NotFoundError, UsageError
-from benchmax.evaluation.compare import Comparison
 from benchmax.evaluation.compare import compare as compare_rollouts
-from benchmax.evaluation.evaluate import Evaluation, evaluate, read_config, save_config
+from benchmax.evaluation.evaluate import CONFIG, Evaluation, evaluate, read_config, save_config
 from benchmax.evaluation.opening import open_model
-from benchmax.evaluation.report import Report
-from benchmax.evaluation.statistics import Estimate
 from benchmax.models.base import Sampling
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import latest_rollouts
@@ -44,20 +45,26 @@ def evaluate_command(
         str | None, typer.Option(help="Rows: a JSONL, JSON, CSV or parquet file, or a name the environment loads.")
     ] = None,
     model: Annotated[
-        str, typer.Option("--model", "-m", help="A model's name on the server, or scripted:gold, scripted:TEXT.")
-    ] = "scripted:gold",
+        str | None,
+        typer.Option("--model", "-m", help="A model here or on the server, scripted:TEXT, or scripted:gold (default)."),
+    ] = None,
     base_url: Annotated[
         str | None, typer.Option(help="An OpenAI-compatible server, for example http://localhost:8000/v1.")
     ] = None,
     api_key_var: Annotated[
         str | None, typer.Option(help="The environment variable that holds the server's key.")
     ] = None,
-    rows: Annotated[int | None, typer.Option("--rows", "-n", help="How many examples; all when not given.")] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", "-n", min=1, help="How many examples; all when not given.")
+    ] = None,
+    lenient: Annotated[bool, typer.Option("--lenient", help="Leave unusable rows out instead of stopping.")] = False,
     group_size: Annotated[int, typer.Option("--group-size", "-r", min=1, help="Samples of each example.")] = 1,
     concurrency: Annotated[int, typer.Option(min=1, help="Rollouts in flight at once.")] = 64,
     temperature: Annotated[float, typer.Option(min=0.0)] = 1.0,
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens in one turn.")] = 1024,
+    seed: Annotated[int | None, typer.Option(help="Seed of the model's draws; every rollout derives its own.")] = None,
     max_turns: Annotated[int | None, typer.Option(min=1, help="Model turns in one rollout.")] = None,
+    max_tool_calls: Annotated[int | None, typer.Option(min=0, help="Tool calls in one rollout.")] = None,
     env_arg: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE for the environment's constructor; repeatable.")
     ] = None,
@@ -68,32 +75,63 @@ def evaluate_command(
     """Measure a model on an environment: reward, pass@k, solve rate, every component, with intervals."""
     if resume:
         _nothing_but_resume(context)
-        config, directory = read_config(resume), resume
+        config, directory = _resumed(resume), resume
     else:
         if env is None:
             raise UsageError(
                 "Name an environment: benchmax eval arithmetic, or benchmax eval main.py --data rows.jsonl."
             )
-        sampling = {"temperature": temperature, "max_tokens": max_tokens}
+        if base_url and not model:
+            raise UsageError(f"--base-url {base_url} needs --model: name the model that the server should use.")
+        sampling = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
         config = {
-            "env": env, "env_args": parse_env_args(env_arg), "data": data, "model": model, "base_url": base_url,
-            "api_key_var": api_key_var, "rows": rows, "group_size": group_size, "concurrency": concurrency,
-            "max_turns": max_turns, "sampling": sampling,
+            "env": env, "env_args": parse_env_args(env_arg), "data": data, "model": model or "scripted:gold",
+            "base_url": base_url, "api_key_var": api_key_var, "rows": rows, "lenient": lenient,
+            "group_size": group_size, "concurrency": concurrency, "max_turns": max_turns,
+            "max_tool_calls": max_tool_calls, "sampling": sampling,
         }  # fmt: skip
         directory = out or _new_directory(env)
-        if (directory / "eval.json").exists():
-            raise UsageError(
-                f"{directory} already holds an evaluation. Go on with --resume {directory}, or choose another."
-            )
-    finished, code = run_interruptible(_evaluate(config, directory, new=not resume))
+        _must_be_new(directory)
+    # What an environment prints is words, not data.
+    with redirect_stdout(sys.stderr):
+        kept = config if resume else _located(config)
+        finished, code = run_interruptible(_evaluate(config, directory, kept))
     if finished is None:
         words.print(f"Stopped. Go on with: benchmax eval --resume {safe(directory)}")
         raise typer.Exit(code)
     if as_json:
-        print_json({"directory": str(directory), "config": config, "report": finished.report.to_dict()})
+        print_json({"directory": str(directory), "config": kept, "report": finished.report.to_dict()})
     else:
         print_report(finished.report, directory)
     raise typer.Exit(FAILED if finished.report.scored == 0 else 0)
+
+
+def _located(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with what was named in it written so that it holds from every folder."""
+    located = {**config, "folder": str(Path.cwd()), "data_sha256": None}
+    file, name = split_spec(config["env"])
+    if file.endswith(".py"):
+        located["env"] = str(Path(file).absolute()) + (f":{name}" if name else "")
+    if config["data"] is not None and Path(config["data"]).is_file():
+        data = Path(config["data"]).absolute()
+        located |= {"data": str(data), "data_sha256": _sha256(data)}
+    if config["base_url"] is None and Path(config["model"]).exists():
+        located["model"] = str(Path(config["model"]).absolute())
+    return located
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _must_be_new(directory: Path) -> None:
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"{directory} is a file. Choose another folder with --out.")
+    if (directory / CONFIG).exists():
+        raise UsageError(
+            f"{directory} already holds an evaluation. Go on with --resume {directory}, or choose another."
+        )
 
 
 def _nothing_but_resume(context: typer.Context) -> None:
@@ -104,18 +142,38 @@ def _nothing_but_resume(context: typer.Context) -> None:
         raise UsageError(f"--resume takes no other arguments, and {', '.join(others)} was given. Leave it out.")
 
 
-async def _evaluate(config: dict[str, Any], directory: Path, *, new: bool) -> Evaluation:
-    env_class = load_env_class(config["env"])
-    examples = load_rows(env_class, config["data"], config["rows"])
-    settings = RolloutSettings(max_turns=config["max_turns"], sampling=Sampling(**config["sampling"]))
+def _resumed(directory: Path) -> dict[str, Any]:
+    """What the evaluation was asked for, if it can go on."""
+    config = read_config(directory)
+    if "env" not in config:
+        raise UsageError(f"{directory} was made by evaluate() in Python. Go on there, with the same folder.")
+    digest, data = config.get("data_sha256"), config["data"]
+    if digest and Path(data).is_file() and _sha256(Path(data)) != digest:
+        raise UsageError(
+            f"{data} has changed since this evaluation began, and old and new rows cannot be mixed. "
+            "Put the file back as it was, or start again in a new folder."
+        )
+    return config
+
+
+async def _evaluate(config: dict[str, Any], directory: Path, kept: dict[str, Any]) -> Evaluation:
+    env_class = load_env_class(config["env"], config.get("folder"))
+    check_arguments(env_class, config["env_args"])
+    examples = load_rows(env_class, config["data"], config["rows"], lenient=config.get("lenient", False))
+    if examples.report.bad_rows:
+        words.print(f"[yellow]{examples.report.bad_rows} of {examples.report.rows} rows were left out.[/]")
+    settings = RolloutSettings(
+        max_turns=config["max_turns"], max_tool_calls=config.get("max_tool_calls"),
+        sampling=Sampling(**config["sampling"]),
+    )  # fmt: skip
     model = open_model(
         config["model"], env_class=env_class, examples=examples, base_url=config["base_url"],
         api_key_var=config["api_key_var"],
     )  # fmt: skip
-    if new:
-        save_config(directory, config)
     total = len({example["id"] for example in examples}) * config["group_size"]
-    async with model, EnvHost(lambda: env_class(**config["env_args"])) as host:
+    async with model, EnvHost(lambda: make_env(env_class, config["env_args"])) as host:
+        if not (directory / CONFIG).exists():
+            save_config(directory, kept)
         with progress(f"{env_class.__name__} × {model.name}", total) as told:
             result = await evaluate(
                 host, examples, model, settings, group_size=config["group_size"], concurrency=config["concurrency"],
@@ -126,18 +184,14 @@ async def _evaluate(config: dict[str, Any], directory: Path, *, new: bool) -> Ev
     return result
 
 
-def load_rows(env_class: type[BaseEnv], data: str | None, rows: int | None) -> list[Example]:
+def load_rows(env_class: type[BaseEnv], data: str | None, rows: int | None, *, lenient: bool = False) -> ExampleSet:
     """Examples from a file, or from the environment's own loader."""
-    from benchmax.envs.datasets import load_examples
-
-    if data is not None and (data.startswith("hf:") or Path(data).suffix):
-        if not data.startswith("hf:") and not Path(data).exists():
-            raise NotFoundError(f"There is no file {data}. Check the path.")
-        return load_examples(data, env_class, limit=rows).examples
-    if data is None and not overrides(env_class, "load_dataset"):
-        raise UsageError(f"{env_class.__name__} brings no rows of its own. Give some with --data FILE.")
-    source, _ = env_class.load_dataset(*([data] if data else []))
-    return load_examples(source, env_class, limit=rows).examples
+    source: Any = data
+    if data is None or not (data.startswith("hf:") or Path(data).suffix or Path(data).exists()):
+        source = own_rows(env_class, data)
+    elif not data.startswith("hf:") and not Path(data).exists():
+        raise NotFoundError(f"There is no file {data}. Check the path.")
+    return load_examples(source, env_class, limit=rows, lenient=lenient)
 
 
 def parse_env_args(pairs: list[str] | None) -> dict[str, Any]:
@@ -176,8 +230,6 @@ def run_interruptible(work: Coroutine[Any, Any, T]) -> tuple[T | None, int]:
 
 
 def _cancel_or_exit(task: asyncio.Task[Any]) -> Callable[[], None]:
-    import os
-
     def handle() -> None:
         if task.cancelling():
             os._exit(INTERRUPTED)
@@ -186,52 +238,21 @@ def _cancel_or_exit(task: asyncio.Task[Any]) -> Callable[[], None]:
     return handle
 
 
-def show_estimate(value: Estimate | None) -> str:
-    if value is None:
-        return "–"
-    if value.n < 2:
-        return f"{value.mean:.3f}"
-    return f"{value.mean:.3f}  [{value.low:.3f}, {value.high:.3f}]"
-
-
-def print_report(report: Report, directory: Path) -> None:
-    """The report as a table."""
-    table = Table(box=None, show_header=False)
-    table.add_row("examples × samples", f"{report.examples} × {report.rollouts / max(1, report.examples):g}")
-    table.add_row("reward", safe(show_estimate(report.reward)), style="bold")
-    for name, value in report.components.items():
-        table.add_row(f"  {safe(name)}", safe(show_estimate(value)))
-    table.add_row("solve rate", safe(show_estimate(report.solve_rate)))
-    for k in sorted(report.pass_at):
-        table.add_row(f"pass@{k}", safe(show_estimate(report.pass_at[k])))
-        table.add_row(f"max@{k}", safe(show_estimate(report.max_at[k])))
-    table.add_row("turns, tokens", f"{report.turns:.1f}, {report.completion_tokens:.0f} a rollout")
-    if report.tool_calls:
-        table.add_row("tool calls", f"{report.tool_calls:.1f} a rollout, {report.tool_errors} failed")
-    table.add_row("tokens in all", f"{report.prompt_tokens_total:,} in, {report.completion_tokens_total:,} out")
-    if report.cost_usd:
-        table.add_row("cost", f"${report.cost_usd:.4f}")
-    table.add_row("seconds", f"{report.seconds_p50:.2f} median, {report.seconds_p95:.2f} p95")
-    table.add_row("ended", safe(", ".join(f"{name} {count}" for name, count in report.terminations.items())))
-    for title, counts in (("unscored", report.unscored), ("errors", report.errors)):
-        if counts:
-            table.add_row(f"[red]{title}[/]", safe(", ".join(f"{name} {count}" for name, count in counts.items())))
-    table.add_row("kept in", safe(directory))
-    Console().print(table)
-
-
 def compare(
     base: Annotated[Path, typer.Argument(help="The evaluation to compare with.")],
     other: Annotated[Path, typer.Argument(help="The evaluation that should be better.")],
-    limit: Annotated[int, typer.Option(help="Examples shown; 0 for all.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, help="Examples shown; 0 for all.")] = 20,
     as_json: Json = False,
 ) -> None:
     """Compare two evaluations example by example, worst regression first."""
     comparison = compare_rollouts(_read(base), _read(other))
     if as_json:
         print_json(comparison.to_dict())
-        return
-    _print_comparison(comparison, limit)
+    else:
+        print_comparison(comparison, limit)
+    if not comparison.pairs:
+        words.print("The two share no scored example. Evaluate both on the same rows; `benchmax show` tells errors.")
+        raise typer.Exit(FAILED)
 
 
 def _read(directory: Path) -> list[Rollout]:
@@ -240,57 +261,45 @@ def _read(directory: Path) -> list[Rollout]:
     return list(latest_rollouts(directory).values())
 
 
-def _print_comparison(comparison: Comparison, limit: int) -> None:
-    out = Console()
-    delta = safe(show_estimate(comparison.reward))
-    out.print(f"[bold]{comparison.verdict}[/]: reward {delta} on {len(comparison.pairs)} examples")
-    for name, value in comparison.components.items():
-        out.print(f"  {safe(name)} {safe(show_estimate(value))}")
-    if comparison.only_in_base or comparison.only_in_other:
-        out.print(
-            f"left out: {comparison.only_in_base} only in the first, {comparison.only_in_other} only in the second"
-        )
-    shown = comparison.pairs[: limit or None]
-    table = Table("example", "prompt", "base", "other", "delta", box=None, header_style="bold")
-    for pair in shown:
-        row = pair.to_dict()
-        table.add_row(
-            pair.example_id[:10],
-            safe(shorten(row["prompt"])),
-            f"{pair.base:.3f}",
-            f"{pair.other:.3f}",
-            f"{pair.delta:+.3f}",
-        )
-    out.print(table)
-    if len(shown) < len(comparison.pairs):
-        out.print(f"{len(shown)} shown, {len(comparison.pairs) - len(shown)} more; --limit 0 shows all")
-
-
 def replay(
     directory: Annotated[Path, typer.Argument(help="The evaluation whose rollouts are scored again.")],
     env: Annotated[str | None, typer.Option(help="The environment; the evaluation's own when not given.")] = None,
     env_arg: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for the environment's constructor.")] = None,
-    limit: Annotated[int, typer.Option(help="Changed rollouts shown; 0 for all.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, help="Changed rollouts shown; 0 for all.")] = 20,
     as_json: Json = False,
 ) -> None:
     """Score saved rollouts again after a reward was edited, and show what changes. The model is not called."""
     config = read_config(directory)
-    env_class = load_env_class(env or config["env"])
-    arguments = parse_env_args(env_arg) if env_arg else config["env_args"]
-    pairs, code = run_interruptible(_replay(env_class, arguments, _read(directory)))
+    if not env and "env" not in config:
+        raise UsageError(f"{directory} does not tell where its environment is. Name it with --env.")
+    with redirect_stdout(sys.stderr):
+        env_class = load_env_class(env) if env else load_env_class(config["env"], config.get("folder"))
+        arguments = parse_env_args(env_arg) if env_arg else config.get("env_args", {})
+        pairs, code = run_interruptible(_replay(env_class, arguments, _read(directory)))
     if pairs is None:
         raise typer.Exit(code)
+    _tell_replay(pairs, limit, as_json)
+    raise typer.Exit(0 if any(after.reward is not None for _, after in pairs) else FAILED)
+
+
+def _tell_replay(pairs: list[tuple[Rollout, Rollout]], limit: int, as_json: bool) -> None:
     comparison = compare_rollouts((before for before, _ in pairs), (after for _, after in pairs))
-    changed = [(a, b) for a, b in pairs if (a.rewards, a.unscored) != (b.rewards, b.unscored)]
+    changed = sum(_score(before) != _score(after) for before, after in pairs)
     if as_json:
-        print_json({"rollouts": len(pairs), "changed": len(changed), "comparison": comparison.to_dict()})
-        return
-    Console().print(f"{len(changed)} of {len(pairs)} rollouts score differently now")
-    _print_comparison(comparison, limit)
+        print_json({"rollouts": len(pairs), "changed": changed, "comparison": comparison.to_dict()})
+    elif not changed:
+        Console().print(f"All {len(pairs)} rollouts score as before.")
+    else:
+        Console().print(f"{changed} of {len(pairs)} rollouts score differently now")
+        print_comparison(comparison, limit)
+
+
+def _score(rollout: Rollout) -> tuple[Any, ...]:
+    return rollout.reward, rollout.rewards, rollout.unscored.keys()
 
 
 async def _replay(
     env_class: type[BaseEnv], arguments: dict[str, Any], rollouts: list[Rollout]
 ) -> list[tuple[Rollout, Rollout]]:
-    async with EnvHost(lambda: env_class(**arguments)) as host:
+    async with EnvHost(lambda: make_env(env_class, arguments)) as host:
         return [pair async for pair in replay_rollouts(host, rollouts)]

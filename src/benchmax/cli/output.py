@@ -18,12 +18,14 @@ OK, FAILED, USAGE, NOT_FOUND, AUTH, INTERRUPTED = 0, 1, 2, 3, 4, 130
 words = Console(stderr=True, highlight=False)
 """Everything for people."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def print_json(value: Any) -> None:
     """The command's result, for programs."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2) + "\n")
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2)
+    sys.stdout.write(_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text) + "\n")
 
 
 def visible(text: object) -> str:

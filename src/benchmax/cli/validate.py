@@ -19,7 +19,7 @@ from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, word
 from benchmax.doctor import Diagnosis, examine_sync
 from benchmax.doctor.findings import MARKS
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.loading import load_env_class
+from benchmax.envs.loading import load_env_class, own_rows, refuse_unknown_arguments
 from benchmax.envs.readers import Source
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.validation import answer_lines, check_lines
@@ -74,6 +74,7 @@ def validate(
         options = {key: value for key, value in given.items() if value is not None}
         rows, eval_rows = _rows(cls, data or train, evaluation, _home(env, directory))
         arguments = {**config.get("env_args", {}), **parse_env_args(env_arg)}
+        refuse_unknown_arguments(cls, arguments)
         settings = {**{key: config[key] for key in _CONFIG_KEYS if key in config}, **options}
         diagnosis = examine_sync(cls, arguments, rows=rows, eval_rows=eval_rows, **settings)
     if as_json:
@@ -131,20 +132,16 @@ def _rows(cls: type[BaseEnv], train: str | None, evaluation: str | None, home: P
 
 def _source(cls: type[BaseEnv], name: str | None) -> Source:
     """A file, or what the environment's own load_dataset gives for a name."""
-    if name is not None and (Path(name).suffix or name.startswith("hf:")):
+    if name is not None and (Path(name).suffix or name.startswith("hf:") or Path(name).is_file()):
         if not name.startswith("hf:") and not Path(name).is_file():
             raise NotFoundError(f"There is no file {name}. Check the path.")
         return name
-    if not _brings_rows(cls):
+    if name is None and not _brings_rows(cls):
         raise UsageError(
             f"{cls.__name__} brings no rows of its own. Give some with --data FILE, "
             "or put train_dataset.jsonl next to its file."
         )
-    try:
-        rows, _ = cls.load_dataset(*([name] if name else []))
-    except TypeError as error:
-        raise UsageError(f"{cls.__name__}.load_dataset failed: {error}. Name a dataset with --data.") from error
-    return rows  # type: ignore[no-any-return]
+    return own_rows(cls, name)  # type: ignore[no-any-return]
 
 
 def _brings_rows(cls: type[BaseEnv]) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 
 from benchmax.envs.types import ToolDefinition
 
+EDGES_PER_TOOL = 12
+LONG_TEXT = 10_000
 QUESTIONS = frozenset({"query", "q", "question", "search_query", "text", "prompt"})
 """Parameters that are given the example's question instead of a plain word."""
 
@@ -22,6 +24,27 @@ def arguments_for(tool: ToolDefinition, word: str = "test", question: str | None
         return {}
     made = _Maker(schema, word, question).value(schema, "", 0)
     return made if isinstance(made, dict) else {}
+
+
+def edge_arguments(tool: ToolDefinition) -> list[dict[str, Any]]:
+    """Usual arguments with one of them at an edge: 0, negative, nothing, very long. The schema may forbid some."""
+    usual = arguments_for(tool)
+    return [
+        {**usual, name: edge}
+        for name, value in usual.items()
+        for edge in _edges(value)
+        if edge != value or type(edge) is not type(value)
+    ][:EDGES_PER_TOOL]
+
+
+def _edges(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, bool):
+        return (not value,)
+    if isinstance(value, int | float):
+        return (0, -1)
+    if isinstance(value, str):
+        return ("", "x" * LONG_TEXT)
+    return ([],) if isinstance(value, list) else ()
 
 
 class _Maker:

@@ -71,11 +71,17 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Mingled:
-    """The gold answer's total when rollouts are played alone, and with another one open beside it."""
+    """The gold answer's total when rollouts are played alone, and beside others."""
 
     example: Example
     alone: float | None
     together: float | None
+    beside: str = "with a second rollout open"
+
+    def differs(self, tolerance: float = TOLERANCE) -> bool:
+        if self.alone is None:
+            return False
+        return self.together is None or abs(self.alone - self.together) > tolerance
 
 
 @dataclass(slots=True)
@@ -118,6 +124,8 @@ class Chart:
     history: list[Shot] = field(default_factory=list)
     """Answers after a conversation that already holds an answer; kinds `old-gold` and `old-wrong`."""
     trials: list[Trial] = field(default_factory=list)
+    edge_trials: list[Trial] = field(default_factory=list)
+    """Tools called with the unusual values their schemas allow: 0, nothing, very much."""
     crosstalk: list[str] = field(default_factory=list)
     cut_short: bool = False
 
@@ -155,6 +163,13 @@ class Chart:
         """By how much the same answer's total differed between repeats, at most."""
         spreads = [[shot.total for shot in same if shot.total is not None] for same in self.repeats]
         return max((max(totals) - min(totals) for totals in spreads if totals), default=0.0)
+
+    @property
+    def components(self) -> set[str]:
+        """The names of every component that any answer was given, scored or not."""
+        rollouts = [shot.rollout for shot in self.shots]
+        named = {name for rollout in rollouts for name in (*rollout.rewards, *rollout.unscored)}
+        return named if any(rollout.rewards for rollout in rollouts) else set()
 
     def of(self, *kinds: str) -> list[Shot]:
         return [shot for shot in self.scored if shot.kind in kinds]

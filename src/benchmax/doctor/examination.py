@@ -6,6 +6,7 @@ and an environment that hangs is left alone after its first deadline.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any
 
 from benchmax.doctor import texts
 from benchmax.doctor.chart import Chart, Mingled, Shot, Trial
-from benchmax.doctor.lineup import Probe, play_alone, play_group, tool_turns
+from benchmax.doctor.lineup import Probe, edge_calls, in_turns, play_alone, play_group, tool_turns
 from benchmax.doctor.watched import WatchedHost
 from benchmax.envs.base_env import overrides
 from benchmax.envs.reward_values import describe_error
@@ -29,6 +30,8 @@ from benchmax.rollouts.toolbox import Toolbox
 
 PROBED = 4
 """Examples on which exploits are tried; the gold answer is tried on all."""
+CROWD = 8
+"""Gold answers scored at the same time."""
 SCOUTED = 2
 """Examples on which the ways to write the gold answer are compared."""
 NONCE = "benchmax-marker-7f3a91"
@@ -73,8 +76,8 @@ class Examination:
         if not self.chart.grouped:
             await self._play_gold()
         for step in (
-            self._try_tools, self._probe, self._repeat, self._rewrite_history, self._mingle, self._listen_across,
-            self._small_group,
+            self._try_tools, self._try_edges, self._probe, self._repeat, self._rewrite_history, self._mingle,
+            self._crowd, self._listen_across, self._small_group,
         ):  # fmt: skip
             if perf_counter() - self._began > self.chart.pace.probe_seconds:
                 self.chart.cut_short = True
@@ -112,6 +115,18 @@ class Examination:
                 self.chart.trials.append(
                     Trial(call.name, call.arguments_dict(), example, text, seen[0] if seen else None)
                 )
+
+    async def _try_edges(self) -> None:
+        """Call each tool with the unusual values its schema allows, in one rollout."""
+        calls = edge_calls(self.chart.tools)
+        if not calls:
+            return
+        example = self.chart.sample[0]
+        probe = Probe("edges", "Done.", in_turns(calls))
+        rollout = await run_rollout(self.host, example, probe.model(), self._free())
+        made = [c for c in self.host.calls if c.rollout_id == rollout.id and c.hook == "run_tool"]
+        for call, seen in zip(calls, made, strict=False):  # both in the order of the calls
+            self.chart.edge_trials.append(Trial(call.name, call.arguments_dict(), example, seen.said, seen))
 
     def _free(self) -> RolloutSettings:
         """Settings without budgets, to reach every tool."""
@@ -267,6 +282,54 @@ class Examination:
             Mingled(example, before, rollout.reward)
             for (example, _), before, rollout in zip(pair, alone, together, strict=True)
         ]
+
+    async def _crowd(self) -> None:
+        """The gold answers of several examples, played and scored at once; a difference must show twice."""
+        known = list({e["id"]: e for e in (*self.chart.sample, *self.chart.examples[:400])}.values())
+        known = [example for example in known if example["id"] in self._golds][:CROWD]
+        if len(known) < 2:
+            return
+        crowd = [known[at % len(known)] for at in range(CROWD)]
+        alone = {example["id"]: await self._gold_alone(example) for example in known}
+        beside = f"with {CROWD - 1} others scored at the same time"
+        seen: list[Mingled] = []
+        for _ in range(2):
+            rollouts = await self._at_once(crowd)
+            compared = [Mingled(e, alone[e["id"]], r.reward, beside) for e, r in zip(crowd, rollouts, strict=True)]
+            seen = [each for each in compared if each.differs()]
+            if not seen:
+                return
+        # Chance may do this as well: only an answer that earns the same again when alone can tell.
+        for each in seen[:2]:
+            if not replace(each, together=await self._gold_alone(each.example, again=True)).differs():
+                self.chart.mingled.append(each)
+
+    async def _gold_alone(self, example: Example, again: bool = False) -> float | None:
+        """What the gold answer earns with nothing beside it, as seen before if it was."""
+        if not again and not self.chart.grouped:
+            for shot in self.chart.of("gold"):
+                if shot.example["id"] == example["id"]:
+                    return shot.total
+        probe = self._gold_probe(example, self._golds[example["id"]])
+        return (await run_rollout(self.host, example, probe.model(), self.settings)).reward
+
+    async def _at_once(self, crowd: Sequence[Example]) -> list[Rollout]:
+        """Open and play all at once; when all have been played, score all at once."""
+        played = asyncio.Barrier(len(crowd))
+
+        async def one(example: Example) -> Rollout:
+            model = self._gold_probe(example, self._golds[example["id"]]).model()
+            rollout = new_rollout(self.host, example, model, sample=0, attempt=0, split="eval", step=None)
+            async with opened(self.host, rollout, self.settings) as ready:
+                if ready:
+                    await play(self.host, rollout, model, self.settings)
+                await played.wait()
+                if rollout.scorable:
+                    await score(self.host, rollout, self.settings)
+            finish(self.host.env, rollout, self.settings)
+            return rollout
+
+        return list(await asyncio.gather(*map(one, crowd)))
 
     async def _together(
         self, pair: Sequence[tuple[Example, Probe]], settings: RolloutSettings, *, scored: bool

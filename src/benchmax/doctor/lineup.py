@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmax.doctor.arguments import arguments_for
+from benchmax.doctor.arguments import arguments_for, edge_arguments
 from benchmax.doctor.chart import Shot
 from benchmax.envs.types import ChatMessage, Example, ToolCall, ToolDefinition
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
@@ -18,8 +18,10 @@ from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import run_rollout
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
+from benchmax.rollouts.toolbox import BadToolCall, Toolbox
 
 CALLS_PER_TURN = 16
+EDGE_CALLS = 30 * CALLS_PER_TURN
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,25 @@ def tool_turns(tools: Sequence[ToolDefinition], word: str = "test", times: int =
         for again in range(times)
         for index, tool in enumerate(tools)
     ]
+    return in_turns(calls)
+
+
+def in_turns(calls: Sequence[ToolCall]) -> tuple[tuple[ToolCall, ...], ...]:
     return tuple(tuple(calls[at : at + CALLS_PER_TURN]) for at in range(0, len(calls), CALLS_PER_TURN))
+
+
+def edge_calls(tools: Sequence[ToolDefinition]) -> list[ToolCall]:
+    """Calls with unusual arguments, those only that the schemas allow."""
+    toolbox = Toolbox(tools)
+    calls = [ToolCall(tool.name, json.dumps(arguments)) for tool in tools for arguments in edge_arguments(tool)]
+    allowed: list[ToolCall] = []
+    for call in calls:
+        try:
+            toolbox.arguments(call)
+        except BadToolCall:
+            continue
+        allowed.append(replace(call, id=f"edge.{len(allowed)}"))
+    return allowed[:EDGE_CALLS]
 
 
 async def play_alone(

@@ -18,7 +18,7 @@ use `await` for anything slow; a hook that blocks is moved to a thread of its ow
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,6 +28,11 @@ from benchmax.errors import ToolError
 from benchmax.prompts.tools import render_tools_prompt
 
 PROMPT_COLUMNS = ("prompt_messages", "messages", "prompt")
+
+
+def _hook(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Type checkers let a hook be written in any shape: plain or async, with named arguments for `**kwargs`."""
+    return function
 
 
 class BaseEnv(ABC):
@@ -49,6 +54,7 @@ class BaseEnv(ABC):
     # Datasets
 
     @classmethod
+    @_hook
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
         """Turn a row into an example. Override it when your columns are not `prompt` or `messages`."""
         row = dict(example)
@@ -87,10 +93,12 @@ class BaseEnv(ABC):
 
     # Tools
 
+    @_hook
     async def list_tools(self) -> list[ToolDefinition]:
         """The tools the model may call."""
         return []
 
+    @_hook
     async def run_tool(self, rollout_id: str, tool_name: str, **tool_args: Any) -> Any:
         """Run one tool call and give back text for the model. Raise to give it an error instead."""
         raise ToolError(f"{type(self).__name__} lists no tool named {tool_name!r}; implement run_tool to serve it.")
@@ -98,6 +106,7 @@ class BaseEnv(ABC):
     # Rewards
 
     @abstractmethod
+    @_hook
     async def compute_reward(
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
     ) -> Mapping[str, RewardValue]:
@@ -107,6 +116,7 @@ class BaseEnv(ABC):
         apart), `task` the example's task, and `kwargs` its `init_rollout_args`.
         """
 
+    @_hook
     async def compute_group_reward(
         self,
         rollout_ids: list[str],
@@ -119,6 +129,7 @@ class BaseEnv(ABC):
 
     # Checks before a run
 
+    @_hook
     async def validate_probe(self, eval_dataset: Sequence[Any]) -> dict[str, Any] | None:
         """A check of your own, run before training: `{"ok": bool, "summary": str, …}`. It never fails a run."""
         return None
@@ -152,12 +163,15 @@ class BaseEnv(ABC):
 
     # Lifecycle
 
+    @_hook
     async def shutdown(self) -> None:
         """Free everything; called once."""
 
+    @_hook
     async def init_rollout(self, rollout_id: str, **rollout_args: Any) -> None:
         """Prepare a rollout; `rollout_args` are the example's `init_rollout_args`."""
 
+    @_hook
     async def release_rollout(self, rollout_id: str) -> None:
         """Free a rollout. Always called once init_rollout was, also when it failed or was cancelled."""
 

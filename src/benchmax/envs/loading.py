@@ -27,8 +27,8 @@ BUILT_IN = {
 }
 
 
-def load_env_class(spec: str) -> type[BaseEnv]:
-    """The environment class that `spec` names."""
+def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]:
+    """The environment class that `spec` names; dotted paths are looked up in `folder`, the current one if not told."""
     if spec in BUILT_IN:
         return load_env_class(BUILT_IN[spec])
     file, name = split_spec(spec)
@@ -42,7 +42,7 @@ def load_env_class(spec: str) -> type[BaseEnv]:
             f"There is no environment named {spec!r}. {hint}Built in: {', '.join(BUILT_IN)}. "
             "Or give a file (main.py) or a dotted path (package.module.Class)."
         )
-    return _choose(_import_module(module), name, spec)
+    return _choose(_import_module(module, str(folder or Path.cwd())), name, spec)
 
 
 def split_spec(spec: str) -> tuple[str, str]:
@@ -51,9 +51,9 @@ def split_spec(spec: str) -> tuple[str, str]:
     return where, name
 
 
-def _import_module(name: str) -> ModuleType:
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+def _import_module(name: str, folder: str) -> ModuleType:
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -102,8 +102,7 @@ def _import_failed(what: str, error: BaseException) -> EnvDefinitionError:
             line = f" (at {Path(frame.filename).name}:{frame.lineno})"
     if isinstance(error, SystemExit):
         return EnvDefinitionError(
-            f"{what} ends the program when it is imported{line}. "
-            'Put what it runs under `if __name__ == "__main__":`.'
+            f'{what} ends the program when it is imported{line}. Put what it runs under `if __name__ == "__main__":`.'
         )
     return EnvDefinitionError(f"{what} cannot be imported: {type(error).__name__}: {error}{line}. Correct it first.")
 

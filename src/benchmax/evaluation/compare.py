@@ -92,8 +92,7 @@ def compare(base: Iterable[Rollout], other: Iterable[Rollout]) -> Comparison:
     pairs.sort(key=lambda pair: (pair.delta, pair.example_id))
     comparison = Comparison(pairs, estimate([pair.delta for pair in pairs]))
     _count_left_out(comparison, left.keys(), right.keys(), _ids(base), _ids(other))
-    before, after = _names(base), _names(other)
-    comparison.new_components, comparison.gone_components = sorted(after - before), sorted(before - after)
+    comparison.new_components, comparison.gone_components = _new_names(base, other), _new_names(other, base)
     for name in sorted(_components(pairs)):
         delta = estimate(
             [_component(name)(pair.other_rollouts) - _component(name)(pair.base_rollouts) for pair in pairs]
@@ -118,8 +117,11 @@ def _ids(rollouts: Iterable[Rollout]) -> Set[str]:
     return {rollout.example_id for rollout in rollouts}
 
 
-def _names(rollouts: Iterable[Rollout]) -> Set[str]:
-    return {name for rollout in rollouts for name in rollout.rewards}
+def _new_names(before: Iterable[Rollout], after: Iterable[Rollout]) -> list[str]:
+    """Components scored after and unknown before; none if nothing was scored before."""
+    old = {name for rollout in before for name in rollout.rewards}
+    tried = {name for rollout in before for name in rollout.unscored}
+    return sorted({name for rollout in after for name in rollout.rewards} - old - tried) if old else []
 
 
 def _reward(rollouts: Iterable[Rollout]) -> float:

@@ -11,6 +11,7 @@ import os
 import stat
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -29,12 +30,15 @@ _NO_KEY = (
 
 
 def base_url(given: str | None = None) -> str:
-    """The platform's address: as given, from the environment, of the server on this machine, else the hosted one."""
+    """The platform's address: as given, from the environment, where you signed in, else this machine's own.
+
+    A service elsewhere is only used when it was named.
+    """
     if given:
         return given.rstrip("/")
-    if not config.setting("PLATFORM_URL") and not config.setting("BASE_DOMAIN") and (local := local_url()):
-        return local
-    return config.platform_url()
+    if config.setting("PLATFORM_URL") or config.setting("BASE_DOMAIN"):
+        return config.platform_url()
+    return _signed_in_url() or _this_machine()
 
 
 def auth_base(platform: str) -> str:
@@ -64,6 +68,27 @@ def data_dir() -> Path:
     return Path(config.setting("DATA") or "~/.benchmax").expanduser()
 
 
+def _this_machine() -> str:
+    """The platform on this machine, started in the background when it does not run."""
+    from benchmax.platform import keeper
+    from benchmax.platform.store.datadir import DataDir
+
+    data = DataDir(data_dir())
+    if (url := keeper.server_url(data)) is not None:
+        return url
+    if config.setting("NO_AUTO_START"):
+        raise ConfigError(
+            f"No platform runs on {data.root}, and BENCHMAX_NO_AUTO_START forbids to start one. Run `benchmax up`, "
+            "or name a platform with CASTFORM_PLATFORM_URL."
+        )
+    if find_spec("fastapi") is None:
+        raise ConfigError(
+            "A platform on this machine needs an extra: pip install 'benchmax[platform]'. "
+            "Or name a platform elsewhere with CASTFORM_PLATFORM_URL."
+        )
+    return keeper.ensure_running(data)
+
+
 def local_url() -> str | None:
     """The address of the server that runs on this machine's data directory now."""
     info = _read_json(data_dir() / "server.json")
@@ -88,6 +113,13 @@ def _local_key(platform: str) -> str | None:
 
 def credentials_path() -> Path:
     return Path(config.setting("CREDENTIALS_PATH") or "~/.castform/credentials.json").expanduser()
+
+
+def _signed_in_url() -> str | None:
+    """The platform `benchmax login` was for, unless that is the one on this machine, which may have moved."""
+    url = _read_json(credentials_path()).get("url")
+    own = _read_json(data_dir() / "credentials.json").get("url")
+    return url.rstrip("/") if isinstance(url, str) and url and url != own else None
 
 
 def _session_token(platform: str) -> str | None:
@@ -126,7 +158,7 @@ def login(
         sleep(interval)
         answer = _post(f"{auth}/api/auth/device/token", body, also=400)
         if "access_token" in answer:
-            return _keep({"url": platform, "access_token": answer["access_token"]})
+            return keep_session(platform, answer["access_token"])
         if answer.get("error") == "slow_down":
             interval += 5
         elif answer.get("error") != "authorization_pending":
@@ -158,12 +190,13 @@ def ensure_session(interactive: bool | None = None) -> str:
     return platform_bearer()
 
 
-def _keep(content: dict[str, Any]) -> Path:
+def keep_session(platform: str, token: str) -> Path:
+    """Remember a token for a platform, for the user's eyes only; gives where."""
     path = credentials_path()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump(content, file)
+        json.dump({"url": platform, "access_token": token}, file)
     temporary.replace(path)
     return path
 

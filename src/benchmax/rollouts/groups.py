@@ -189,7 +189,7 @@ def _check_arguments(host: object, examples: object, model: object, settings: ob
     """What was given in the wrong place, said before anything is played."""
     if not isinstance(host, EnvHost):
         raise UsageError(f"host is {_kind(host)}. Give an open EnvHost: `async with EnvHost(MyEnv) as host:`.")
-    if not host.is_open:
+    if host._home is None:
         raise UsageError("This EnvHost is not open. Play inside `async with EnvHost(MyEnv) as host:`.")
     if not isinstance(model, ModelClient):
         raise UsageError(f'model is {_kind(model)}. Give a ModelClient, such as HttpModel("name", "http://…/v1").')
@@ -203,7 +203,7 @@ def _check_example(example: object) -> None:
     if not isinstance(example, Mapping) or "id" not in example or "prompt_messages" not in example:
         keys = f" with {', '.join(map(str, example))}" if isinstance(example, Mapping) else ""
         raise UsageError(
-            f"{_kind(example)[:1].upper()}{_kind(example)[1:]}{keys[:200]} is no example: it has no id and prompt_messages. "
+            f"One of the examples is {_kind(example)}{keys[:200]}; an example has an id and prompt_messages. "
             "Turn rows into examples with load_examples(rows, MyEnv).examples or MyEnv.dataset_preprocess(row)."
         )
 

@@ -101,9 +101,40 @@ def read_rollouts(path: str | Path) -> Iterator[Rollout]:
     if path.is_dir():
         path = path / "rollouts.jsonl"
     if not path.exists():
-        raise NotFoundError(f"There are no rollouts at {path}. Give the folder of an evaluation.")
+        raise NotFoundError(f"There are no rollouts at {path}. Give the folder of an evaluation or a training run.")
     for record in read_jsonl(path):
         yield Rollout.from_dict(record)
+
+
+def find_rollouts(path: str | Path, step: int | None = None) -> list[Rollout]:
+    """The newest record of each rollout of an evaluation, or of one step of a training run (its last if not told)."""
+    path = Path(path)
+    if (path / "rollouts").is_dir():
+        path = path / "rollouts"
+    files = _step_files(path) if path.is_dir() and not (path / "rollouts.jsonl").exists() else {}
+    if not files:
+        if step is not None:
+            raise UsageError(f"{path} holds no training run, so it has no steps. Leave --step out.")
+        return list(latest_rollouts(path).values())
+    wanted = max(files) if step is None else step
+    if wanted not in files:
+        raise NotFoundError(f"{path} has no rollouts of step {wanted}. It has: {_shortened(sorted(files))}.")
+    return [rollout for file in files[wanted] for rollout in latest_rollouts(file).values()]
+
+
+def _step_files(folder: Path) -> dict[int, list[Path]]:
+    """The files train-N.jsonl and eval-N.jsonl by N."""
+    files: dict[int, list[Path]] = {}
+    for path in sorted(folder.glob("*-*.jsonl")):
+        number = path.stem.rpartition("-")[2]
+        if number.isdecimal():
+            files.setdefault(int(number), []).append(path)
+    return files
+
+
+def _shortened(steps: list[int]) -> str:
+    shown = [str(step) for step in steps]
+    return ", ".join(shown if len(shown) <= 12 else [*shown[:5], "…", *shown[-5:]])
 
 
 def latest_rollouts(path: str | Path) -> dict[tuple[str, int], Rollout]:

@@ -7,7 +7,10 @@ the model as a sentence it can act on. Schemas are never followed to other docum
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
 
 from benchmax import limits
@@ -134,9 +137,13 @@ def _full_check(name: str, schema: Mapping[str, Any]) -> Check:
         raise EnvDefinitionError(
             f"The input_schema of tool {name!r} is not a JSON schema: {reason}. Correct it in list_tools."
         ) from None
+    cls = jsonschema.validators.extend(cls, {"pattern": _bounded_pattern})  # type: ignore[no-untyped-call]
     validator = cls(closed, registry=Registry())  # an empty registry never fetches a $ref
+    longest_name = min(map(_matchable, _name_patterns(closed)), default=None)
 
     def check(arguments: dict[str, Any]) -> str | None:
+        if longest_name is not None and any(len(key) > longest_name for key in _names(arguments)):
+            return f"a name in them is longer than {longest_name} characters"
         try:
             errors = sorted(validator.iter_errors(arguments), key=lambda error: list(map(str, error.absolute_path)))
         except Exception as error:
@@ -144,6 +151,75 @@ def _full_check(name: str, schema: Mapping[str, Any]) -> Check:
         return "; ".join(_say(error) for error in errors[:5]) or None
 
     return check
+
+
+# A regular expression cannot be stopped, and the model writes the text it runs on. So the text is bounded by what the
+# pattern may cost: a longer one is not matched, and the tool sees it as it is.
+
+PATTERN_STEPS = 10_000_000
+PATTERN_CHARS = 2_000
+NESTED_PATTERN_CHARS = 20
+MOST_CHOICES = 12
+
+
+def _bounded_pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    if isinstance(instance, str) and len(instance) <= _matchable(pattern) and not re.search(pattern, instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+@lru_cache(maxsize=1024)
+def _matchable(pattern: str) -> int:
+    """The longest text this pattern is tried on, so that the trial ends within a fraction of a second."""
+    try:
+        parsed = list(_parser.parse(pattern))
+    except (re.error, RecursionError, OverflowError):
+        return PATTERN_CHARS
+    shape = _Shape()
+    shape.read(parsed, inside=False)
+    if shape.nested or shape.choices > MOST_CHOICES:
+        return NESTED_PATTERN_CHARS
+    anchored = bool(parsed) and parsed[0][0] is _constants.AT
+    power = shape.repeats if anchored else shape.repeats + 1
+    return min(PATTERN_CHARS, int(PATTERN_STEPS ** (1 / max(1, power))))
+
+
+class _Shape:
+    """What makes a pattern dear: long repeats multiply, choices double, and a choice in a repeat has no end."""
+
+    def __init__(self) -> None:
+        self.repeats, self.choices, self.nested = 0, 0, False
+
+    def read(self, node: Any, inside: bool) -> None:
+        if isinstance(node, tuple) and len(node) == 2 and isinstance(node[0], _constants._NamedIntConstant):
+            kind, node = node
+            repeat = kind in (_constants.MAX_REPEAT, _constants.MIN_REPEAT)
+            if kind is _constants.BRANCH or (repeat and node[0] != node[1]):
+                self.nested |= inside
+                self.repeats += repeat and node[1] > 8
+                self.choices += not repeat or node[1] <= 8
+            inside |= repeat and node[1] > 1
+        if isinstance(node, tuple | list | _parser.SubPattern):
+            for part in node:
+                self.read(part, inside)
+
+
+def _name_patterns(schema: Any) -> Iterator[str]:
+    """Every pattern for property names in a schema."""
+    if isinstance(schema, Mapping):
+        found = schema.get("patternProperties")
+        yield from (key for key in found if isinstance(key, str)) if isinstance(found, Mapping) else ()
+    for part in schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ():
+        yield from _name_patterns(part)
+
+
+def _names(value: Any) -> Iterator[str]:
+    """Every property name in the arguments."""
+    if isinstance(value, dict):
+        yield from value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _names(part)
 
 
 def _say(error: Any) -> str:

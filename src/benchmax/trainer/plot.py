@@ -28,6 +28,7 @@ def plot_metrics(lines: Sequence[Mapping[str, Any]], out: Path, *, title: str) -
         raise UsageError(f"{out} is neither .png nor .svg. Give the picture one of those names.")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(7.2, 4.2), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
@@ -38,6 +39,7 @@ def plot_metrics(lines: Sequence[Mapping[str, Any]], out: Path, *, title: str) -
     if held_out[0]:
         axes.plot(*held_out, color=COLOURS[1], marker="o", label="held-out: mean reward")
     axes.set(xlabel="updates", ylabel="reward", title=title)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.25)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -56,13 +56,11 @@ def state_crosstalk(chart: Chart) -> Iterator[Finding]:
             fix,
         )
     for each in chart.mingled:
-        if each.alone is not None and (
-            each.together is None or abs(each.alone - each.together) > TOLERANCE + chart.noise
-        ):
+        if each.differs(TOLERANCE + chart.noise):
             yield error(
                 "A rollout's reward changes when another rollout is open at the same time.",
                 f"the gold answer earned {each.alone:g} alone and "
-                f"{'nothing, unscored,' if each.together is None else f'{each.together:g}'} with a second rollout open",
+                f"{'nothing, unscored,' if each.together is None else f'{each.together:g}'} {each.beside}",
                 fix,
             )
             return

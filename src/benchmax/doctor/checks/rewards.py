@@ -11,10 +11,11 @@ from typing import Any
 
 from benchmax.doctor.chart import Chart, Shot
 from benchmax.doctor.findings import Finding, error, info, warning
-from benchmax.doctor.registry import check, gold, played, scored
+from benchmax.doctor.registry import check, environment, gold, played, scored
 from benchmax.doctor.words import paid, shown
 from benchmax.envs.types import Unscored
 from benchmax.errors import DeadlineExceeded
+from benchmax.rollouts.scoring import weights_problem
 
 LARGE = 10.0
 
@@ -48,6 +49,49 @@ def reward_not_finite(chart: Chart) -> Iterator[Finding]:
                     )
                     return
 
+    for shot in chart.shots:
+        failure = shot.rollout.error
+        if failure and failure.where == "compute_reward" and "The total of the reward" in failure.message:
+            yield error(
+                "A total is not a finite number.",
+                f"{failure.message} Components: {shot.rollout.rewards}",
+                "Bring every component between 0 and 1 (clip01).",
+            )
+            return
+
+
+@check("bad-weights", "reward_weights is a mapping of finite numbers", environment)
+def bad_weights(chart: Chart) -> Iterator[Finding]:
+    assert chart.env is not None
+    if problem := weights_problem(chart.env.reward_weights):
+        fix = 'Write reward_weights = {"component": number}.'
+        yield error("reward_weights cannot be used, so no answer gets a total.", problem, fix)
+
+
+@check("unknown-weight", "reward_weights names components that exist", played)
+def unknown_weight(chart: Chart) -> Iterator[Finding]:
+    assert chart.env is not None
+    weights: Any = chart.env.reward_weights
+    unknown = [str(name) for name in weights if name not in chart.components] if isinstance(weights, Mapping) else []
+    if unknown and chart.components:
+        yield warning(
+            f"reward_weights names what no answer was given: {', '.join(unknown)}.",
+            f"the components are {', '.join(sorted(chart.components))}",
+            "Correct the name; a component that is not named counts with weight 1.",
+        )
+
+
+@check("unknown-primary-key", "PRIMARY_REWARD_KEY names a component that exists", played)
+def unknown_primary_key(chart: Chart) -> Iterator[Finding]:
+    assert chart.env is not None
+    key: Any = chart.env.PRIMARY_REWARD_KEY
+    if key is not None and chart.components and key not in chart.components:
+        yield error(
+            f"PRIMARY_REWARD_KEY is {key!r}, which no answer was given.",
+            f"the components are {', '.join(sorted(chart.components))}",
+            "Set it to the component that says whether the task was solved, or to None for the total.",
+        )
+
 
 @check("reward-unscored", "every answer is scored", played)
 def reward_unscored(chart: Chart) -> Iterator[Finding]:
@@ -72,7 +116,7 @@ def _elsewhere(chart: Chart, shot: Shot) -> bool:
     raised = any(call.error for call in calls)
     reasons = shot.rollout.unscored.values()
     told = all("sibling has" in reason or "finite number" in reason for reason in reasons)
-    return raised or where == "compute_group_reward" or told
+    return raised or where in ("compute_group_reward", "reward_weights") or told
 
 
 def _said_unscored(chart: Chart, shot: Shot) -> bool:

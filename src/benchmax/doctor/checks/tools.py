@@ -9,6 +9,7 @@ from benchmax.doctor import texts
 from benchmax.doctor.chart import Chart, Trial
 from benchmax.doctor.findings import Finding, error, info, warning
 from benchmax.doctor.registry import check, environment, tools, trials
+from benchmax.doctor.words import first_of
 from benchmax.envs.base_env import overrides
 from benchmax.envs.types import ToolResult
 from benchmax.errors import DeadlineExceeded, ToolError
@@ -74,7 +75,7 @@ def tool_raises(chart: Chart) -> Iterator[Finding]:
     assert chart.env is not None
     if not overrides(chart.env, "run_tool"):
         return
-    for trial in _once_each(chart):
+    for trial in _once_each([*chart.trials, *chart.edge_trials]):
         if trial.call is None:
             yield info(
                 f"{trial.tool} was not tried.",
@@ -82,15 +83,15 @@ def tool_raises(chart: Chart) -> Iterator[Finding]:
                 'Add "examples" to its schema.',
             )
             continue
-        failure = trial.call.error
-        if failure is None or isinstance(failure, ToolError) or _unknown(trial):
+        if not _fails(trial):
             continue
+        failure = trial.call.error
         signature = isinstance(failure, TypeError) and "argument" in str(failure)
         grave = signature or isinstance(failure, _BUGS)
         slow = isinstance(failure, DeadlineExceeded)
         yield (error if grave or slow else warning)(
             f"{trial.tool} {'takes too long' if slow else 'raised'}.",
-            f"{trial.tool}({_arguments(trial)}) → {trial.call.said}",
+            first_of([f"{trial.tool}({_arguments(trial)}) → {trial.call.said}"], 1, _failed_ways(chart, trial.tool)),
             "Take the schema's properties as keyword arguments in run_tool."
             if signature
             else "Return a text that tells the model what was wrong, or raise ToolError with it.",
@@ -99,7 +100,7 @@ def tool_raises(chart: Chart) -> Iterator[Finding]:
 
 @check("tool-returns-no-text", "every tool gives text", trials)
 def tool_returns_no_text(chart: Chart) -> Iterator[Finding]:
-    for trial in _once_each(chart):
+    for trial in _once_each(chart.trials):
         if trial.call is None or trial.call.error:
             continue
         value = trial.call.value
@@ -139,15 +140,33 @@ def _given(trial: Trial, truth: str) -> bool:
     return any(texts.mentions(str(value), truth) for value in trial.arguments.values())
 
 
-def _once_each(chart: Chart) -> list[Trial]:
+def _once_each(trials: list[Trial]) -> list[Trial]:
     """One trial of each tool, a failed one if there is one."""
     best: dict[str, Trial] = {}
-    for trial in chart.trials:
+    for trial in trials:
         held = best.get(trial.tool)
-        if held is None or (held.call and not held.call.error and trial.call and trial.call.error):
+        if held is None or (held.call and not _fails(held) and _fails(trial)):
             best[trial.tool] = trial
     return list(best.values())
 
 
+def _fails(trial: Trial) -> bool:
+    """Whether the tool broke, instead of telling the model what was wrong."""
+    failure = trial.call.error if trial.call else None
+    return failure is not None and not isinstance(failure, ToolError) and not _unknown(trial)
+
+
+def _failed_ways(chart: Chart, tool: str) -> int:
+    """With how many different arguments the tool broke."""
+    failed = [trial for trial in (*chart.trials, *chart.edge_trials) if trial.tool == tool and _fails(trial)]
+    return len({_arguments(trial) for trial in failed})
+
+
 def _arguments(trial: Trial) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in trial.arguments.items())[:200]
+    return ", ".join(f"{name}={_short(value)}" for name, value in trial.arguments.items())[:200]
+
+
+def _short(value: object) -> str:
+    if isinstance(value, str) and len(value) > 100:
+        return f"{value[:10]!r}… ({len(value):,} characters)"
+    return repr(value)

@@ -1,0 +1,150 @@
+"""The script of the documents, unchanged, against a platform that was started with `benchmax up`."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from benchmax.platform import keeper
+from benchmax.platform.client import TrainerClient
+from benchmax.platform.run import ENDED
+from benchmax.platform.store.datadir import DataDir
+from benchmax.trainer.tiny import make_tiny
+from runner_world import is_running, wait_until
+
+ROWS = """dataset = [
+    {"prompt": f"what is {number}+{number % 7}?", "ground_truth": str(number + number % 7)} for number in range(200)
+]"""
+
+SCRIPT = """
+import os, re, dataclasses
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.reward_helpers import extract_completion_text
+from benchmax.platform.training_run import upload_training_run
+from benchmax.platform.client import TrainerClient
+
+API_KEY = os.environ["CASTFORM_API_KEY"]
+
+# --- dataset ---
+ROWS
+split = int(len(dataset) * 0.8)
+train_data, eval_data = dataset[:split], dataset[split:]
+
+# --- environment ---
+class MyEnv(BaseEnv):
+    system_prompt = "answer the question concisely. put your answer in <answer> tags."
+
+    async def list_tools(self):
+        return []
+
+    async def run_tool(self, rollout_id, tool_name, **tool_args):
+        return ""
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        text = extract_completion_text(messages)
+        match = re.search(r"<answer>(.*?)</answer>", text, re.DOTALL)
+        answer = match.group(1).strip().lower() if match else ""
+        expected = (task or {}).get("ground_truth", "").strip().lower()
+        return {"correct": 1.0 if answer == expected else 0.0}
+
+# --- upload and launch ---
+uploaded = upload_training_run(
+    env_class=MyEnv, train_dataset=train_data,
+    eval_dataset=eval_data, run_name="my-first-run", api_key=API_KEY,
+)
+trainer = TrainerClient(api_key=API_KEY)
+run_id = trainer.launch_training_run(
+    training_run_type="simple", **dataclasses.asdict(uploaded),
+)
+print(f"https://app.castform.com/experiments/{run_id}")
+""".replace("ROWS", ROWS)
+
+CLI = (sys.executable, "-c", "from benchmax.cli.platform import up; import typer; typer.run(up)")
+"""`benchmax up`, however the command line is put together."""
+
+
+def store_default_model(home):
+    """A toy model under the name launches take by default, in a store of its own."""
+    path = make_tiny(home / "models" / "smollm2-135m", hidden=32, layers=2)
+    card = {"name": "smollm2-135m", "title": "Toy", "source": "test", "license": "-", "sha256": "-"}
+    (path / "benchmax.json").write_text(json.dumps(card | {"parameters": 1, "bytes": 1}))
+
+
+def family(pid):
+    """A process and all that came from it, by /proc."""
+    found = [pid]
+    for each in found:
+        for task in os.listdir(f"/proc/{each}/task") if is_running(each) else ():
+            try:
+                with open(f"/proc/{each}/task/{task}/children") as file:
+                    found += map(int, file.read().split())
+            except OSError:
+                continue
+    return found
+
+
+@pytest.fixture
+def platform(tmp_path):
+    """A platform, as a user starts one: its data directory and its address."""
+    store_default_model(tmp_path / "home")
+    data = DataDir(tmp_path / "data")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("BENCHMAX_", "CASTFORM_"))}
+    variables |= {"BENCHMAX_HOME": str(tmp_path / "home"), "BENCHMAX_GPUS": "0", "CUDA_VISIBLE_DEVICES": ""}
+    command = [*CLI, "--port", str(keeper.free_port()), "--data-dir", str(data.root)]
+    started = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=90)
+    assert started.returncode == 0, started.stderr
+    try:
+        yield data, keeper.server_url(data)
+    finally:
+        keeper.stop(data)
+
+
+@pytest.mark.timeout(180)
+def test_the_script_of_the_documents(platform, tmp_path):
+    data, url = platform
+    key = json.loads(data.credentials.read_text())["api_key"]
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "script.py").write_text(SCRIPT)
+    # Nothing but these two, and what any process has.
+    variables = {"CASTFORM_API_KEY": key, "CASTFORM_PLATFORM_URL": url, "HOME": str(tmp_path / "empty")}
+    variables["PATH"] = os.environ["PATH"]
+    command = [sys.executable, str(tmp_path / "script.py")]
+    ran = subprocess.run(command, env=variables, cwd=tmp_path / "empty", capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    printed = re.fullmatch(r"https://app\.castform\.com/experiments/(\S+)\n", ran.stdout)
+    assert printed, ran.stdout
+    assert not list((tmp_path / "empty").iterdir()), "it leaves nothing behind"
+
+    with TrainerClient(api_key=key, base_url=url) as trainer:
+        follow(trainer, printed[1], data)
+
+
+def follow(trainer, run_id, data):
+    """Watch the run work, read what it did, and stop it."""
+
+    def has_trained():
+        run = trainer.get_run(run_id)
+        assert run["status"] not in ENDED - {"complete"}, run["statusReason"]
+        return run["status"] in ("active", "complete") and (run["latestStep"] or 0) >= 1
+
+    wait_until(has_trained, 90)
+    assert trainer.get_run(run_id)["name"]
+    rewards = trainer.get_run_scalars(run_id, "train")["reward/mean"]
+    assert [point["step"] for point in rewards] == list(range(len(rewards)))
+    assert len(rewards) >= 2
+    row = trainer.list_rollouts(run_id, mode="train")[0]
+    whole = trainer.get_rollout_details(run_id, row["id"])
+    assert whole["messages"][-1]["role"] == "assistant"
+    assert [reward["name"] for reward in whole["rewards"]] == ["correct"]
+    assert whole["task"]["ground_truth"].isdigit()
+    assert trainer.list_rollouts(run_id, mode="eval"), "it evaluates before it trains"
+
+    everyone = family(keeper.read_keeper(data)["pid"])
+    assert len(everyone) >= 5, "keeper, server, runner, trainer, environment"
+    trainer.cancel_run(run_id)
+    assert trainer.run(run_id).wait(30, poll=0.2) == "cancelled"
+    assert keeper.stop(data)
+    wait_until(lambda: not any(map(is_running, everyone)), 10)
