@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmax.cli import main
+
 ENV = """
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.reward_helpers import extract_completion_text
@@ -20,6 +22,22 @@ class Capitals(BaseEnv):
         return {"correct": float(extract_completion_text(messages) == task["ground_truth"])}
 """
 ROWS = "prompt,ground_truth\n" + "".join(f"Capital of country {i}?,City {i}\n" for i in range(20))
+
+NEEDS = """
+from benchmax.envs.base_env import BaseEnv
+from main import Capitals
+
+class Needs(Capitals):
+    def __init__(self, path):
+        self.path = path
+
+class Raises(Capitals):
+    def __init__(self):
+        raise RuntimeError("no disk")
+
+class Abstract(BaseEnv):
+    pass
+"""
 
 
 @pytest.fixture
@@ -78,16 +96,74 @@ def test_compare_sorts_by_regression_and_replay_shows_an_edited_reward(project: 
         (("compare", "a", "b"), 3, "There is nothing at a"),
         (("frobnicate",), 2, "frobnicate"),
         (("eval", "main.py", "--data", "bad.jsonl"), 2, "bad.jsonl"),
+        (("eval", "main.py", "--data", "rows.csv", "-n", "-3"), 2, "--rows"),
+        (
+            ("eval", "needs.py:Needs", "--data", "rows.csv"),
+            2,
+            "needs the argument 'path'. Give it with --env-arg path=",
+        ),
+        (("eval", "needs.py:Abstract", "--data", "rows.csv"), 2, "Abstract does not implement compute_reward"),
+        (("eval", "needs.py:Raises", "--data", "rows.csv"), 2, "Raises cannot be constructed: RuntimeError: no disk"),
+        (("eval", "main.py", "--data", "rows.csv", "--env-arg", "bonus=1"), 2, "Capitals takes no argument 'bonus'"),
+        (("eval", "needs.py:Needs", "--data", "rows.csv", "--env-arg", "pth=1"), 2, "Did you mean 'path'?"),
+        (("validate", "main.py", "--data", "rows.csv", "--env-arg", "bonus=1"), 2, "takes no argument 'bonus'"),
+        (("eval", "main.py", "--data", "-"), 3, "'-' is no file"),
+        (("eval", "main.py", "--data", "mydata"), 3, "'mydata' is no file, and Capitals knows no dataset"),
+        (("eval", "arithmetic", "--data", "me/mine"), 3, "hf:me/mine for one on the hub"),
+        (
+            ("eval", "exits.py", "--data", "rows.csv"),
+            2,
+            "exits.py ends the program when it is imported (at exits.py:2)",
+        ),
+        (("eval", "main.py", "--data", "rows.csv", "--out", "rows.csv"), 2, "is a file. Choose another folder"),
+        (("eval", "main.py", "--data", "rows.csv", "--out", "rows.csv/x"), 1, "choose another path"),
+        (("eval", "main.py", "--data", "rows.csv", "--base-url", "http://127.0.0.1:9/v1"), 2, "name the model"),
+        (
+            (
+                "eval",
+                "main.py",
+                "--data",
+                "rows.csv",
+                "-m",
+                "x",
+                "--base-url",
+                "http://h/v1",
+                "--api-key-var",
+                "NO_KEY",
+            ),
+            2,
+            "The variable NO_KEY is not set",
+        ),
+        (("eval", "main.py", "--data", "goldless.csv"), 2, "Override gold_completion(cls, example)"),
+        (("eval", "package/relative.py", "--data", "rows.csv"), 2, "dotted path: package.relative.ClassName"),
+        (("show", "nowhere"), 3, "There are no rollouts at nowhere"),
     ],
 )
-def test_mistakes_get_one_clear_line(project: Path, arguments, code, says):
+def test_mistakes_get_one_clear_line(project: Path, arguments, code, says, monkeypatch, capsys):
     (project / "broken.py").write_text("import os\nnonsense\n")
     (project / "two.py").write_text(ENV + "\nclass Other(Capitals):\n    pass\n")
     (project / "bad.jsonl").write_text('{"prompt": "ok"}\n{"prompt": \n')
-    done = run(project, *arguments)
-    assert done.returncode == code, done.stderr
-    assert says in " ".join(done.stderr.split())
-    assert done.stdout == ""
+    (project / "needs.py").write_text(NEEDS)
+    (project / "exits.py").write_text("import sys\nsys.exit(0)\n")
+    (project / "goldless.csv").write_text("prompt\nWrite a poem.\nWrite another.\n")
+    (project / "package").mkdir()
+    (project / "package" / "__init__.py").touch()
+    (project / "package" / "relative.py").write_text("from .other import x\n")
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(sys, "argv", ["benchmax", *arguments])
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("benchmax.cli.output.words.width", 400)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        for name, module in list(sys.modules.items()):
+            if str(project) in str(getattr(module, "__file__", "")):
+                del sys.modules[name]
+    printed = capsys.readouterr()
+    assert ended.value.code == code, printed.err
+    assert says in " ".join(printed.err.split())
+    assert printed.out == ""
 
 
 def test_limits_are_printed(project: Path):
@@ -110,3 +186,122 @@ def test_hostile_text_is_shown_escaped(project: Path):
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert "[bold]red[/bold]" in shown
+
+
+def test_what_an_environment_prints_stays_off_stdout(project: Path):
+    noisy = "print('at import')\n" + ENV.replace("        return {", "        print('in a reward')\n        return {")
+    (project / "main.py").write_text(noisy)
+    done = run(project, "eval", "main.py", "--data", "rows.csv", "-n", "2", "--json", "--out", "a")
+    assert json.loads(done.stdout)["report"]["scored"] == 2
+    assert "at import" in done.stderr
+    assert "in a reward" in done.stderr
+    assert json.loads(run(project, "replay", "a", "--json").stdout)["changed"] == 0
+
+
+def test_the_summary_says_why(project: Path):
+    (project / "main.py").write_text(
+        ENV.replace("        return {", "        raise OSError('judge away')\n        return {")
+    )
+    done = run(project, "eval", "main.py", "--data", "rows.csv", "-n", "3", "--out", "a")
+    assert done.returncode == 1
+    assert "3 × judge away" in done.stdout
+    report = json.loads(run(project, "eval", "--resume", "a", "--json").stdout)["report"]
+    assert report["error_reasons"] == {"OSError": {"message": "judge away", "count": 3}}
+    assert report["unscored_reasons"]["reward"]["count"] == 3
+
+
+def test_lenient_seed_and_tool_budget_are_kept(project: Path):
+    (project / "bad.jsonl").write_text('{"prompt": "a", "ground_truth": "b"}\n{"prompt": \n')
+    options = ("--lenient", "--seed", "7", "--max-tool-calls", "3", "--out", "a", "--json")
+    done = run(project, "eval", "main.py", "--data", "bad.jsonl", *options)
+    assert "1 of 2 rows were left out" in done.stderr
+    result = json.loads(done.stdout)
+    assert result["report"]["rollouts"] == 1
+    assert (result["config"]["sampling"]["seed"], result["config"]["max_tool_calls"]) == (7, 3)
+
+
+def test_version(project: Path):
+    import benchmax
+
+    assert run(project, "--version").stdout == f"benchmax {benchmax.__version__}\n"
+
+
+@pytest.mark.parametrize("env", ["main.py", "package.module:Capitals", "package.module.Capitals"])
+def test_a_run_is_resumed_and_replayed_from_another_folder(project: Path, env: str):
+    (project / "package").mkdir()
+    (project / "package" / "module.py").write_text(ENV)
+    elsewhere = project / "elsewhere"
+    elsewhere.mkdir()
+    assert run(project, "eval", env, "--data", "rows.csv", "--out", "a").returncode == 0
+    assert run(elsewhere, "eval", "--resume", "../a").returncode == 0
+    replayed = run(elsewhere, "replay", "../a")
+    assert replayed.stdout == "All 20 rollouts score as before.\n"
+    (project / "rows.csv").write_text(ROWS + "Another?,City\n")
+    refused = run(elsewhere, "eval", "--resume", "../a")
+    assert refused.returncode == 2
+    assert "rows.csv has changed since" in refused.stderr
+
+
+def test_compare_tells_unscored_from_missing(project: Path):
+    run(project, "eval", "main.py", "--data", "rows.csv", "--out", "a")
+    failing = ENV.replace("        return {", "        if '3' in task['ground_truth']: raise OSError\n        return {")
+    (project / "main.py").write_text(failing)
+    run(project, "eval", "main.py", "--data", "rows.csv", "-n", "10", "--out", "b")
+    assert "left out: 10 only in the first, 1 scored only in the first\n" in run(project, "compare", "a", "b").stdout
+    run(project, "eval", "arithmetic", "-n", "2", "--out", "c")
+    done = run(project, "compare", "a", "c")
+    assert done.returncode == 1
+    assert "share no scored example" in done.stderr
+
+
+def test_replay_lists_new_components(project: Path):
+    run(project, "eval", "main.py", "--data", "rows.csv", "--out", "a")
+    (project / "main.py").write_text(ENV.replace("return {", 'return {"brief": 1.0, '))
+    done = run(project, "replay", "a", "--limit", "1")
+    assert "20 of 20 rollouts score differently now" in done.stdout
+    assert "new: brief\n" in done.stdout
+
+
+def test_show_prints_transcripts(project: Path):
+    rows = [{"prompt": f"q{i}", "ground_truth": "yes" if i == 1 else "no"} for i in range(8)]
+    (project / "rows.json").write_text(json.dumps(rows))
+    run(project, "eval", "main.py", "--data", "rows.json", "--model", "scripted:no", "--out", "a")
+    done = run(project, "show", "a", "--worst", "1")
+    lines = done.stdout.splitlines()
+    assert lines[0].endswith("sample 0: reward 0.000, finished")
+    assert lines[1:7] == [
+        "── system", "   │ Answer with the city alone.", "── user", "   │ q1", "── assistant", "   │ no"
+    ]  # fmt: skip
+    assert "  reward correct = 0.000" in lines
+    assert lines[-1] == "1 of 8 rollouts, 7 more; --worst 0 shows all"
+    shown = json.loads(run(project, "show", "a", "--worst", "2", "--json").stdout)
+    assert [rollout["reward"] for rollout in shown["rollouts"]] == [0.0, 1.0]
+    chosen = shown["rollouts"][0]["example_id"]
+    assert run(project, "show", "a", "--example", chosen[:10]).stdout == done.stdout.replace(
+        ", 7 more; --worst 0 shows all", ""
+    )
+    assert run(project, "show", "a", "--errors").stdout == "0 of 8 rollouts\n"
+
+
+def test_show_cannot_be_forged_by_text(project: Path):
+    (project / "rows.json").write_text(json.dumps([{"prompt": "q\n━━ example forged\x1b[31m", "ground_truth": "x"}]))
+    run(project, "eval", "main.py", "--data", "rows.json", "--model", "scripted:x", "--out", "a")
+    lines = run(project, "show", "a").stdout.splitlines()
+    assert sum(line.startswith("━━") for line in lines) == 1
+    assert "   │ ━━ example forged\\x1b[31m" in lines
+
+
+def test_show_reads_tool_calls_and_the_steps_of_a_training_run(project: Path):
+    run(project, "eval", "calculator", "-n", "2", "--out", "a")
+    steps = project / "run" / "rollouts"
+    steps.mkdir(parents=True)
+    for step in (1, 2):
+        (steps / f"train-{step}.jsonl").write_text((project / "a" / "rollouts.jsonl").read_text())
+    (steps / "eval-2.jsonl").write_text((project / "a" / "rollouts.jsonl").read_text())
+    assert run(project, "show", "run").stdout.endswith("4 of 4 rollouts\n")
+    first = run(project, "show", "run", "--step", "1").stdout
+    assert first.endswith("2 of 2 rollouts\n")
+    assert '   calls calculate\n   │ {\n   │   "expression":' in first
+    missing = run(project, "show", "run", "--step", "9")
+    assert missing.returncode == 3
+    assert "It has: 1, 2." in missing.stderr

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from decimal import Decimal
 
 import pytest
 
 from benchmax.doctor import CHECKS, Pace, examine, examine_sync
-from benchmax.doctor.arguments import arguments_for
+from benchmax.doctor.arguments import arguments_for, edge_arguments
 from benchmax.doctor.texts import exploits, labelled, mentions, truth_text
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ToolDefinition
-from benchmax.errors import ConfigError
+from benchmax.errors import ConfigError, ToolError
 from benchmax.rollouts.toolbox import Toolbox
 from benchmax.testing import run_env_contract
-from broken_envs import HURRIED, ROWS, TALKS, Good, Hangs, MyEnv, Notebook, PaysEmptyTags, Ranked, WithTool
+from broken_envs import (
+    HURRIED,
+    ROWS,
+    TALKS,
+    Good,
+    Hangs,
+    MyEnv,
+    Notebook,
+    PaysEmptyTags,
+    Ranked,
+    SharedWhileScoring,
+    ToolFailsAtEdges,
+    WeightIsNaN,
+    WithTool,
+    is_right,
+)
 
 # --- what is played
 
@@ -309,3 +325,74 @@ def test_mentions_means_whole_words() -> None:
     assert labelled("(ground truth: Rome)", "Rome")
     assert labelled("The answer is Rome", "Rome")
     assert not labelled("Is Rome old?", "Rome")
+
+
+# --- what a reviewer found missing
+
+
+async def test_a_tool_that_fails_at_the_edges_is_shown_with_the_call_and_how_many_more() -> None:
+    (finding,) = (await examine(ToolFailsAtEdges, rows=ROWS)).find("tool-raises")
+    assert "part(n=0, name='test', size=10) → ZeroDivisionError" in finding.evidence
+    assert finding.evidence.endswith("and 1 more")  # name=''; size=0 is forbidden by the schema
+
+
+async def test_a_tool_that_refuses_odd_values_in_words_is_fine() -> None:
+    class Careful(ToolFailsAtEdges):
+        async def run_tool(self, rollout_id, tool_name, **tool_args):
+            if not tool_args["n"] or not tool_args["name"]:
+                raise ToolError("Give a number other than 0, and a name.")
+            return await super().run_tool(rollout_id, tool_name, **tool_args)
+
+    assert (await examine(Careful, rows=ROWS)).find("tool-raises") == []
+
+
+def test_edge_arguments_change_one_value_at_a_time() -> None:
+    properties = {"n": {"type": "integer"}, "s": {"type": "string"}, "l": {"type": "array", "minItems": 1, "items": {}}}
+    made = edge_arguments(ToolDefinition("t", "T", {"type": "object", "properties": properties}))
+    usual = {"n": 10, "s": "test", "l": ["test"]}
+    assert made == [
+        {**usual, "n": 0}, {**usual, "n": -1}, {**usual, "s": ""}, {**usual, "s": "x" * 10_000}, {**usual, "l": []},
+    ]  # fmt: skip
+    assert edge_arguments(ToolDefinition("t", "T")) == []
+
+
+async def test_row_problems_that_are_not_shown_are_counted() -> None:
+    (finding,) = (await examine(Good, rows=[*ROWS, *[{"question": "?"}] * 10])).find("preprocess-fails")
+    assert finding.title.startswith("10 row problems")
+    assert finding.evidence.endswith("; and 7 more")
+
+
+async def test_state_shared_while_scoring_is_shown_with_both_scores() -> None:
+    finding = (await examine(SharedWhileScoring, rows=ROWS)).find("state-crosstalk")[0]
+    assert "earned 1 alone and 0 with 7 others scored at the same time" in finding.evidence
+
+
+async def test_a_judge_that_changes_its_mind_is_not_called_shared_state() -> None:
+    class Moody(Good):
+        calls = itertools.count()
+
+        async def compute_reward(self, rollout_id, messages, task, **kwargs):
+            return {"correct": is_right(messages, task) * (0.5 + 0.5 * (next(self.calls) % 7 > 0))}
+
+    diagnosis = await examine(Moody, rows=ROWS)
+    assert diagnosis.find("nondeterministic-reward")
+    assert diagnosis.find("state-crosstalk") == []
+
+
+async def test_scores_that_compare_siblings_are_no_shared_state() -> None:
+    assert (await examine(Ranked, rows=ROWS)).find("state-crosstalk") == []
+
+
+async def test_weights_and_keys_that_fit_are_not_reported() -> None:
+    class Fits(Good):
+        reward_weights = {"correct": 2.0}
+        PRIMARY_REWARD_KEY = "correct"
+
+    diagnosis = await examine(Fits, rows=ROWS)
+    assert {"bad-weights", "unknown-weight", "unknown-primary-key"} <= set(diagnosis.passed)
+
+
+async def test_weights_that_cannot_be_used_are_one_finding_and_not_two() -> None:
+    diagnosis = await examine(WeightIsNaN, rows=ROWS)
+    assert [finding.check for finding in diagnosis.errors] == ["bad-weights"]
+    assert "reward_weights['correct'] is nan" in diagnosis.errors[0].evidence

@@ -7,9 +7,15 @@ from statistics import fmean
 
 import pytest
 
-from benchmax.evaluation import compare, summarise
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.datasets import load_examples
+from benchmax.errors import UsageError
+from benchmax.evaluation import compare, evaluate, summarise
+from benchmax.evaluation.opening import open_model
 from benchmax.evaluation.statistics import estimate, estimate_share, max_at_k, pass_at_k, quantile
 from benchmax.models.base import Usage
+from benchmax.models.scripted import ScriptedModel
+from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Failure, Rollout, Termination, ToolEvent
 
 
@@ -121,3 +127,71 @@ def test_comparison_verdicts():
     assert compare(base, better).verdict == "better"
     assert compare(better, base).verdict == "worse"
     assert "nothing to compare" in compare(base, [rollout("z")]).verdict
+
+
+def test_the_most_common_message_of_each_kind_is_told():
+    failed = [rollout(str(i), error=Failure("OSError", "disk\nfull" if i else "x" * 500)) for i in range(3)]
+    report = summarise([*failed, rollout("u", 0, None, unscored={"x": "judge away"})])
+    assert report.to_dict()["error_reasons"] == {"OSError": {"message": "disk full", "count": 2}}
+    assert report.to_dict()["unscored_reasons"] == {"x": {"message": "judge away", "count": 1}}
+    assert len(summarise(failed[:1]).error_reasons["OSError"].message) == 200
+
+
+def test_comparison_counts_unscored_apart_from_absent():
+    got = compare(
+        [rollout("a"), rollout("b"), rollout("c", 0, None), rollout("d", 0, None)],
+        [rollout("a"), rollout("b", 0, None), rollout("c"), rollout("d", 0, None), rollout("e")],
+    )
+    assert (got.only_in_base, got.only_in_other) == (0, 1)
+    assert (got.scored_only_in_base, got.scored_only_in_other, got.scored_in_neither) == (1, 1, 1)
+
+
+def test_comparison_lists_new_and_gone_components():
+    got = compare([rollout("a", rewards={"x": 1.0, "old": 0.0})], [rollout("a", rewards={"x": 1.0, "new": 0.0})])
+    assert (got.new_components, got.gone_components) == (["new"], ["old"])
+
+
+class Right(BaseEnv):
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"x": float(messages[-1]["content"] == "right")}
+
+
+class Left(Right):
+    pass
+
+
+async def test_a_folder_belongs_to_one_environment_model_and_group_size(tmp_path):
+    examples = load_examples([{"prompt": "hm", "ground_truth": "right"}])
+    folder = str(tmp_path / "run")
+
+    async def play(env, answer, name="a", size=1):
+        async with EnvHost(env) as host:
+            model = ScriptedModel(answer, name=name)
+            return await evaluate(host, examples, model, group_size=size, directory=folder)
+
+    assert (await play(Right, "wrong")).report.reward.mean == 0.0
+    for other, says in (
+        ((Right, "right", "b"), "holds an evaluation of model a, and this one is of model b"),
+        ((Left, "wrong"), "of env Right, and this one is of env Left"),
+        ((Right, "wrong", "a", 2), "of group size 1, and this one is of group size 2"),
+        ((Right, "right"), "of script"),
+    ):
+        with pytest.raises(UsageError, match=says) as caught:
+            await play(*other)
+        assert "Choose another folder" in str(caught.value)
+    assert len((await play(Right, "wrong")).rollouts) == 1
+    (tmp_path / "run" / "eval.json").unlink()  # a folder of an older version: its rollouts tell
+    with pytest.raises(UsageError, match="of model a"):
+        await play(Right, "right", "b")
+
+
+def test_gold_needs_answers_to_give():
+    known, unknown = {"prompt": "a", "ground_truth": "b"}, {"prompt": "c"}
+    with pytest.raises(UsageError, match="knows no gold answer for 2 of 2 examples"):
+        open_model("scripted:gold", env_class=Right, examples=load_examples([unknown, {"prompt": "d"}]))
+    open_model("scripted:gold", env_class=Right, examples=load_examples([known, unknown]))
+
+
+def test_an_example_set_is_short_to_look_at():
+    rows = [{"prompt": f"question {i}" * 50, "ground_truth": "x"} for i in range(1200)]
+    assert repr(load_examples(rows)) == "<ExampleSet: 1,200 examples from rows, 0 errors, 0 warnings>"

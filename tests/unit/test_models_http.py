@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from benchmax.envs.types import ToolCall, ToolDefinition
-from benchmax.errors import ConfigError, ModelProtocolError, ModelRejected
+from benchmax.errors import ConfigError, ModelProtocolError, ModelRejected, ModelUnavailable
 from benchmax.models import HttpModel, Sampling, TokenSegment, wire
 from benchmax.testing import FakeModelServer, Fault
 
@@ -309,7 +309,7 @@ async def test_closing_reaches_the_sessions_of_other_running_loops():
         ("localhost:8000", {}, "not an http"),
         ("", {}, "not an http"),
         ("http://h/v1", {"tool_format": "xml"}, "tool_format"),
-        ("http://h/v1", {"tries": 0}, "positive"),
+        ("http://h/v1", {"tries": 0}, "at least 1"),
         ("http://h/v1", {"api_key": "sk-secret\nX: y"}, "Copy it again"),
     ],
 )
@@ -331,3 +331,59 @@ def test_keys_come_from_the_environment_for_their_own_host_only(monkeypatch):
     mine = HttpModel("m", "https://elsewhere.test/v1", key_variable="OPENAI_API_KEY")
     assert mine._headers["Authorization"] == "Bearer sk-env"
     assert "sk-env" not in repr(mine)
+
+
+# What is refused at once
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"name": ""}, "name is ''"),
+        ({"name": None}, "name is None"),
+        ({"base_url": None}, "base_url is not"),
+        ({"price": 3.0}, "price is 3.0; give a pair"),
+        ({"price": (1.0,)}, "give a pair"),
+        ({"price": (1.0, "2")}, r"price\[1\] is '2'"),
+        ({"price": (-1.0, 2.0)}, r"price\[0\] is -1.0"),
+        ({"timeout": "5"}, "timeout is '5'"),
+        ({"tries": 0}, "tries is 0"),
+        ({"connections": 1.5}, "connections is 1.5"),
+    ],
+    ids=str,
+)
+def test_wrong_settings_of_a_model_are_refused(wrong, said):
+    with pytest.raises(ConfigError, match=said):
+        HttpModel(**{"name": "m", "base_url": "http://localhost/v1", **wrong})
+
+
+async def test_a_url_that_already_names_the_endpoint_is_taken():
+    async with FakeModelServer("hello") as server:
+        for end in ("/chat/completions", "/chat/completions/"):
+            async with HttpModel("m", server.base_url + end) as model:
+                assert (await model.converse().reply(ask("hi"))).message["content"] == "hello"
+
+
+# The fake server
+
+
+@pytest.mark.parametrize("fault", ["eror", None, 500])
+def test_an_unknown_fault_is_refused(fault):
+    with pytest.raises(ConfigError, match="stall, reset, rate_limit"):
+        Fault(fault)
+    with pytest.raises(ConfigError, match="no fault"):
+        FakeModelServer(faults=[fault])
+
+
+async def test_the_error_of_a_script_is_raised_at_the_end(caplog):
+    async def script(body):
+        raise KeyError("wrong in the script")
+
+    server = FakeModelServer(script)
+    await server.__aenter__()
+    async with HttpModel("m", server.base_url, tries=1) as model:
+        with pytest.raises(ModelUnavailable, match="500"):
+            await model.converse().reply(ask("hi"))
+    with pytest.raises(KeyError, match="wrong in the script"):
+        await server.__aexit__(None, None, None)
+    assert caplog.records == []

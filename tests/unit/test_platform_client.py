@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import socket
 import subprocess
 import sys
 import threading
@@ -267,17 +269,23 @@ def test_waiting_for_a_run_ends_or_times_out(scripted, trainer, monkeypatch):
 
 def test_the_platforms_address(monkeypatch, tmp_path):
     monkeypatch.setenv("BENCHMAX_DATA", str(tmp_path))
+    monkeypatch.setenv("BENCHMAX_CREDENTIALS_PATH", str(tmp_path / "session.json"))
+    monkeypatch.setenv("BENCHMAX_NO_AUTO_START", "1")
     for name in ("BENCHMAX_PLATFORM_URL", "CASTFORM_PLATFORM_URL", "CASTFORM_BASE_DOMAIN", "CASTFORM_AUTH_URL"):
         monkeypatch.delenv(name, raising=False)
-    assert credentials.base_url() == "https://api.castform.com"
+    with pytest.raises(ConfigError, match="NO_AUTO_START"):
+        credentials.base_url()  # the hosted service is not used unasked
     assert credentials.auth_base("https://api.castform.com") == "https://auth.castform.com"
     assert credentials.auth_base("http://127.0.0.1:1") == "http://127.0.0.1:1"
-    (tmp_path / "server.json").write_text(json.dumps({"url": "http://127.0.0.1:5", "pid": 2**30}))
-    assert credentials.base_url() == "https://api.castform.com"  # that process is gone
-    import os
-
-    (tmp_path / "server.json").write_text(json.dumps({"url": "http://127.0.0.1:5", "pid": os.getpid()}))
-    assert credentials.base_url() == "http://127.0.0.1:5"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        (tmp_path / "server.json").write_text(json.dumps({"url": url, "pid": 2**30}))
+        with pytest.raises(ConfigError):
+            credentials.base_url()  # that process is gone
+        (tmp_path / "server.json").write_text(json.dumps({"url": url, "pid": os.getpid()}))
+        assert credentials.base_url() == url
+    monkeypatch.setenv("CASTFORM_BASE_DOMAIN", "castform.com")
+    assert credentials.base_url() == "https://api.castform.com"  # named, so meant
     monkeypatch.setenv("CASTFORM_PLATFORM_URL", "http://10.0.0.1:1/")
     assert credentials.base_url() == "http://10.0.0.1:1"
     assert credentials.base_url("http://given/") == "http://given"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -12,10 +13,11 @@ import pytest
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ToolCall, ToolDefinition, ToolResult, Unscored
-from benchmax.errors import ContextExceeded, ModelUnavailable
+from benchmax.errors import ConfigError, ContextExceeded, ModelUnavailable, UsageError
 from benchmax.models.base import Reply, Sampling, Usage
 from benchmax.models.scripted import ScriptedModel
-from benchmax.rollouts import EnvHost, Rollout, RolloutSettings, Termination, run_group, run_rollout
+from benchmax.rollouts import EnvHost, Rollout, RolloutSettings, Termination, run_batch, run_group, run_rollout
+from benchmax.rollouts.toolbox import BadToolCall, Toolbox
 
 ADD = ToolDefinition(
     "add",
@@ -412,3 +414,174 @@ async def test_sampling_reaches_the_model():
         await run_rollout(host, example(), Spy("5"), RolloutSettings(sampling=Sampling(temperature=0.3)))
     assert seen[0][1].temperature == 0.3
     assert [t.name for t in seen[0][0]] == ["add", "odd"]
+
+
+# Totals
+
+
+class Overflowing(Calculator):
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"a": 1e308, "b": 1e308}
+
+
+async def test_a_total_that_is_not_finite_leaves_the_sample_unscored():
+    rollout = await play("5", Overflowing)
+    assert rollout.reward is None
+    assert not rollout.ok
+    assert "inf" in rollout.unscored["reward"]
+    assert rollout.termination is Termination.REWARD_ERROR
+    json.dumps(rollout.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        ({"said": float("nan")}, "reward_weights['said'] is nan"),
+        ({"said": float("inf")}, "reward_weights['said'] is inf"),
+        ({"said": "2"}, "reward_weights['said'] is '2'"),
+        ({"said": None}, "reward_weights['said'] is a NoneType"),
+        ([("said", 1.0)], "reward_weights is a list"),
+        (None, "reward_weights is a NoneType"),
+    ],
+)
+async def test_weights_that_are_no_numbers_leave_the_sample_unscored_with_the_reason(weights, said):
+    env = type("Weighted", (Calculator,), {"reward_weights": weights})
+    rollout = await play("5", env)
+    assert (rollout.reward, rollout.ok) == (None, False)
+    assert list(rollout.unscored) == ["reward"]
+    assert said in rollout.unscored["reward"]
+    assert rollout.error.where == "reward_weights"
+
+
+# What the model is told
+
+
+class SlowTool(Calculator):
+    async def run_tool(self, rollout_id, tool_name, **args):
+        await asyncio.sleep(30)
+
+
+async def test_a_tool_that_is_stopped_speaks_to_the_model():
+    rollout = await play([call("add", a=1, b=2), "5"], SlowTool, tool_seconds=0.05)
+    assert rollout.completion[1]["content"] == "Error: The tool took longer than 0.05 s and was stopped."
+
+
+async def test_the_model_sees_no_class_names():
+    rollout = await play([call("odd", what="raise"), "5"])
+    assert rollout.completion[1]["content"] == "Error: the disk is on fire"
+
+
+# Patterns
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^(a+)+$", "(a|aa)+$", "(.*.*.*)*x", "(((a+)+)+)+$", "(.|a|b.)+$", "^(a?){40}a{40}$", ".*.*.*.*.*x"]
+)
+def test_a_pattern_cannot_hold_the_loop(pattern):
+    tool = ToolDefinition("t", "T", {"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}})
+    toolbox = Toolbox([tool])
+    began = perf_counter()
+    for length in (20, 40, 5_000):
+        hostile = "a" * (length - 1) + "!"
+        try:
+            toolbox.arguments(call("t", x=hostile))
+        except BadToolCall:
+            pass
+    assert perf_counter() - began < 1.0
+
+
+def test_a_name_pattern_cannot_hold_the_loop():
+    toolbox = Toolbox([ToolDefinition("t", "T", {"type": "object", "patternProperties": {"^(a+)+$": {}}})])
+    began = perf_counter()
+    with pytest.raises(BadToolCall, match="longer than 20 characters"):
+        toolbox.arguments(call("t", **{"a" * 40 + "!": 1}))
+    assert perf_counter() - began < 1.0
+    assert toolbox.arguments(call("t", aaa=1)) == {"aaa": 1}
+
+
+def test_an_ordinary_pattern_is_still_checked():
+    schema = {"type": "object", "properties": {"day": {"type": "string", "pattern": r"^\d{4}-\d\d-\d\d$"}}}
+    toolbox = Toolbox([ToolDefinition("t", "T", schema)])
+    assert toolbox.arguments(call("t", day="2024-01-02")) == {"day": "2024-01-02"}
+    with pytest.raises(BadToolCall, match="day: 'soon' does not match"):
+        toolbox.arguments(call("t", day="soon"))
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"max_turns": 0}, {"max_turns": 1.5}, {"max_turns": True}, {"max_turns": "3"}, {"max_tool_calls": -1},
+        {"max_tokens": 0}, {"max_cost_usd": float("nan")}, {"max_cost_usd": -1}, {"max_seconds": 0},
+        {"tool_seconds": -1}, {"reward_seconds": float("inf")}, {"init_seconds": None}, {"release_seconds": "5"},
+        {"model_seconds": float("nan")}, {"tool_output_chars": 0}, {"weights": [1]}, {"weights": {"a": "1"}},
+        {"weights": {"a": float("inf")}}, {"sampling": {"temperature": 1}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_wrong_settings_are_refused_by_name(field):
+    ((name, value),) = field.items()
+    with pytest.raises(ConfigError, match=f"^{name}.*; give ") as refused:
+        RolloutSettings(**field)
+    shown = value["a"] if isinstance(value, dict) and "a" in value else value
+    assert repr(shown) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"temperature": -0.1}, {"temperature": float("nan")}, {"temperature": "1"}, {"temperature": None},
+        {"top_p": 0}, {"top_p": 1.01}, {"top_k": 0}, {"max_tokens": 0}, {"max_tokens": 1.5}, {"seed": "a"},
+        {"stop": "END"}, {"stop": (1,)}, {"extra": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_wrong_sampling_is_refused_by_name(field):
+    ((name, value),) = field.items()
+    with pytest.raises(ConfigError, match=rf"^Sampling\.{name} is ") as refused:
+        Sampling(**field)
+    assert repr(value) in str(refused.value)
+
+
+def test_settings_at_their_limits_are_taken():
+    Sampling(temperature=0, top_p=1, top_k=None, max_tokens=None, seed=-1)
+    RolloutSettings(max_turns=1, max_tool_calls=0, max_tokens=1, max_cost_usd=0, weights={"a": -1})
+
+
+# Arguments in the wrong place
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"group_size": 0}, "group_size is 0"),
+        ({"group_size": 1.0}, "group_size is 1.0"),
+        ({"concurrency": 0}, "concurrency is 0"),
+        ({"model": "gpt"}, "model is a str"),
+        ({"model": ScriptedModel}, "model is the class ScriptedModel"),
+        ({"host": Calculator}, "host is the class Calculator"),
+        ({"settings": {}}, "settings is a dict"),
+        ({"examples": [{"prompt": "hi"}]}, r"load_examples\(rows, MyEnv\)"),
+        ({"examples": [3]}, r"load_examples\(rows, MyEnv\)"),
+        ({"examples": example()}, r"\[example\]"),
+        ({"examples": None}, r"\[example\]"),
+    ],
+    ids=str,
+)
+async def test_wrong_arguments_are_a_usage_error(wrong, said):
+    async with EnvHost(Calculator) as host:
+        given = {"host": host, "examples": [example()], "model": ScriptedModel("5"), **wrong}
+        with pytest.raises(UsageError, match=said):
+            await run_batch(**given)
+
+
+async def test_a_closed_host_is_a_usage_error():
+    host = EnvHost(Calculator())
+    with pytest.raises(UsageError, match="not open"):
+        await run_batch(host, [example()], ScriptedModel("5"))
+    async with host:
+        pass
+    with pytest.raises(UsageError, match="not open"):
+        await run_batch(host, [example()], ScriptedModel("5"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 
 _ADVICE = {
@@ -36,9 +35,6 @@ def main() -> None:
         stop(str(error), USAGE)
     except BenchmaxError as error:
         stop(str(error), FAILED)
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(FAILED)
     except OSError as error:
         stop(_explain(error), AUTH if isinstance(error, PermissionError) and error.errno is None else FAILED)
     except KeyboardInterrupt:

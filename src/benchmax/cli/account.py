@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+from benchmax import config
 from benchmax.cli.output import AUTH, print_json, safe, stop, visible, words
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform import credentials
@@ -23,6 +26,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Url = Annotated[
     str | None, typer.Option("--url", help="The platform's address (CASTFORM_PLATFORM_URL, or this machine's own).")
 ]
+
+PIPE_COLUMNS = 240
 
 
 class AccountClient(Connection):
@@ -76,6 +81,19 @@ def platform() -> Iterator[TrainerClient]:
         yield client
 
 
+def new_table(*columns: str) -> Table:
+    """A table whose first column, the id, is never cut or broken."""
+    table = Table(box=None, header_style="bold")
+    for number, name in enumerate(columns):
+        table.add_column(name, no_wrap=number == 0, overflow="fold")
+    return table
+
+
+def print_table(table: Table) -> None:
+    """On stdout; wide in a pipe, where there is no screen to fit."""
+    Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS).print(table)
+
+
 def whoami(url: Url = None, json: Json = False) -> None:
     """Show who the platform takes you for."""
     with refusals(), AccountClient(base_url=url) as account:
@@ -88,17 +106,22 @@ def whoami(url: Url = None, json: Json = False) -> None:
 
 def login(
     url: Url = None,
-    key: Annotated[bool, typer.Option("--key", help="Paste an API key, or give it on stdin, in place of a code.")] = False,
+    key: Annotated[
+        bool, typer.Option("--key", help="Paste an API key, or give it on stdin, in place of a code.")
+    ] = False,
     browser: Annotated[bool, typer.Option(help="Open the page of the code.")] = True,
     json: Json = False,
 ) -> None:
     """Sign this machine in: confirm a code in a browser, or paste an API key."""
     with refusals():
         address = credentials.base_url(url)
-        path = _paste(address) if key else _confirm(address, browser)
+        own = address == credentials.local_url()
+        path = _paste(address) if key else credentials.data_dir() if own else _confirm(address, browser)
         with AccountClient(base_url=address) as account:
             found = account.whoami()
     words.print(f"Signed in to {safe(address)} as {safe(found['email'])}; kept in {safe(path)}.", soft_wrap=True)
+    if config.platform_token():
+        words.print("An API key is set in the environment; it is used in place of this sign-in.")
     if json:
         print_json({"platform": address, "email": found["email"], "credentials": str(path)})
 

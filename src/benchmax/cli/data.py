@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from benchmax.cli.account import Json, refusals
+from benchmax.cli.account import Json, new_table, print_table, refusals
 from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
 from benchmax.envs.readers import read_rows
 from benchmax.envs.rows import Row
@@ -79,10 +77,10 @@ def _plain(row: Row) -> dict[str, Any]:
 def _print_table(rows: list[Row]) -> None:
     good = [row for row in rows if isinstance(row.data, dict)]
     names = list(dict.fromkeys(name for row in good for name in row.data))
-    table = Table("row", *map(_cell, names[:_COLUMNS]), box=None, header_style="bold")
+    table = new_table("row", *map(_cell, names[:_COLUMNS]))
     for row in good:
         table.add_row(str(row.number), *(_cell(row.data.get(name)) for name in names[:_COLUMNS]))
-    Console().print(table)
+    print_table(table)
     if more := names[_COLUMNS:]:
         words.print(f"Not shown: {safe(', '.join(map(str, more)))}. --json shows all.", soft_wrap=True)
 

@@ -21,8 +21,8 @@ from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
 from benchmax.cli.progress import progress
 from benchmax.cli.tables import print_comparison, print_report
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.datasets import ExampleSet, load_examples
-from benchmax.envs.loading import check_arguments, load_env_class, make_env, own_rows, split_spec
+from benchmax.envs.datasets import load_examples
+from benchmax.envs.loading import check_arguments, find_rows, load_env_class, make_env, split_spec
 from benchmax.errors import ConfigError, NotFoundError, UsageError
 from benchmax.evaluation.compare import compare as compare_rollouts
 from benchmax.evaluation.evaluate import CONFIG, Evaluation, evaluate, read_config, save_config
@@ -92,9 +92,12 @@ def evaluate_command(
         }  # fmt: skip
         directory = out or _new_directory(env)
         _must_be_new(directory)
+    _run(config, directory, config if resume else _located(config), as_json)
+
+
+def _run(config: dict[str, Any], directory: Path, kept: dict[str, Any], as_json: bool) -> None:
     # What an environment prints is words, not data.
     with redirect_stdout(sys.stderr):
-        kept = config if resume else _located(config)
         finished, code = run_interruptible(_evaluate(config, directory, kept))
     if finished is None:
         words.print(f"Stopped. Go on with: benchmax eval --resume {safe(directory)}")
@@ -159,7 +162,8 @@ def _resumed(directory: Path) -> dict[str, Any]:
 async def _evaluate(config: dict[str, Any], directory: Path, kept: dict[str, Any]) -> Evaluation:
     env_class = load_env_class(config["env"], config.get("folder"))
     check_arguments(env_class, config["env_args"])
-    examples = load_rows(env_class, config["data"], config["rows"], lenient=config.get("lenient", False))
+    rows = find_rows(env_class, config["data"])
+    examples = load_examples(rows, env_class, limit=config["rows"], lenient=config.get("lenient", False))
     if examples.report.bad_rows:
         words.print(f"[yellow]{examples.report.bad_rows} of {examples.report.rows} rows were left out.[/]")
     settings = RolloutSettings(
@@ -182,16 +186,6 @@ async def _evaluate(config: dict[str, Any], directory: Path, kept: dict[str, Any
     if result.duplicates:
         words.print(f"[yellow]{result.duplicates} duplicate rows were left out.[/]")
     return result
-
-
-def load_rows(env_class: type[BaseEnv], data: str | None, rows: int | None, *, lenient: bool = False) -> ExampleSet:
-    """Examples from a file, or from the environment's own loader."""
-    source: Any = data
-    if data is None or not (data.startswith("hf:") or Path(data).suffix or Path(data).exists()):
-        source = own_rows(env_class, data)
-    elif not data.startswith("hf:") and not Path(data).exists():
-        raise NotFoundError(f"There is no file {data}. Check the path.")
-    return load_examples(source, env_class, limit=rows, lenient=lenient)
 
 
 def parse_env_args(pairs: list[str] | None) -> dict[str, Any]:
@@ -251,7 +245,8 @@ def compare(
     else:
         print_comparison(comparison, limit)
     if not comparison.pairs:
-        words.print("The two share no scored example. Evaluate both on the same rows; `benchmax show` tells errors.")
+        advice = "Evaluate both on the same rows; `benchmax show RUN --errors` tells what failed."
+        words.print(f"The two share no scored example. {advice}", soft_wrap=True)
         raise typer.Exit(FAILED)
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from benchmax.cli.account import AccountClient, Json, refusals
+from benchmax.cli.account import AccountClient, Json, new_table, print_table, refusals
 from benchmax.cli.output import print_json, safe, visible, words
 from benchmax.errors import UsageError
 
@@ -25,12 +23,12 @@ def list_keys(json: Json = False) -> None:
     if json:
         print_json(found)
         return
-    table = Table("id", "name", "begins with", "may", "made", "ends", "last used", box=None, header_style="bold")
+    table = new_table("id", "name", "begins with", "may", "made", "ends", "last used")
     for key in found:
         ends = "revoked" if key["revoked"] else key["expiresAt"] or "never"
         shown = (key["id"], key["name"], key["prefix"], ", ".join(key["scopes"]), key["createdAt"], ends)
         table.add_row(*map(safe, shown), safe(key["lastUsedAt"] or "never"), style="dim" if key["revoked"] else "")
-    Console().print(table)
+    print_table(table)
 
 
 @app.command()

@@ -75,8 +75,8 @@ def transcript(rollout: Rollout) -> Iterator[str]:
     """The lines of one rollout."""
     reward = "unscored" if rollout.reward is None else f"reward {rollout.reward:.3f}"
     place = f" ({rollout.split} step {rollout.step})" if rollout.step is not None else ""
-    name = shorten(rollout.example_id, 60)
-    yield f"━━ example {name} sample {rollout.sample}{place}: {reward}, {rollout.termination.value}"
+    name = rollout.example_id if len(rollout.example_id) <= 24 else rollout.example_id[:10]
+    yield f"━━ example {shorten(name)} sample {rollout.sample}{place}: {reward}, {rollout.termination.value}"
     for message in rollout.messages:
         yield from _message(message)
     for key, value in rollout.rewards.items():

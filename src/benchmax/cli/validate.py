@@ -19,9 +19,9 @@ from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, word
 from benchmax.doctor import Diagnosis, examine_sync
 from benchmax.doctor.findings import MARKS
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.loading import load_env_class, own_rows, refuse_unknown_arguments
+from benchmax.envs.loading import find_rows, load_env_class, refuse_unknown_arguments
 from benchmax.envs.readers import Source
-from benchmax.errors import NotFoundError, UsageError
+from benchmax.errors import UsageError
 from benchmax.platform.validation import answer_lines, check_lines
 
 _STYLES = {"error": "red", "warning": "yellow", "info": "cyan", "passed": "green", "skipped": "dim"}
@@ -132,16 +132,12 @@ def _rows(cls: type[BaseEnv], train: str | None, evaluation: str | None, home: P
 
 def _source(cls: type[BaseEnv], name: str | None) -> Source:
     """A file, or what the environment's own load_dataset gives for a name."""
-    if name is not None and (Path(name).suffix or name.startswith("hf:") or Path(name).is_file()):
-        if not name.startswith("hf:") and not Path(name).is_file():
-            raise NotFoundError(f"There is no file {name}. Check the path.")
-        return name
     if name is None and not _brings_rows(cls):
         raise UsageError(
             f"{cls.__name__} brings no rows of its own. Give some with --data FILE, "
             "or put train_dataset.jsonl next to its file."
         )
-    return own_rows(cls, name)  # type: ignore[no-any-return]
+    return find_rows(cls, name)  # type: ignore[no-any-return]
 
 
 def _brings_rows(cls: type[BaseEnv]) -> bool:

@@ -196,6 +196,15 @@ class _NoHub(BaseEnv):
         raise NotFoundError(_no_such_data(cls, dataset_name))
 
 
+def find_rows(env_class: type[BaseEnv], data: str | None) -> Any:
+    """The rows a person means by `data`: a file, `hf:owner/name`, or a name the environment loads itself."""
+    if not data or not (data.startswith("hf:") or Path(data).suffix or Path(data).is_file()):
+        return own_rows(env_class, data or None)
+    if not data.startswith("hf:") and not Path(data).exists():
+        raise NotFoundError(f"There is no file {data}. Check the path.")
+    return data
+
+
 def own_rows(env_class: type[BaseEnv], name: str | None = None) -> Any:
     """The rows that the environment's own load_dataset gives for a name, or without one. Never asks the hub for it."""
     if not overrides(env_class, "load_dataset"):
@@ -217,7 +226,8 @@ def own_rows(env_class: type[BaseEnv], name: str | None = None) -> Any:
 
 
 def _no_such_data(env_class: type[BaseEnv], name: str) -> str:
+    hub = name if "/" in name else "owner/name"
     return (
         f"{name!r} is no file, and {env_class.__name__} knows no dataset of that name. "
-        f"Give the path of a .jsonl, .json, .csv, .tsv or .parquet file, or hf:{name} for one on the hub."
+        f"Give the path of a .jsonl, .json, .csv, .tsv or .parquet file, or hf:{hub} for one on the hub."
     )

@@ -8,6 +8,7 @@ runs/eval-…/
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +22,7 @@ from benchmax.envs.types import Example
 from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.evaluation.report import Report, summarise
 from benchmax.models.base import ModelClient
+from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.groups import run_groups
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import RolloutLog, latest_rollouts, read_rollouts
@@ -60,7 +62,7 @@ async def evaluate(
     unique = {example["id"]: example for example in listed}
     directory = None if directory is None else Path(directory)
     if directory:
-        claim(directory, {"env": host.name, "model": model.name, "group_size": group_size})
+        claim(directory, {"env": host.name, "model": model.name, "group_size": group_size} | _script_of(model))
     done = latest_rollouts(directory / ROLLOUTS) if directory and (directory / ROLLOUTS).exists() else {}
     done = {key: rollout for key, rollout in done.items() if key[0] in unique and key[1] < group_size}
     owed = _owed(done, group_size, whole_groups=host.overrides("compute_group_reward"))
@@ -113,6 +115,13 @@ def claim(directory: Path, made_for: Mapping[str, Any]) -> None:
             )
     if config.get(MADE_FOR) != made_for:
         save_config(directory, {**config, MADE_FOR: dict(made_for)})
+
+
+def _script_of(model: ModelClient) -> dict[str, str]:
+    """Scripts share a name, so what one says tells it from another; of a function, nothing can be told."""
+    if not isinstance(model, ScriptedModel) or callable(model.script):
+        return {}
+    return {"script": hashlib.sha256(repr(model.script).encode(errors="replace")).hexdigest()[:12]}
 
 
 def _told_by_rollouts(directory: Path) -> dict[str, Any]:

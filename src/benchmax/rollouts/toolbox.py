@@ -178,6 +178,8 @@ def _matchable(pattern: str) -> int:
         return PATTERN_CHARS
     shape = _Shape()
     shape.read(parsed, inside=False)
+    if shape.nested > 1:
+        return NESTED_PATTERN_CHARS // (shape.nested + 1)
     if shape.nested or shape.choices > MOST_CHOICES:
         return NESTED_PATTERN_CHARS
     anchored = bool(parsed) and parsed[0][0] is _constants.AT
@@ -189,14 +191,14 @@ class _Shape:
     """What makes a pattern dear: long repeats multiply, choices double, and a choice in a repeat has no end."""
 
     def __init__(self) -> None:
-        self.repeats, self.choices, self.nested = 0, 0, False
+        self.repeats = self.choices = self.nested = 0
 
     def read(self, node: Any, inside: bool) -> None:
         if isinstance(node, tuple) and len(node) == 2 and isinstance(node[0], _constants._NamedIntConstant):
             kind, node = node
             repeat = kind in (_constants.MAX_REPEAT, _constants.MIN_REPEAT)
             if kind is _constants.BRANCH or (repeat and node[0] != node[1]):
-                self.nested |= inside
+                self.nested += inside * (1 if repeat else len(node[1]) - 1)
                 self.repeats += repeat and node[1] > 8
                 self.choices += not repeat or node[1] <= 8
             inside |= repeat and node[1] > 1

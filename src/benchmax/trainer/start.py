@@ -20,9 +20,9 @@ import torch
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import load_examples
-from benchmax.envs.loading import load_env_class
+from benchmax.envs.loading import find_rows, load_env_class, make_env
 from benchmax.envs.types import Example
-from benchmax.errors import ConfigError, DatasetError, NotFoundError
+from benchmax.errors import ConfigError, DatasetError
 from benchmax.inference.engine import Engine
 from benchmax.inference.local import LocalModel
 from benchmax.inference.store import resolve
@@ -91,25 +91,13 @@ def load_task(config: TrainConfig) -> Task:
     if not config.data.env:
         raise ConfigError("No environment was given. Name one: benchmax train main.py:MyEnv --data rows.jsonl.")
     env_class = load_env_class(config.data.env)
-    rows = load_rows(env_class, config.data.train, config.data.min_rows)
+    rows = list(load_examples(find_rows(env_class, config.data.train), env_class, min_rows=config.data.min_rows))
     if config.data.eval:
-        held_out = load_rows(env_class, config.data.eval, 1)
+        held_out = list(load_examples(find_rows(env_class, config.data.eval), env_class, min_rows=1))
     else:
         cut = len(rows) - int(len(rows) * config.data.eval_share)
         rows, held_out = rows[:cut], rows[cut:]
-    return Task(lambda: env_class(**config.data.env_args), rows, held_out)
-
-
-def load_rows(env_class: type[BaseEnv], source: str, min_rows: int) -> list[Example]:
-    """Rows of a file, or of a name the environment itself loads."""
-    rows: Any = source
-    if not source or not (source.startswith("hf:") or Path(source).suffix):
-        if not source and "load_dataset" not in vars(env_class):
-            raise ConfigError(f"{env_class.__name__} brings no rows of its own. Give some with --data FILE.")
-        rows, _ = env_class.load_dataset(*([source] if source else []))
-    elif not source.startswith("hf:") and not Path(source).exists():
-        raise NotFoundError(f"There is no file {source}. Check the path.")
-    return list(load_examples(rows, env_class, min_rows=min_rows))
+    return Task(lambda: make_env(env_class, config.data.env_args), rows, held_out)
 
 
 async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent) -> Outcome:

@@ -1,0 +1,96 @@
+"""An environment by what a person types: class, arguments, rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmax.envs.arithmetic import ArithmeticEnv
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.loading import check_arguments, load_env_class, make_env, own_rows
+from benchmax.errors import EnvDefinitionError, NotFoundError, UsageError
+
+
+class Scored(BaseEnv):
+    async def compute_reward(self, rollout_id: str, messages: Any, task: Any, **kwargs: Any) -> dict[str, float]:
+        return {"x": 1.0}
+
+
+class Closed(Scored):
+    def __init__(self, path: str, *, depth: int = 1) -> None:
+        self.path = path
+
+
+class Below(Closed):
+    pass
+
+
+class Open(Scored):
+    def __init__(self, depth: int = 1, **kwargs: Any) -> None:
+        self.further = kwargs
+
+
+def test_both_ways_to_name_a_class() -> None:
+    name = "benchmax.envs.arithmetic.arithmetic_env"
+    assert load_env_class(f"{name}:ArithmeticEnv") is load_env_class(f"{name}.ArithmeticEnv") is ArithmeticEnv
+
+
+@pytest.mark.parametrize("spec", ["nothing", "./nothing", "no thing.X", "..", ":X"])
+def test_what_is_no_name_is_not_found(spec: str) -> None:
+    with pytest.raises(NotFoundError, match="There is no environment named"):
+        load_env_class(spec)
+
+
+@pytest.mark.parametrize("cls", [Closed, Below])
+def test_arguments_are_checked_before_anything_runs(cls: type[BaseEnv]) -> None:
+    check_arguments(cls, {"path": "x", "depth": 2})
+    with pytest.raises(EnvDefinitionError, match=r"needs the argument 'path'\. Give it with --env-arg path=VALUE"):
+        check_arguments(cls, {})
+    with pytest.raises(UsageError, match=r"takes no argument 'dept'\. Did you mean 'depth'\?"):
+        check_arguments(cls, {"path": "x", "dept": 2})
+
+
+def test_an_environment_with_kwargs_of_its_own_takes_anything() -> None:
+    assert make_env(Open, {"other": 1}).further == {"other": 1}  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match=r"Scored takes no argument 'other'\. It takes: none"):
+        make_env(Scored, {"other": 1})
+
+
+def test_a_name_nobody_knows_never_reaches_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(BaseEnv, "load_dataset", classmethod(lambda cls, name, **kwargs: (asked.append(name), None)))
+    with pytest.raises(NotFoundError, match="'mydata' is no file, and ArithmeticEnv knows no dataset of that name"):
+        own_rows(ArithmeticEnv, "mydata")
+    assert asked == []
+    assert own_rows(ArithmeticEnv, "sums2")
+
+
+def test_an_environment_may_ask_the_hub_for_what_it_names_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hub(Scored):
+        @classmethod
+        def load_dataset(cls, dataset_name: str = "easy", **kwargs: Any) -> tuple[Any, str | None]:
+            return super().load_dataset(f"owner/{dataset_name}")
+
+    monkeypatch.setattr(BaseEnv, "load_dataset", classmethod(lambda cls, name, **kwargs: ([name], None)))
+    assert own_rows(Hub) == ["owner/easy"]
+    assert own_rows(Hub, "hard") == ["owner/hard"]
+
+
+def test_a_failing_loader_is_told_in_words() -> None:
+    class Failing(Scored):
+        @classmethod
+        def load_dataset(cls, dataset_name: str, **kwargs: Any) -> tuple[Any, str | None]:
+            raise KeyError(dataset_name)
+
+    with pytest.raises(UsageError, match=r"Failing\.load_dataset failed: KeyError: 'x'"):
+        own_rows(Failing, "x")
+    with pytest.raises(UsageError, match=r"Failing\.load_dataset failed: TypeError"):
+        own_rows(Failing)
+
+
+def test_dotted_paths_are_looked_up_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "far_away_env.py").write_text("from benchmax import BaseEnv\nclass Far(BaseEnv): pass\n")
+    monkeypatch.setattr("sys.path", ["", *__import__("sys").path])
+    assert load_env_class("far_away_env:Far", tmp_path).__name__ == "Far"
