@@ -102,24 +102,40 @@ def platform(tmp_path):
         keeper.stop(data)
 
 
-@pytest.mark.timeout(180)
-def test_the_script_of_the_documents(platform, tmp_path):
-    data, url = platform
+def run_script(data, url, folder):
+    """Run the script with nothing set but the two variables it needs; gives the key and the run's id."""
     key = json.loads(data.credentials.read_text())["api_key"]
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "script.py").write_text(SCRIPT)
-    # Nothing but these two, and what any process has.
-    variables = {"CASTFORM_API_KEY": key, "CASTFORM_PLATFORM_URL": url, "HOME": str(tmp_path / "empty")}
-    variables["PATH"] = os.environ["PATH"]
-    command = [sys.executable, str(tmp_path / "script.py")]
-    ran = subprocess.run(command, env=variables, cwd=tmp_path / "empty", capture_output=True, text=True, timeout=60)
+    (folder / "empty").mkdir()
+    (folder / "script.py").write_text(SCRIPT)
+    variables = {"CASTFORM_API_KEY": key, "CASTFORM_PLATFORM_URL": url}
+    variables |= {"HOME": str(folder / "empty"), "PATH": os.environ["PATH"]}
+    command = [sys.executable, str(folder / "script.py")]
+    ran = subprocess.run(command, env=variables, cwd=folder / "empty", capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
     printed = re.fullmatch(r"https://app\.castform\.com/experiments/(\S+)\n", ran.stdout)
     assert printed, ran.stdout
-    assert not list((tmp_path / "empty").iterdir()), "it leaves nothing behind"
+    assert not list((folder / "empty").iterdir()), "it leaves nothing behind"
+    return key, printed[1]
 
+
+@pytest.mark.timeout(180)
+def test_the_script_of_the_documents(platform, tmp_path):
+    data, url = platform
+    key, run_id = run_script(data, url, tmp_path)
     with TrainerClient(api_key=key, base_url=url) as trainer:
-        follow(trainer, printed[1], data)
+        follow(trainer, run_id, data)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_run_of_the_script_completes(platform, tmp_path):
+    data, url = platform
+    key, run_id = run_script(data, url, tmp_path)
+    with TrainerClient(api_key=key, base_url=url) as trainer:
+        assert trainer.run(run_id).wait(300) == "complete", trainer.get_run(run_id)["statusReason"]
+        assert trainer.get_run(run_id)["totalSteps"] == 40
+        assert [point["step"] for point in trainer.get_run_scalars(run_id, "train")["reward/mean"]] == list(range(40))
+        assert trainer.list_checkpoints(run_id)
 
 
 def follow(trainer, run_id, data):

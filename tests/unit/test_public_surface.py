@@ -154,7 +154,7 @@ def test_hook_is_documented(hook: str) -> None:
 
 def test_rooms_are_documented_in_their_order() -> None:
     """The table in CONTRIBUTING.md is the list of layers that import-linter holds."""
-    [contract] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    contract, *_ = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = [[name.strip().removeprefix("benchmax.") for name in layer.split("|")] for layer in contract["layers"]]
     table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Rooms")[2].partition("\n## ")[0]
     rooms = [

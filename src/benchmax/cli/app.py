@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from benchmax.cli import evals, limits, models, show, train
+from benchmax.cli import account, data, evals, keys, launch, limits, models, platform, runs, show, train
 from benchmax.cli.serve import serve
 from benchmax.cli.validate import validate
 
 app = typer.Typer(
     name="benchmax",
-    help="Define an RL environment once; validate it, evaluate models on it, train one.",
+    help="Define an RL environment once; validate it, evaluate models on it, train one, watch it learn.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -47,4 +47,19 @@ app.command()(train.export)
 app.command()(train.plot)
 app.add_typer(models.app, name="models")
 app.command()(serve)
+app.command()(platform.up)
+app.command()(platform.down)
+app.command()(platform.status)
+app.command()(platform.logs)
+app.command()(platform.reindex)
+app.command()(platform.backup)
+app.command()(account.login)
+app.command()(account.logout)
+app.command()(account.whoami)
+app.command()(launch.launch)
+app.command()(runs.stop)
+app.command()(runs.resume)
+app.add_typer(runs.app, name="runs")
+app.add_typer(keys.app, name="keys")
+app.add_typer(data.app, name="data")
 app.command()(limits.limits)

@@ -189,7 +189,7 @@ def _check_arguments(host: object, examples: object, model: object, settings: ob
     """What was given in the wrong place, said before anything is played."""
     if not isinstance(host, EnvHost):
         raise UsageError(f"host is {_kind(host)}. Give an open EnvHost: `async with EnvHost(MyEnv) as host:`.")
-    if host._home is None:
+    if not host.is_open:
         raise UsageError("This EnvHost is not open. Play inside `async with EnvHost(MyEnv) as host:`.")
     if not isinstance(model, ModelClient):
         raise UsageError(f'model is {_kind(model)}. Give a ModelClient, such as HttpModel("name", "http://…/v1").')

@@ -57,6 +57,10 @@ class EnvHost:
         return self._env
 
     @property
+    def is_open(self) -> bool:
+        return self._home is not None
+
+    @property
     def name(self) -> str:
         return type(self.env).__name__
 
