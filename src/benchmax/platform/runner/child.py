@@ -34,6 +34,7 @@ from benchmax.platform.runner.outcome import (
 
 if TYPE_CHECKING:
     from benchmax.envs.remote import RemoteEnv
+    from benchmax.envs.types import Example
     from benchmax.trainer.config import TrainConfig
     from benchmax.trainer.start import Task
 
@@ -160,7 +161,13 @@ async def _task(env: Any, files: Mapping[str, Path]) -> Task:
     from benchmax.trainer.start import Task
 
     train = list(await env.preprocess(files["train_dataset_path"], min_rows=MIN_TRAIN_ROWS))
-    held_out = list(await env.preprocess(files["eval_dataset_path"])) if "eval_dataset_path" in files else []
+    held_out: list[Example] = []
+    given = files.get("eval_dataset_path")
+    if given and given.stat().st_size:
+        held_out = list(await env.preprocess(given))
+    else:
+        cut = max(MIN_TRAIN_ROWS, round(len(train) * 0.8))
+        train, held_out = train[:cut], train[cut:]
     return Task(lambda: env, train, held_out)
 
 
