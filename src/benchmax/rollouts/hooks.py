@@ -23,7 +23,6 @@ import inspect
 import logging
 import threading
 import types
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -32,59 +31,9 @@ from typing import Any, Protocol
 
 from benchmax import limits
 from benchmax.errors import DeadlineExceeded, EnvError
+from benchmax.mailbox import Mailbox
 
 logger = logging.getLogger(__name__)
-
-BURST = 64
-"""Callbacks run in one turn of a loop, so that a crowd does not hold it."""
-
-
-class Mailbox:
-    """`call_soon_threadsafe` for many: any number of posts wake the loop once."""
-
-    __slots__ = ("_awake", "_loop", "_queue", "_senders")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._queue: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
-        self._awake = False
-        self._senders: set[asyncio.AbstractEventLoop] = set()
-
-    def post(self, callback: Callable[..., Any], *args: Any) -> None:
-        self._queue.append((callback, args))
-        self._wake()
-
-    def post_from(self, sender: asyncio.AbstractEventLoop, callback: Callable[..., Any], *args: Any) -> None:
-        """Post from a running loop, which wakes this one at the end of its turn.
-
-        A wake-up hands over the interpreter lock: one for each call would make two threads of one program
-        spend their time on taking turns.
-        """
-        self._queue.append((callback, args))
-        if not self._awake and sender not in self._senders:
-            self._senders.add(sender)
-            sender.call_soon(self._wake_for, sender)
-
-    def _wake_for(self, sender: asyncio.AbstractEventLoop) -> None:
-        self._senders.discard(sender)
-        self._wake()
-
-    def _wake(self) -> None:
-        if not self._awake:
-            self._awake = True
-            try:
-                self._loop.call_soon_threadsafe(self._drain)
-            except RuntimeError:  # the loop was closed: nobody waits any more
-                self._queue.clear()
-
-    def _drain(self) -> None:
-        self._awake = False
-        for _ in range(min(len(self._queue), BURST)):
-            callback, args = self._queue.popleft()
-            callback(*args)
-        if self._queue and not self._awake:
-            self._awake = True
-            self._loop.call_soon(self._drain)
 
 
 @dataclass(slots=True)

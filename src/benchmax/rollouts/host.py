@@ -18,7 +18,8 @@ from benchmax.deadlines import deadlines
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.logging import listen_to
 from benchmax.errors import DeadlineExceeded, EnvDefinitionError
-from benchmax.rollouts.hooks import Call, Conduct, HomeLoop, HookThreads, Mailbox
+from benchmax.mailbox import Mailbox
+from benchmax.rollouts.hooks import Call, Conduct, HomeLoop, HookThreads
 from benchmax.rollouts.toolbox import Toolbox
 
 logger = logging.getLogger(__name__)

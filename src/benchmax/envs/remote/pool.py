@@ -17,10 +17,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from benchmax import limits
-from benchmax.envs.remote.postbox import Postbox
 from benchmax.envs.remote.process import EnvProcess, Plan, Request
 from benchmax.envs.remote.wire import pack, transcript_starts
 from benchmax.errors import EnvDefinitionError, EnvError
+from benchmax.mailbox import Mailbox
 
 logger = logging.getLogger(__name__)
 
@@ -77,9 +77,9 @@ class EnvPool:
         self._homes: dict[str, EnvProcess] = {}
         self._numbers = itertools.count(1)
         self._closing = False
-        self._returns: WeakKeyDictionary[asyncio.AbstractEventLoop, Postbox] = WeakKeyDictionary()
+        self._returns: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
         self._loop = asyncio.new_event_loop()
-        self._inbox = Postbox(self._loop)
+        self._inbox = Mailbox(self._loop)
         self._thread = threading.Thread(target=self._run, name="benchmax-env-io", daemon=True)
         self._thread.start()
 
@@ -150,28 +150,28 @@ class EnvPool:
         future: asyncio.Future[Any] = loop.create_future()
         returns = self._returns.get(loop)
         if returns is None:
-            returns = self._returns[loop] = Postbox(loop)
+            returns = self._returns[loop] = Mailbox(loop)
 
         def answer(value: Any, error: Exception | None) -> None:
-            returns.post(self._loop, _settle, future, value, error)
+            returns.post_from(self._loop, _settle, future, value, error)
 
         request = self._request(hook, rollouts, key, args, kwargs, answer)
-        self._inbox.post(loop, self._submit, request)
+        self._inbox.post_from(loop, self._submit, request)
         try:
             return await future
         except asyncio.CancelledError:
-            self._inbox.post(loop, self._cancel, request)
+            self._inbox.post_from(loop, self._cancel, request)
             raise
 
     def ask_now(self, hook: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float) -> Any:
         """Run a hook from plain code, which waits for it."""
         future: Future[Any] = Future()
         request = self._request(hook, (), None, args, kwargs, lambda value, error: _settle(future, value, error))
-        self._inbox.post(None, self._submit, request)
+        self._inbox.post(self._submit, request)
         try:
             return future.result(seconds)
         except TimeoutError:
-            self._inbox.post(None, self._cancel, request)
+            self._inbox.post(self._cancel, request)
             raise EnvError(f"{hook} took longer than {seconds:g} s. Make it faster.") from None
 
     def _request(
