@@ -86,3 +86,16 @@ def test_presets_fall_with_size():
 
 def test_json_schema_is_strict_json():
     json.dumps(TrainConfig.model_json_schema())
+
+
+def test_a_setting_without_its_value_is_refused_and_a_switch_is_not():
+    from benchmax.trainer.config import flags_tree
+
+    with pytest.raises(ConfigError, match=r"--eval\.rows needs a value"):
+        flags_tree(["--eval.rows"])
+    assert flags_tree(["--checkpoint.keep_best"]) == {"checkpoint": {"keep_best": True}}
+
+
+def test_what_other_trainers_call_a_setting_is_understood():
+    with pytest.raises(ConfigError, match=r"did you mean optim\.lr\?"):
+        build_config({"optim": {"learning_rate": 1e-4}})

@@ -104,3 +104,17 @@ def test_an_alarm_rings_once_per_window_and_survives_a_resume():
     again = Watchdogs(WatchConfig(window=5))
     again.restore(json.loads(json.dumps(dogs.state())))
     assert again.look(6, {"drift": 1.0, "groups/used": 1.0}, []) == []
+
+
+def test_prompts_that_do_not_fit_raise_an_alarm():
+    from benchmax.rollouts.record import Rollout, Termination
+    from benchmax.trainer.watchdogs import too_long
+
+    def group(reason):
+        return [Rollout(id=f"r{i}", example_id="x", sample=i, termination=reason) for i in range(4)]
+
+    over, fine = group(Termination.CONTEXT_EXCEEDED), group(Termination.FINISHED)
+    (alert,) = too_long(None, 3, [over])
+    assert alert.kind == "too_long"
+    assert "did not fit the model's context" in alert.message
+    assert not list(too_long(None, 3, [fine, fine, over]))

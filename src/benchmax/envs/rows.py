@@ -107,9 +107,22 @@ def too_deep() -> Finding:
     return Finding(None, f"the row is nested deeper than {limits.JSON_DEPTH} levels", "flatten it")
 
 
+def deeper(value: Any, levels: int) -> bool:
+    """Whether containers are nested deeper than `levels`; walks level by level, so never recurses."""
+    layer = [value]
+    for _ in range(levels):
+        inside = (item for box in layer for item in (box.values() if isinstance(box, dict) else box))
+        layer = [item for item in inside if isinstance(item, dict | list)]
+        if not layer:
+            return False
+    return True
+
+
 def check_shape(data: Any) -> Finding | None:
     """A row is an object with a bounded number of columns."""
     if not isinstance(data, dict):
+        if isinstance(data, list) and deeper(data, limits.JSON_DEPTH):
+            return too_deep()
         return Finding(None, f"the row is {kind(data)}, not an object", 'write {"prompt": "…", "ground_truth": "…"}')
     if len(data) > limits.ROW_COLUMNS:
         return Finding(

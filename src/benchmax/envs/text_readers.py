@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
 from benchmax import limits
-from benchmax.envs.rows import EXCERPT_CHARS, Finding, Row, RowFault, kind, too_deep, too_large, utf8_size
+from benchmax.envs.rows import EXCERPT_CHARS, Finding, Row, RowFault, deeper, kind, too_deep, too_large, utf8_size
 from benchmax.errors import DatasetError
 
 JSON_FILE_BYTES = 256 * limits.MIB
@@ -314,7 +314,7 @@ class _Json:
         """One row, or one cell of a row."""
         value = self.document(text)
         # Only a text with more brackets than levels allowed can be too deep.
-        if text.count("[") + text.count("{") > limits.JSON_DEPTH and _deeper(value, limits.JSON_DEPTH):
+        if text.count("[") + text.count("{") > limits.JSON_DEPTH and deeper(value, limits.JSON_DEPTH):
             raise RowFault(too_deep()._replace(excerpt=_excerpt(text)))
         self.refuse_odd(value)
         return value
@@ -359,14 +359,3 @@ def _syntax(text: str, error: json.JSONDecodeError) -> Finding:
     if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
         return Finding(where, "the line ends in the middle of its JSON", _ONE_LINE, excerpt=excerpt)
     return Finding(where, f"not JSON: {error.msg}", _ONE_LINE, excerpt=excerpt)
-
-
-def _deeper(value: Any, levels: int) -> bool:
-    """Whether containers are nested deeper than `levels`; walks level by level, so never recurses."""
-    layer = [value]
-    for _ in range(levels):
-        inside = (item for box in layer for item in (box.values() if isinstance(box, dict) else box))
-        layer = [item for item in inside if isinstance(item, dict | list)]
-        if not layer:
-            return False
-    return True

@@ -188,7 +188,10 @@ def _weights_directory(directory: Path, checkpoint: str | Path | None) -> Path:
     if checkpoint is None or (Path(checkpoint) / "adapter_config.json").is_file():
         return directory
     if not (Path(checkpoint) / "config.json").is_file():
-        raise UsageError(f"{checkpoint} is no checkpoint: it has neither config.json nor adapter_config.json.")
+        raise UsageError(
+            f"{checkpoint} is neither a model nor an adapter folder. "
+            "Write one from a run with: benchmax export RUN FOLDER --adapter"
+        )
     return resolve(checkpoint)
 
 

@@ -166,6 +166,8 @@ def _model_directory(path: Path) -> Path:
     if not (path / "config.json").is_file():
         raise UsageError(f"{path} is no model: it has no config.json. Give a Hugging Face directory or a .gguf file.")
     if not any(path.glob("*.safetensors")):
+        if (path / "metrics.jsonl").exists():
+            raise UsageError(f"{path} is a training run, not a model. Write one with: benchmax export {path} FOLDER")
         raise UsageError(f"{path} has no .safetensors weights. Save the model again with save_pretrained.")
     return path
 

@@ -328,6 +328,20 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     return merged
 
 
+_USUAL_NAMES = {
+    "learning_rate": "optim.lr",
+    "batch_size": "rollouts.prompts_per_step",
+    "num_generations": "rollouts.group_size",
+    "max_completion_length": "rollouts.max_new_tokens",
+    "max_tokens_per_turn": "rollouts.max_new_tokens",
+    "max_steps": "limits.steps",
+    "beta": "algorithm.kl",
+    "lora_rank": "lora.rank",
+    "lora_alpha": "lora.alpha",
+}
+"""What other trainers call our settings."""
+
+
 def flags_tree(flags: Sequence[str], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """`--optim.lr 5e-4`, `--optim.lr=5e-4`, `--checkpoint.keep_best` and `--no-checkpoint.keep_best` as a tree,
     on top of `values`."""
@@ -341,10 +355,20 @@ def flags_tree(flags: Sequence[str], values: Mapping[str, Any] | None = None) ->
         name, equals, text = word[2:].partition("=")
         if name.startswith("no-"):
             name, text = name[3:], "false"
+        elif not equals and words and not words[0].startswith("--"):
+            text = words.pop(0)
         elif not equals:
-            text = words.pop(0) if words and not words[0].startswith("--") else "true"
+            text = _switched_on(name)
         _put(tree, name.replace("-", "_").split("."), _value(text))
     return tree
+
+
+def _switched_on(name: str) -> str:
+    """The value of a flag that was given none, which only a switch may be."""
+    kind = next((kind for field, kind, *_ in fields() if field == name.replace("-", "_")), "bool")
+    if kind != "bool":
+        raise ConfigError(f"--{name} needs a value: {kind}.")
+    return "true"
 
 
 def _put(tree: dict[str, Any], keys: list[str], value: Any) -> None:
@@ -380,6 +404,7 @@ def _describe(issue: Any) -> str:
         )
     known = [field for field, *_ in fields()] + list(TrainConfig.model_fields)
     by_leaf = [field for field in known if field.rpartition(".")[2] == path[-1]]
-    close = by_leaf or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"; did you mean {close[0]}?" if close else "; `benchmax train --help` lists all of them."
+    usual = _USUAL_NAMES.get(path[-1])
+    close = [usual] if usual else by_leaf or difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    hint = f"; did you mean {close[0]}?" if close else "; `benchmax train --settings` lists all of them."
     return f"{name}: there is no such setting{hint}"

@@ -149,6 +149,8 @@ def read_config(path: Path) -> TrainConfig:
     try:
         return build_config(json.loads((path / "config.json").read_text("utf-8")))
     except FileNotFoundError:
+        if not path.is_dir():
+            raise NotFoundError(f"There is no run at {path}. Check the path.") from None
         raise RecordError(f"{path} has lost its config.json. Restore it, or start a new run.") from None
     except ValueError as error:
         raise RecordError(f"{path / 'config.json'} cannot be used: {error}") from None

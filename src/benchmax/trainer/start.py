@@ -58,9 +58,7 @@ async def train(
     """Start a new run in `output.dir` and train to its end."""
     task = task or load_task(config)
     config = config.model_copy(deep=True)
-    config.output.name = (
-        config.output.name or f"{(config.data.env or 'run').rpartition('.')[2]}-{time.strftime('%Y%m%d-%H%M%S')}"
-    )
+    config.output.name = config.output.name or f"{_short_name(config.data.env)}-{time.strftime('%Y%m%d-%H%M%S')}"
     directory = resolve(config.model.name)
     run = RunDir.create(Path(config.output.dir) / config.output.name, config)
     try:
@@ -98,6 +96,12 @@ def load_task(config: TrainConfig) -> Task:
         cut = len(rows) - int(len(rows) * config.data.eval_share)
         rows, held_out = rows[:cut], rows[cut:]
     return Task(lambda: make_env(env_class, config.data.env_args), rows, held_out)
+
+
+def _short_name(env: str) -> str:
+    """What a run is called after: `main.py:MyEnv` is main, `package.module.MyEnv` is MyEnv."""
+    file = env.partition(":")[0]
+    return (Path(file).stem if file.endswith(".py") else file.rpartition(".")[2]) or "run"
 
 
 async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent) -> Outcome:

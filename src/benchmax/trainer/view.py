@@ -68,9 +68,9 @@ def describe(kind: str, data: dict[str, Any], steps: int) -> str | None:
 
 def _metrics_line(data: dict[str, Any], steps: int) -> str:
     values = data["values"]
-    reward = (
-        f"reward {values.get('reward/mean', float('nan')):.3f}  solved {values.get('solve_rate', float('nan')):.0%}"
-    )
+    reward = "reward unscored"
+    if "reward/mean" in values:
+        reward = f"reward {values['reward/mean']:.3f}  solved {values['solve_rate']:.0%}"
     length = f"length {values['response_tokens/mean']:.0f}"
     if data["split"] == "eval":
         return f"eval  {data['step']:>4}       {reward}  {length}"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.record import Rollout, Termination
 from benchmax.trainer.config import WatchConfig
 
 Groups = Sequence[Sequence[Rollout]]
@@ -159,6 +159,21 @@ def repetition(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
         )
 
 
+def too_long(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
+    rollouts = list(_each(groups))
+    over = [rollout for rollout in rollouts if rollout.termination is Termination.CONTEXT_EXCEEDED]
+    if rollouts and len(over) >= len(rollouts) / 2:
+        share = len(over) / len(rollouts)
+        yield Alert(
+            "too_long",
+            step,
+            f"{share:.0%} of the rollouts did not fit the model's context, so nothing is learned from them. "
+            "Shorten the prompts, or take a model with a longer context.",
+            {"share": share},
+            _ids(over),
+        )
+
+
 def no_signal(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     recent = dogs.history[-dogs.config.equal_steps :]
     if len(recent) == dogs.config.equal_steps and all(values.get("groups/used", 0) == 0 for values in recent):
@@ -243,6 +258,7 @@ ALARMS: tuple[Alarm, ...] = (
     length_blow_up,
     component_saturated,
     repetition,
+    too_long,
     no_signal,
     drift,
     not_moving,
