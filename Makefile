@@ -46,6 +46,7 @@ bench: setup ## every number in the documents
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/engine.py --model "$$($(BIN)/benchmax models path smollm2-135m)" --device cpu --batches 1,8,64 --compare-generate
 	$(BIN)/python benchmarks/trainer.py --seeds 3
+	$(BIN)/python benchmarks/results.py
 
 soak: setup ## load and fault tests that take long
 	$(BIN)/pytest -m 'slow and not gpu' --timeout 3600
