@@ -295,3 +295,19 @@ def test_the_command_line(model, tmp_path, monkeypatch):
         shell.invoke(app, [*call, "--optim.lrr", "1"], catch_exceptions=False)
     with pytest.raises(ConfigError, match="No environment"):
         shell.invoke(app, ["train"], catch_exceptions=False)
+
+
+def test_a_run_remembers_its_files_by_their_full_path(tmp_path, monkeypatch):
+    from benchmax.trainer.config import build_config
+    from benchmax.trainer.start import _locate, _short_name
+
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    monkeypatch.chdir(tmp_path)
+    config = build_config({"data": {"env": "main.py:MyEnv", "train": "rows.jsonl", "eval": "hf:owner/name"}})
+    _locate(config)
+    assert config.data.env == f"{tmp_path}/main.py:MyEnv"
+    assert config.data.train == f"{tmp_path}/rows.jsonl"
+    assert config.data.eval == "hf:owner/name"
+    assert [_short_name(env) for env in ("main.py:MyEnv", "package.module.MyEnv", "arithmetic", "")] == [
+        "main", "MyEnv", "arithmetic", "run",
+    ]  # fmt: skip

@@ -59,6 +59,7 @@ async def train(
     task = task or load_task(config)
     config = config.model_copy(deep=True)
     config.output.name = config.output.name or f"{_short_name(config.data.env)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    _locate(config)
     directory = resolve(config.model.name)
     run = RunDir.create(Path(config.output.dir) / config.output.name, config)
     try:
@@ -96,6 +97,18 @@ def load_task(config: TrainConfig) -> Task:
         cut = len(rows) - int(len(rows) * config.data.eval_share)
         rows, held_out = rows[:cut], rows[cut:]
     return Task(lambda: make_env(env_class, config.data.env_args), rows, held_out)
+
+
+def _locate(config: TrainConfig) -> None:
+    """Files by their full path, so that the run can be resumed from any folder."""
+    data = config.data
+    file, _, name = data.env.partition(":")
+    if file.endswith(".py"):
+        data.env = str(Path(file).absolute()) + (f":{name}" if name else "")
+    for field in ("train", "eval"):
+        given = getattr(data, field)
+        if given and Path(given).is_file():
+            setattr(data, field, str(Path(given).absolute()))
 
 
 def _short_name(env: str) -> str:
