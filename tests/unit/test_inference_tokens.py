@@ -351,7 +351,7 @@ async def test_a_checkpoint_is_an_adapter_or_a_whole_model(directory, adapter, t
 
 
 def test_a_directory_that_is_no_checkpoint(directory, tmp_path):
-    with pytest.raises(UsageError, match="is no checkpoint"):
+    with pytest.raises(UsageError, match="neither a model nor an adapter"):
         LocalModel.load(directory, checkpoint=tmp_path)
 
 
