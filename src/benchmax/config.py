@@ -1,6 +1,7 @@
 """Where the platform is and which key goes where. Read from the environment at each call, never at import.
 
-Every setting has two spellings, `BENCHMAX_X` and `CASTFORM_X`; the first wins.
+Every setting has two spellings, `BENCHMAX_X` and `CASTFORM_X`; the first wins. Addresses that neither sets come from
+the profile in use.
 """
 
 from __future__ import annotations
@@ -10,18 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from benchmax import profiles
 from benchmax.errors import ConfigError
 
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 def setting(name: str, default: str = "") -> str:
-    """The value of `BENCHMAX_<name>`, else of `CASTFORM_<name>`, else the default; blanks do not count."""
-    for prefix in ("BENCHMAX_", "CASTFORM_"):
-        value = os.environ.get(prefix + name, "").strip()
-        if value:
-            return value
-    return default
+    """The value of `BENCHMAX_<name>`, else of `CASTFORM_<name>`, else the profile's, else the default."""
+    return profiles.variable(name) or profiles.address(name) or default
 
 
 def base_domain() -> str:

@@ -16,15 +16,24 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+from benchmax.envs.calculator.calculator_env import CALCULATE, CalculatorEnv
+from benchmax.inference.tokens import ChatTokens
+from benchmax.trainer.batch import TokenSequence
 from benchmax.trainer.checkpoint import find_checkpoint
+from benchmax.trainer.config import SftConfig
+from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import read_metrics
+from benchmax.trainer.sft import warm_start
 from benchmax.trainer.tiny import make_tiny
 
 SERVER = """
-import asyncio, json, os, signal, sys, traceback
+import asyncio, json, os, random, signal, sys, traceback
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.calculator.calculator_env import CalculatorEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.trainer import checkpoint, loop, rundir, start
@@ -34,12 +43,19 @@ import transformers.models.llama.modeling_llama, peft  # noqa: imported once, he
 class DigitsEnv(BaseEnv):
     async def compute_reward(self, rollout_id, messages, task, **kwargs):
         if os.environ.get("SLOW"):
-            await asyncio.sleep(float(os.environ["SLOW"]))
+            open(os.environ["SLOW"], "w").close()
+            await asyncio.sleep(60)
         text = extract_completion_text(messages)
         return {"digits": sum(letter.isdigit() for letter in text) / max(1, len(text))}
 
-def examples(count):
-    return [make_example(prompt_messages=[{"role": "user", "content": f"{i}?"}]) for i in range(count)]
+class HastyCalculator(CalculatorEnv):
+    # Its answers take now longer, now shorter: turns come back in another order each time.
+    async def run_tool(self, rollout_id, tool_name, **tool_args):
+        await asyncio.sleep(random.SystemRandom().uniform(0, 0.03))
+        return await super().run_tool(rollout_id, tool_name, **tool_args)
+
+def examples(count, task=None):
+    return [make_example(prompt_messages=[{"role": "user", "content": f"{i}?"}], task=task) for i in range(count)]
 
 def die_at(place, count):
     module, name = place.rsplit(":", 1)
@@ -71,6 +87,9 @@ def child(job):
     if "full" in job:
         full_disk(job["full"])
     task = start.Task(DigitsEnv, examples(16), examples(24)[16:])
+    if "truth" in job:
+        rows = examples(24, {"ground_truth": job["truth"]})
+        task = start.Task(HastyCalculator, rows[:16], rows[16:])
     try:
         if (rundir.Path(job["run"]) / "run.json").exists():
             outcome = asyncio.run(start.resume(rundir.Path(job["run"]), task=task))
@@ -209,6 +228,42 @@ def test_kill_again_and_again_at_random(server, model, unbroken, tmp_path):
     assert series(tmp_path / "run") == unbroken
 
 
+CALL = '<tool_call>{"name":"calculate","arguments":{"expression":"12*34"}}</tool_call>'
+
+
+@pytest.fixture(scope="module")
+def caller(tmp_path_factory):
+    """A toy model that was shown how to call the calculator, and mostly does."""
+    directory = make_tiny(tmp_path_factory.mktemp("caller"), hidden=48, layers=1, context=1024)
+    chat = ChatTokens(directory)
+    ask = [{"role": "system", "content": CalculatorEnv.system_prompt}, {"role": "user", "content": "7?"}]
+    asked, said = chat.prompt(ask, [CALCULATE]), [*chat.encode(CALL), chat.stop_ids[0]]
+    targets = np.arange(len(asked), len(asked) + len(said))
+    shown = TokenSequence(np.asarray(asked + said), targets, np.full(len(said), np.nan, np.float32), 1.0)
+    policy = Policy.from_directory(directory, tune="full")
+    torch.set_num_threads(1)  # the model is tiny
+    warm_start(policy, [shown], SftConfig(epochs=60, lr=1e-2), lr=1, token_budget=1024, row_tokens=1024)
+    policy.model.save_pretrained(directory)
+    return directory
+
+
+def test_runs_of_many_turns_are_resumed_exactly_too(server, caller, tmp_path):
+    def job(name):
+        tree = config(caller, tmp_path / name, steps=4)
+        tree["rollouts"] |= {"max_turns": 3, "max_new_tokens": 90}
+        tree["optim"]["lr"] = 1e-3
+        return {"run": str(tmp_path / name / "run"), "config": tree, "truth": "408"}
+
+    assert server.run(**job("whole")) == 0
+    lines = series(tmp_path / "whole" / "run")
+    trained = [values for _, split, values in lines if split == "train"]
+    assert max(values["turns/mean"] for values in trained) > 1.5, "there are later turns"
+    assert any(values.get("grad_norm", 0) > 0 for values in trained), "and something to learn from them"
+    assert server.run(**job("broken"), die=("run:log_metrics", 5)) == -signal.SIGKILL
+    assert server.run(**job("broken")) == 0
+    assert series(tmp_path / "broken" / "run") == lines
+
+
 def test_torn_line_and_rubbish_are_cleaned_up(server, model, unbroken, tmp_path):
     job = {"run": str(tmp_path / "run"), "config": config(model, tmp_path)}
     server.run(**job, die=("run:log_metrics", 6))
@@ -249,9 +304,9 @@ def test_one_signal_saves_and_ends_with_130(server, model, tmp_path, number):
 
 def test_two_signals_stop_at_once(server, model, tmp_path):
     run = tmp_path / "run"
-    slow = {"SLOW": "60"}
+    slow = {"SLOW": str(tmp_path / "scoring")}
     pid = server.start(run=str(run), config={**config(model, tmp_path), "eval": {"every": 0, "rows": 1}}, environ=slow)
-    while not (run / "events.jsonl").exists() or "started" not in (run / "events.jsonl").read_text():
+    while not (tmp_path / "scoring").exists():
         time.sleep(0.02)  # polling another process
     os.kill(pid, signal.SIGINT)
     time.sleep(0.3)  # a person's second press

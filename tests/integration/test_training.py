@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import resource
 
 import pytest
 import torch
@@ -15,17 +17,17 @@ from benchmax.cli import train as commands
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
-from benchmax.errors import ConfigError, DatasetError, UsageError
+from benchmax.errors import ConfigError, DatasetError, RewardError, UsageError
 from benchmax.inference.tokens import ChatTokens
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer import loop
 from benchmax.trainer.config import SftConfig, build_config
-from benchmax.trainer.export import export_adapter, export_merged
+from benchmax.trainer.export import base_name, choose_checkpoint, export_adapter, export_merged
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.sampler import SharedPrompts
 from benchmax.trainer.sft import sft_sequences, split_chat, warm_start
-from benchmax.trainer.start import Task, resume, train
+from benchmax.trainer.start import Task, load_task, resume, train
 from benchmax.trainer.tiny import make_tiny
 
 torch.set_num_threads(1)  # the models are tiny
@@ -184,10 +186,24 @@ def test_a_run_ends_at_its_target_its_patience_or_its_time(model, tmp_path):
     assert 0 < done.step < 1000
 
 
+class LateEnv(DigitsEnv):
+    """Its judge is down at first."""
+
+    scored = 0
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        LateEnv.scored += 1
+        if LateEnv.scored <= 32:
+            raise RuntimeError("the judge is down")
+        return await super().compute_reward(rollout_id, messages, task, **kwargs)
+
+
 def test_unscored_steps_are_skipped_counted_and_alarmed(model, tmp_path):
-    done = go(train(config(model, tmp_path, watch={"equal_steps": 2}), task=Task(BrokenEnv, examples(16), [])))
+    LateEnv.scored = 0
+    more = {"watch": {"equal_steps": 2}, "rollouts": {"max_extra_groups": 0}}
+    done = go(train(config(model, tmp_path, **more), task=Task(LateEnv, examples(16), [])))
     assert done.step == 4, "the run goes on"
-    lines = read_metrics(done.path)
+    lines = read_metrics(done.path)[:2]
     assert all(line["values"]["groups/used"] == 0 and "loss" not in line["values"] for line in lines)
     alerts = {event["alert"]: event["message"] for event in events(done.path, "alert")}
     assert "no_signal" in alerts
@@ -196,10 +212,86 @@ def test_unscored_steps_are_skipped_counted_and_alarmed(model, tmp_path):
     assert {rollout.discarded for rollout in rollouts} == {"unscored"}
 
 
+@pytest.mark.parametrize(("steps", "done"), [(2, 2), (100, loop.UNSCORED_STEPS)])
+def test_a_run_that_never_sees_a_reward_fails_and_says_why(model, tmp_path, steps, done):
+    limits = {"limits": {"steps": steps}}
+    with pytest.raises(RewardError, match=f"No rollout got a reward in {done} steps.*the judge is down"):
+        go(train(config(model, tmp_path, **limits), task=Task(BrokenEnv, examples(16), examples(2))))
+    status = json.loads((tmp_path / "run" / "status.json").read_text())
+    assert (status["state"], status["step"]) == ("failed", done)
+    if steps > done:
+        again = go(resume(tmp_path / "run", task=TASK, changes={"limits": {"steps": done + 1}}))
+        assert again.reason == "steps", "once the judge is back, the run can go on"
+
+
 def test_silent_groups_are_replaced_up_to_the_bound(model, tmp_path):
     more = {"rollouts": {"prompts_per_step": 4, "max_extra_groups": 3}, "limits": {"steps": 1}}
-    done = go(train(config(model, tmp_path, **more), task=Task(BrokenEnv, examples(16), [])))
-    assert read_metrics(done.path)[0]["values"]["groups"] == 7
+    with pytest.raises(RewardError):
+        go(train(config(model, tmp_path, **more), task=Task(BrokenEnv, examples(16), [])))
+    assert read_metrics(tmp_path / "run")[0]["values"]["groups"] == 7
+
+
+class FlatEnv(BaseEnv):
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"same": 1.0}
+
+
+def test_of_equally_good_checkpoints_the_latest_is_the_best(model, tmp_path):
+    more = {"eval": {"every": 1, "patience": 2}, "checkpoint": {"every": 1}, "limits": {"steps": 9}}
+    done = go(train(config(model, tmp_path, **more), task=Task(FlatEnv, examples(16), examples(2))))
+    assert (done.reason, done.step) == ("patience", 2), "an equal result is no better one"
+    assert (done.path / "checkpoints" / "best").read_text() == "step-2"
+    assert choose_checkpoint(done.path).step == 2
+
+
+def test_export_on_a_full_disk_is_one_clear_error_and_leaves_nothing(trained, tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large") as caught:
+            export_merged(trained.path, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(tmp_path / "out"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_of_this_machine_is_in_an_export(model, tmp_path):
+    done = go(train(config(model, tmp_path, model={"tune": "lora"}, limits={"steps": 1}), task=TASK))
+    adapter = export_adapter(done.path, tmp_path / "adapter")
+    merged = export_merged(done.path, tmp_path / "merged")
+    assert json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"] == model.name
+    assert 'library_name: "peft"' in (adapter / "README.md").read_text().split("---")[1]
+    assert 'library_name: "transformers"' in (merged / "README.md").read_text().split("---")[1]
+    for file in [*adapter.iterdir(), *merged.iterdir()]:
+        assert str(tmp_path.parent) not in file.read_text("latin-1"), file
+    assert base_name("smollm2-135m") == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert base_name("org/name") == "org/name"
+
+
+def rows_file(folder, count, bad=0):
+    rows = [json.dumps({"question": f"{i} + 1?", "ground_truth": str(i + 1)}) for i in range(count)]
+    (folder / "rows.jsonl").write_text("\n".join(rows + ["{"] * bad) + "\n")
+    return str(folder / "rows.jsonl")
+
+
+def test_unusable_rows_are_left_out_when_asked(tmp_path):
+    data = {"env": "arithmetic", "train": rows_file(tmp_path, 20, bad=2)}
+    with pytest.raises(DatasetError, match="2 of 22 rows"):
+        load_task(build_config({"data": data}))
+    task = load_task(build_config({"data": {**data, "lenient": True}}))
+    assert len(task.train) + len(task.held_out) == 20
+    assert "2 of 22 rows" in task.notes[0]
+
+
+def test_a_share_that_leaves_too_few_rows_is_refused_with_numbers(tmp_path):
+    data = {"env": "arithmetic", "train": rows_file(tmp_path, 100)}
+    with pytest.raises(DatasetError, match=r"0\.99 holds out 99 of 100 rows and leaves 1 to train; at least 8"):
+        load_task(build_config({"data": {**data, "eval_share": 0.99}}))
+    task = load_task(build_config({"data": {**data, "eval_share": 0.9}}))
+    assert (len(task.train), len(task.held_out)) == (10, 90)
+    assert "leaves 10 to train, fewer than 16" in task.notes[0]
+    assert not load_task(build_config({"data": data})).notes
 
 
 async def test_an_interrupt_saves_and_gives_up_a_step_that_takes_too_long(model, tmp_path, monkeypatch):
@@ -275,20 +367,24 @@ def test_the_command_line(model, tmp_path, monkeypatch):
     app.command("train", context_settings=commands.CONTEXT)(commands.train)
     app.command("export")(commands.export)
     app.command("plot")(commands.plot)
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text(
-        "".join(json.dumps({"question": f"{i} + 1?", "ground_truth": str(i + 1)}) + "\n" for i in range(24))
-    )
+    rows = rows_file(tmp_path, 24, bad=1)
     monkeypatch.chdir(tmp_path)
     flags = ["--rollouts.max_new_tokens", "4", "--rollouts.group_size=2", "--output.name", "x", "--eval.rows", "2"]
-    call = ["train", "arithmetic", "--data", str(rows), "--model", str(model), "--steps", "1", *flags]
+    call = ["train", "arithmetic", "--data", rows, "--lenient", "--model", str(model), "--steps", "1", *flags]
     shell = CliRunner()
     result = shell.invoke(app, call, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    assert "step     0/1" in result.output
+    assert "step 1/1" in result.output
+    assert "1 of 25 rows" in result.output
     assert shell.invoke(app, ["train", "--resume", "runs/x", "--steps", "2"], catch_exceptions=False).exit_code == 0
     assert [line["step"] for line in read_metrics(tmp_path / "runs" / "x") if line["split"] == "train"] == [0, 1]
-    assert shell.invoke(app, ["export", "runs/x", "out"], catch_exceptions=False).exit_code == 0
+    again = shell.invoke(app, ["train", "--resume", "runs/x"], catch_exceptions=False)
+    assert (again.exit_code, "complete after 2 steps" in again.output) == (0, True)
+    again = shell.invoke(app, ["train", "--resume", "runs/x", "--steps", "1"], catch_exceptions=False)
+    assert "nothing to do" in again.output
+    assert len(events(tmp_path / "runs" / "x", "resumed")) == 1
+    exported = shell.invoke(app, ["export", "runs/x", "out"], catch_exceptions=False)
+    assert (exported.exit_code, "from checkpoint step-" in exported.output) == (0, True)
     assert shell.invoke(app, ["plot", "runs/x", "curve.svg"], catch_exceptions=False).exit_code == 0
     assert "optim.lr" in shell.invoke(app, ["train", "--settings"]).output
     with pytest.raises(ConfigError, match=r"did you mean optim\.lr"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 
 import pytest
@@ -10,6 +11,7 @@ import tiny_llama as tiny
 import torch
 
 from benchmax.errors import ContextExceeded, ModelError, ModelUnavailable, NotFoundError, UsageError
+from benchmax.inference import probe
 from benchmax.inference.engine import Engine, SamplingParams, pick_device, pick_dtype
 from benchmax.inference.llama import ModelSpec
 
@@ -209,7 +211,46 @@ def test_devices_and_dtypes_are_checked():
     with pytest.raises(UsageError, match="dtype"):
         pick_dtype("float8", torch.device("cpu"))
     with pytest.raises(UsageError, match="float32"):
-        pick_dtype("bfloat16", torch.device("cpu"))
+        pick_dtype("float16", torch.device("cpu"))
+    assert pick_dtype("auto", torch.device("cpu")) is pick_dtype("fp32", torch.device("cpu")) is torch.float32
+
+
+def test_bfloat16_on_a_cpu_is_tried_once_in_a_process_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path))
+    where = torch.device("cpu")
+    problem, certain = probe.probe(os.environ)
+    assert certain
+    if problem:
+        with pytest.raises(UsageError, match=r"bfloat16 does not work.*float32"):
+            pick_dtype("bf16", where)
+        return
+    assert pick_dtype("bf16", where) is torch.bfloat16
+    monkeypatch.setattr(probe, "probe", lambda environ: pytest.fail("asked twice"))
+    assert pick_dtype("bfloat16", where) is torch.bfloat16
+
+
+@pytest.mark.parametrize(("works_with_isa", "says"), [(True, "With ONEDNN_MAX_CPU_ISA="), (False, "Use float32")])
+def test_a_machine_whose_bfloat16_faults_gets_advice(tmp_path, monkeypatch, works_with_isa, says):
+    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path))
+    monkeypatch.delenv(probe.ISA, raising=False)
+    safe = "if os.environ.get('ONEDNN_MAX_CPU_ISA'): raise SystemExit\n" if works_with_isa else ""
+    monkeypatch.setattr(probe, "PROGRAM", f"import os, signal\n{safe}os.kill(os.getpid(), signal.SIGILL)")
+    for _ in range(2):  # the second answer is the kept one
+        with pytest.raises(UsageError, match=f"SIGILL.*{says}"):
+            pick_dtype("bf16", torch.device("cpu"))
+
+
+def test_the_engine_samples_in_bfloat16_on_a_cpu(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path))
+    if probe.probe(os.environ)[0]:
+        pytest.skip("bfloat16 does not work on this CPU")
+    with Engine.from_model(tiny.shared(), device="cpu", dtype="bf16") as narrow:
+        drawn = [narrow.submit(PROMPT, GREEDY).result(60) for _ in range(2)]
+        long = narrow.submit(list(range(5)) * 60, SamplingParams(max_tokens=4, seed=1)).result(60)
+    assert narrow.stats()["dtype"] == "bfloat16"
+    assert drawn[0].ids == drawn[1].ids
+    assert len(long.ids) == 4
+    assert all(value <= 0 for value in (*drawn[0].logprobs, *long.logprobs))
 
 
 def test_stats_count_what_happened(engine):

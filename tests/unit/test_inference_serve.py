@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -10,12 +11,12 @@ import pytest
 from fake_engine import FakeEngine
 from tiny_gguf import write_gguf
 
-from benchmax.cli.serve import split_checkpoint
+from benchmax.cli.serve import serve, split_checkpoint
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ModelUnavailable, UsageError
 from benchmax.inference.gguf import convert
 from benchmax.inference.local import LocalModel
-from benchmax.inference.serve import Door, start
+from benchmax.inference.serve import Door, check_port, start
 from benchmax.inference.stream import TextStream
 from benchmax.inference.tokens import ChatTokens
 from benchmax.models.base import Sampling
@@ -296,6 +297,17 @@ def test_an_open_interface_needs_a_key():
     assert Door("0.0.0.0", "key")
     assert Door("127.0.0.1")
     assert "key" not in repr(Door("0.0.0.0", "key"))
+
+
+def test_a_taken_port_is_told_before_the_model_is_loaded(monkeypatch):
+    monkeypatch.setattr("benchmax.inference.store.resolve", lambda *given, **options: pytest.fail("loaded"))
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(UsageError, match="is taken"):
+            serve("no-such-model", port=other.getsockname()[1], host="127.0.0.1", api_key=None)
+    with pytest.raises(UsageError, match="cannot be bound"):
+        check_port("192.0.2.1", 8000)
 
 
 async def test_a_taken_port_is_one_line(chat):

@@ -29,9 +29,9 @@ def test_all_mistakes_at_once_with_a_guess():
     with pytest.raises(ConfigError) as caught:
         build_config(tree)
     text = str(caught.value)
-    assert "optim.lr: Input should be greater than 0 (got -1)" in text
+    assert "optim.lr: give a number above 0 or none, not -1" in text
     assert "limits.steps" in text
-    assert "rollouts.group_size: Input should be greater than or equal to 2 (got 1)" in text
+    assert "rollouts.group_size: give a whole number of at least 2, not 1" in text
     assert "lr: there is no such setting; did you mean optim.lr?" in text
     assert "optim.lerning_rate: there is no such setting" in text
 
@@ -50,6 +50,30 @@ def test_all_mistakes_at_once_with_a_guess():
 def test_bad_flags(flags, found):
     with pytest.raises(ConfigError, match=found.replace("?", r"\?")):
         load_config(None, flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--optim.lr", "fast"], "optim.lr: give a number above 0 or none, not 'fast'"),
+        (["--optim.lr", "Infinity"], "optim.lr: give a number above 0 or none, not inf"),
+        (["--data.eval_share", "1"], "data.eval_share: give a number of at least 0 and below 1, not 1"),
+        (["--rollouts.group_size", "2.5"], "rollouts.group_size: give a whole number of at least 2, not 2.5"),
+        (["--algorithm.advantage", "z"], "algorithm.advantage: give one of std, mean, not 'z'"),
+        (["--checkpoint.keep_best", "maybe"], "checkpoint.keep_best: give true or false, not 'maybe'"),
+        (["--lora.targets", "q_proj"], "lora.targets: give a list of texts, not 'q_proj'"),
+        (["--rollouts.weights", '{"a": "b"}'], "rollouts.weights: give a table of numbers, not 'b'"),
+        (["--optim", "1"], "optim: give a table of settings, not 1"),
+        (["--seed", "x"], "seed: give a whole number, not 'x'"),
+        (["--output.name", "../x"], "output.name: '../x' is not the name of one folder"),
+        (["--output.name", "a/b"], "output.name: 'a/b' is not the name of one folder"),
+    ],
+)
+def test_mistakes_are_told_in_our_words_with_what_is_allowed(flags, says):
+    with pytest.raises(ConfigError) as caught:
+        load_config(None, flags)
+    assert says in str(caught.value)
+    assert "Input should" not in str(caught.value)
 
 
 def test_includes_merge_and_circles_are_named(tmp_path):

@@ -196,8 +196,8 @@ def test_plain_view_is_one_line_per_event():
             view(*event)
     lines = stream.getvalue().splitlines()
     assert len(lines) == 4
-    assert "step     0/5  reward 0.400" in lines[1]
-    assert lines[2].startswith("ALERT drift at step 0")
+    assert "step 1/5  reward 0.400" in lines[1]
+    assert lines[2].startswith("ALERT drift in step 1")
 
 
 def test_live_view_shows_the_run_and_prints_no_markup():

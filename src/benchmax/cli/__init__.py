@@ -8,6 +8,7 @@ import sys
 _ADVICE = {
     errno.ENOSPC: "Free some space, then go on.",
     errno.EDQUOT: "Free some space, then go on.",
+    errno.EFBIG: "The file is larger than this disk or user may have (ulimit -f): choose another place.",
     errno.EISDIR: "Name a file, not a folder.",
     errno.ENOTDIR: "A part of the path is a file: choose another path.",
     errno.EEXIST: "A file is in the way: choose another path.",

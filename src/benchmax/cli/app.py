@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
 
-from benchmax.cli import account, data, evals, keys, launch, limits, models, platform, runs, show, train
+from benchmax.cli import (
+    account,
+    data,
+    evals,
+    keys,
+    launch,
+    limits,
+    mcp,
+    models,
+    platform,
+    profile,
+    runs,
+    setup,
+    show,
+    train,
+)
+from benchmax.cli.checkup import doctor
+from benchmax.cli.playground import playground
+from benchmax.cli.quickstart import quickstart
 from benchmax.cli.serve import serve
 from benchmax.cli.validate import validate
 
@@ -33,8 +52,13 @@ def _main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
     ] = False,
+    profile: Annotated[
+        str | None, typer.Option("--profile", help="The profile to use for this command (BENCHMAX_PROFILE).")
+    ] = None,
 ) -> None:
     """Define an RL environment once; validate it, evaluate models on it, train one."""
+    if profile:
+        os.environ["BENCHMAX_PROFILE"] = profile  # children are to use it, too
 
 
 app.command()(validate)
@@ -57,9 +81,17 @@ app.command()(account.login)
 app.command()(account.logout)
 app.command()(account.whoami)
 app.command()(launch.launch)
+app.command()(quickstart)
+app.command()(setup.setup)
+app.command()(setup.guide)
+app.command("help")(setup.help_)
+app.command()(doctor)
 app.command()(runs.stop)
 app.command()(runs.resume)
+app.command()(playground)
 app.add_typer(runs.app, name="runs")
 app.add_typer(keys.app, name="keys")
+app.add_typer(profile.app, name="profile")
 app.add_typer(data.app, name="data")
+app.add_typer(mcp.app, name="mcp")
 app.command()(limits.limits)

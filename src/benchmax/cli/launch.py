@@ -6,7 +6,7 @@ import json as jsonlib
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ import typer
 from benchmax.cli.account import AccountClient, Json, platform
 from benchmax.cli.evals import parse_env_args
 from benchmax.cli.output import FAILED, print_json, safe, visible, words
-from benchmax.cli.validate import _home, _project_config, _rows, _spec
+from benchmax.cli.project import LAUNCH_KEYS, VALIDATE_KEYS, env_spec, project_config, project_home, project_rows
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
 from benchmax.envs.readers import Source, read_rows
@@ -76,16 +76,19 @@ def launch(
         return
     # What an environment prints is words, not data.
     with redirect_stdout(sys.stderr):
-        cls = load_env_class(_spec(env, directory, run_file, module, env_class))
-        arguments = {**_project_config(cls).get("env_args", {}), **parse_env_args(env_arg)}
+        cls = load_env_class(env_spec(env, directory, run_file, module, env_class))
+        config = project_config(cls, "LAUNCH_CONFIG", LAUNCH_KEYS)
+        examined = project_config(cls, "VALIDATE_CONFIG", VALIDATE_KEYS)
+        arguments = {**examined.get("env_args", {}), **config.get("env_args", {}), **parse_env_args(env_arg)}
         refuse_unknown_arguments(cls, arguments)
-        rows, held_out = _rows(cls, data or train, evaluation, _home(env, directory))
+        rows, held_out = project_rows(cls, data or train, evaluation, project_home(env, directory))
         rows, held_out = (_again(rows), _again(held_out)) if held_out is not None else hold_out(rows)
-        project = Project(cls, arguments, rows, held_out, directory, name or cls.__name__, pip or [])
+        name, pip = name or config.get("name") or cls.__name__, pip or list(config.get("pip", []))
+        project = Project(cls, arguments, rows, held_out, directory, name, pip)
         if not skip_validate:
             _examine(project)
     with platform() as client:
-        settings = read_settings(client.list_launch_args(), setting or ())
+        settings = read_settings(client.list_launch_args(), setting or (), config.get("args", {}))
         _confirm(project, client, settings, yes)
         launched = _start(project, client, settings)
     _tell(launched, json)
@@ -99,12 +102,14 @@ def _list_args(json: bool) -> None:
             client.print_launch_args()
 
 
-def read_settings(specs: Sequence[LaunchArgSpec], pairs: Iterable[str]) -> dict[str, Any]:
-    """KEY=VALUE pairs as launch arguments; every mistake in them is told at once."""
+def read_settings(
+    specs: Sequence[LaunchArgSpec], pairs: Iterable[str], project: Mapping[str, Any] = {}
+) -> dict[str, Any]:
+    """The project's launch arguments and KEY=VALUE pairs, which win; every mistake in them is told at once."""
     from benchmax.platform.schemas import LaunchArg, check_launch_args
 
     kinds = {spec.name: spec.type for spec in specs}
-    given: dict[str, Any] = {}
+    given = dict(project)
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:

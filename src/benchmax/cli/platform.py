@@ -56,6 +56,17 @@ def _welcome(options: Options, last: str) -> None:
     words.print(last)
 
 
+def sign_in_link() -> str | None:
+    """A link that signs its bearer in to this machine's platform, once; None when it does not run."""
+    from benchmax.platform import keeper
+
+    data = _data(None)
+    running = keeper.read_keeper(data)
+    if running is None:
+        return None
+    return keeper.sign_in_link(keeper.Options(data, running["port"], running["database_url"]))
+
+
 def down(data_dir: DataOption = None) -> None:
     """Stop the platform. Runs are saved and go on at the next start."""
     from benchmax.platform import keeper

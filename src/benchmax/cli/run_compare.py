@@ -30,14 +30,29 @@ def compare(
 ) -> None:
     """Compare a run's model with another on the held-out rows; an evaluation that is missing is made first."""
     with platform() as client:
-        if any(run["id"] == other for run in client.list_runs()):
-            ours, theirs = _of_run(client, run_id), _of_run(client, other)
-        else:
-            ours, theirs = _of_eval(client, run_id, _evaluation(client, run_id, other))
+        pairs, components = paired(client, run_id, other), _components(client, run_id, other)
+    _report(pairs, components, limit, json)
+
+
+def paired(client: TrainerClient, run_id: str, other: str) -> list[dict[str, Any]]:
+    """Examples both have a score for, worst for the run first."""
+    if any(run["id"] == other for run in client.list_runs()):
+        ours, theirs = _of_run(client, run_id), _of_run(client, other)
+    else:
+        ours, theirs = _of_eval(client, run_id, _evaluation(client, run_id, other))
     pairs = _pairs(ours, theirs)
     if not pairs:
         raise UsageError("The two share no scored example. Compare models that were evaluated on the same rows.")
-    _report(pairs, limit, json)
+    return pairs
+
+
+def _components(client: TrainerClient, run_id: str, other: str) -> list[dict[str, Any]]:
+    """Each reward component on both sides, paired by example, as the platform tells; the whole reward left out."""
+    if any(run["id"] == other for run in client.list_runs()):
+        found = client.get_comparison_summary(run_id, other_run_id=other)
+    else:
+        found = client.get_comparison_summary(run_id, _evaluation(client, run_id, other))
+    return [each for each in found["components"] if each["name"] != "reward"]
 
 
 def _of_run(client: TrainerClient, run_id: str) -> list[dict[str, Any]]:
@@ -107,22 +122,46 @@ def _pairs(ours: Iterable[Mapping[str, Any]], theirs: Iterable[Mapping[str, Any]
     return sorted(pairs, key=lambda pair: pair["delta"])
 
 
-def _report(pairs: list[dict[str, Any]], limit: int, json: bool) -> None:
+def difference(pairs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Both means, the mean difference with its 95 % interval, and the verdict."""
     from benchmax.evaluation.statistics import estimate
 
     delta = estimate([pair["delta"] for pair in pairs])
     assert delta is not None
     verdict = "better" if delta.low > 0 else "worse" if delta.high < 0 else "no clear difference"
     means = {name: sum(pair[name] for pair in pairs) / len(pairs) for name in ("run", "other")}
+    known = delta.n > 1  # one example tells nothing of the others
+    interval = {"delta": delta.mean, "low": delta.low if known else None, "high": delta.high if known else None}
+    return {"verdict": verdict, "examples": len(pairs), **means, **interval}
+
+
+def interval_words(found: Mapping[str, Any]) -> str:
+    """The difference as a line for people."""
+    if found["low"] is None:
+        return f"difference {found['delta']:+.3f}, on one example"
+    return f"difference {found['delta']:+.3f}, 95 % between {found['low']:+.3f} and {found['high']:+.3f}"
+
+
+def _report(pairs: list[dict[str, Any]], components: list[dict[str, Any]], limit: int, json: bool) -> None:
+    found = difference(pairs)
     if json:
-        known = delta.n > 1  # one example tells nothing of the others
-        interval = {"delta": delta.mean, "low": delta.low if known else None, "high": delta.high if known else None}
-        print_json({"verdict": verdict, "examples": len(pairs), **means, **interval, "pairs": pairs})
+        print_json({**found, "components": components, "pairs": pairs})
         return
-    typer.echo(f"{verdict}: reward {means['run']:.3f} against {means['other']:.3f} on {len(pairs)} examples")
-    typer.echo(f"difference {delta.mean:+.3f}, 95 % between {delta.low:+.3f} and {delta.high:+.3f}")
+    typer.echo(f"{found['verdict']}: reward {found['run']:.3f} against {found['other']:.3f} on {len(pairs)} examples")
+    typer.echo(interval_words(found))
+    if components:
+        print_table(_component_table(components))
     table = new_table("example", "prompt", "run", "other", "delta")
     for pair in pairs[: limit or None]:
         numbers = (f"{pair['run']:.3f}", f"{pair['other']:.3f}", f"{pair['delta']:+.3f}")
         table.add_row(safe(pair["promptMessageId"][:10]), safe(shorten(pair["promptText"])), *numbers)
     print_table(table)
+
+
+def _component_table(components: Iterable[Mapping[str, Any]]) -> Any:
+    table = new_table("component", "run", "other", "delta", "95 % from", "to", "")
+    for each in components:
+        numbers = [f"{each['ours']:.3f}", f"{each['other']:.3f}", f"{each['delta']:+.3f}"]
+        bounds = ["–" if each[name] is None else f"{each[name]:+.3f}" for name in ("ciLow", "ciHigh")]
+        table.add_row(safe(shorten(each["name"], 40)), *numbers, *bounds, each["label"])
+    return table

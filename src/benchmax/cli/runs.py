@@ -15,7 +15,6 @@ from benchmax.cli.account import Json, new_table, platform, print_table
 from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
 from benchmax.cli.run_compare import compare
 from benchmax.cli.watch import watch
-from benchmax.errors import NotFoundError
 
 if TYPE_CHECKING:
     from benchmax.platform.client import TrainerClient
@@ -111,18 +110,26 @@ def scalars(
 def logs(
     run_id: RunId,
     rollout_id: Annotated[str | None, typer.Option(help="Only what was logged during this rollout.")] = None,
+    process: Annotated[
+        str, typer.Option(help="environment: what it logged. trainer: its log. child: all that was printed.")
+    ] = "environment",
+    level: Annotated[str | None, typer.Option(help="Only from this level on: DEBUG, INFO, WARNING, ERROR.")] = None,
     json: Json = False,
 ) -> None:
-    """Show what the environment logged. `benchmax logs ID` has what its process printed."""
+    """Show what the environment logged, or what another process of the run wrote."""
     with platform() as client:
-        found = client.get_environment_logs(run_id, rollout_id=rollout_id)
-    if json:
-        print_json(found)
-        return
-    for entry in found:
-        typer.echo(visible(f"{entry['createdAt']} {entry['level']} {entry['rolloutId'] or '-'} {entry['message']}"))
-        for traced in (entry.get("traceback") or "").splitlines():
-            typer.echo("    " + visible(traced))
+        if rollout_id is not None or (process == "environment" and level is None):
+            found = client.iter_environment_logs(run_id, rollout_id=rollout_id)
+        else:
+            found = client.iter_run_logs(run_id, process, level=level and level.upper())
+        if json:
+            print_json(list(found))
+            return
+        for entry in found:
+            what = entry.get("rolloutId") or entry.get("process") or "-"
+            typer.echo(visible(f"{entry['createdAt'] or '-'} {entry['level']} {what} {entry['message']}"))
+            for traced in (entry.get("traceback") or "").splitlines():
+                typer.echo("    " + visible(traced))
 
 
 @app.command()
@@ -192,7 +199,7 @@ def export(
         elif out.suffix == ".jsonl":
             what = f"{_write_rollouts(out, client, run_id, mode)} rollouts"
         else:
-            what = _write_model(out, run_id, checkpoint, adapter)
+            what = _write_model(out, client, run_id, checkpoint, adapter)
     words.print(f"Wrote {what} to {safe(out)}", soft_wrap=True)
     if json:
         print_json({"run": run_id, "path": str(out), "wrote": what})
@@ -228,22 +235,11 @@ def _all_rollouts(client: TrainerClient, run_id: str, mode: str) -> Iterator[dic
         page, more = page + 1, len(found) == _PAGE
 
 
-def _write_model(out: Path, run_id: str, checkpoint: str, adapter: bool) -> str:
-    from benchmax.platform.credentials import data_dir
-
-    folder = data_dir() / "runs" / run_id
-    if Path(run_id).name != run_id or not folder.is_dir():
-        raise NotFoundError(
-            f"The checkpoints of {run_id} are not on this machine. Export the model where its platform runs; "
-            "metrics and rollouts can be written here (FILE.csv, FILE.jsonl)."
-        )
-    from benchmax.trainer.export import export_adapter, export_merged
-
-    if adapter:
-        export_adapter(folder, out, which=checkpoint)
-    else:
-        export_merged(folder, out, which=checkpoint)
-    return f"the {'adapter' if adapter else 'model'} of checkpoint {checkpoint}"
+def _write_model(out: Path, client: TrainerClient, run_id: str, checkpoint: str, adapter: bool) -> str:
+    """From the platform, wherever that is: it makes the files, they are fetched."""
+    words.print(f"Fetching {safe(checkpoint)}; the platform makes it ready first.", soft_wrap=True)
+    chosen = client.download_checkpoint(run_id, out, checkpoint, format="adapter" if adapter else "merged")
+    return f"the {'adapter' if adapter else 'model'} of checkpoint {chosen}"
 
 
 # Ending and going on

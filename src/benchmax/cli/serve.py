@@ -16,7 +16,7 @@ def serve(
         "127.0.0.1"
     ),
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32 (fp32), bfloat16 (bf16) or float16 (fp16).")] = "auto",
     api_key: Annotated[
         str | None, typer.Option(envvar="BENCHMAX_SERVE_KEY", help="Clients must send it as a Bearer token.")
     ] = None,
@@ -24,10 +24,11 @@ def serve(
     """Serve a model on this machine with the OpenAI API."""
     from benchmax.cli.models import fetching
     from benchmax.inference.local import LocalModel
-    from benchmax.inference.serve import Door, serve_until_stopped
+    from benchmax.inference.serve import Door, check_port, serve_until_stopped
     from benchmax.inference.store import resolve
 
     Door(host, api_key)  # refuse before minutes of loading
+    check_port(host, port)
     name, checkpoint = split_checkpoint(model)
     with fetching(name) as say:
         resolve(name, say=say)

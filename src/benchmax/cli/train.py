@@ -27,6 +27,7 @@ def train(
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every draw.")] = None,
+    lenient: Annotated[bool, typer.Option("--lenient", help="Leave unusable rows out instead of stopping.")] = False,
     settings: Annotated[bool, typer.Option("--settings", help="List every setting and end.")] = False,
 ) -> None:
     """Train a model on an environment with GRPO. Any setting is a flag: --optim.lr 5e-4, --rollouts.group_size 16."""
@@ -37,14 +38,16 @@ def train(
         return
     env, flags = _env_and_flags([*([env] if env else []), *context.args])
     given = {
-        "data": _given(env=env, train=data, eval=eval_data),
+        "data": _given(env=env, train=data, eval=eval_data, lenient=lenient or None),
         "model": _given(name=model),
         "limits": _given(steps=steps),
         **_given(seed=seed),
     }
     values = {section: value for section, value in given.items() if value != {}}
     if resume:
-        _run(resume, tree.flags_tree(flags, values))
+        changes = tree.flags_tree(flags, values)
+        if not _finished(resume, changes):
+            _run(resume, changes)
     else:
         _run(tree.load_config(config, flags, **values))
 
@@ -73,15 +76,16 @@ def export(
 ) -> None:
     """Write a trained checkpoint as a model directory that plain transformers loads."""
     from benchmax.errors import ConfigError
-    from benchmax.trainer.export import export_adapter, export_merged
+    from benchmax.trainer.export import choose_checkpoint, export_adapter, export_merged
 
     if dtype not in ("float32", "bfloat16", "float16"):
         raise ConfigError(f"--dtype {dtype} is not known. Use float32, bfloat16 or float16.")
+    chosen = choose_checkpoint(run, checkpoint).path.name
     if adapter:
-        export_adapter(run, out, which=checkpoint)
+        export_adapter(run, out, which=chosen)
     else:
-        export_merged(run, out, which=checkpoint, dtype=dtype)
-    words.print(f"Wrote {safe(out)}")
+        export_merged(run, out, which=chosen, dtype=dtype)
+    words.print(f"Wrote {safe(out)} from checkpoint {chosen}" + (" (the best)." if checkpoint == "best" else "."))
 
 
 def plot(
@@ -94,6 +98,29 @@ def plot(
 
     plot_run(run, out, title=title)
     words.print(f"Wrote {safe(out)}")
+
+
+def _finished(run: Path, changes: dict[str, Any]) -> bool:
+    """Whether there is nothing left to do, and then say so."""
+    from benchmax.trainer.rundir import check_run, read_status
+
+    check_run(run)
+    status = read_status(run)
+    more = changes.get("limits", {}).get("steps")
+    if status.get("state") != "complete" or (changes and (set(changes) != {"limits"} or not _within(more, status))):
+        return False
+    done = status["step"]
+    words.print(
+        f"{safe(run)} is complete after {done} steps ({status.get('reason', 'steps')}); there is nothing to do."
+    )
+    words.print(
+        f"To train on, change what ended it, such as: benchmax train --resume {safe(run)} --steps {2 * done or 1}"
+    )
+    return True
+
+
+def _within(steps: Any, status: dict[str, Any]) -> bool:
+    return isinstance(steps, int) and 0 < steps <= status["step"]
 
 
 def _run(target: Any, changes: dict[str, Any] | None = None) -> None:

@@ -6,27 +6,23 @@ Exit codes: 0 no errors, 1 errors were found (with --strict: warnings too), 2 wr
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from benchmax.cli.evals import parse_env_args
 from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
+from benchmax.cli.project import EXAMINATION, VALIDATE_KEYS, env_spec, project_config, project_home, project_rows
 from benchmax.doctor import Diagnosis, examine_sync
 from benchmax.doctor.findings import MARKS
-from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.loading import find_rows, load_env_class, refuse_unknown_arguments
-from benchmax.envs.readers import Source
-from benchmax.errors import UsageError
+from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
 from benchmax.platform.validation import answer_lines, check_lines
 
 _STYLES = {"error": "red", "warning": "yellow", "info": "cyan", "passed": "green", "skipped": "dim"}
 _SHOWN_PROBES = ("gold", "wrong", "empty-tags", "garbage", "nothing")
-_CONFIG_KEYS = ("examples", "group_samples", "max_turns", "max_tool_calls", "pace", "seed")
 
 
 def validate(
@@ -69,13 +65,13 @@ def validate(
     }  # fmt: skip
     # What an environment prints is words, not data.
     with redirect_stdout(sys.stderr):
-        cls = load_env_class(_spec(env, directory, run_file, module, env_class))
-        config = _project_config(cls)
+        cls = load_env_class(env_spec(env, directory, run_file, module, env_class))
+        config = project_config(cls, "VALIDATE_CONFIG", VALIDATE_KEYS)
         options = {key: value for key, value in given.items() if value is not None}
-        rows, eval_rows = _rows(cls, data or train, evaluation, _home(env, directory))
+        rows, eval_rows = project_rows(cls, data or train, evaluation, project_home(env, directory))
         arguments = {**config.get("env_args", {}), **parse_env_args(env_arg)}
         refuse_unknown_arguments(cls, arguments)
-        settings = {**{key: config[key] for key in _CONFIG_KEYS if key in config}, **options}
+        settings = {**{key: config[key] for key in EXAMINATION if key in config}, **options}
         diagnosis = examine_sync(cls, arguments, rows=rows, eval_rows=eval_rows, **settings)
     if as_json:
         print_json(diagnosis.to_dict())
@@ -83,65 +79,6 @@ def validate(
         _show(diagnosis, verbose=verbose, audit=reward_audit)
     if not diagnosis.ok or (strict and diagnosis.warnings):
         raise typer.Exit(FAILED)
-
-
-# The project
-
-
-def _spec(env: str | None, directory: Path, run_file: str, module: str | None, env_class: str | None) -> str:
-    if env is not None:
-        return f"{env}:{env_class}" if env_class and env.endswith(".py") else env
-    if module is not None:
-        if env_class is None:
-            raise UsageError("--module needs --env-class: name the class to take from the module.")
-        return f"{module}.{env_class}"
-    path = directory / run_file
-    if not path.is_file():
-        raise UsageError(
-            f"There is no {path} here. Name an environment (benchmax validate arithmetic), "
-            "or the project's folder and file with --dir and --run-file."
-        )
-    return f"{path}:{env_class}" if env_class else str(path)
-
-
-def _home(env: str | None, directory: Path) -> Path:
-    """The folder whose dataset files belong to the environment."""
-    file = (env or "").partition(":")[0]
-    return Path(file).parent if file.endswith(".py") else directory
-
-
-def _project_config(cls: type[BaseEnv]) -> Mapping[str, Any]:
-    """The module's VALIDATE_CONFIG, if it has one."""
-    config = getattr(sys.modules.get(cls.__module__), "VALIDATE_CONFIG", {})
-    if not isinstance(config, Mapping):
-        raise UsageError(f"VALIDATE_CONFIG is {type(config).__name__}; make it a dict.")
-    unknown = [key for key in config if key not in (*_CONFIG_KEYS, "env_args")]
-    if unknown:
-        known = ", ".join(("env_args", *_CONFIG_KEYS))
-        raise UsageError(f"VALIDATE_CONFIG has the unknown key {unknown[0]!r}. Known: {known}.")
-    return config
-
-
-def _rows(cls: type[BaseEnv], train: str | None, evaluation: str | None, home: Path) -> tuple[Source, Source | None]:
-    if train is None and (home / "train_dataset.jsonl").is_file() and not _brings_rows(cls):
-        train = str(home / "train_dataset.jsonl")
-        beside = home / "eval_dataset.jsonl"
-        evaluation = evaluation or (str(beside) if beside.is_file() else None)
-    return _source(cls, train), _source(cls, evaluation) if evaluation else None
-
-
-def _source(cls: type[BaseEnv], name: str | None) -> Source:
-    """A file, or what the environment's own load_dataset gives for a name."""
-    if name is None and not _brings_rows(cls):
-        raise UsageError(
-            f"{cls.__name__} brings no rows of its own. Give some with --data FILE, "
-            "or put train_dataset.jsonl next to its file."
-        )
-    return find_rows(cls, name)  # type: ignore[no-any-return]
-
-
-def _brings_rows(cls: type[BaseEnv]) -> bool:
-    return any("load_dataset" in vars(each) for each in cls.__mro__ if each is not BaseEnv)
 
 
 # Output

@@ -33,7 +33,7 @@ def watch(
     with platform() as client:
         run = client.get_run(run_id)
         try:
-            with _shown(json) as show:
+            with shown(json) as show:
                 follow(client, run, show)
         except KeyboardInterrupt:
             words.print(f"No longer watching. The run goes on; stop it with: benchmax stop {safe(run_id)}")
@@ -85,7 +85,8 @@ def line(news: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _shown(json: bool) -> Iterator[Show]:
+def shown(json: bool = False) -> Iterator[Show]:
+    """What shows a run's news: JSON lines, plain lines in a pipe, or one live line."""
     if json:
         yield lambda news: _write(jsonlib.dumps(dict(news)))
     elif not words.is_terminal:

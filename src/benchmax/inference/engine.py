@@ -28,6 +28,7 @@ from torch import Tensor
 from benchmax.errors import ModelError, ModelUnavailable, UsageError
 from benchmax.inference.kv import memory_budget
 from benchmax.inference.llama import ModelSpec, Weights
+from benchmax.inference.probe import check_bfloat16
 from benchmax.inference.request import OnTokens, Request, ShouldStop, check_prompt
 from benchmax.inference.runner import Runner
 from benchmax.inference.sampling import Generation, SamplingParams
@@ -328,15 +329,18 @@ def pick_device(name: str) -> torch.device:
 
 
 def pick_dtype(name: str, device: torch.device) -> torch.dtype:
-    """bfloat16 on CUDA, float32 on a CPU: there bfloat16 is slower, and faults on some virtual machines."""
+    """bfloat16 on CUDA, float32 on a CPU: there bfloat16 is often slower, and faults on some virtual machines."""
     if name == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     known = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-    if name not in known:
+    kind = known.get({"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}.get(name, name))
+    if kind is None:
         raise UsageError(f"There is no dtype {name!r}. Use auto, {', '.join(known)}.")
-    if device.type == "cpu" and name != "float32":
-        raise UsageError(f"On a CPU the engine computes in float32, not {name}. Use dtype='auto'.")
-    return known[name]
+    if device.type == "cpu" and kind is torch.float16:
+        raise UsageError("On a CPU the engine computes in float32 or bfloat16, not float16. Use dtype='auto'.")
+    if device.type == "cpu" and kind is torch.bfloat16:
+        check_bfloat16()
+    return kind
 
 
 def _runner(weights: Weights, budget: int, kernels: bool, graphs: bool) -> Runner:

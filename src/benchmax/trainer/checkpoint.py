@@ -11,11 +11,12 @@ Nothing is pickled. A checkpoint is written under a temporary name, synced, and 
 
 from __future__ import annotations
 
-import errno
 import json
 import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,14 +161,22 @@ def _set_random(states: Mapping[str, Tensor]) -> None:
 
 
 def _save(tensors: Mapping[str, Tensor], path: Path) -> None:
-    try:
+    with plain_disk_errors(path):
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, path)
-    except SafetensorError as error:
-        if f"os error {errno.ENOSPC}" in str(error):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from None
-        raise
     with open(path, "rb") as file:
         os.fsync(file.fileno())
+
+
+@contextmanager
+def plain_disk_errors(path: Path) -> Iterator[None]:
+    """What safetensors says of a full disk, as the OSError it was."""
+    try:
+        yield
+    except SafetensorError as error:
+        found = re.search(r"os error (\d+)", str(error))
+        if found is None:
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from None
 
 
 def _load(path: Path) -> dict[str, Tensor]:

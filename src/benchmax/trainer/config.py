@@ -6,21 +6,21 @@ file or on a command line is reported at once, with a guess at the name that was
 
 from __future__ import annotations
 
-import difflib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from benchmax.errors import ConfigError
 from benchmax.limits import MAX_TOOL_CALLS, MAX_TURNS, MIN_TRAIN_ROWS, ROLLOUT_SECONDS
+from benchmax.trainer.mistakes import describe
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True, allow_inf_nan=False)
 
 
 class ModelConfig(Section):
@@ -58,6 +58,8 @@ class DataConfig(Section):
     """Held-out rows; empty holds out `eval_share` of the training rows."""
     eval_share: float = Field(default=0.2, ge=0, lt=1)
     """Share of the training rows held out (the last ones) when `eval` is empty."""
+    lenient: bool = False
+    """Leave unusable rows out instead of stopping."""
     min_rows: int = Field(default=MIN_TRAIN_ROWS, ge=1)
     """Fewest training rows accepted."""
     curriculum: Literal["none", "pass_rate"] = "none"
@@ -184,9 +186,16 @@ class OutputConfig(Section):
     dir: str = "runs"
     """Where run directories are made."""
     name: str = ""
-    """The run's name; made from the environment and the time when empty."""
+    """The run's name, one folder in `dir`; made from the environment and the time when empty."""
     save_tokens: bool = False
     """Keep token ids and log-probs in the rollout files: exact, and several times larger."""
+
+    @field_validator("name")
+    @classmethod
+    def _one_folder(cls, name: str) -> str:
+        if name.startswith(".") or any(letter in "/\\" or not letter.isprintable() for letter in name):
+            raise ValueError(f"{name!r} is not the name of one folder; leave out slashes and a dot at the beginning")
+        return name
 
 
 class WatchConfig(Section):
@@ -260,7 +269,8 @@ def build_config(tree: Mapping[str, Any]) -> TrainConfig:
     try:
         return TrainConfig.model_validate(dict(tree))
     except ValidationError as error:
-        lines = [_describe(issue) for issue in error.errors()]
+        known = [field for field, *_ in fields()] + list(TrainConfig.model_fields)
+        lines = [describe(issue, TrainConfig, known, _USUAL_NAMES) for issue in error.errors()]
         raise ConfigError("The settings have mistakes:\n" + "\n".join(f"  {line}" for line in lines)) from None
 
 
@@ -393,18 +403,3 @@ def _merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
             _merge(tree[key], value)
         else:
             tree[key] = dict(value) if isinstance(value, Mapping) else value
-
-
-def _describe(issue: Any) -> str:
-    path = [str(part) for part in issue["loc"]]
-    name = ".".join(path) or "settings"
-    if issue["type"] != "extra_forbidden":
-        return (
-            f"{name}: {issue['msg'].removeprefix('Value error, ')} (got {issue['input']!r})" if path else issue["msg"]
-        )
-    known = [field for field, *_ in fields()] + list(TrainConfig.model_fields)
-    by_leaf = [field for field in known if field.rpartition(".")[2] == path[-1]]
-    usual = _USUAL_NAMES.get(path[-1])
-    close = [usual] if usual else by_leaf or difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    hint = f"; did you mean {close[0]}?" if close else "; `benchmax train --settings` lists all of them."
-    return f"{name}: there is no such setting{hint}"

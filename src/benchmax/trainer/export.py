@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from benchmax.errors import UsageError
-from benchmax.inference.store import resolve
-from benchmax.trainer.checkpoint import Checkpoint, find_checkpoint, load_weights
+from benchmax.inference.store import KNOWN, resolve
+from benchmax.trainer.checkpoint import Checkpoint, find_checkpoint, load_weights, plain_disk_errors
 from benchmax.trainer.config import TrainConfig, dump_toml
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import check_run, read_config, read_metrics
@@ -29,13 +29,14 @@ def export_adapter(run: Path, out: Path, *, which: str = "best") -> Path:
     config = read_config(run)
     if config.model.tune != "lora":
         raise UsageError("This run trained all weights, so there is no adapter. Export it merged.")
-    checkpoint = _choose(run, which)
+    checkpoint = choose_checkpoint(run, which)
     policy = trained_policy(config, checkpoint)
 
     def write(folder: Path) -> None:
         assert policy.peft is not None
         policy.peft.save_pretrained(folder)
-        (folder / "README.md").write_text(model_card(run, config, checkpoint), "utf-8")
+        _name_base(folder / "adapter_config.json", base_name(config.model.name))
+        (folder / "README.md").write_text(model_card(run, config, checkpoint, library="peft"), "utf-8")
 
     return _build(out, write)
 
@@ -46,7 +47,7 @@ def export_merged(run: Path, out: Path, *, which: str = "best", dtype: str = "fl
 
     check_run(run)
     config = read_config(run)
-    checkpoint = _choose(run, which)
+    checkpoint = choose_checkpoint(run, which)
     source = resolve(config.model.name)
     model = merged_model(config, checkpoint).to(getattr(torch, dtype))
 
@@ -82,10 +83,19 @@ def merged_model(config: TrainConfig, checkpoint: Checkpoint) -> Any:
     return model
 
 
-def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint) -> str:
-    """What the model is, how it was made, and what it was measured at."""
+def base_name(model: str) -> str:
+    """What the base model is called anywhere: the hub's name of it, or the last part of a path."""
+    if model in KNOWN:
+        return KNOWN[model].hub_id or model
+    path = Path(model).expanduser()
+    return path.resolve().name if path.exists() or path.is_absolute() else model
+
+
+def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint, *, library: str = "transformers") -> str:
+    """What the model is, how it was made, and what it was measured at; nothing in it is a path of this machine."""
+    config = _portable(config)
     evals = [line for line in read_metrics(run) if line["split"] == "eval" and line["step"] <= checkpoint.step]
-    head = {"base_model": config.model.name, "library_name": "transformers", "tags": ["benchmax", "grpo"]}
+    head = {"base_model": config.model.name, "library_name": library, "tags": ["benchmax", "grpo"]}
     front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in head.items())
     rows = "\n".join(
         f"| {line['step']} | {line['values'].get('reward/mean', float('nan')):.3f} "
@@ -114,7 +124,26 @@ def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint) -> str:
 """
 
 
-def _choose(run: Path, which: str) -> Checkpoint:
+def _name_base(file: Path, name: str) -> None:
+    """peft writes the folder the model was read from, which is nowhere else."""
+    settings = json.loads(file.read_text("utf-8")) | {"base_model_name_or_path": name}
+    file.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")
+
+
+def _portable(config: TrainConfig) -> TrainConfig:
+    config = config.model_copy(deep=True)
+    config.model.name = base_name(config.model.name)
+    config.output.dir = Path(config.output.dir).name
+    config.sft.data = Path(config.sft.data).name
+    for field in ("env", "train", "eval"):
+        given = getattr(config.data, field)
+        setattr(config.data, field, Path(given).name if Path(given).is_absolute() else given)
+    return config
+
+
+def choose_checkpoint(run: Path, which: str = "best") -> Checkpoint:
+    """The checkpoint an export takes: `best`, `latest` or `step-<n>`."""
+    check_run(run)
     folder = run / "checkpoints"
     if which == "best" and not (folder / "best").exists():
         which = "latest"  # a run without held-out rows has no best
@@ -127,7 +156,8 @@ def _build(out: Path, write: Callable[[Path], None]) -> Path:
     temporary = out.with_name(f".tmp-{out.name}-{os.getpid()}")
     temporary.mkdir(parents=True)
     try:
-        write(temporary)
+        with plain_disk_errors(out):
+            write(temporary)
         if out.exists():
             out.rmdir()
         temporary.rename(out)

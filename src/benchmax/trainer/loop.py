@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs.types import Example
-from benchmax.errors import DatasetError
+from benchmax.errors import DatasetError, RewardError
+from benchmax.rollouts.log import read_rollouts
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.advantage import AdvantageRule, assign_advantages
 from benchmax.trainer.checkpoint import Checkpoint, mark_best, prune, save_checkpoint
@@ -31,13 +32,16 @@ from benchmax.trainer.metrics import SOLVED, response_tokens, rollout_metrics
 from benchmax.trainer.prompts import PromptStream
 from benchmax.trainer.rundir import RunDir, read_metrics
 from benchmax.trainer.sampler import Draw, Sampler
-from benchmax.trainer.watchdogs import Watchdogs
+from benchmax.trainer.watchdogs import Watchdogs, most_common_error
 
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
 GRACE_SECONDS = 10.0
 """How long a step in flight may go on after the first Ctrl-C."""
+UNSCORED_STEPS = 5
+"""Steps without a single reward, from the first on, after which a run is given up; one that is resumed may try as
+many again."""
 
 OnEvent = Callable[[str, dict[str, Any]], None]
 """Told of everything that happens: a kind and its data. For live views."""
@@ -100,6 +104,9 @@ class Trainer:
         self.outcome = Outcome(run.path, "steps", 0)
         self._saved: tuple[int, int] | None = None
         """Step and last evaluation in the newest checkpoint."""
+        self._scored = False
+        self._first = 0
+        """Steps done when this process began."""
         self._stop = False
         self._give_up = False
         self._began = time.monotonic()
@@ -147,7 +154,7 @@ class Trainer:
 
     async def train(self) -> Outcome:
         """Train to the end, whichever comes first."""
-        self._began = time.monotonic()
+        self._began, self._first = time.monotonic(), self.progress.step
         heartbeat = asyncio.create_task(self._beat())
         self.run.set_status("running", self.progress.step)
         self._emit("started", step=self.progress.step)
@@ -170,6 +177,8 @@ class Trainer:
                 await self._unless_stopped(self.evaluate())
             if (step % self.config.checkpoint.every == 0 or self._best_now()) and not self._stop:
                 self.save()
+            if not self._scored and step - self._first >= UNSCORED_STEPS:
+                self._refuse_unscored()
             reason = self._reason_to_end()
             if reason:
                 return reason
@@ -180,11 +189,26 @@ class Trainer:
         if reason != "interrupted" and self.held_out and self.progress.evaluated != self.progress.step:
             await self._unless_stopped(self.evaluate())
         self.save()
+        if reason != "interrupted":
+            self._refuse_unscored()
         evals = [line["values"] for line in read_metrics(self.run.path) if line["split"] == "eval"] or [{}]
         self.outcome = Outcome(self.run.path, reason, self.progress.step, evals[0], evals[-1], self.progress.seconds)
         state = "interrupted" if reason == "interrupted" else "complete"
         self.run.set_status(state, self.progress.step, reason=reason)
         self._emit("ended", step=self.progress.step, reason=reason, seconds=round(self.outcome.seconds, 3))
+
+    def _refuse_unscored(self) -> None:
+        """A run that never saw a reward has failed: going on would teach nothing."""
+        self._scored = self._scored or any("reward/mean" in line["values"] for line in read_metrics(self.run.path))
+        step = self.progress.step
+        if self._scored or not step:
+            return
+        last = list(read_rollouts(self.run.path / "rollouts" / f"train-{step - 1}.jsonl"))
+        raise RewardError(
+            f"No rollout got a reward in {step} steps, so nothing was learned. The most common reason: "
+            f"{most_common_error([last])}. Put the reward or its judge right (benchmax validate helps), "
+            "then start again."
+        )
 
     def _failed(self, error: BaseException) -> None:
         full = isinstance(error, OSError) and error.errno == errno.ENOSPC
@@ -292,10 +316,10 @@ class Trainer:
         self._record("eval", progress.step, values, groups)
         progress.evaluated = progress.step
         progress.last = reward = values.get("reward/mean")
-        if reward is not None and (progress.best is None or reward > progress.best):
-            progress.best, progress.best_step, progress.stale = reward, progress.step, 0
-        else:
-            progress.stale += 1
+        better = reward is not None and (progress.best is None or reward > progress.best)
+        progress.stale = 0 if better else progress.stale + 1
+        if better or (reward is not None and reward == progress.best):  # of equals the latest, which trained longest
+            progress.best, progress.best_step = reward, progress.step
         return values
 
     def _due(self, every: int) -> bool:
@@ -318,6 +342,7 @@ class Trainer:
         self.run.set_status("running", self.progress.step)
 
     def _watch(self, step: int, values: dict[str, float], groups: Sequence[Sequence[Rollout]]) -> None:
+        self._scored = self._scored or "reward/mean" in values
         finite = {name: value for name, value in values.items() if value == value and abs(value) != float("inf")}
         for alert in self.watchdogs.look(step, finite, groups):
             self._emit("alert", **alert.to_dict())

@@ -6,6 +6,7 @@
       metrics.jsonl                one line per step and split: {"step", "split", "time", "values"}
       events.jsonl                 lifecycle, alerts, artifacts: {"time", "kind", …}
       rollouts/train-<step>.jsonl  every rollout, with its rewards, advantage and reason of discard
+      vocabulary.json              what each token reads, when tokens are saved
       status.json                  state, step, heartbeat (replaced atomically)
       logs/train.log
       checkpoints/step-<n>/        weights, optimizer, random state, position in the data after n steps
@@ -28,7 +29,7 @@ from typing import Any
 
 import benchmax
 from benchmax.errors import NotFoundError, RecordError, UsageError
-from benchmax.rollouts.log import JsonlWriter, read_jsonl
+from benchmax.rollouts.log import JsonlWriter, line_of, read_jsonl
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import TrainConfig, build_config, dump_toml
 
@@ -85,9 +86,13 @@ class RunDir:
             record = rollout.to_dict()
             if not tokens:
                 record.pop("tokens", None)
-            lines.append(json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n")
+            lines.append(line_of(record))
         write_whole(path, "".join(lines), durable=False)
         return path
+
+    def write_vocabulary(self, texts: Iterable[str]) -> None:
+        """What each token reads, by its id: for viewers of saved tokens, which have no tokenizer."""
+        write_whole(self.path / "vocabulary.json", json.dumps(list(texts), ensure_ascii=False), durable=False)
 
     def set_status(self, state: str, step: int, **more: Any) -> None:
         """Replace status.json; its time is the heartbeat."""
@@ -154,6 +159,15 @@ def read_config(path: Path) -> TrainConfig:
         raise RecordError(f"{path} has lost its config.json. Restore it, or start a new run.") from None
     except ValueError as error:
         raise RecordError(f"{path / 'config.json'} cannot be used: {error}") from None
+
+
+def read_status(path: Path) -> dict[str, Any]:
+    """What status.json says; nothing when the run never began."""
+    try:
+        status: dict[str, Any] = json.loads((path / "status.json").read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return status
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

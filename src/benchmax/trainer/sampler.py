@@ -2,8 +2,8 @@
 
 The loop asks for groups and pushes new weights; the engine in this process answers. Every rollout draws from a seed of
 its own (`rollouts.play.seeded`): a step sampled again gives the same rollouts.
-On a CPU first turns start together and in order (`StartingLine`), so that the engine's batches, and with them the last
-bits of every log-prob, are the same again too. A GPU does not promise the last bits, and waits for nobody.
+On a CPU turns start in rounds, together and in order (`StartingLine`), so that the engine's batches, and with them the
+last bits of every log-prob, are the same again too. A GPU does not promise the last bits, and waits for nobody.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -30,11 +31,13 @@ from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
 from benchmax.trainer.config import TrainConfig
 
-LATE_SECONDS = 1.0
-"""Who is not ready by then starts when it is."""
+LATE_SECONDS = 2.0
+"""How long a round waits for those between two turns; who is not ready by then starts when it is."""
 
 PROMPTS_KEPT = 4_096
 
+Place = tuple[int, int]
+"""A rollout's place in the order: its example's number and its seed."""
 OnGroup = Callable[[list[Rollout]], None]
 
 
@@ -70,6 +73,17 @@ class EngineSampler:
 
     async def sample(self, examples: Sequence[Example], draw: Draw, on_group: OnGroup) -> list[list[Rollout]]:
         at_once = max(1, self.config.rollouts.concurrency // draw.group_size)
+        if self.model.engine.device.type != "cpu":
+            return await self._play(examples, draw, on_group, at_once, members=0)
+        groups: list[list[Rollout]] = []
+        for first in range(0, len(examples), at_once):
+            part = examples[first : first + at_once]
+            groups += await self._play(part, draw, on_group, at_once, members=len(part) * draw.group_size)
+        return groups
+
+    async def _play(
+        self, examples: Sequence[Example], draw: Draw, on_group: OnGroup, at_once: int, members: int
+    ) -> list[list[Rollout]]:
         gate = asyncio.Semaphore(at_once)
         settings = rollout_settings(self.config, draw)
 
@@ -80,12 +94,11 @@ class EngineSampler:
                 group = await run_group(
                     self.host, example, model, settings, samples=samples, split=draw.split, step=draw.step
                 )
+                line.leave(draw.group_size - model.opened)  # those that failed before their first turn
             on_group(group)
             return group
 
-        exact = self.model.engine.device.type == "cpu"
-        first = min(at_once, len(examples)) * draw.group_size if exact else 0
-        async with StartingLine(self.model.engine, first) as line, asyncio.TaskGroup() as tasks:
+        async with StartingLine(self.model.engine, members) as line, asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(one(index, example)) for index, example in enumerate(examples)]
         return [task.result() for task in running]
 
@@ -129,86 +142,132 @@ class SharedPrompts(ChatTokens):
 
 
 class StartingLine:
-    """Holds the engine until all first turns are in its queue, in a fixed order."""
+    """Starts turns in rounds: when every rollout is back at the line, all go to the idle engine in a fixed order.
 
-    def __init__(self, engine: Engine, expected: int) -> None:
+    A rollout that takes too long between two turns is not waited for; it goes when it comes.
+    """
+
+    def __init__(self, engine: Engine, members: int) -> None:
         self._engine = engine
-        self._expected = expected
-        self._waiting: dict[tuple[int, int], asyncio.Future[None]] = {}
-        self._open = not expected
+        self._members = members
+        """Rollouts that may still come to the line, or are at it, or run; none: everybody passes."""
+        self._waiting: dict[Place, asyncio.Future[None]] = {}
+        self._running: set[Place] = set()
+        self._in_time: set[Place] = set()
+        """Who went in the last round."""
+        self._patience: asyncio.TimerHandle | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._released = threading.Event()
-        self._hold: asyncio.Future[object] | None = None
 
     async def __aenter__(self) -> Self:
-        if self._open:
-            return self
-        loop, holding = asyncio.get_running_loop(), asyncio.Event()
-
-        def hold() -> None:
-            loop.call_soon_threadsafe(holding.set)
-            self._released.wait()
-
-        self._hold = loop.run_in_executor(None, self._engine.call, hold)
-        held = asyncio.ensure_future(holding.wait())
-        waits: list[asyncio.Future[Any]] = [self._hold, held]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        held.cancel()
-        loop.call_later(LATE_SECONDS, self._go)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._go()
+        if self._patience is not None:
+            self._patience.cancel()
         self._released.set()
-        if self._hold is not None:
-            await self._hold
+        if self._opening is not None:
+            await self._opening
 
-    async def wait(self, place: tuple[int, int]) -> None:
-        """Wait for the others; who comes late goes at once."""
-        if self._open:
+    @asynccontextmanager
+    async def turn(self, place: Place) -> AsyncIterator[None]:
+        """Wait for the round, then take part in it for the time of the block."""
+        try:
+            if self._members:
+                await self._wait(place)
+            yield
+        finally:
+            self._running.discard(place)
+            self._look()
+
+    def leave(self, count: int = 1) -> None:
+        """Rollouts have had their last turn."""
+        self._members = max(0, self._members - count)
+        self._look()
+
+    async def _wait(self, place: Place) -> None:
+        if self._running and place not in self._in_time:
+            self._running.add(place)  # it missed this round
             return
         self._waiting[place] = asyncio.get_running_loop().create_future()
-        if len(self._waiting) == self._expected:
-            self._go()
-        await self._waiting[place]
+        self._look()
+        try:
+            await self._waiting[place]
+        finally:
+            self._waiting.pop(place, None)
 
-    def _go(self) -> None:
-        if self._open:
+    def _look(self) -> None:
+        """Begin a round if nobody runs and all are here; soon, if only some are."""
+        if self._running or self._opening is not None or not self._waiting:
             return
-        self._open = True
-        for place in sorted(self._waiting):
-            if not self._waiting[place].done():
-                self._waiting[place].set_result(None)
+        if len(self._waiting) >= self._members:
+            self._open()
+        elif self._patience is None:
+            self._patience = asyncio.get_running_loop().call_later(LATE_SECONDS, self._open)
+
+    def _open(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        if self._opening is None and self._waiting and not self._running:
+            self._opening = asyncio.create_task(self._start_round())
+
+    async def _start_round(self) -> None:
+        """Hold the engine until the turns of all who wait are in its queue."""
+        loop, holding = asyncio.get_running_loop(), asyncio.Event()
+        self._released.clear()
+
+        def hold() -> None:
+            loop.call_soon_threadsafe(holding.set)
+            self._released.wait()
+
+        held = loop.run_in_executor(None, self._engine.call, hold)
+        at_hold = asyncio.ensure_future(holding.wait())
+        both: list[asyncio.Future[Any]] = [held, at_hold]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        at_hold.cancel()
+        self._in_time = {place for place, future in self._waiting.items() if not future.done()}
+        self._running |= self._in_time
+        for place in sorted(self._in_time):
+            self._waiting[place].set_result(None)
         # Runs after the tasks woken above: each hands its turn to the engine before it waits again.
-        asyncio.get_running_loop().call_soon(self._released.set)
+        loop.call_soon(self._released.set)
+        await asyncio.wait([held])
+        if not held.cancelled():
+            held.exception()  # a closed engine tells the turns themselves
+        self._opening = None
+        self._look()
 
 
 class LinedModel(ModelClient):
-    """A model whose conversations wait for the starting line; their seeds, which never change, tell the order."""
+    """A model whose turns start at the line; the seeds of conversations, which never change, tell the order."""
 
     def __init__(self, model: ModelClient, index: int, line: StartingLine) -> None:
         self.name = model.name
         self._model = model
         self._index = index
         self._line = line
+        self.opened = 0
+        """Conversations so far; each leaves the line by itself."""
 
     def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> Conversation:
+        self.opened += 1
         place = (self._index, sampling.seed or 0)
         return _Lined(self._model.converse(tools=tools, sampling=sampling), self._line, place)
 
 
 class _Lined(Conversation):
-    def __init__(self, conversation: Conversation, line: StartingLine, place: tuple[int, int]) -> None:
+    def __init__(self, conversation: Conversation, line: StartingLine, place: Place) -> None:
         self._conversation = conversation
-        self._line: StartingLine | None = line
+        self._line = line
         self._place = place
 
     async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
-        if self._line is not None:
-            line, self._line = self._line, None
-            await line.wait(self._place)
-        return await self._conversation.reply(new, max_tokens=max_tokens)
+        async with self._line.turn(self._place):
+            return await self._conversation.reply(new, max_tokens=max_tokens)
 
     async def aclose(self) -> None:
+        self._line.leave()
         await self._conversation.aclose()

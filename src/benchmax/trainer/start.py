@@ -28,6 +28,7 @@ from benchmax.inference.local import LocalModel
 from benchmax.inference.store import resolve
 from benchmax.inference.tokens import ChatTokens
 from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.log import without_secrets
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import TrainConfig, build_config, dump_toml
 from benchmax.trainer.learner import Learner
@@ -50,6 +51,8 @@ class Task:
     env: type[BaseEnv] | Callable[[], BaseEnv]
     train: Sequence[Example]
     held_out: Sequence[Example]
+    notes: Sequence[str] = ()
+    """What a person should know about the rows."""
 
 
 async def train(
@@ -89,14 +92,34 @@ def load_task(config: TrainConfig) -> Task:
     """The environment and rows the settings name."""
     if not config.data.env:
         raise ConfigError("No environment was given. Name one: benchmax train main.py:MyEnv --data rows.jsonl.")
-    env_class = load_env_class(config.data.env)
-    rows = list(load_examples(find_rows(env_class, config.data.train), env_class, min_rows=config.data.min_rows))
-    if config.data.eval:
-        held_out = list(load_examples(find_rows(env_class, config.data.eval), env_class, min_rows=1))
-    else:
-        cut = len(rows) - int(len(rows) * config.data.eval_share)
-        rows, held_out = rows[:cut], rows[cut:]
-    return Task(lambda: make_env(env_class, config.data.env_args), rows, held_out)
+    data, env_class, notes = config.data, load_env_class(config.data.env), []
+
+    def read(name: str, min_rows: int) -> list[Example]:
+        found = load_examples(find_rows(env_class, name), env_class, lenient=data.lenient, min_rows=min_rows)
+        if left_out := found.report.bad_rows:
+            notes.append(f"{left_out} of {found.report.rows} rows of {found.report.source} cannot be used: left out.")
+        return list(found)
+
+    rows = read(data.train, data.min_rows)
+    held_out = read(data.eval, 1) if data.eval else []
+    if not data.eval:
+        rows, held_out = _hold_out(config, rows, notes)
+    return Task(lambda: make_env(env_class, data.env_args), rows, held_out, notes)
+
+
+def _hold_out(config: TrainConfig, rows: list[Example], notes: list[str]) -> tuple[list[Example], list[Example]]:
+    """The last rows kept from training, as long as what is left can still fill a step."""
+    data, prompts = config.data, config.rollouts.prompts_per_step
+    cut = len(rows) - int(len(rows) * data.eval_share)
+    fewest = min(data.min_rows, prompts)
+    left = (
+        f"data.eval_share {data.eval_share:g} holds out {len(rows) - cut} of {len(rows)} rows and leaves {cut} to train"
+    )
+    if cut < fewest:
+        raise DatasetError(f"{left}; at least {fewest} are needed. Lower it, or add rows.")
+    if cut < data.min_rows:
+        notes.append(f"{left}, fewer than {data.min_rows}. Add rows, or lower data.eval_share.")
+    return rows[:cut], rows[cut:]
 
 
 def _locate(config: TrainConfig) -> None:
@@ -120,12 +143,16 @@ def _short_name(env: str) -> str:
 async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent) -> Outcome:
     if not task.train:
         raise DatasetError("There are no training rows. Give data.train a file with at least one usable row.")
+    for note in task.notes:
+        on_event("note", run.log_event("note", message=note))
     config = run.config
     torch.manual_seed(config.seed)
     device = pick_device(config.model.device)
     with _log_file(run.path / "logs" / "train.log"):
         learner = _learner(config, directory, device)
         async with _sampler(config, directory, device, task) as sampler:
+            if config.output.save_tokens:
+                run.write_vocabulary(sampler.model.chat.spell([i]) for i in range(sampler.model.chat.vocabulary))
             trainer = Trainer(run, learner, sampler, task.train, task.held_out, on_event)
             _restore_or_begin(trainer, directory)
             with handle_signals(trainer, run):
@@ -214,7 +241,7 @@ def handle_signals(trainer: Trainer, run: RunDir) -> Iterator[None]:
 def _log_file(path: Path) -> Iterator[None]:
     """What benchmax logs during the run, kept in the run directory."""
     handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    handler.setFormatter(_Formatter(LOG_FORMAT))
     root = logging.getLogger("benchmax")
     root.addHandler(handler)
     try:
@@ -222,6 +249,13 @@ def _log_file(path: Path) -> Iterator[None]:
     finally:
         root.removeHandler(handler)
         handler.close()
+
+
+class _Formatter(logging.Formatter):
+    """What an environment logs may hold a secret of the run; the file must not."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_secrets(super().format(record))
 
 
 def _change(run: RunDir, changes: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ TEMPLATE = (
 )
 
 
-def make_tiny(directory: Path | str, *, hidden: int = 96, layers: int = 3, seed: int = 0) -> Path:
+def make_tiny(directory: Path | str, *, hidden: int = 96, layers: int = 3, context: int = 512, seed: int = 0) -> Path:
     """Write a fresh model with random weights; any transformers code can load it."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -32,7 +32,7 @@ def make_tiny(directory: Path | str, *, hidden: int = 96, layers: int = 3, seed:
         num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=512,
+        max_position_embeddings=context,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,

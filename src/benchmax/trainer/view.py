@@ -1,4 +1,7 @@
-"""What a person sees while a model trains: a live table on a terminal, one line per step in a pipe."""
+"""What a person sees while a model trains: a live table on a terminal, one line per step in a pipe.
+
+Files and the wire count steps from 0; people are shown step 1 of 20 first.
+"""
 
 from __future__ import annotations
 
@@ -54,15 +57,17 @@ def describe(kind: str, data: dict[str, Any], steps: int) -> str | None:
     if kind == "metrics":
         return _metrics_line(data, steps)
     if kind == "alert":
-        return f"ALERT {data['alert']} at step {data['step']}: {data['message']}"
+        return f"ALERT {data['alert']} in step {data['step'] + 1}: {data['message']}"
+    if kind == "note":
+        return f"note  {data['message']}"
     if kind == "sft":
         return f"warm start {data['step'] + 1}/{data['steps']}  loss {data['loss']:.3f}"
     if kind == "resumed":
-        return f"resumed at step {data['step']}"
+        return f"resumed after {data['step']} steps"
     if kind == "ended":
         return f"ended after {data['step']} steps ({data['reason']}), {data['seconds']:.0f} s"
     if kind == "failed":
-        return f"failed at step {data['step']}: {data['message']}"
+        return f"failed after {data['step']} steps: {data['message']}"
     return None
 
 
@@ -73,11 +78,12 @@ def _metrics_line(data: dict[str, Any], steps: int) -> str:
         reward = f"reward {values['reward/mean']:.3f}  solved {values['solve_rate']:.0%}"
     length = f"length {values['response_tokens/mean']:.0f}"
     if data["split"] == "eval":
-        return f"eval  {data['step']:>4}       {reward}  {length}"
+        return f"eval after {data['step']} of {steps} steps  {reward}  {length}"
     seconds = f"{values['seconds/sample']:.1f} + {values['seconds/update']:.1f} s"
     used = f"groups {values['groups/used']:.0f}/{values['groups']:.0f}"
+    number = f"{data['step'] + 1:>{len(str(steps))}}/{steps}"
     return (
-        f"step  {data['step']:>4}/{steps}  {reward}  pass@k {values.get('pass@k', 0):.2f}  {length}  {used}  "
+        f"step {number}  {reward}  pass@k {values.get('pass@k', 0):.2f}  {length}  {used}  "
         f"loss {values.get('loss', 0):+.4f}  {seconds}"
     )
 
@@ -115,7 +121,9 @@ class LiveView:
             self.rollouts += len(data["rollouts"])
             self.note = f"{'evaluating' if data['split'] == 'eval' else 'sampling'}: {self.rollouts} rollouts"
         elif kind == "alert":
-            self.alerts.append(f"step {data['step']} {data['alert']}: {data['message']}")
+            self.alerts.append(f"step {data['step'] + 1} {data['alert']}: {data['message']}")
+        elif kind == "note":
+            self.alerts.append(data["message"])
         elif line := describe(kind, data, self.steps):
             self.note = line
 
@@ -139,7 +147,9 @@ class LiveView:
             rows.append(("reward", Text(f"{sparkline(self.rewards)} {self.rewards[-1]:.3f}", style="bold")))
         if self.evals:
             first, last = self.evals[0], self.evals[-1]
-            rows.append(("held-out", Text(f"{first[1]:.3f} (step {first[0]}) → {last[1]:.3f} (step {last[0]})")))
+            rows.append(
+                ("held-out", Text(f"{first[1]:.3f} (after {first[0]} steps) → {last[1]:.3f} (after {last[0]})"))
+            )
         if values:
             rows.append(("pass@k", Text(f"{values.get('pass@k', 0):.2f}   solved {values.get('solve_rate', 0):.0%}")))
             rows.append(("length", Text(f"{values['response_tokens/mean']:.0f} tokens")))

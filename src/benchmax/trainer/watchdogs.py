@@ -238,16 +238,21 @@ def unscored(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     share = dogs.history[-1].get("unscored", 0.0)
     if share > 0.25:
         failed = [rollout for rollout in _each(groups) if rollout.reward is None]
-        errors = Counter(rollout.error.message for rollout in failed if rollout.error)
         yield Alert(
             "unscored",
             step,
             f"{share:.0%} of the rollouts got no reward and were left out. The most common reason: "
-            f"{errors.most_common(1)[0][0] if errors else 'a component was unscored'}. "
+            f"{most_common_error(groups)}. "
             "Fix the environment or its judge.",
             {"share": share},
             _ids(failed),
         )
+
+
+def most_common_error(groups: Groups) -> str:
+    """Why rollouts without a reward have none."""
+    errors = Counter(rollout.error.message for rollout in _each(groups) if rollout.reward is None and rollout.error)
+    return errors.most_common(1)[0][0].rstrip(".") if errors else "a component was unscored"
 
 
 Alarm = Callable[[Watchdogs, int, Groups], Iterator[Alert]]

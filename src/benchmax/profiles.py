@@ -1,0 +1,66 @@
+"""Several platforms under names: the file `~/.castform/config.toml` and the profile in use.
+
+A profile holds addresses. It is named by `BENCHMAX_PROFILE` (`CASTFORM_PROFILE`), else by `active_profile` in the file:
+
+    active_profile = "work"
+
+    [profiles.work]
+    platform_url = "https://benchmax.example.org"
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from benchmax.errors import ConfigError
+
+ADDRESSES = {
+    "BASE_DOMAIN": "domain",
+    "PLATFORM_URL": "platform_url",
+    "LLM_URL": "llm_url",
+    "AUTH_URL": "auth_url",
+    "WEB_APP_URL": "app_url",
+}
+"""Settings a profile can hold, and their names there."""
+
+
+def variable(name: str) -> str:
+    """The environment's `BENCHMAX_<name>`, else its `CASTFORM_<name>`; blanks do not count."""
+    found = (os.environ.get(prefix + name, "").strip() for prefix in ("BENCHMAX_", "CASTFORM_"))
+    return next(filter(None, found), "")
+
+
+def config_path() -> Path:
+    """The file of profiles."""
+    return Path(variable("CONFIG_PATH") or "~/.castform/config.toml").expanduser()
+
+
+def read_profiles() -> dict[str, Any]:
+    """The file as it is: `active_profile`, and a table for each profile under `profiles`."""
+    path = config_path()
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}). Correct or remove it.") from None
+
+
+def profile_name() -> str:
+    """The profile in use; empty when there is none."""
+    return variable("PROFILE") or str(read_profiles().get("active_profile") or "")
+
+
+def address(setting: str) -> str:
+    """What the profile in use says of an address; nothing when there is no profile, or it says nothing."""
+    name = profile_name()
+    if not name or setting not in ADDRESSES:
+        return ""
+    tables = read_profiles().get("profiles")
+    found = tables.get(name) if isinstance(tables, dict) else None
+    if not isinstance(found, dict):
+        raise ConfigError(f"There is no profile {name!r} in {config_path()}. See: benchmax profile list")
+    return str(found.get(ADDRESSES[setting]) or "").strip()

@@ -1,0 +1,87 @@
+"""A mistake in the settings in our own words: the dotted name, what may stand there, and what stood there."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+_KINDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    list: "a list",
+    dict: "a table",
+}
+_RANGES = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+
+
+def describe(issue: Mapping[str, Any], root: type[BaseModel], known: Sequence[str], usual: Mapping[str, str]) -> str:
+    """One of pydantic's errors about `root` as one line; `usual` is what others call the `known` settings."""
+    path = [str(part) for part in issue["loc"]]
+    if issue["type"] == "extra_forbidden":
+        return f"{'.'.join(path)}: there is no such setting{_guess(path, known, usual)}"
+    if issue["type"] == "value_error":
+        said = str(issue["msg"]).removeprefix("Value error, ")
+        return f"{'.'.join(path)}: {said}" if path else said
+    field = _field(root, path)
+    name = ".".join(path[:2]) if field is not None else ".".join(path)
+    wanted = allowed(field) if field is not None else "a table of settings"
+    return f"{name}: give {wanted}, not {issue['input']!r}"
+
+
+def allowed(field: FieldInfo) -> str:
+    """What a setting may be: `a whole number of at least 2`, `one of std, mean`."""
+    kinds = [kind for kind in _alternatives(field.annotation) if kind is not type(None)]
+    words = " or ".join(_kind(kind) for kind in kinds)
+    bounds = [
+        f"{text} {getattr(each, mark):g}"
+        for each in field.metadata
+        for mark, text in _RANGES.items()
+        if getattr(each, mark, None) is not None
+    ]
+    none = " or none" if len(kinds) < len(_alternatives(field.annotation)) else ""
+    within = " and ".join(bounds)
+    return words + (" of" if within.startswith("at ") else "") + (f" {within}" if within else "") + none
+
+
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+
+
+def _kind(kind: Any) -> str:
+    origin = get_origin(kind)
+    if origin is Literal:
+        return f"one of {', '.join(map(str, get_args(kind)))}"
+    words = _KINDS.get(origin or kind, "another value")
+    inner = [_KINDS.get(each, "") for each in get_args(kind)][-1:]
+    return f"{words} of {_plural(inner[0])}" if inner and inner[0] else words
+
+
+def _plural(words: str) -> str:
+    return {"a text": "texts", "a number": "numbers"}.get(words, words)
+
+
+def _field(root: type[BaseModel], path: Iterable[str]) -> FieldInfo | None:
+    """The setting at the path; None where the path ends at a section."""
+    model: Any = root
+    for part in path:
+        field: FieldInfo | None = model.model_fields.get(part)
+        if field is None:
+            return None
+        if not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            return field
+        model = field.annotation
+    return None
+
+
+def _guess(path: Sequence[str], known: Sequence[str], usual: Mapping[str, str]) -> str:
+    by_leaf = [field for field in known if field.rpartition(".")[2] == path[-1]]
+    other = usual.get(path[-1])
+    close = [other] if other else by_leaf or difflib.get_close_matches(".".join(path), known, n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else "; `benchmax train --settings` lists all of them."

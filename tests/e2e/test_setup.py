@@ -1,0 +1,86 @@
+"""A new project runs at once; the machine's own check says what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmax.cli.setup import SKILLS
+
+
+def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("BENCHMAX_", "CASTFORM_"))}
+    own |= {
+        "HOME": str(folder),
+        "BENCHMAX_DATA": str(folder / "data"),
+        "BENCHMAX_HOME": str(folder / "home"),
+    } | variables
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=own, capture_output=True, text=True, timeout=100
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def cli(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return run(folder, "-m", "benchmax", *arguments, **variables)
+
+
+def test_a_new_project_is_sound(tmp_path: Path) -> None:
+    made = json.loads(cli(tmp_path, "setup", "--dir", "project", "--json").stdout)
+    project = tmp_path / "project"
+    assert made["kept"] == []
+    for home in (".claude", ".agents"):
+        assert sorted(path.name for path in (project / home / "skills").iterdir()) == sorted(SKILLS)
+    for skill in SKILLS:
+        text = (project / ".agents" / "skills" / skill / "SKILL.md").read_text()
+        assert text.startswith(f"---\nname: {skill}\ndescription: ")
+    assert {"main.py", "AGENTS.md", "CLAUDE.md", "GETTING_STARTED.md"} <= {path.name for path in project.iterdir()}
+    before = {path.name: path.read_text() for path in project.glob("*.jsonl")}
+    assert [len(before[name].splitlines()) for name in ("train_dataset.jsonl", "eval_dataset.jsonl")] == [3, 2]
+    ran = run(project, "main.py")
+    assert ran.returncode == 0, ran.stdout
+    assert "validate_env passed" in ran.stdout
+    assert {path.name: path.read_text() for path in project.glob("*.jsonl")} == before
+    checked = cli(project, "validate")
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_what_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("mine = 1\n")
+    (tmp_path / "AGENTS.md").write_text("mine\n")
+    refused = cli(tmp_path, "setup")
+    assert (refused.returncode, "--force" in refused.stderr) == (2, True)
+    assert not (tmp_path / "GETTING_STARTED.md").exists(), "refused before anything is written"
+    assert cli(tmp_path, "setup", "--no-template", "--agent", "codex").returncode == 0
+    assert (tmp_path / "main.py").read_text() == "mine = 1\n"
+    assert (tmp_path / "AGENTS.md").read_text() == "mine\n"
+    assert not (tmp_path / ".claude").exists()
+    assert cli(tmp_path, "setup", "--force").returncode == 0
+    assert "CustomEnv" in (tmp_path / "main.py").read_text()
+    assert cli(tmp_path, "setup", "--dir", "x", "--template", "rag").returncode == 2
+
+
+@pytest.mark.parametrize("words", [("guide",), ("help",)])
+def test_words_for_a_newcomer(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = cli(tmp_path, *words)
+    assert done.returncode == 0
+    assert "launch" in done.stdout
+
+
+def test_the_machine_is_checked(tmp_path: Path) -> None:
+    done = cli(tmp_path, "doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert done.returncode == 0, done.stderr
+    assert checks["python"]["state"] == checks["platform"]["state"] == "ok"
+    assert "models pull" in checks["models"]["says"]
+    assert not (tmp_path / "data").exists(), "nothing was started"
+    away = {"BENCHMAX_PLATFORM_URL": "http://127.0.0.1:9", "BENCHMAX_API_KEY": "sk_x"}
+    done = cli(tmp_path, "doctor", "--json", **away)
+    assert done.returncode == 1
+    assert {check["name"]: check["state"] for check in json.loads(done.stdout)}["platform"] == "failed"

@@ -1,0 +1,98 @@
+"""Turns start in rounds: always in the same order, never held up for long, never for ever."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from benchmax.errors import ModelUnavailable
+from benchmax.trainer import sampler
+from benchmax.trainer.sampler import StartingLine
+
+
+class Engine:
+    """Takes turns down in the order they come; `call` blocks its thread as the real one does."""
+
+    def __init__(self, closed: bool = False) -> None:
+        self.turns: list[tuple[int, int]] = []
+        self.closed = closed
+
+    def call(self, action):
+        if self.closed:
+            raise ModelUnavailable("The engine is closed.")
+        action()
+
+
+async def play(line, engine, place, pauses):
+    """A rollout: a pause before each turn, then it leaves."""
+    for pause in pauses:
+        await asyncio.sleep(pause)
+        async with line.turn(place):
+            engine.turns.append(place)
+            await asyncio.sleep(0)
+    line.leave()
+
+
+async def test_each_round_is_in_order_whoever_comes_first():
+    engine = Engine()
+    async with StartingLine(engine, 3) as line, asyncio.TaskGroup() as tasks:
+        tasks.create_task(play(line, engine, (2, 0), [0.0, 0.02, 0.0]))
+        tasks.create_task(play(line, engine, (1, 0), [0.01, 0.0]))
+        tasks.create_task(play(line, engine, (0, 5), [0.02, 0.01, 0.01]))
+    assert engine.turns == [(0, 5), (1, 0), (2, 0), (0, 5), (1, 0), (2, 0), (0, 5), (2, 0)]
+
+
+async def test_who_takes_too_long_holds_nobody_up(monkeypatch):
+    monkeypatch.setattr(sampler, "LATE_SECONDS", 0.02)
+    engine, slow = Engine(), asyncio.Event()
+    async with StartingLine(engine, 3) as line, asyncio.TaskGroup() as tasks:
+
+        async def late():
+            await slow.wait()
+            await play(line, engine, (0, 0), [0.0, 0.0])
+
+        tasks.create_task(late())
+        quick = [tasks.create_task(play(line, engine, (number, 0), [0.0, 0.0])) for number in (2, 1)]
+        await asyncio.gather(*quick)
+        assert engine.turns == [(1, 0), (2, 0)] * 2
+        slow.set()
+    assert engine.turns[4:] == [(0, 0)] * 2
+
+
+async def test_a_late_one_joins_a_round_that_runs(monkeypatch):
+    monkeypatch.setattr(sampler, "LATE_SECONDS", 0.01)
+    engine, running, done = Engine(), asyncio.Event(), asyncio.Event()
+    async with StartingLine(engine, 2) as line, asyncio.TaskGroup() as tasks:
+
+        async def long():
+            async with line.turn((1, 0)):
+                running.set()
+                await done.wait()
+            line.leave()
+
+        tasks.create_task(long())
+        await running.wait()
+        await asyncio.wait_for(play(line, engine, (0, 0), [0.0]), 5)
+        done.set()
+    assert engine.turns == [(0, 0)]
+
+
+@pytest.mark.parametrize("members", [0, 2])
+async def test_no_line_and_a_closed_engine_let_everybody_pass(members):
+    engine = Engine(closed=True)
+    async with StartingLine(engine, members) as line:
+        await asyncio.gather(*(play(line, engine, (number, 0), [0.0]) for number in range(2)))
+    assert engine.turns == [(0, 0), (1, 0)]
+
+
+async def test_a_cancelled_rollout_is_not_waited_for():
+    engine = Engine()
+    async with StartingLine(engine, 3) as line:
+        gone = asyncio.create_task(play(line, engine, (0, 0), [0.0]))
+        await asyncio.sleep(0.01)
+        gone.cancel()
+        await asyncio.wait([gone])
+        line.leave()
+        await asyncio.wait_for(asyncio.gather(*(play(line, engine, (n, 0), [0.0, 0.0]) for n in (1, 2))), 0.9)
+    assert engine.turns == [(1, 0), (2, 0)] * 2
