@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import http.client
 import os
+import secrets
 import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -39,25 +41,62 @@ def postgres(folder: Path) -> Iterator[str]:
     data = folder / "data"
     quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "cwd": folder}
     subprocess.run([*prefix, programs / "initdb", "-D", data, "-U", "benchmax", "-A", "trust", "-N"], **quiet)
-    options = f"-k {folder} -c listen_addresses= -c fsync=off"
-    start = [*prefix, programs / "pg_ctl", "-D", data, "-o", options, "-l", folder / "log", "-w", "start"]
-    subprocess.run(start, **quiet)
+    start_postgres(folder)
     try:
         yield f"postgresql://benchmax@/postgres?host={folder}"
     finally:
-        # It may have ended by itself: other test runs of this user clear old temporary folders, this one's among them.
-        subprocess.run(
-            [*prefix, programs / "pg_ctl", "-D", data, "-m", "immediate", "stop"], **quiet | {"check": False}
-        )
+        stop_postgres(folder, check=False)
+
+
+def start_postgres(folder: Path) -> None:
+    """Start the one made in `folder` (again)."""
+    options = f"-k {folder} -c listen_addresses= -c fsync=off"
+    _control(folder, "-o", options, "-l", folder / "log", "-w", "start")
+
+
+def stop_postgres(folder: Path, mode: str = "immediate", check: bool = True) -> None:
+    """Stop it; `immediate` is what a power cut is."""
+    _control(folder, "-m", mode, "stop", check=check)
+
+
+def _control(folder: Path, *words: object, check: bool = True) -> None:
+    prefix = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT, "cwd": folder}
+    subprocess.run([*prefix, postgres_programs() / "pg_ctl", "-D", folder / "data", *words], check=check, **quiet)
 
 
 @pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory):
+def postgres_url():
     pytest.importorskip("psycopg")
     if postgres_programs() is None:
         pytest.skip("PostgreSQL is not installed")
-    with postgres(tmp_path_factory.mktemp("postgres")) as url:
+    # Not below pytest's own folder: every test run that begins closes that to other users, PostgreSQL's among them.
+    temporary = tempfile.TemporaryDirectory(prefix="benchmax-pg-", ignore_cleanup_errors=True)
+    with temporary as folder, postgres(Path(folder)) as url:
         yield url
+
+
+everywhere: list[str] = []
+"""The PostgreSQL that all servers of this test run use, if they do."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def servers_on_postgres(request):
+    """With BENCHMAX_TEST_DATABASE=postgres every `LiveServer` has a PostgreSQL database of its own."""
+    if os.environ.get("BENCHMAX_TEST_DATABASE") == "postgres":
+        everywhere.append(request.getfixturevalue("postgres_url"))
+    yield
+    everywhere.clear()
+
+
+def new_database(url):
+    """The URL of a new database on the same server."""
+    import psycopg
+
+    name = f"test_{secrets.token_hex(6)}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return url.replace("/postgres?", f"/{name}?")
 
 
 def fresh_database(url):
@@ -97,18 +136,21 @@ def make_run(session, email="a@example.org", **more):
 class LiveServer:
     """A real server on a loopback port, with its database at hand."""
 
-    def __init__(self, folder: Path, **settings):
+    def __init__(self, folder: Path, *, port: int = 0, **settings):
         from benchmax.platform.server.settings import ServerSettings
         from benchmax.platform.store.database import open_database
         from benchmax.platform.store.datadir import DataDir
 
         # The protocol must be named: asyncio sets TCP_NODELAY on such sockets only.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._socket.bind(("127.0.0.1", 0))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", port))
         self._socket.listen()
         self.port = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.data = DataDir(folder / "data").create()
+        if everywhere and "database_url" not in settings:
+            settings["database_url"] = new_database(everywhere[0])
         self.settings = ServerSettings(data=self.data, port=self.port, **settings)
         self.database = open_database(self.data, self.settings.database_url)
 

@@ -84,9 +84,9 @@ def is_running(pid):
         return False
 
 
-def runner(data, policy="adopt"):
+def runner(data, policy="adopt", url=None):
     """A runner in a process of its own."""
     log = open(data.logs / "runner.log", "ab")  # noqa: SIM115
     with log:
-        command = [sys.executable, str(HERE / "stub_runner.py"), str(data.root), policy]
+        command = [sys.executable, str(HERE / "stub_runner.py"), str(data.root), policy, *([url] if url else [])]
         return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(HERE)})

@@ -1,4 +1,4 @@
-"""A runner in a process of its own whose children are stubs: `python stub_runner.py DATA POLICY`."""
+"""A runner in a process of its own whose children are stubs: `python stub_runner.py DATA POLICY [DATABASE_URL]`."""
 
 import logging
 import signal
@@ -14,6 +14,7 @@ logging.basicConfig(level=logging.INFO)
 rules.HEARTBEAT_SECONDS = 0.3
 data = DataDir(sys.argv[1]).create()
 with data.lock("runner"):
-    supervisor = Supervisor(open_database(data), data, slots=["cpu:0", "cpu:1"], policy=sys.argv[2], start=start_stub)
+    database = open_database(data, *sys.argv[3:])
+    supervisor = Supervisor(database, data, slots=["cpu:0", "cpu:1"], policy=sys.argv[2], start=start_stub)
     signal.signal(signal.SIGTERM, lambda *_: supervisor.stop())
     supervisor.run()

@@ -405,8 +405,8 @@ def test_odd_text_comes_back_as_it_was(wire, paths):
     assert wire.http.delete(f"/v1/corpora/{corpus}").status_code == 200
 
 
-def test_what_is_not_there_yet_says_so(wire):
-    for path in ("/v1/train/runs/sft", "/v1/rollout/stream", "/v1/rollout/batch/stream"):
-        answer = wire.http.post(path, json={})
-        assert answer.status_code == 501
-        assert "cannot do that yet" in answer.json()["error"]
+def test_an_empty_request_is_told_what_it_lacks(wire):
+    for path in ("/v1/rollout/stream", "/v1/rollout/batch/stream"):
+        assert "env" in wire.http.post(path, json={}).json()["error"]
+    answer = wire.http.post("/v1/train/runs/sft", json={})
+    assert (answer.status_code, "dataset" in answer.json()["error"]) == (400, True)

@@ -242,6 +242,20 @@ def test_launch_checks_uploads_and_starts(here, tmp_path):
     ended(here, launched["runId"])
 
 
+def test_a_project_brings_its_launch_arguments(here, tmp_path):
+    project(tmp_path / "task")
+    config = {"name": "from-file", "args": {"group_size": 4, "max_turns": 2}}
+    (tmp_path / "task" / "main.py").write_text(f"{PROJECT}\nLAUNCH_CONFIG = {config}\n")
+    said = call_json("launch", "--dir", "task", "--skip-validate", "--set", "group_size=6")
+    run = call_json("runs", "get", said["runId"], "--config")
+    found = run["launcherArgs"]
+    assert (run["name"], found["group_size"], found["max_turns"]) == ("from-file", 6, 2)
+    ended(here, said["runId"])
+    (tmp_path / "task" / "main.py").write_text(f"{PROJECT}\nLAUNCH_CONFIG = {{'group_size': 4}}\n")
+    with pytest.raises(UsageError, match=r"unknown key 'group_size'.*name, env_args, pip, args"):
+        call("launch", "--dir", "task", "--skip-validate")
+
+
 def test_launch_refuses_before_anything_is_sent(here, tmp_path):
     project(tmp_path / "task", rows=20)
     before = len(call_json("runs", "list"))
@@ -356,8 +370,37 @@ def test_export_of_metrics_and_rollouts(here, finished, tmp_path):
     assert "train,4,reward/mean,0.4" in lines
     assert call_json("runs", "export", finished, "r.jsonl", "--mode", "train")["wrote"] == "10 rollouts"
     assert len({json.loads(line)["id"] for line in (tmp_path / "r.jsonl").read_text().splitlines()}) == 10
-    with pytest.raises(NotFoundError, match="not on this machine"):
+    with pytest.raises(NotFoundError, match="no such checkpoint"):
         call("runs", "export", finished, "model")
+
+
+def test_export_of_a_model_comes_from_the_platform(here, server, finished, tmp_path):
+    import tarfile
+
+    folder = server.data.run(finished)
+    (folder / "checkpoints" / "step-4").mkdir(exist_ok=True)
+    (folder / "checkpoints" / "step-4" / "weights.safetensors").write_bytes(b"w")
+    (folder / "checkpoints" / "latest").write_text("step-4")
+    (folder / "exports").mkdir()
+    (tmp_path / "README.md").write_text("a card")
+    with tarfile.open(folder / "exports" / "step-4-merged.tar", "w") as tar:
+        tar.add(tmp_path / "README.md", arcname="step-4-merged/README.md")
+    assert call_json("runs", "export", finished, "model")["wrote"] == "the model of checkpoint step-4"
+    assert (tmp_path / "model" / "README.md").read_text() == "a card"
+    with pytest.raises(UsageError, match="is not empty"):
+        call("runs", "export", finished, "model")
+
+
+def test_all_pages_of_the_logs_are_shown(here, server):
+    run_id = ended(server, start(server, "chatty", steps=1))
+    with server.database.write() as session:
+        line = {"rollout_id": None, "step": 0, "time": 1.0, "level": "INFO", "traceback": None}
+        rollouts.add_logs(session, run_id, [line | {"message": f"m{n}"} for n in range(2_345)])
+    assert len(call_json("runs", "logs", run_id)) == 2 + 2_345, "two lines are the run's own"
+    assert call("runs", "logs", run_id).stdout.splitlines()[-1].endswith("m2344")
+    assert len(call_json("runs", "logs", run_id, "--level", "error")) == 0
+    (server.data.run(run_id) / "child.log").write_text("printed\n" * 2)
+    assert "printed" in call("runs", "logs", run_id, "--process", "child").stdout
 
 
 # Following

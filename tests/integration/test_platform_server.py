@@ -27,7 +27,7 @@ from benchmax.platform.client import (
 from benchmax.platform.exceptions import (
     AuthenticationError,
     JobLaunchError,
-    RolloutServerError,
+    RolloutNotFound,
     TrainerError,
 )
 from benchmax.platform.store import blobs, events, jobs, points, rollouts, runs
@@ -309,9 +309,9 @@ def test_storage_takes_known_kinds_of_files_only(live, key, tmp_path):
             storage.upload_local_file("a/b.jsonl", tmp_path / "b.jsonl")
 
 
-def test_the_rollout_client_speaks_the_wire_and_hears_501(live, key):
+def test_the_rollout_client_speaks_the_wire_and_hears_404(live, key):
     with RolloutClient(key, live.url) as client:
-        with pytest.raises(RolloutServerError, match="cannot do that yet"):
+        with pytest.raises(RolloutNotFound, match="no upload"):
             client.stream_rollout({"prompt": "x"}, "a", "b")
         with pytest.raises(ValueError, match="either as"):
             client.stream_rollout({"prompt": "x"}, "a", "b", env_cls_bytes=b"", env_metadata_bytes=b"")

@@ -110,6 +110,9 @@ def test_a_whole_run_and_a_crash_in_it(world, model):
     wait_until(lambda: not any(map(is_running, family)), 10)
     assert "abc-def" not in (data.run(run_id) / "launch.json").read_text()
     check_evaluations(database, data, boss, run_id)
+    files = [path for path in data.run(run_id).rglob("*") if path.is_file()]
+    assert [path for path in files if b"key [secret] has" in path.read_bytes()]
+    assert not [path for path in files if b"abc-def" in path.read_bytes()], "S34: not on disk either"
 
 
 def check_evaluations(database, data, boss, run_id):

@@ -7,13 +7,18 @@ import warnings
 import pytest
 
 
-def test_random_calls_of_every_operation_never_give_a_5xx(live):
+@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
+def test_random_calls_of_every_operation_never_give_a_5xx(live, examples):
     schemathesis = pytest.importorskip("schemathesis")
     _, key = live.user()
     from hypothesis import HealthCheck, Phase, given, settings
 
     settings_of_ours = settings(
-        max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None
+        max_examples=examples,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        database=None,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

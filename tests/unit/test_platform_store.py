@@ -380,22 +380,89 @@ def test_ids_of_a_feed_become_visible_in_order(store):
         assert [event.kind for event in events.of_run(session, run.id)] == ["training.pending"]
 
 
+def ask(path="/scalars", **headers):
+    from fastapi import Request
+
+    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    path, _, query = path.partition("?")
+    scope = {"type": "http", "path": path, "query_string": query.encode(), "headers": raw, "server": ("x", 80)}
+    return Request(scope)
+
+
 def test_kept_charts_follow_the_points(store):
     from benchmax.platform.server.charts import Charts
 
     charts = Charts(most=200)
+    made = []
+
+    def scalars(request, session):
+        def make():
+            made.append(request.url.path)
+            return points.encoded(session, run.id, "train")
+
+        return charts.answer(request, session, run, make)
+
     with store.write() as session:
         run = make_run(session)
         points.record(session, run.id, [points.MetricLine(0, "train", 1.0, {"a": 1.0})])
     with store.read() as session:
-        first = charts.scalars(session, run, "train")
-        assert json.loads(first) == {"a": [{"step": 0, "value": 1.0}]}
-        assert charts.scalars(session, run, "train") is first
+        first = scalars(ask(), session)
+        assert json.loads(first.body) == {"a": [{"step": 0, "value": 1.0}]}
+        assert scalars(ask(), session).body is first.body
+        assert len(made) == 1
+        same = scalars(ask(if_none_match=first.headers["etag"]), session)
+        assert (same.status_code, same.body) == (304, b"")
     with store.write() as session:
         points.record(session, run.id, [points.MetricLine(1, "train", 1.0, {"a": 2.0})])
         events.append(session, run.id, "points", category="feed")
     with store.read() as session:
-        assert len(json.loads(charts.scalars(session, run, "train"))["a"]) == 2
+        second = scalars(ask(if_none_match=first.headers["etag"]), session)
+        assert len(json.loads(second.body)["a"]) == 2
         for number in range(50):
-            charts.scalars(session, run, f"mode{number}")
+            scalars(ask(f"/scalars?mode={number}"), session)
         assert charts._size <= 200
+
+
+def test_many_who_ask_at_once_are_answered_by_one(store):
+    from benchmax.platform.server.charts import Charts
+
+    charts, made, going = Charts(), [], threading.Barrier(5)
+    with store.write() as session:
+        run = make_run(session)
+
+    def make():
+        made.append(1)
+        time.sleep(0.05)
+        return b"{}"
+
+    def read():
+        going.wait()
+        with store.read() as session:
+            assert charts.answer(ask(), session, run, make).body == b"{}"
+
+    threads = [threading.Thread(target=read) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == [1]
+    assert not charts._working
+
+
+def test_buckets_hold_the_mean_and_the_extremes(store):
+    lines = [points.MetricLine(step, "train", 1.0, {"a": float(step), "b": 0.1}) for step in range(3, 103)]
+    with store.write() as session:
+        run = make_run(session)
+        points.record(session, run.id, [*lines, points.MetricLine(7, "train", 1.0, {"short": 1 / 3})])
+    with store.read() as session:
+        whole = json.loads(points.encoded(session, run.id, "train"))
+        assert whole == points.scalars(session, run.id, "train")
+        found = json.loads(points.encoded(session, run.id, "train", 10))
+        assert found["a"][0] == {"step": 12, "value": 7.5, "min": 3.0, "max": 12.0}
+        assert [each["step"] for each in found["a"]] == list(range(12, 103, 10))
+        assert found["b"][4]["value"] == pytest.approx(0.1)
+        assert found["short"] == [{"step": 7, "value": 0.333333333, "min": 0.333333333, "max": 0.333333333}]
+        assert len(json.loads(points.encoded(session, run.id, "train", 7))["a"]) <= 7
+        fine = json.loads(points.encoded(session, run.id, "train", 1000))
+        assert [(each["step"], each["value"]) for each in fine["a"]] == [(step, step) for step in range(3, 103)]
+        assert points.encoded(session, run.id, "nothing", 10) == b"{}"

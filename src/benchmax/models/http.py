@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+import aiohttp.abc
 import yarl
 
 from benchmax import limits
@@ -50,7 +51,7 @@ class HttpModel(ModelClient):
     do not parse tool calls. With `Sampling.logprobs` the server is also asked for token ids, unless
     `token_ids` is off; the log-probabilities are as the server gives them (vLLM gives those sampled from
     when started with `--logprobs-mode processed_logprobs`). `key_variable` names the environment variable
-    that holds the key.
+    that holds the key. `resolver` looks the host up in place of the system (`models.addresses.pin` makes one).
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class HttpModel(ModelClient):
         price: tuple[float, float] | None = None,
         token_ids: bool = True,
         max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens",
+        resolver: aiohttp.abc.AbstractResolver | None = None,
     ) -> None:
         if tool_format not in ("native", "hermes"):
             raise ConfigError(f"tool_format is {tool_format!r}. Use 'native' or 'hermes'.")
@@ -88,7 +90,8 @@ class HttpModel(ModelClient):
         self.price = price
         self.token_ids = token_ids
         self.max_tokens_field = max_tokens_field
-        self._url = _chat_url(base_url)
+        self.resolver = resolver
+        self._url = chat_url(base_url)
         variable = key_variable or KEY_VARIABLES.get(self._url.host or "")
         if api_key is None and variable:
             api_key = os.environ.get(variable)
@@ -178,13 +181,15 @@ class _OpenSession:
 
 
 async def _session_lifetime(model: HttpModel) -> AsyncGenerator[aiohttp.ClientSession, None]:
-    connector = aiohttp.TCPConnector(limit=model.connections, ttl_dns_cache=300)
+    proxy = _proxy(model._url)
+    resolver = None if proxy else model.resolver
+    connector = aiohttp.TCPConnector(limit=model.connections, ttl_dns_cache=300, resolver=resolver)
     session = aiohttp.ClientSession(
         connector=connector,
         headers=model._headers,
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
-        proxy=_proxy(model._url),
+        proxy=proxy,
     )
     try:
         yield session
@@ -304,7 +309,8 @@ def _check_price(price: object) -> None:
         need_number(f"price[{index}]", each, at_least=0)
 
 
-def _chat_url(base_url: str) -> yarl.URL:
+def chat_url(base_url: str) -> yarl.URL:
+    """Where chat completions are asked for."""
     parts = urlsplit(base_url) if isinstance(base_url, str) else None
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(
@@ -333,6 +339,11 @@ def _endpoint(
     secrets = [(api_key or "").strip(), url.password, *url.query.values(), *words]
     shown = url.with_user(None).with_query(None)
     return failures.Endpoint(name, str(shown), hint, tuple(secret for secret in secrets if secret and len(secret) > 3))
+
+
+def proxy_for(base_url: str) -> str | None:
+    """The proxy through which a server at this address is reached, if any."""
+    return _proxy(chat_url(base_url))
 
 
 def _proxy(url: yarl.URL) -> str | None:

@@ -181,5 +181,15 @@ class DeviceApproval(Wire):
     approve: bool = True
 
 
+class DeviceWaiting(Wire):
+    """A device that asks to act as you."""
+
+    user_code: str
+    client_id: str
+    address: str
+    created_at: Time
+    expires_at: Time
+
+
 class TokenAnswer(BaseModel):
     token: str

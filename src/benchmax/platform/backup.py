@@ -20,6 +20,8 @@ from benchmax.platform.store.datadir import DataDir
 
 LEFT_OUT = ("locks", "logs", "venvs", "models")
 """What can be made again."""
+EXPORTS = "exports"
+"""The same, in a run's folder."""
 
 
 def back_up(data: DataDir, target: Path, *, database: bool = True) -> Path:
@@ -59,7 +61,9 @@ def _files(data: DataDir) -> Iterator[Path]:
         if file.exists():
             yield file
     for root in (data.blobs, data.runs):
-        for folder, _, names in os.walk(root):
+        for folder, folders, names in os.walk(root):
+            if Path(folder).parent == data.runs and EXPORTS in folders:
+                folders.remove(EXPORTS)
             yield from (Path(folder) / name for name in sorted(names) if not name.startswith("."))
 
 

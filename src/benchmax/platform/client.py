@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -23,6 +24,8 @@ from urllib.parse import quote
 from benchmax.errors import UsageError
 from benchmax.platform.credentials import TokenProvider
 from benchmax.platform.exceptions import JobLaunchError, TrainerError
+from benchmax.platform.resource_client import ResourceMethods
+from benchmax.platform.resource_client import run_path as _run
 from benchmax.platform.rollout_client import (
     AsyncRolloutClient,
     ExampleValidation,
@@ -32,6 +35,7 @@ from benchmax.platform.rollout_client import (
 from benchmax.platform.transport import TRIES, AsyncTwin, Connection, failure
 
 if TYPE_CHECKING:
+    from benchmax.platform.playground import AsyncPlaygroundSession, PlaygroundSession
     from benchmax.platform.run import TrainingRun
 
 __all__ = [
@@ -132,7 +136,7 @@ class LaunchArgSpec:
     enum: list[str] | None = None
 
 
-class TrainerClient(Connection):
+class TrainerClient(ResourceMethods):
     """Launches training runs and reads what they did."""
 
     def launch_training_run(
@@ -232,8 +236,8 @@ class TrainerClient(Connection):
         return _object(self._get(_run(run_id, "scalars"), mode=mode))
 
     def get_environment_logs(self, run_id: str, *, rollout_id: str | None = None) -> list[dict[str, Any]]:
-        """What the environment logged."""
-        return _rows(self._get(_run(run_id, "environment-logs"), rolloutId=rollout_id), "logs")
+        """Everything the environment logged; `iter_environment_logs` gives it line by line."""
+        return list(self.iter_environment_logs(run_id, rollout_id=rollout_id))
 
     def cancel_run(self, run_id: str) -> dict[str, Any]:
         return _object(self._json("POST", _run(run_id, "cancel")))
@@ -295,6 +299,12 @@ class TrainerClient(Connection):
         except httpx2.TransportError:
             return
 
+    def playground(self, run_id: str, **options: Any) -> PlaygroundSession:
+        """Open a chat with one of the run's checkpoints; see `TrainingRun.playground`."""
+        from benchmax.platform.playground import PlaygroundSession
+
+        return PlaygroundSession(self, run_id, **options)
+
     # Rollouts
 
     def get_rollout_summary(
@@ -346,10 +356,13 @@ class AsyncStorageClient(AsyncTwin):
 class AsyncTrainerClient(AsyncTwin):
     _kind = TrainerClient
 
+    async def playground(self, run_id: str, **options: Any) -> AsyncPlaygroundSession:
+        """Open a chat with one of the run's checkpoints."""
+        from benchmax.platform.playground import AsyncPlaygroundSession
 
-def _run(run_id: str, part: str = "") -> str:
-    path = f"/v1/train/runs/{quote(run_id, safe='')}"
-    return f"{path}/{part}" if part else path
+        sync = self.sync
+        assert isinstance(sync, TrainerClient)
+        return AsyncPlaygroundSession(await asyncio.to_thread(sync.playground, run_id, **options))
 
 
 def _rows(found: Any, *envelopes: str) -> list[dict[str, Any]]:

@@ -34,11 +34,14 @@ def base_url(given: str | None = None) -> str:
 
     A service elsewhere is only used when it was named.
     """
-    if given:
-        return given.rstrip("/")
+    return given.rstrip("/") if given else named_url() or _this_machine()
+
+
+def named_url() -> str | None:
+    """The platform that was named, by the environment or by signing in; None: this machine's own is meant."""
     if config.setting("PLATFORM_URL") or config.setting("BASE_DOMAIN"):
         return config.platform_url()
-    return _signed_in_url() or _this_machine()
+    return _signed_in_url()
 
 
 def auth_base(platform: str) -> str:

@@ -3,14 +3,17 @@
     keeper ─┬─ server    python -m benchmax.platform.server
             └─ runner    python -m benchmax.platform.runner
 
-A child that dies is started again, later each time it dies young. When the keeper itself dies, however it dies, the
-kernel tells both to end. Everything about a running platform is in its data directory: keeper.json, server.json, logs/.
+A child that dies is started again, later each time it dies young; one that is stuck (a server that answers nobody, a
+runner whose loop stands still, a process that was stopped) is killed first. When the keeper itself dies, however it
+dies, the kernel tells both to end. Everything about a running platform is in its data directory: keeper.json,
+server.json, logs/.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import http.client
 import json
 import os
 import signal
@@ -38,6 +41,11 @@ LONG_LIFE = 30.0
 LONGEST_PAUSE = 15.0
 REFUSALS = 3
 """Ends by its own will, young and in a row, after which the keeper gives up: a database that cannot be opened, say."""
+HUNG_SECONDS = 90.0
+"""Without a sign of life, after which a process is killed and started again. A loaded machine is slow for seconds."""
+STOPPED_SECONDS = 10.0
+"""The same for one that a signal stopped."""
+LOOK_SECONDS = 2.0
 LOG_BYTES = 32 * 1024 * 1024
 
 _PR_SET_PDEATHSIG = 1
@@ -101,13 +109,33 @@ class Kept:
     """Deaths in a row of processes that did not live long."""
     refused: int = 0
     """Those among them that were nobody's kill."""
+    lives: Callable[[], bool] | None = None
+    """Asks for a sign of life."""
+    looked: float = 0.0
+    seen: float | None = None
+    """When it last gave one. A server may bring large tables up to date before its first."""
 
     def start(self) -> None:
         with open_log(self.log) as output:
             self.popen = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_end_with_parent
             )
-        self.began = time.monotonic()
+        self.began, self.seen = time.monotonic(), None
+
+    def check(self) -> None:
+        """Kill a process that runs and does nothing any more; `tend` starts it again."""
+        now = time.monotonic()
+        if self.popen is None or self.lives is None or now - self.looked < LOOK_SECONDS:
+            return
+        self.looked = now
+        if self.lives():
+            self.seen = time.monotonic()
+        stopped = proc.stopped(self.popen.pid)
+        silent = now - (self.seen or (self.began if stopped else now))
+        if silent > (STOPPED_SECONDS if stopped else HUNG_SECONDS):
+            print(f"The {self.name} (process {self.popen.pid}) is stuck; it is started again.", file=sys.stderr)  # noqa: T201
+            self.popen.kill()
+            self.popen.wait()
 
     def tend(self) -> bool:
         """Start it if it does not run and the time has come; True when something changed."""
@@ -141,8 +169,8 @@ class Keeper:
         os.umask(0o077)
         data = self.options.data.create()
         self.kept = [
-            Kept("server", self.options.server(), data.logs / "server.log"),
-            Kept("runner", self.options.runner(), data.logs / "runner.log"),
+            Kept("server", self.options.server(), data.logs / "server.log", lives=lambda: server_lives(data)),
+            Kept("runner", self.options.runner(), data.logs / "runner.log", lives=lambda: runner_lives(data)),
         ]
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: self.stop())
@@ -160,6 +188,8 @@ class Keeper:
     def _keep(self) -> None:
         self._write()
         while not self.stopping:
+            for each in self.kept:
+                each.check()
             changed = [each.tend() for each in self.kept]
             if any(changed):
                 self._write()
@@ -216,6 +246,27 @@ def server_url(data: DataDir) -> str | None:
     if not isinstance(url, str) or not isinstance(pid, int) or proc.find(pid) is None:
         return None
     return url if _answers(url) else None
+
+
+def server_lives(data: DataDir) -> bool:
+    """Whether the server's loop turns. The wrong host is refused before anything that could wait for the database."""
+    parts = urlsplit(str(_read(data.server_info).get("url", "")))
+    connection = http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port or 0, timeout=LOOK_SECONDS)
+    try:
+        connection.request("GET", "/healthz", headers={"Host": "keeper.invalid"})
+        return connection.getresponse().status > 0
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def runner_lives(data: DataDir) -> bool:
+    """Whether the runner's loop turned lately."""
+    try:
+        return time.time() - data.runner_beat.stat().st_mtime < 2 * LOOK_SECONDS
+    except OSError:
+        return False
 
 
 def start(options: Options) -> str:

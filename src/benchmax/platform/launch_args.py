@@ -51,6 +51,9 @@ TABLE = (
          "rollouts.prompts_per_step"),
     _Row("group_size", "Group size", "integer", 8, 9, 2, 256, "Rollouts of each prompt, compared with each other.",
          "rollouts.group_size"),
+    _Row("max_extra_groups", "Extra groups", "integer", None, None, 0, 4096,
+         "Fresh prompts a step may draw in place of groups without signal. Empty: half of prompts_per_step.",
+         "rollouts.max_extra_groups"),
     _Row("tune", "Tuning", "string", "lora", "lora", None, None, "Train a LoRA adapter, or all weights.",
          "model.tune", enum=("lora", "full")),
     _Row("lora_rank", "LoRA rank", "integer", 16, 128, 1, 1024, "Rank of the adapter that is trained.", "lora.rank"),
@@ -125,6 +128,13 @@ def total_steps(args: Mapping[str, Any], rows: int) -> int:
     steps: int = max(1, math.ceil(args["num_epochs"] * rows / args["prompts_per_step"]))
     most: int = args["max_steps"] or steps
     return min(steps, most)
+
+
+def sft_steps(args: Mapping[str, Any], rows: int) -> int:
+    """Steps of a supervised run over so many rows."""
+    args = complete_args(args)
+    steps: int = max(1, round(args["num_epochs"])) * math.ceil(rows / args["prompts_per_step"])
+    return steps
 
 
 def settings_tree(args: Mapping[str, Any], rows: int, gpu: bool | None = None) -> dict[str, Any]:

@@ -244,6 +244,10 @@ class RolloutClient(Connection):
                 for line in answer.iter_lines():
                     if line.startswith("data: "):
                         yield json.loads(line[6:])
+        except httpx2.ConnectError as error:
+            raise RolloutStreamError(
+                f"Cannot reach {self.base_url}: {error}. Check that the platform runs (`benchmax up` starts one here)."
+            ) from error
         except (httpx2.TransportError, ValueError) as error:
             raise RolloutStreamError(f"The stream broke off: {error or type(error).__name__}. Try again.") from error
 

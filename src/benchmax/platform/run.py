@@ -12,6 +12,7 @@ from benchmax.errors import UsageError
 
 if TYPE_CHECKING:
     from benchmax.platform.client import TrainerClient
+    from benchmax.platform.playground import PlaygroundSession
 
 ENDED = frozenset({"complete", "failed", "stalled", "cancelled", "out_of_credits", "billing_error"})
 
@@ -49,6 +50,25 @@ class TrainingRun:
 
     def cancel(self) -> dict[str, Any]:
         return self._client.cancel_run(self.id)
+
+    def playground(
+        self, checkpoint: str = "latest", *, environment: bool = True, example_id: str | None = None
+    ) -> PlaygroundSession:
+        """Open a chat with a checkpoint (`base`, `latest`, `best`, `step-N`), also while the run trains.
+
+        It goes through the run's environment, with its system prompt and tools, unless `environment` is off. With
+        `example_id` that example's prompt comes first, and answers are scored.
+        """
+        return self._client.playground(self.id, checkpoint=checkpoint, environment=environment, example_id=example_id)
+
+    def download(self, out: str, checkpoint: str = "best", *, format: str = "merged") -> str:
+        """Write a checkpoint's model, or its `adapter`, into a folder; gives the checkpoint's name."""
+        return self._client.download_checkpoint(self.id, out, checkpoint, format=format)
+
+    def fork(self, checkpoint: str = "best", *, name: str | None = None, **launcher_args: Any) -> TrainingRun:
+        """A new run that begins with a checkpoint's weights, with some launch arguments changed."""
+        run_id = self._client.fork_run(self.id, checkpoint, name=name, launcher_args=launcher_args)
+        return TrainingRun(self._client, run_id)
 
     def metrics_df(self, mode: str | None = None) -> Any:
         """A pandas DataFrame: one row for each mode and step, one column for each metric."""

@@ -107,6 +107,26 @@ class RunInfo(Wire):
     latest_step: int | None
     latest_activity_message: str
     launcher_args: dict[str, Any] | None = None
+    pinned: bool = False
+    notes: str = ""
+    type: str = "simple"
+    """The kind of run asked for; `sft` is a supervised one."""
+    parent_run_id: str | None = None
+    """The run it was forked from."""
+    model: str = ""
+    elapsed_seconds: float | None = None
+    """Since training began, to its end or to now."""
+    heartbeat_at: Time | None = None
+    eta_seconds: float | None = None
+    """Until the last step, at the speed so far; None when it cannot be told."""
+    reward_first: float | None = None
+    """Mean training reward of the first step, and of the latest."""
+    reward_latest: float | None = None
+    eval_reward_first: float | None = None
+    """Mean reward on held-out rows before training, and at the latest evaluation."""
+    eval_reward_latest: float | None = None
+    error_rate: float | None = None
+    """Share of the latest step's rollouts that failed."""
 
 
 class RunDetails(RunInfo):
@@ -121,6 +141,8 @@ class RunChange(Wire):
     is_public: bool | None = None
     archived: bool | None = None
     tags: Annotated[list[Annotated[PlainText, Field(min_length=1, max_length=60)]], Field(max_length=20)] | None = None
+    pinned: bool | None = None
+    notes: PlainText | None = Field(default=None, max_length=20_000)
 
 
 class RunEvent(Wire):
@@ -139,6 +161,9 @@ class RunEvents(Wire):
 class ScalarPoint(Wire):
     step: int
     value: float
+    min: float | None = None
+    """With `max`: the extremes of the steps this point stands for, when buckets were asked for."""
+    max: float | None = None
 
 
 class EnvLogLine(Wire):
@@ -186,6 +211,16 @@ class NamedReward(Wire):
     value: float
 
 
+class TokenRun(Wire):
+    """Tokens in a row that were all sampled by the model, or all given to it."""
+
+    sampled: bool
+    ids: list[int]
+    texts: list[str] | None = None
+    """What each token reads; None when the run did not save its vocabulary."""
+    logprobs: list[float] | None = None
+
+
 class RolloutDetails(Wire):
     id: str
     step: int
@@ -210,6 +245,8 @@ class RolloutDetails(Wire):
     seconds: dict[str, float]
     complete: bool
     """False when the record's file is gone and only the index is left."""
+    token_runs: list[TokenRun] | None = None
+    """The exact tokens of the conversation; None when the run did not save them (`output.save_tokens`)."""
 
 
 class RolloutItem(Wire):
@@ -256,6 +293,8 @@ class ComparedGroup(Wire):
     prompt_text: str
     mean_reward: float | None
     rollouts: list[ComparedRollout]
+    components: dict[str, float] = {}
+    """The mean of each reward component."""
 
 
 class Comparison(Wire):
@@ -325,6 +364,8 @@ class DatasetPreview(Wire):
     warnings: int
     issues: list[DatasetIssue]
     sample: list[dict[str, Any]]
+    ids: list[str | None] = []
+    """Of the rows in the sample: the example each becomes, None for one that cannot be used."""
 
 
 class StoredFile(Wire):

@@ -7,8 +7,8 @@ answer and everything a model may try instead, and prints one line for each chec
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +20,8 @@ from benchmax.doctor.words import shown
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.readers import Source, read_rows
 from benchmax.envs.reward_values import describe_error
-from benchmax.errors import UsageError
+from benchmax.errors import BenchmaxError, UsageError
+from benchmax.platform.rollout_client import ExampleValidation, RolloutClient
 from benchmax.rollouts.host import EnvHost
 
 _GROUP_CHECKS = (
@@ -89,8 +90,10 @@ def validate_env(
 ) -> ValidationReport:
     """Check an environment and its rows before a run; works in scripts and notebooks.
 
-    `local_modules`, `pip_dependencies` and the `llm_…` and `remote_…` arguments concern the remote part. With
-    `full_messages`, every answer that was scored is printed.
+    With `api_key`, or `local` off, the first `remote_examples` rows are also played on a platform, by the model at
+    `llm_base_url` or, without one, by a model of the platform's own machine. `local_modules`, `pip_dependencies` and
+    the `llm_…` and `remote_…` arguments concern that part. With `full_messages`, every answer that was scored is
+    printed.
     """
     report = ValidationReport()
     say = _print if verbose else _keep_quiet
@@ -110,16 +113,56 @@ def validate_env(
         for line in answer_lines(report.diagnosis) if full_messages else ():
             say(line)
     if api_key or not local:
-        report.remote = _remote_checks(api_key, base_url, say)
-        report.remote_ran = report.remote is not None
+        llm = {"llm_base_url": llm_base_url, "llm_api_key": llm_api_key or ""}
+        report.remote = _remote_checks(
+            lambda: RolloutClient(api_key, base_url),
+            (*_first(train_dataset, remote_examples), *_first(eval_dataset or (), remote_examples))[:remote_examples],
+            say,
+            env_class=env_class,
+            constructor_args=env_args,
+            pip_dependencies=pip_dependencies,
+            local_modules=local_modules,
+            group_reward_samples=group_reward_samples,
+            full_messages=full_messages,
+            max_turns=max_turns,
+            max_tool_calls=max_tool_calls,
+            **(llm | ({"llm_model": llm_model} if llm_model else {})),
+        )
+        report.remote_ran = True
     say(report.summary())
     return report
 
 
-def _remote_checks(api_key: str | None, base_url: str | None, say: Any) -> dict[str, Any] | None:
-    """The part that runs on a platform: `{"ok": bool, …}`, or None when there is none to run it."""
-    say(f"{MARKS['skipped']} remote checks need a platform, and this version has none; only the local ones count")
-    return None
+def _first(rows: Source, count: int) -> list[Any]:
+    return [row.data for row, _ in zip(read_rows(rows), range(count), strict=False)]
+
+
+def _remote_checks(
+    connect: Callable[[], RolloutClient], rows: Sequence[Any], say: Callable[[str], None], **options: Any
+) -> dict[str, Any]:
+    """Play the first rows on the platform as a run would: `{"ok", "examples", "group_reward", "error"}`."""
+    try:
+        with connect() as client:
+            result = client.validate_examples(rows, n=len(rows), verbose=False, **options)
+    except BenchmaxError as error:
+        say(f"{MARKS['error']} played on the platform\n    {error}")
+        return {"ok": False, "examples": [], "group_reward": None, "error": str(error)}
+    for part in result.examples:
+        _say_part(say, f"example {part.index} played on the platform", part, options["full_messages"])
+    if result.group_reward is not None:
+        _say_part(say, "a group scored on the platform", result.group_reward, False)
+    parts = [asdict(part) for part in result.examples]
+    group = None if result.group_reward is None else asdict(result.group_reward)
+    return {"ok": result.ok, "examples": parts, "group_reward": group, "error": None}
+
+
+def _say_part(say: Callable[[str], None], title: str, part: ExampleValidation, full_messages: bool) -> None:
+    scores = ", ".join(f"{name} {value:g}" for name, value in part.rewards.items())
+    say(f"{MARKS['passed' if part.ok else 'error']} {title}" + (f" ({scores})" if scores else ""))
+    if part.error:
+        say(f"    {part.error}")
+    for message in part.messages if full_messages else ():
+        say(f"    {message['role']}: {shown(str(message.get('content') or message.get('tool_calls') or ''))}")
 
 
 def _count(report: ValidationReport, diagnosis: Diagnosis) -> None:

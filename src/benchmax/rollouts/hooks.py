@@ -30,6 +30,7 @@ from time import monotonic, thread_time
 from typing import Any, Protocol
 
 from benchmax import limits
+from benchmax.deadlines import Turn, current_turn
 from benchmax.errors import DeadlineExceeded, EnvError
 from benchmax.mailbox import Mailbox
 
@@ -81,7 +82,7 @@ class Call:
     """One run of a hook, and the future its caller awaits."""
 
     __slots__ = ("args", "begun", "cancelled", "context", "function", "future", "key", "kwargs", "label", "place",
-                 "replies", "started", "task")  # fmt: skip
+                 "replies", "started", "task", "turn")  # fmt: skip
 
     def __init__(
         self,
@@ -100,9 +101,16 @@ class Call:
         self.place: HomeLoop | HookThreads | None = None
         self.task: asyncio.Task[None] | None = None
         self.started = 0.0
+        self.turn: Turn | None = None
+        """How long it waited for others, if anybody asks."""
         self.begun = False
         """Whether the hook was entered, or is about to be: a call cancelled while False never will."""
         self.cancelled = False
+
+    def count_turns(self) -> None:
+        """Let the hook's waiting for its turn not count; to be said before it starts."""
+        self.turn = Turn()
+        self.context.run(current_turn.set, self.turn)
 
     def settle(self, value: Any, error: BaseException | None) -> None:
         """Deliver the outcome; runs in any thread."""

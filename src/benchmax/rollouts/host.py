@@ -143,6 +143,8 @@ class EnvHost:
         if replies is None:
             replies = self._replies[loop] = Mailbox(loop)
         call = Call(function, args, kwargs, key, label, replies, loop.create_future())
+        if key == "init_rollout":
+            call.count_turns()
         where.start(call)
         return call
 
@@ -223,7 +225,9 @@ def _expire(loop: asyncio.AbstractEventLoop, call: Call, seconds: float, waits: 
     if call.future.done():
         return
     left = call.started + seconds - monotonic() if call.started else seconds
-    if left > 0.001 and waits < 10:
+    if call.turn is not None:
+        left += call.turn.waited()
+    if left > 0.001 and (waits < 10 or (call.turn is not None and call.turn.is_waiting)):
         loop.call_later(left, _expire, loop, call, seconds, waits + 1)
         return
     call.cancelled = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +30,27 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
                 raise RecordError(f"{path}:{number} is damaged: {error}. Remove that line to read the rest.") from None
 
 
+_kept_secret: tuple[str, ...] = ()
+
+
+def keep_secret(values: Sequence[str]) -> None:
+    """Values that no line of this process shall hold, each in every form JSON may give it, the longest first."""
+    global _kept_secret
+    _kept_secret = tuple(values)
+
+
+def line_of(record: Mapping[str, Any]) -> str:
+    """A record as one line of JSON, without secrets."""
+    return without_secrets(json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n")
+
+
+def without_secrets(text: str) -> str:
+    """The text with every value of `keep_secret` taken out."""
+    for value in _kept_secret:
+        text = text.replace(value, "[secret]")
+    return text
+
+
 class JsonlWriter:
     """Appends JSON lines to a file that nobody else may append to."""
 
@@ -47,8 +68,7 @@ class JsonlWriter:
         _cut_torn_tail(self.path)
 
     def write(self, record: dict[str, Any]) -> None:
-        line = json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
-        data = line.encode("utf-8", errors="surrogatepass")
+        data = line_of(record).encode("utf-8", errors="surrogatepass")
         written = self._file.write(data)
         if written != len(data):  # a full disk: leave no half line behind
             self._file.truncate(self._file.tell() - (written or 0))

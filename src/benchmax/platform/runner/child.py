@@ -31,6 +31,8 @@ from benchmax.platform.runner.outcome import (
     NO_SPACE,
     Exit,
 )
+from benchmax.platform.runner.parents import parent_model
+from benchmax.platform.runner.sft_run import sft_run
 
 if TYPE_CHECKING:
     from benchmax.envs.remote import RemoteEnv
@@ -126,6 +128,8 @@ class Phase:
 async def train_run(run_dir: Path, word: Mapping[str, Any], phase: Phase) -> str:
     """Train to the end; gives the trainer's reason for it."""
     launch = json.loads((run_dir / LAUNCH_FILE).read_text("utf-8"))
+    if launch.get("type") == "sft":
+        return await sft_run(run_dir, launch, phase)
     files = {name: run_dir / file for name, file in launch["files"].items()}
     async with opened_env(files, run_dir.parent.parent / "venvs", word.get("variables", {}), phase) as env:
         phase.say("reading the datasets")
@@ -140,6 +144,7 @@ async def opened_env(
     """The bundle's environment, in a process of its own with its packages."""
     from benchmax.bundle import envs_venv, read_bundle_files
     from benchmax.envs.remote import open_remote_env
+    from benchmax.rollouts.log import keep_secret
 
     bundle = read_bundle_files(files["env_cls_path"], files["env_metadata_path"])
     if bundle.metadata.pip_dependencies:
@@ -147,6 +152,7 @@ async def opened_env(
     python = await asyncio.to_thread(envs_venv, bundle.metadata, venvs)
     phase.say("opening the environment")
     secrets = hidden(variables.values())
+    keep_secret(secrets)
     env = await open_remote_env(
         bundle, python=python, variables=variables, output=lambda stream, line: _relay(stream, hide(line, secrets))
     )
@@ -186,6 +192,10 @@ async def _run_trainer(run_dir: Path, launch: Mapping[str, Any], task: Task, pha
         outcome = await start.resume(run_dir, task=task, on_event=on_event)
     else:
         config = train_config(run_dir, launch["args"], len(task.train))
+        if launch.get("parent"):
+            phase.say("taking over the weights of the run it was forked from")
+            start_with = await asyncio.to_thread(parent_model, run_dir, launch["parent"], config.model.name)
+            config.model.name = str(start_with)
         outcome = await start.train(config, task=task, on_event=on_event)
     return outcome.reason
 
@@ -204,9 +214,9 @@ def train_config(run_dir: Path, args: Mapping[str, Any], rows: int) -> TrainConf
 def _failure(error: BaseException, run_dir: Path) -> Exit:
     """A user's mistake, a full disk and a full memory end the same way the next time; the rest is worth another try."""
     from benchmax.bundle import BundlingError
-    from benchmax.errors import UsageError
+    from benchmax.errors import RewardError, UsageError
 
-    if isinstance(error, UsageError | BundlingError):
+    if isinstance(error, UsageError | BundlingError | RewardError):
         return Exit(MISTAKE, str(error))
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Exit(NO_SPACE, f"No space left on {error.filename or run_dir}. Free some, then resume the run.")

@@ -5,7 +5,7 @@ Rollouts are kept as they finish, so an evaluation that was cut off goes on with
 
 from __future__ import annotations
 
-import os
+import asyncio
 import shutil
 import sys
 from collections.abc import Mapping
@@ -19,14 +19,11 @@ if TYPE_CHECKING:
     from benchmax.models.base import ModelClient
     from benchmax.trainer.config import TrainConfig
 
-KEY_VARIABLE = "BENCHMAX_ENDPOINT_KEY"
 WORKING = "evaluating"
 
 
 async def evaluate_rows(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
     """Play the rows and write the report."""
-    import asyncio
-
     from benchmax.evaluation.evaluate import evaluate
     from benchmax.rollouts.host import EnvHost
     from benchmax.trainer.sampler import Draw, rollout_settings
@@ -40,7 +37,7 @@ async def evaluate_rows(folder: Path, word: Mapping[str, Any], phase: Phase) -> 
         write_note(folder / "plan.json", {"total": len(examples) * samples})
         config = train_config(run_dir, launch["args"], len(examples))
         phase.say("loading the model")
-        model = await asyncio.to_thread(_open_model, launch, folder, config, word.get("endpoint_key", ""))
+        model = await _open_model(launch, folder, config, word.get("endpoint_key", ""))
         draw = Draw("external-eval", 0, samples, config.eval.temperature if samples == 1 else 1.0)
         phase.say(WORKING)
         try:
@@ -52,15 +49,16 @@ async def evaluate_rows(folder: Path, word: Mapping[str, Any], phase: Phase) -> 
     return "All rows were played."
 
 
-def _open_model(launch: Mapping[str, Any], folder: Path, config: TrainConfig, key: str) -> ModelClient:
+async def _open_model(launch: Mapping[str, Any], folder: Path, config: TrainConfig, key: str) -> ModelClient:
     kind, _, name = str(launch["model"]).partition(":")
     if kind == "endpoint":
-        from benchmax.models.http import HttpModel
+        from benchmax.platform.runner.endpoints import endpoint_model
 
-        if key:
-            os.environ[KEY_VARIABLE] = key
-        endpoint = launch["endpoint"]
-        return HttpModel(endpoint["model"], endpoint["base_url"], key_variable=KEY_VARIABLE if key else None)
+        return await endpoint_model({**launch["endpoint"], "api_key": key, "reach": launch.get("reach")})
+    return await asyncio.to_thread(_load_model, kind, name, Path(launch["run_dir"]), folder, config)
+
+
+def _load_model(kind: str, name: str, run_dir: Path, folder: Path, config: TrainConfig) -> ModelClient:
     from benchmax.inference.local import LocalModel
 
     if kind == "base":
@@ -68,7 +66,7 @@ def _open_model(launch: Mapping[str, Any], folder: Path, config: TrainConfig, ke
     from benchmax.trainer.export import export_merged
 
     shutil.rmtree(folder / "model", ignore_errors=True)
-    return LocalModel.load(export_merged(Path(launch["run_dir"]), folder / "model", which=name), name=name)
+    return LocalModel.load(export_merged(run_dir, folder / "model", which=name), name=name)
 
 
 if __name__ == "__main__":

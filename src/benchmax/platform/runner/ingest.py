@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import time
 import zlib
@@ -360,7 +361,9 @@ def _is_metric(line: Mapping[str, Any]) -> bool:
 
 def _metric(line: Mapping[str, Any]) -> points.MetricLine:
     values = {
-        clean(str(name)): float(value) for name, value in line["values"].items() if isinstance(value, int | float)
+        clean(str(name)): float(value)
+        for name, value in line["values"].items()
+        if isinstance(value, int | float) and math.isfinite(value)
     }
     return points.MetricLine(line["step"], clean(str(line["split"]), 40), float(line.get("time") or 0.0), values)
 

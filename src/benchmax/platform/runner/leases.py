@@ -57,6 +57,11 @@ class Slots:
     def free(self) -> int:
         return len(self._free)
 
+    @property
+    def names(self) -> list[str]:
+        """Those that are free."""
+        return list(self._free)
+
     def take(self, count: int, wanted: Iterable[str] = ()) -> list[str]:
         """That many slots, those `wanted` first. An adopted run may want more than are free: it gets what there is."""
         chosen = [name for name in dict.fromkeys(wanted) if name in self._free]
@@ -77,13 +82,13 @@ class Leases:
         self.database = database
         self.holder = holder or this_process()
 
-    def take(self, slots: int) -> Job | None:
-        """The next job that fits: highest priority, then oldest."""
+    def take(self, slots: int, fewest: int = 0) -> Job | None:
+        """The next job that fits: highest priority, then oldest. Jobs that need no slot fit unless `fewest` is 1."""
         with self.database.read() as session:
-            if slots < 1 or not queue.anything_waits(session, slots):
+            if not queue.anything_waits(session, slots, fewest):
                 return None
         with self.database.write() as session:
-            return jobs.lease(session, self.holder, slots=slots)
+            return jobs.lease(session, self.holder, slots=slots, fewest=fewest)
 
     def renew(self, job_ids: Iterable[int]) -> list[int]:
         """Renew leases; gives those that were lost."""

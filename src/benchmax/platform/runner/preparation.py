@@ -33,14 +33,16 @@ def prepare(data: DataDir, run: Run) -> Path:
         sha256 = run.blobs.get(name)
         if sha256:
             target = inputs / f"{stem}{PurePosixPath(run.paths.get(name, '')).suffix.lower()}"
-            _place(store.path(sha256), target)
+            place(store.path(sha256), target)
             files[name] = str(target.relative_to(run_dir))
     asked: dict[str, Any] = {"run_id": run.id, "name": run.name, "type": run.kind, "args": run.args, "files": files}
+    if run.parent:
+        asked["parent"] = run.parent
     write_note(run_dir / LAUNCH_FILE, asked)
     return run_dir
 
 
-def _place(blob: Path, target: Path) -> None:
+def place(blob: Path, target: Path) -> None:
     """A second name for the blob, so that it stays whatever becomes of the upload; a copy on another disk."""
     if target.exists():
         return

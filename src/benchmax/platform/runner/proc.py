@@ -39,6 +39,15 @@ def find(pid: int) -> Process | None:
     )
 
 
+def stopped(pid: int) -> bool:
+    """Whether a signal (or a debugger) holds the process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] in ("T", "t")
+
+
 def started(pid: int) -> float:
     """When a process started; 0 when there is none."""
     process = find(pid)

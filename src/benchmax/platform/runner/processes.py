@@ -41,7 +41,8 @@ _NAMES = PASSED_ON | {
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """What a run's processes see of the runner's variables: where things are, never a key."""
     kept = {name: value for name, value in os.environ.items() if name in _NAMES or name.startswith(_PREFIXES)}
-    return {**kept, "PYTHONUNBUFFERED": "1", **(extra or {})}
+    # An environment that uses the SDK must not start a platform of its own.
+    return {**kept, "PYTHONUNBUFFERED": "1", "BENCHMAX_NO_AUTO_START": "1", **(extra or {})}
 
 
 class RunProcess:

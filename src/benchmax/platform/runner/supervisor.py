@@ -25,7 +25,10 @@ from benchmax.platform.runner.lifeline import Policy
 from benchmax.platform.runner.notes import CHILD_FILE, EXIT_FILE, PROCESS_FILE, read_note, write_note
 from benchmax.platform.runner.outcome import Verdict, Why
 from benchmax.platform.runner.processes import RunProcess
-from benchmax.platform.runner.work import Training, work_of
+from benchmax.platform.runner.sessions import Sessions
+from benchmax.platform.runner.system import Gauge
+from benchmax.platform.runner.work import Training
+from benchmax.platform.runner.work_kinds import work_of
 from benchmax.platform.store import evals, jobs, queue, runs
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
@@ -47,6 +50,9 @@ DRAIN_SECONDS = 30.0
 LONGEST_PAUSE = 20.0
 """Between two attempts."""
 
+MOST_SMALL = 4
+"""Jobs at once that need no slot: examinations, exports, new scores."""
+
 BEATS = ("status.json", CHILD_FILE, "metrics.jsonl", "rollouts.jsonl")
 """Files that change while a child works."""
 
@@ -65,6 +71,7 @@ class Watched:
     ended: float | None = None
     beat: float = field(default_factory=time.monotonic)
     beat_of: tuple[int, ...] = ()
+    gauge: Gauge = field(default_factory=Gauge)
 
     @property
     def job(self) -> Job:
@@ -78,7 +85,9 @@ class Watched:
     def works(self) -> bool:
         """Whether the child is past its preparations."""
         status, phase = read_note(self.run_dir / "status.json"), read_note(self.run_dir / CHILD_FILE)
-        return status.get("pid") == self.process.pid or (self.job.kind == "eval" and phase.get("phase") == "evaluating")
+        return status.get("pid") == self.process.pid or (
+            self.job.kind in ("eval", "rescore") and phase.get("phase") == "evaluating"
+        )
 
 
 class Supervisor:
@@ -103,13 +112,22 @@ class Supervisor:
         self.stopping = False
         self._start_child = start
         self._vault = Vault(data)
+        self.sessions = Sessions(database, data, self._vault, policy=policy, start=start, device=self._idle_gpu)
         self._renewed = -HEARTBEAT_SECONDS
 
     def run(self) -> None:
         """Work until told to stop and every child has ended."""
-        while not (self.stopping and not self.watched):
+        while not (self.stopping and not self.watched and not self.sessions.open):
             self.tick()
+            self._beat()
             time.sleep(TICK_SECONDS)
+
+    def _beat(self) -> None:
+        """Show the keeper that the loop turns."""
+        try:
+            self.data.runner_beat.touch(mode=0o600)
+        except OSError as error:
+            logger.warning("no heartbeat: %s", error)
 
     def stop(self) -> None:
         """End all children so that they can go on later, then end."""
@@ -121,10 +139,12 @@ class Supervisor:
             if time.monotonic() - self._renewed >= HEARTBEAT_SECONDS:
                 self._renewed = time.monotonic()
                 self._look_around()
+                self.sessions.look_around()
             while not self.stopping and self._start_next():
                 pass
         except (SQLAlchemyError, OSError) as error:
             logger.warning("the runner cannot work now: %s", error)
+        self.sessions.tick(self.stopping)
         for watched in list(self.watched.values()):
             try:
                 self._tend(watched)
@@ -132,6 +152,11 @@ class Supervisor:
                 logger.warning("%s cannot be looked after now: %s", watched.job.run_id, error)
             except Exception:  # whatever is in one run's directory, the others go on
                 logger.exception("%s cannot be looked after now", watched.job.run_id)
+
+    def _idle_gpu(self) -> str:
+        """A GPU no run uses, for a session; without one it computes on the CPU and leaves the others' memory alone."""
+        free = [name.removeprefix("cuda:") for name in self.slots.names if name.startswith("cuda:")]
+        return free[-1] if free else ""
 
     # Every two seconds
 
@@ -166,6 +191,8 @@ class Supervisor:
         if watched.process.family != before:
             note = read_note(watched.run_dir / PROCESS_FILE) | {"family": watched.process.family}
             write_note(watched.run_dir / PROCESS_FILE, note)
+        if watched.ended is None and watched.job.kind == "train":
+            watched.gauge.write(watched.run_dir, watched.process.family, watched.slots)
 
     def _give_back(self, forgotten: Sequence[Job]) -> None:
         """Jobs that were leased and, for want of a disk or a database, never begun."""
@@ -205,7 +232,8 @@ class Supervisor:
     # Starting
 
     def _start_next(self) -> bool:
-        job = self.leases.take(self.slots.free)
+        small = sum(watched.job.slots == 0 for watched in self.watched.values())
+        job = self.leases.take(self.slots.free, fewest=int(small >= MOST_SMALL))
         if job is None:
             return False
         work = work_of(self.database, self.data, self._vault, job)

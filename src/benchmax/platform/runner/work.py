@@ -12,8 +12,9 @@ from sqlalchemy.orm import Session
 from benchmax.errors import NotFoundError
 from benchmax.platform.runner.ingest import EvalIngest, Ingest
 from benchmax.platform.runner.notes import LAUNCH_FILE, read_note, write_note
-from benchmax.platform.runner.preparation import prepare
+from benchmax.platform.runner.preparation import FILES, place, prepare
 from benchmax.platform.store import evals, runs
+from benchmax.platform.store.blobs import BlobStore
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Endpoint, Eval, Job, Run, Secret
@@ -97,9 +98,14 @@ class Evaluating(Training):
         run_dir = prepare(self.data, run)
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         files = {name: str(run_dir / file) for name, file in read_note(run_dir / LAUNCH_FILE)["files"].items()}
+        files |= self._own_files(row)
         asked = {"run_dir": str(run_dir), "files": files, "args": run.args, "model": row.model, "endpoint": endpoint}
         write_note(self.folder / LAUNCH_FILE, asked | dict(row.options))
         return {"variables": self.secrets(), "endpoint_key": key}
+
+    def _own_files(self, row: Eval) -> dict[str, str]:
+        """Files in place of the run's."""
+        return {}
 
     def reader(self) -> Ingest:
         run_dir, secrets = self.data.run(self.job.run_id), self.secrets().values()
@@ -130,5 +136,16 @@ class Evaluating(Training):
         return {"base_url": endpoint.base_url, "model": endpoint.model}, self.vault.reveal(secret) if secret else ""
 
 
-def work_of(database: Database, data: DataDir, vault: Vault, job: Job) -> Training:
-    return (Evaluating if job.kind == "eval" else Training)(database, data, vault, job)
+class Rescoring(Evaluating):
+    """A run's latest evaluation, scored again by the run's environment or by another."""
+
+    __slots__ = ()
+    module = "benchmax.platform.runner.rescore_child"
+
+    def _own_files(self, row: Eval) -> dict[str, str]:
+        store, files = BlobStore(self.data.blobs), {}
+        for name, sha256 in (row.options.get("environment") or {}).items():
+            target = self.folder / FILES[name]
+            place(store.path(sha256), target)
+            files[name] = str(target)
+        return files

@@ -17,6 +17,7 @@ PAGES = (
     "experiments",
     "train",
     "datasets",
+    "environments",
     "corpora",
     "compare",
     "playground",
@@ -59,12 +60,17 @@ ACCESS: dict[Level, frozenset[str]] = {
             f"GET {_RUN}/checkpoints",
             f"GET {_RUN}/external-eval",
             f"GET {_RUN}/rollouts",
+            f"GET {_RUN}/rollouts/outline",
+            f"GET {_RUN}/rollouts/search",
             f"GET {_RUN}/rollouts/summary",
             f"GET {_RUN}/rollouts/heatmap",
             f"GET {_RUN}/rollouts/mode-average",
             f"GET {_RUN}/rollouts/component-averages",
             f"GET {_RUN}/rollouts/comparison",
+            f"GET {_RUN}/rollouts/comparison/summary",
             f"GET {_RUN}/rollouts/{{rollout_id}}/details",
+            f"GET {_RUN}/config",
+            f"GET {_RUN}/system",
         }
     ),
     "read": frozenset(
@@ -75,8 +81,17 @@ ACCESS: dict[Level, frozenset[str]] = {
             "GET /api/auth/token",
             "GET /v1/train/launch-args",
             "GET /v1/train/runs",
+            "GET /v1/train/runs.csv",
+            "GET /v1/playground/sessions/{session_id}",
+            f"GET {_RUN}/logs",
+            f"GET {_RUN}/checkpoints/{{name}}/download",
             "GET /v1/storage/files",
+            "GET /v1/datasets",
             "GET /v1/datasets/preview",
+            "GET /v1/environments",
+            "GET /v1/environments/{environment_id}",
+            "GET /v1/environments/{environment_id}/doctor",
+            "GET /v1/environments/{environment_id}/doctor/{report_id}",
             "GET /v1/corpora",
             "GET /v1/corpora/{corpus_id}/chunks",
             "POST /v1/corpora/{corpus_id}/search",
@@ -85,14 +100,23 @@ ACCESS: dict[Level, frozenset[str]] = {
     "write": frozenset(
         {
             "GET /v1/storage/upload-url",
+            "POST /v1/datasets",
+            "POST /v1/datasets/rows",
+            "DELETE /v1/datasets",
+            "POST /v1/environments/{environment_id}/doctor",
             "POST /v1/train/runs/launch",
             "POST /v1/train/runs/sft",
             "POST /v1/rollout/stream",
             "POST /v1/rollout/batch/stream",
+            "POST /v1/playground/sessions",
+            "DELETE /v1/playground/sessions/{session_id}",
+            "POST /v1/playground/sessions/{session_id}/messages",
             f"PATCH {_RUN}",
             f"DELETE {_RUN}",
             f"POST {_RUN}/cancel",
             f"POST {_RUN}/resume",
+            f"POST {_RUN}/fork",
+            f"POST {_RUN}/rescore",
             f"POST {_RUN}/external-eval",
             "POST /v1/corpora",
             "DELETE /v1/corpora/{corpus_id}",
@@ -111,6 +135,10 @@ ACCESS: dict[Level, frozenset[str]] = {
             "POST /v1/endpoints",
             "DELETE /v1/endpoints/{endpoint_id}",
             "GET /v1/audit",
+            "GET /v1/users",
+            "POST /v1/users",
+            "DELETE /v1/users/{user_id}",
+            "GET /api/auth/device",
             "POST /api/auth/device/approve",
         }
     ),
@@ -131,11 +159,18 @@ class Doors:
             self._routes.append((compile_path(path)[0], method, level))
 
     def level(self, method: str, path: str) -> Level:
-        """Who may do this. What matches no route needs credentials too: strangers learn nothing from a 404."""
+        """Who may do this."""
+        return self.find(method, path)[0]
+
+    def find(self, method: str, path: str) -> tuple[Level, str | None]:
+        """Who may do this, and the id of the run it is about, if it is about one.
+
+        What matches no route needs credentials too: strangers learn nothing from a 404.
+        """
         for regex, allowed, level in self._routes:
-            if allowed == method and regex.match(path):
-                return level
-        return "read"
+            if allowed == method and (match := regex.match(path)):
+                return level, match.groupdict().get("run_id")
+        return "read", None
 
 
 def routes_of(app: FastAPI) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 
+from anyio import to_thread
 from fastapi import FastAPI
 
 from benchmax.errors import UsageError
@@ -22,20 +23,28 @@ from benchmax.platform.server.guard import Guard
 from benchmax.platform.server.platform import Platform
 from benchmax.platform.server.routes import (
     account,
+    checkpoints,
     console,
     corpora,
+    datasets,
+    environments,
     health,
     launching,
+    people,
+    playground,
+    rollout_stream,
     rollouts,
+    run_pages,
     runs,
     signin,
     storage,
 )
 from benchmax.platform.server.settings import ServerSettings
-from benchmax.platform.store import users
+from benchmax.platform.store import libraries, users
 from benchmax.platform.store.database import Database, open_database
 from benchmax.platform.store.datadir import write_private
 
+THREADS = 16
 LOCAL_USER = "local@localhost"
 
 
@@ -46,7 +55,11 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        platform.blobs.sweep()
+        # More threads than this only wait for each other: they share one interpreter.
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
+        platform.blobs.sweep(older_than=0.0)  # one data directory has one server: nobody uploads now
+        with database.write() as session:
+            libraries.sweep(session, platform.blobs)
         yield
         await platform.feeds.aclose()
 
@@ -60,10 +73,25 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
         responses={status: {"model": Problem} for status in (400, 401, 403, 404)},
     )
     app.state.platform = platform
-    for module in (health, storage, launching, runs, rollouts, corpora, account, signin):
+    for module in (
+        health,
+        storage,
+        datasets,
+        environments,
+        launching,
+        run_pages,
+        checkpoints,
+        runs,
+        rollouts,
+        corpora,
+        account,
+        people,
+        playground,
+        rollout_stream,
+        signin,
+    ):
         app.include_router(module.router)
-    if settings.console is not None:
-        app.include_router(console.pages(settings.console))
+    app.include_router(console.pages(settings.console))
     problems.install(app)
     platform.doors = Doors(app)
     app.add_middleware(Guard, platform=platform)

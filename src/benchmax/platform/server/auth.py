@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Annotated
 
+import structlog
 from fastapi import Depends, Request
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from starlette.datastructures import Headers
 
@@ -15,6 +18,8 @@ from benchmax.platform.server.problems import Refused
 from benchmax.platform.store import audit, users
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.tables import User
+
+log = structlog.get_logger("benchmax.server")
 
 COOKIE = "benchmax_session"
 _HINT = "Send `Authorization: Bearer sk_…`; the console's settings page and `benchmax keys create` make keys."
@@ -64,8 +69,7 @@ def _by_key(database: Database, token: str, address: str) -> Principal:
         raise Refused(401, f"The API key is wrong, expired or revoked. {_HINT}", WWW_Authenticate="Bearer")
     key, user = found
     if users.needs_touch(key):
-        with database.write() as session:
-            users.touch_key(session, key.id)
+        _touch(database, key.id, lambda session: users.touch_key(session, key.id))
     return _principal(user, key.scopes, f"key:{key.prefix}", address)
 
 
@@ -76,9 +80,25 @@ def _by_session(database: Database, token: str, address: str) -> Principal:
         raise Refused(401, "The session has ended. Sign in again.")
     opened, user = found
     if users.session_needs_touch(opened):
-        with database.write() as session:
-            users.touch_session(session, opened)
+        _touch(database, opened.digest, lambda session: users.touch_session(session, opened))
     return _principal(user, users.SCOPES, "session", address)
+
+
+_touching: set[str] = set()
+
+
+def _touch(database: Database, name: str, write: Callable[[Session], None]) -> None:
+    """Note the use of a key or session. When the database cannot be written, one waits for it, and no reader fails."""
+    if name in _touching:
+        return
+    _touching.add(name)
+    try:
+        with database.write() as session:
+            write(session)
+    except OperationalError as error:
+        log.warning("last use not noted", error=str(error.orig))
+    finally:
+        _touching.discard(name)
 
 
 def _principal(user: User, scopes: list[str] | tuple[str, ...], actor: str, address: str) -> Principal:

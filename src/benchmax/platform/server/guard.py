@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from benchmax.platform.server.access import Doors
-from benchmax.platform.server.auth import authenticate, authorize, cookie_token
+from benchmax.platform.server.auth import Principal, authenticate, authorize, cookie_token
 from benchmax.platform.server.problems import Refused, problem, unexpected
 from benchmax.platform.server.settings import ServerSettings
+from benchmax.platform.store import runs
+from benchmax.platform.store.tables import Run
 
 if TYPE_CHECKING:
     from benchmax.platform.server.platform import Platform
@@ -28,13 +30,17 @@ if TYPE_CHECKING:
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self'; object-src 'none'; base-uri 'none'; "
-    "frame-ancestors 'none'; form-action 'self'",
+    "frame-ancestors 'none'; form-action 'self'; require-trusted-types-for 'script'; trusted-types 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
+
+
+_RAW = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+_NAMES = frozenset(name for name, _ in _RAW)
 
 
 class Guard:
@@ -69,12 +75,21 @@ class Guard:
 
     async def _let_in(self, scope: Scope, headers: Headers) -> None:
         self._doors = self._doors or self._platform.doors
-        level = self._doors.level(scope["method"], scope["path"])
+        level, run_id = self._doors.find(scope["method"], scope["path"])
         if level == "open":
             return
-        principal = await run_in_threadpool(authenticate, self._platform.database, headers, client_address(scope))
+        principal, run = await run_in_threadpool(self._look_up, headers, client_address(scope), run_id)
         authorize(principal, level)
-        scope["principal"] = principal
+        scope["principal"], scope["run"] = principal, run
+
+    def _look_up(self, headers: Headers, address: str, run_id: str | None) -> tuple[Principal | None, Run | None]:
+        """The caller, and the run to be read: one journey to a thread for what nearly every request needs."""
+        database = self._platform.database
+        principal = authenticate(database, headers, address)
+        if run_id is None or not (run_id.isascii() and run_id.replace("_", "").isalnum()):
+            return principal, None
+        with database.read() as session:
+            return principal, runs.visible(session, run_id, principal.user_id if principal else None)
 
     def _most(self, scope: Scope) -> int:
         uploads = scope["method"] == "PUT" and scope["path"].startswith("/v1/storage/uploads/")
@@ -112,11 +127,9 @@ class _Answer:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers[name] = value
-            if "cache-control" not in headers:
-                headers["Cache-Control"] = "no-store"
+            theirs = [pair for pair in message["headers"] if pair[0].lower() not in _NAMES]
+            kept = any(name.lower() == b"cache-control" for name, _ in theirs)
+            message["headers"] = [*theirs, *_RAW] if kept else [*theirs, *_RAW, (b"cache-control", b"no-store")]
         await self._send(message)
 
 

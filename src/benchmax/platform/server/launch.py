@@ -77,8 +77,7 @@ class Assets:
 
     def count(self, name: str) -> int:
         """Rows of one of the two datasets."""
-        with dataset_file(self._store, self.blobs[name], self.paths[name]) as path:
-            return count_lines(path) if path.suffix == ".jsonl" else sum(1 for _ in read_rows(path))
+        return count_rows(self._store, self.blobs[name], self.paths[name])
 
     def check_rows(self) -> tuple[int, list[str]]:
         """The number of training rows, and warnings; DatasetError when there are too few."""
@@ -109,6 +108,12 @@ def dataset_file(store: BlobStore, sha256: str, path: str) -> Iterator[Path]:
             yield link
         except UsageError as error:  # it names the file, and that name is the server's own business
             raise UsageError(str(error).replace(str(link), path)) from None
+
+
+def count_rows(store: BlobStore, sha256: str, path: str) -> int:
+    """Rows of a dataset."""
+    with dataset_file(store, sha256, path) as file:
+        return count_lines(file) if file.suffix == ".jsonl" else sum(1 for _ in read_rows(file))
 
 
 def count_lines(path: Path) -> int:

@@ -16,11 +16,16 @@ _hasher = PasswordHasher()
 FEWEST_CHARS = 10
 
 
-def set_password(database: Database, email: str, password: str) -> None:
-    """Give a user a password; the user must exist."""
+def hash_password(password: str) -> str:
+    """What is kept of a password; UsageError for one that is too short."""
     if not FEWEST_CHARS <= len(password) <= 1000:
         raise UsageError(f"A password has {FEWEST_CHARS} to 1,000 characters. Choose another.")
-    hashed = _hasher.hash(password)
+    return _hasher.hash(password)
+
+
+def set_password(database: Database, email: str, password: str) -> None:
+    """Give a user a password; the user must exist."""
+    hashed = hash_password(password)
     with database.write() as session:
         user = users.by_email(session, email)
         if user is None:

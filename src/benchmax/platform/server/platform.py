@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from benchmax.platform.server.access import Doors
 from benchmax.platform.server.charts import Charts
 from benchmax.platform.server.guard import Limiter
+from benchmax.platform.server.sessions import Sessions
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.server.sse import Feeds
 from benchmax.platform.store.blobs import BlobStore
@@ -29,6 +30,7 @@ class Platform:
         self.limiter = Limiter(settings.limits_per_hour)
         self.feeds = Feeds(database)
         self.charts = Charts()
+        self.sessions = Sessions(settings.data)
 
 
 async def platform_of(request: Request) -> Platform:

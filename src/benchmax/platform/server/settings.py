@@ -9,7 +9,9 @@ from pathlib import Path
 from benchmax import limits
 from benchmax.platform.store.datadir import DataDir
 
-LIMITS = {"login": 600, "key": 10, "eval": 30, "device": 600}
+LIMITS = {
+    "login": 600, "key": 10, "eval": 30, "device": 600, "doctor": 60, "export": 60, "session": 600, "rollout": 6000,
+}  # fmt: skip
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -27,7 +29,7 @@ class ServerSettings:
     trusted_proxies: tuple[str, ...] = ()
     """Addresses whose X-Forwarded-* headers are believed."""
     console: Path | None = None
-    """The built web console."""
+    """The built web console; None is the one that was installed."""
     body_bytes: int = 64 * limits.MIB
     upload_bytes: int = 4096 * limits.MIB
     idle_seconds: float = 30.0

@@ -55,7 +55,7 @@ class Feeds:
 
     async def follow(self, run_id: str, last_id: int) -> AsyncIterator[Event]:
         """Every event of a run after `last_id`, until the run has ended and all was told."""
-        channel = self._channels.get(run_id) or self._open(run_id, await run_in_threadpool(self._newest, run_id))
+        channel = self._channels.get(run_id) or self._open(run_id, await run_in_threadpool(self.newest, run_id))
         channel.readers += 1
         try:
             while True:
@@ -103,7 +103,8 @@ class Feeds:
             channel.ended = True
             channel.news.set()
 
-    def _newest(self, run_id: str) -> int:
+    def newest(self, run_id: str) -> int:
+        """The id of a run's last event."""
         with self._database.read() as session:
             return events.last_id(session, run_id)
 

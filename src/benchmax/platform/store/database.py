@@ -1,7 +1,7 @@
 """Opening the database: SQLite in the data directory by default, PostgreSQL by URL, the same code for both.
 
     database = open_database(DataDir().create())
-    with database.read() as session: …      # one snapshot
+    with database.read() as session: …
     with database.write() as session: …     # one transaction, committed at the end
 
 SQLite runs in WAL mode: readers never wait, and a writer takes its place in the queue at once (`BEGIN IMMEDIATE`)
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,14 +20,16 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DatabaseError, InvalidatePoolError, NoSuchModuleError
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from benchmax.errors import UsageError
 from benchmax.platform.store.datadir import DataDir
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 BUSY_SECONDS = 30.0
+IDLE_SECONDS = 1.0
 _WRITES = "benchmax_writes"
 
 
@@ -36,6 +39,8 @@ class Database:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._writer = engine.execution_options(**{_WRITES: True})
+        # PostgreSQL takes a new snapshot for every statement anyhow: without BEGIN and ROLLBACK a read is one journey.
+        self._reader = engine if self.is_sqlite else engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @property
     def is_sqlite(self) -> bool:
@@ -43,8 +48,8 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A snapshot to read from; nothing is kept."""
-        with Session(self.engine, expire_on_commit=False, autoflush=False) as session:
+        """To read from, on SQLite one snapshot; nothing is kept."""
+        with Session(self._reader, expire_on_commit=False, autoflush=False) as session:
             yield session
 
     @contextmanager
@@ -80,7 +85,10 @@ def make_engine(url: str) -> Engine:
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() != "sqlite":
-            return create_engine(parsed, pool_pre_ping=True, pool_size=10, max_overflow=30)
+            engine = create_engine(parsed, pool_size=10, max_overflow=30)
+            event.listen(engine, "checkin", _note_use)
+            event.listen(engine, "checkout", _check_idle)
+            return engine
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
         raise UsageError(
             f"{url.partition('://')[0]}://… cannot be opened: {error}. Give sqlite:///file.db or "
@@ -101,6 +109,20 @@ def _make_private(path: Path) -> None:
         path.chmod(0o600)
     except OSError as error:
         raise UsageError(f"Cannot open the database {path}: {error.strerror}. Check the path and its mode.") from None
+
+
+def _note_use(_: Any, record: ConnectionPoolEntry) -> None:
+    record.info["used"] = time.monotonic()
+
+
+def _check_idle(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+    """A connection that lay about is asked whether it lives: the database may have been started anew meanwhile."""
+    if time.monotonic() - record.info.get("used", float("inf")) > IDLE_SECONDS:
+        try:
+            connection.execute("")
+            connection.rollback()
+        except Exception as error:  # whatever the driver calls it
+            raise InvalidatePoolError from error
 
 
 def _configure_sqlite(connection: sqlite3.Connection, _: Any) -> None:
@@ -139,9 +161,26 @@ def upgrade(engine: Engine) -> None:
     from alembic import command
 
     writer = engine.execution_options(**{_WRITES: True})
-    with writer.begin() as connection:
+    with writer.connect() as connection, _keys_unchecked(connection), connection.begin():
         if _revision(connection) != _head():
             command.upgrade(alembic_config(connection), "head")
+            if connection.dialect.name == "sqlite" and connection.exec_driver_sql("PRAGMA foreign_key_check").first():
+                raise UsageError("The database has rows that belong to nothing. It was left as it is; use a backup.")
+
+
+@contextmanager
+def _keys_unchecked(connection: Connection) -> Iterator[None]:
+    """SQLite alters a table by making it anew: with foreign keys on, dropping the old one would delete, by cascade,
+    every row that refers to it. The pragma counts only outside a transaction."""
+    plain = connection.connection.dbapi_connection
+    if connection.dialect.name != "sqlite" or plain is None:
+        yield
+        return
+    plain.execute("PRAGMA foreign_keys=OFF")
+    try:
+        yield
+    finally:
+        plain.execute("PRAGMA foreign_keys=ON")
 
 
 def check_revision(engine: Engine) -> None:

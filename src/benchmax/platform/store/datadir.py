@@ -26,6 +26,8 @@ class DataDir:
         self.secret_key = self.root / "secret.key"
         self.server_info = self.root / "server.json"
         """`{"url", "pid", "started"}` of the server that runs now."""
+        self.runner_beat = self.locks / "runner.beat"
+        """Touched whenever the runner's loop turns."""
         self.credentials = self.root / "credentials.json"
         """`{"url", "api_key"}` the local SDK signs in with."""
 

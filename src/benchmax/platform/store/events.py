@@ -10,12 +10,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store.tables import Event, Run
 from benchmax.platform.store.text import clean, clean_json
 
+_LAST_ID = select(func.max(Event.id)).where(Event.run_id == bindparam("run_id"))
 SHOWN = ("lifecycle", "artifact", "diagnostic", "alert")
 
 
@@ -58,4 +59,4 @@ def after(session: Session, run_id: str, last_id: int, limit: int = 500) -> list
 
 def last_id(session: Session, run_id: str) -> int:
     """The newest id, 0 when there is none."""
-    return session.scalar(select(func.max(Event.id)).where(Event.run_id == run_id)) or 0
+    return session.scalar(_LAST_ID, {"run_id": run_id}) or 0

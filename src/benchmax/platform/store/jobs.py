@@ -43,12 +43,14 @@ def enqueue(
     return job
 
 
-def lease(session: Session, holder: Holder, *, slots: int, seconds: float = LEASE_SECONDS) -> Job | None:
-    """Take the next job that fits into `slots`: highest priority, then oldest. None when there is none."""
+def lease(
+    session: Session, holder: Holder, *, slots: int, fewest: int = 0, seconds: float = LEASE_SECONDS
+) -> Job | None:
+    """Take the next job that needs from `fewest` to `slots` slots: highest priority, then oldest; None without one."""
     now = time.time()
     query = (
         select(Job)
-        .where(Job.state == "queued", Job.available <= now, Job.slots <= slots)
+        .where(Job.state == "queued", Job.available <= now, Job.slots.between(fewest, slots))
         .order_by(Job.priority.desc(), Job.id)
         .limit(1)
         .with_for_update(skip_locked=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -13,6 +14,28 @@ from benchmax.platform.store.tables import Base, Point, Series
 from benchmax.platform.store.text import clean
 
 _NAME_CHARS = 300
+
+# Built once: building a statement costs several times what running it does.
+_OF_MODE = (
+    select(Series.id, Series.name)
+    .where(Series.run_id == bindparam("run_id"), Series.mode == bindparam("mode"))
+    .order_by(Series.name)
+)
+_POINTS = (
+    select(Point.step, Point.value)
+    .where(Point.run_id == bindparam("run_id"), Point.series_id == bindparam("series_id"))
+    .order_by(Point.step)
+)
+_BUCKETS = (
+    select(func.max(Point.step), func.avg(Point.value), func.min(Point.value), func.max(Point.value))
+    .where(Point.run_id == bindparam("run_id"), Point.series_id == bindparam("series_id"))
+    .group_by((Point.step - bindparam("first")) // bindparam("width"))
+    .order_by(func.max(Point.step))
+)
+_SPAN = select(func.min(Point.step), func.max(Point.step)).where(
+    Point.run_id == bindparam("run_id"), Point.series_id == bindparam("series_id")
+)
+_MODES = select(Series.mode).where(Series.run_id == bindparam("run_id")).distinct().order_by(Series.mode)
 
 
 class MetricLine(NamedTuple):
@@ -59,9 +82,41 @@ def scalars(
     return {name: values for name, values in found.items() if values}
 
 
+def encoded(session: Session, run_id: str, mode: str, buckets: int | None = None) -> bytes:
+    """`scalars` as JSON, written directly: a long run has half a million points.
+
+    With `buckets`, no series has more points than that: neighbours become one with the step of the last of them, their
+    mean, and their extremes, `{step, value, min, max}`, to nine digits.
+    """
+    series = session.execute(_OF_MODE, {"run_id": run_id, "mode": mode}).all()
+    parts = []
+    for series_id, name in series:
+        of = {"run_id": run_id, "series_id": series_id}
+        rows = _whole(session, of) if buckets is None else _bucketed(session, of, buckets)
+        if rows:
+            parts.append(f"{json.dumps(name)}:[{','.join(rows)}]")
+    return f"{{{','.join(parts)}}}".encode()
+
+
+def _whole(session: Session, of: Mapping[str, Any]) -> list[str]:
+    return [f'{{"step":{step},"value":{value!r}}}' for step, value in session.execute(_POINTS, of)]
+
+
+def _bucketed(session: Session, of: Mapping[str, Any], buckets: int) -> list[str]:
+    span: Sequence[Any] = session.execute(_SPAN, of).one()
+    first, last = span
+    if first is None:
+        return []
+    width = -(-(last - first + 1) // buckets)
+    return [
+        f'{{"step":{step},"value":{mean:.9g},"min":{least:.9g},"max":{most:.9g}}}'
+        for step, mean, least, most in session.execute(_BUCKETS, {**of, "first": first, "width": width})
+    ]
+
+
 def modes(session: Session, run_id: str) -> list[str]:
     """Modes that have points."""
-    return list(session.scalars(select(Series.mode).where(Series.run_id == run_id).distinct().order_by(Series.mode)))
+    return list(session.scalars(_MODES, {"run_id": run_id}))
 
 
 def drop_from(session: Session, run_id: str, mode: str, step: int) -> None:

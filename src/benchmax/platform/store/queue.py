@@ -12,9 +12,9 @@ from benchmax.platform.store.jobs import Holder
 from benchmax.platform.store.tables import TERMINAL, Job, Run
 
 
-def anything_waits(session: Session, slots: int) -> bool:
+def anything_waits(session: Session, slots: int, fewest: int = 0) -> bool:
     """Whether a job could be leased now: a read, so that an idle runner takes no write lock."""
-    waits = select(Job.id).where(Job.state == "queued", Job.available <= time.time(), Job.slots <= slots)
+    waits = select(Job.id).where(Job.state == "queued", Job.available <= time.time(), Job.slots.between(fewest, slots))
     return session.scalars(waits.limit(1)).first() is not None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, and_, cast, delete, func, insert, select
+from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, cast, delete, func, insert, select
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store.points import write_all
@@ -122,8 +122,7 @@ def read_body(run_dir: Path, row: RolloutRow) -> dict[str, Any] | None:
     return record if isinstance(record, dict) and record.get("id") == row.id else None
 
 
-def page(
-    session: Session,
+def matching(
     run_id: str,
     *,
     mode: str,
@@ -133,23 +132,47 @@ def page(
     termination: str | None = None,
     failed: bool | None = None,
     tool: str | None = None,
-    limit: int = 50,
-    offset: int = 0,
-) -> list[RolloutRow]:
-    """Index rows, newest step first, by what a list can filter on."""
-    query = select(RolloutRow).where(_of(run_id, mode, eval_id))
+    discarded: bool | None = None,
+    lowest: float | None = None,
+    highest: float | None = None,
+) -> ColumnElement[bool]:
+    """What a list can filter on, as a condition."""
+    wanted = [_of(run_id, mode, eval_id)]
     if step is not None:
-        query = query.where(RolloutRow.step == step)
+        wanted.append(RolloutRow.step == step)
     if example_id is not None:
-        query = query.where(RolloutRow.example_id == example_id)
+        wanted.append(RolloutRow.example_id == example_id)
     if termination is not None:
-        query = query.where(RolloutRow.termination == termination)
+        wanted.append(RolloutRow.termination == termination)
     if failed is not None:
-        query = query.where(RolloutRow.ok.is_(not failed))
+        wanted.append(RolloutRow.ok.is_(not failed))
     if tool is not None:
-        query = query.where(cast(RolloutRow.tools, Text).contains(json.dumps(tool), autoescape=True))
-    order = (RolloutRow.step.desc(), RolloutRow.example_id, RolloutRow.sample)
-    return list(session.scalars(query.order_by(*order).limit(limit).offset(offset)))
+        wanted.append(cast(RolloutRow.tools, Text).contains(json.dumps(tool), autoescape=True))
+    if discarded is not None:
+        wanted.append(RolloutRow.discarded.is_not(None) if discarded else RolloutRow.discarded.is_(None))
+    if lowest is not None:
+        wanted.append(RolloutRow.reward >= lowest)
+    if highest is not None:
+        wanted.append(RolloutRow.reward <= highest)
+    return and_(*wanted)
+
+
+_NEWEST = (RolloutRow.step.desc(), RolloutRow.example_id, RolloutRow.sample)
+ORDERS: Mapping[str, tuple[Any, ...]] = {
+    "newest": _NEWEST,
+    "worst": (RolloutRow.reward.is_(None), RolloutRow.reward, *_NEWEST),
+    "best": (RolloutRow.reward.is_(None), RolloutRow.reward.desc(), *_NEWEST),
+    "longest": (RolloutRow.tokens.desc(), *_NEWEST),
+}
+"""How a list can be ordered; what is unscored is neither good nor bad and comes last."""
+
+
+def page(
+    session: Session, run_id: str, *, order: str = "newest", limit: int = 50, offset: int = 0, **filters: Any
+) -> list[RolloutRow]:
+    """Index rows, newest step first or as `ORDERS` says, by what `matching` filters on."""
+    query = select(RolloutRow).where(matching(run_id, **filters)).order_by(*ORDERS[order])
+    return list(session.scalars(query.limit(limit).offset(offset)))
 
 
 def summary(
@@ -209,7 +232,16 @@ def _group(example_id: str, rows: Sequence[RolloutRow]) -> dict[str, Any]:
         "prompt_text": rows[0].prompt_text,
         "mean_reward": fmean(scored) if scored else None,
         "rollouts": [{"id": row.id, "step": row.step, "total_reward": row.reward} for row in rows],
+        "components": _component_means(rows),
     }
+
+
+def _component_means(rows: Sequence[RolloutRow]) -> dict[str, float]:
+    values: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        for name, value in row.components.items():
+            values[name].append(value)
+    return {name: fmean(each) for name, each in sorted(values.items())}
 
 
 def count_examples(session: Session, run_id: str, *, mode: str, eval_id: str = "") -> int:
@@ -254,9 +286,8 @@ def component_averages(session: Session, run_id: str, *, mode: str, eval_id: str
 
 
 def modes(session: Session, run_id: str) -> list[str]:
-    """Modes that have rollouts."""
-    query = select(RolloutRow.mode).where(RolloutRow.run_id == run_id).distinct()
-    return list(session.scalars(query.order_by(RolloutRow.mode)))
+    """Modes that have rollouts, in order."""
+    return list(session.scalars(_MODES, {"run_id": run_id}))
 
 
 def logs(
@@ -267,6 +298,18 @@ def logs(
     if rollout_id is not None:
         query = query.where(EnvLog.rollout_id == rollout_id)
     return list(session.scalars(query.order_by(EnvLog.id).limit(limit)))
+
+
+def _modes() -> Select[Any]:
+    """One seek in the index for each mode, where DISTINCT would read all rows of the run."""
+    least = select(func.min(RolloutRow.mode).label("mode")).where(RolloutRow.run_id == bindparam("run_id"))
+    found = least.cte("found", recursive=True)
+    after = least.where(RolloutRow.mode > found.c.mode).scalar_subquery()
+    found = found.union_all(select(after).where(found.c.mode.is_not(None)))
+    return select(found.c.mode).where(found.c.mode.is_not(None))
+
+
+_MODES = _modes()
 
 
 def _of(run_id: str, mode: str, eval_id: str) -> ColumnElement[bool]:

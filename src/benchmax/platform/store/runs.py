@@ -6,13 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import bindparam, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store import events
 from benchmax.platform.store.tables import TERMINAL, Run, Secret
 from benchmax.platform.store.text import clean
 
+_BY_ID = select(Run).where(Run.id == bindparam("run_id"), Run.deleted.is_(None))  # asked with nearly every request
 PATH_NAMES = ("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path")
 
 
@@ -27,6 +28,8 @@ def create(
     blobs: Mapping[str, str],
     total_steps: int | None = None,
     reason: str = "waiting for a free slot",
+    asked: Mapping[str, Any] | None = None,
+    parent: Mapping[str, Any] | None = None,
 ) -> Run:
     """A new run, `pending`, with its first event. The caller enqueues its job (`jobs.enqueue`)."""
     run = Run(
@@ -39,6 +42,8 @@ def create(
         total_steps=total_steps,
         reason=reason,
         activity=reason,
+        asked=dict(asked or {}),
+        parent=dict(parent or {}),
     )
     session.add(run)
     session.flush()
@@ -48,8 +53,7 @@ def create(
 
 def get(session: Session, run_id: str) -> Run | None:
     """The run, unless it was deleted."""
-    run = session.get(Run, run_id)
-    return run if run is not None and run.deleted is None else None
+    return session.scalars(_BY_ID, {"run_id": run_id}).one_or_none()
 
 
 def visible(session: Session, run_id: str, user_id: str | None) -> Run | None:

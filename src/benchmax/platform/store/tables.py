@@ -68,6 +68,8 @@ class User(Base):
     """`admin` or `member`."""
     password_hash: Mapped[str | None]
     created: Mapped[float] = mapped_column(default=time.time)
+    deleted: Mapped[float | None]
+    """Removed by an administrator; the row stays for the audit log and has no address any more."""
 
 
 class ApiKey(Base):
@@ -120,6 +122,8 @@ class DeviceCode(Base):
     digest: Mapped[str] = mapped_column(String(64), primary_key=True)
     user_code: Mapped[str] = mapped_column(String(16), unique=True)
     client_id: Mapped[str] = mapped_column(String(100))
+    address: Mapped[str] = mapped_column(String(80), default="")
+    """Where the device asked from."""
     created: Mapped[float] = mapped_column(default=time.time)
     expires: Mapped[float]
     polled: Mapped[float] = mapped_column(default=0.0)
@@ -153,6 +157,8 @@ class Blob(Base):
     sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
     size: Mapped[int] = mapped_column(_Big)
     created: Mapped[float] = mapped_column(default=time.time)
+    rows: Mapped[int | None]
+    """Rows of a dataset, once somebody counted them."""
 
 
 class BlobPath(Base):
@@ -212,6 +218,12 @@ class Run(Base):
     deleted: Mapped[float | None]
     """Hidden at once; the runner removes the files and then the row."""
     tags: Mapped[list[str]] = mapped_column(default=list)
+    pinned: Mapped[bool] = mapped_column(default=False)
+    notes: Mapped[str] = mapped_column(default="")
+    asked: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """The launch arguments that were given; the rest of `args` are defaults."""
+    parent: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """`{"run_id", "checkpoint"}` of the run this one was forked from."""
     __table_args__ = (Index(None, "owner_id", "created"),)
 
 
@@ -220,9 +232,11 @@ class Job(Base):
 
     __tablename__ = "jobs"
     id: Mapped[int] = mapped_column(primary_key=True)
-    run_id: Mapped[str] = _run()
+    run_id: Mapped[str] = mapped_column(String(40), ForeignKey("runs.id", ondelete="CASCADE"), nullable=True)
+    """None only for an errand that is about no run."""
     kind: Mapped[str] = mapped_column(String(20), default="train")
     eval_id: Mapped[str | None] = mapped_column(String(40))
+    """The eval or errand it is for."""
     state: Mapped[str] = mapped_column(String(12), default="queued")
     """`queued`, `leased` or `done`."""
     priority: Mapped[int] = mapped_column(default=0)
@@ -312,7 +326,7 @@ class EnvLog(Base):
     level: Mapped[str] = mapped_column(String(20))
     message: Mapped[str]
     traceback: Mapped[str | None]
-    __table_args__ = (Index(None, "run_id", "rollout_id"),)
+    __table_args__ = (Index(None, "run_id", "rollout_id"), Index(None, "run_id", "id"))
 
 
 class Event(Base):
@@ -358,6 +372,27 @@ class Eval(Base):
     created: Mapped[float] = mapped_column(default=time.time)
     ended: Mapped[float | None]
     __table_args__ = (Index(None, "run_id"),)
+
+
+class Errand(Base):
+    """Something a child does once for a user, and that is asked for until it is done: a doctor's report, an export."""
+
+    __tablename__ = "errands"
+    id: Mapped[str] = mapped_column(String(40), primary_key=True, default=lambda: new_id("erd"))
+    owner_id: Mapped[str] = _owner()
+    run_id: Mapped[str | None] = mapped_column(String(40), ForeignKey("runs.id", ondelete="CASCADE"))
+    kind: Mapped[str] = mapped_column(String(20))
+    """`doctor` or `export`, as the kind of its job."""
+    subject: Mapped[str] = mapped_column(String(200))
+    """What it is about: the id of an environment, `<checkpoint>/<format>`."""
+    options: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    status: Mapped[str] = mapped_column(String(20), default="queued")
+    """`queued`, `active`, `complete` or `failed`."""
+    reason: Mapped[str] = mapped_column(default="")
+    result: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    created: Mapped[float] = mapped_column(default=time.time)
+    ended: Mapped[float | None]
+    __table_args__ = (Index(None, "owner_id", "kind", "subject"), Index(None, "run_id"))
 
 
 class Endpoint(Base):

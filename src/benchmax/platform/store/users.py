@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
@@ -26,6 +26,12 @@ LOCK_SECONDS = 15 * 60.0
 _USED_EVERY = 60.0
 # No vowels, no digits that look like letters: a code to be read aloud.
 _CODE_LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
+
+# Asked with every request, so built once: building costs several times what running does.
+_KEY = select(ApiKey, User).join(User, User.id == ApiKey.user_id).where(ApiKey.digest == bindparam("digest"))
+_SESSION = (
+    select(WebSession, User).join(User, User.id == WebSession.user_id).where(WebSession.digest == bindparam("digest"))
+)
 
 
 def digest(token: str) -> str:
@@ -86,8 +92,7 @@ def create_key(
 
 def find_key(session: Session, text: str) -> tuple[ApiKey, User] | None:
     """The valid key with this text, and its user. Looked up by digest, so timing tells nothing about keys."""
-    query = select(ApiKey, User).join(User, User.id == ApiKey.user_id).where(ApiKey.digest == digest(text))
-    found = session.execute(query).one_or_none()
+    found = session.execute(_KEY, {"digest": digest(text)}).one_or_none()
     if found is None:
         return None
     key, user = found
@@ -146,8 +151,7 @@ def open_session(session: Session, user_id: str) -> str:
 
 def find_session(session: Session, token: str) -> tuple[WebSession, User] | None:
     """The live session and its user: 7 days at most, 12 hours without use."""
-    query = select(WebSession, User).join(User, User.id == WebSession.user_id).where(WebSession.digest == digest(token))
-    found = session.execute(query).one_or_none()
+    found = session.execute(_SESSION, {"digest": digest(token)}).one_or_none()
     if found is None:
         return None
     opened, user = found
@@ -190,7 +194,7 @@ def clear_failures(session: Session, account: str, address: str) -> None:
 # Device login
 
 
-def create_device_code(session: Session, client_id: str) -> tuple[str, DeviceCode]:
+def create_device_code(session: Session, client_id: str, address: str = "") -> tuple[str, DeviceCode]:
     """The device's secret code, and the row with the code its user types."""
     session.execute(delete(DeviceCode).where(DeviceCode.expires <= time.time()))
     token = secrets.token_urlsafe(32)
@@ -199,6 +203,7 @@ def create_device_code(session: Session, client_id: str) -> tuple[str, DeviceCod
         digest=digest(token),
         user_code=f"{letters[:4]}-{letters[4:]}",
         client_id=client_id,
+        address=address[:80],
         expires=time.time() + DEVICE_SECONDS,
     )
     session.add(row)

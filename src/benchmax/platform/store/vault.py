@@ -45,6 +45,11 @@ class Vault:
         except InvalidToken:
             raise UsageError(f"The secret {row.name!r} was stored with another key. Set it again.") from None
 
+    def copy(self, session: Session, run_id: str, other_id: str) -> None:
+        """Give another run the secrets that one was launched with."""
+        for row in session.scalars(select(Secret).where(Secret.run_id == run_id)).all():
+            self.put(session, row.owner_id, row.name, self.reveal(row), other_id)
+
     def for_run(self, session: Session, owner_id: str, run_id: str) -> Mapping[str, str]:
         """The values a run's child gets: the owner's own, then the launch's."""
         rows = session.scalars(select(Secret).where(Secret.owner_id == owner_id, Secret.run_id.in_(["", run_id])))

@@ -2,32 +2,66 @@
 
 from __future__ import annotations
 
+import mimetypes
 from pathlib import Path
 
-from fastapi import APIRouter
-from fastapi.responses import FileResponse
+from fastapi import APIRouter, Request
+from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from benchmax.platform.server.access import PAGES
 from benchmax.platform.server.problems import Refused
 
+BUILT = Path(__file__).resolve().parent.parent / "console"
+"""Where an install puts it."""
 
-def pages(folder: Path) -> APIRouter:
-    """Routes for the console in `folder` (`index.html`, `assets/…`)."""
+_FOREVER = "public, max-age=31536000, immutable"
+_MISSING = """<!doctype html><html lang="en"><meta charset="utf-8"><title>benchmax</title>
+<h1>The server runs. Its web console is not built.</h1>
+<p>It is made when benchmax is installed, which needs npm's registry. To make it now, in the source folder:</p>
+<pre>make console</pre>
+<p>Then load this page again. Everything else works meanwhile: try <code>benchmax runs list</code>.</p>"""
+
+
+def page(folder: Path | None) -> Response | None:
+    """The console's one page; None when it is not built."""
+    index = (folder or BUILT) / "index.html"
+    return FileResponse(index, headers={"Cache-Control": "no-cache"}) if index.is_file() else None
+
+
+def pages(folder: Path | None) -> APIRouter:
+    """Routes for the console in `folder` (`index.html`, `assets/…`), or for the one that was installed."""
     router = APIRouter(include_in_schema=False)
-    root = folder.resolve()
+    assets = (folder or BUILT) / "assets"
 
     @router.get("/assets/{path:path}")
-    def asset(path: str) -> FileResponse:
-        file = (root / "assets" / path).resolve() if "\0" not in path else root
-        if not file.is_relative_to(root / "assets") or not file.is_file():
+    def asset(request: Request, path: str) -> FileResponse:
+        file = _inside(assets, path)
+        if file is None:
             raise Refused(404, "There is no such file.")
-        return FileResponse(file, headers={"Cache-Control": "public, max-age=31536000, immutable"})
+        kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+        headers = {"Cache-Control": _FOREVER, "Vary": "Accept-Encoding"}
+        small = _inside(assets, f"{path}.gz")
+        if small is not None and "gzip" in request.headers.get("accept-encoding", ""):
+            return FileResponse(small, headers={**headers, "Content-Encoding": "gzip"}, media_type=kind)
+        return FileResponse(file, headers=headers, media_type=kind)
 
     @router.get("/")
-    def index() -> FileResponse:
-        return FileResponse(root / "index.html", headers={"Cache-Control": "no-cache"})
+    def index() -> Response:
+        return page(folder) or HTMLResponse(_MISSING, 503)
 
-    for page in PAGES:
-        router.add_api_route(f"/{page}", index, methods=["GET"])
-        router.add_api_route(f"/{page}/{{path:path}}", index, methods=["GET"])
+    for name in PAGES:
+        router.add_api_route(f"/{name}", index, methods=["GET"])
+        router.add_api_route(f"/{name}/{{path:path}}", index, methods=["GET"])
     return router
+
+
+def _inside(root: Path, path: str) -> Path | None:
+    """The file at `path`, if it is one and does not lead out of `root`."""
+    if "\0" in path:
+        return None
+    root = root.resolve()
+    try:
+        file = (root / path).resolve()
+        return file if file.is_relative_to(root) and file.is_file() else None
+    except OSError:  # a name longer than a file may have
+        return None

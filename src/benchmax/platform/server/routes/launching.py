@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from pathlib import PurePosixPath
 
 from fastapi import APIRouter
 
 from benchmax.errors import UsageError
-from benchmax.platform.launch_args import total_steps
+from benchmax.platform.launch_args import sft_steps, total_steps
+from benchmax.platform.resource_schemas import SftRequest
 from benchmax.platform.schemas import RUN_PATHS, LaunchArgs, Launched, LaunchRequest, check_launch_args
+from benchmax.platform.server import datasets
 from benchmax.platform.server.auth import Caller
+from benchmax.platform.server.datasets import sft_rows
 from benchmax.platform.server.launch import RUN_TYPES, Assets, specs
 from benchmax.platform.server.platform import Here
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.sources import SOURCES, resolve
 from benchmax.platform.store import jobs, runs
+from benchmax.platform.store.libraries import OURS
 
 router = APIRouter(tags=["launch"])
-
-_LATER = "This server cannot do that yet. "
 
 
 @router.get("/v1/train/launch-args")
@@ -32,19 +34,21 @@ def launch(here: Here, caller: Caller, body: LaunchRequest) -> Launched:
     """Check the uploads and the arguments, then queue the run."""
     _check_type(body.type)
     _check_secrets(body.extra_secrets)
-    given = {name: value for name, value in body.args.items() if name not in RUN_PATHS}
+    given = {name: value for name, value in body.args.items() if name not in (*RUN_PATHS, *SOURCES)}
     args, warnings = check_launch_args(specs(), given)
+    named = resolve(here, caller.user_id, body.args)
     with here.database.read() as session:
-        assets = Assets(session, here.blobs, caller.user_id, body.args)
+        assets = Assets(session, here.blobs, caller.user_id, named)
     assets.check_bundle()
     rows, more = assets.check_rows()
     with here.database.write() as session:
         run = runs.create(
             session,
             owner_id=caller.user_id,
-            name=body.name or _name(assets.paths["env_cls_path"]),
+            name=body.name or run_name(assets.paths["env_cls_path"]),
             kind=body.type,
             args=args,
+            asked=given,
             paths=assets.paths,
             blobs=assets.blobs,
             total_steps=total_steps(args, rows),
@@ -56,22 +60,35 @@ def launch(here: Here, caller: Caller, body: LaunchRequest) -> Launched:
     return Launched(run_id=run.id, warnings=warnings + more)
 
 
-@router.post("/v1/train/runs/sft", responses={501: {}})
-def launch_sft(caller: Caller, body: dict[str, Any]) -> Launched:
-    """Supervised runs; not on this server yet."""
-    raise Refused(501, _LATER + "Use `benchmax train --sft.data FILE` for a supervised warm start.")
-
-
-@router.post("/v1/rollout/stream", responses={501: {}})
-def stream_rollout(caller: Caller, body: dict[str, Any]) -> dict[str, Any]:
-    """One rollout, streamed; not on this server yet."""
-    raise Refused(501, _LATER + "Check the environment here with `benchmax validate`, or validate_env(…, local=True).")
-
-
-@router.post("/v1/rollout/batch/stream", responses={501: {}})
-def stream_batch(caller: Caller, body: dict[str, Any]) -> dict[str, Any]:
-    """A group of rollouts, streamed; not on this server yet."""
-    raise Refused(501, _LATER + "Check the environment here with `benchmax validate`, or validate_env(…, local=True).")
+@router.post("/v1/train/runs/sft", status_code=201)
+def launch_sft(here: Here, caller: Caller, body: SftRequest) -> Launched:
+    """A supervised run: rows are chats that end with the assistant, or a `prompt` with a `completion`."""
+    given = {**body.args, **({"model": body.model} if body.model else {})}
+    args, warnings = check_launch_args(specs(), given)
+    path = body.dataset.path
+    with here.database.read() as session:
+        sha256 = datasets.find(session, caller.user_id, path)[1].sha256
+    if body.dataset.digest and body.dataset.digest.removeprefix("sha256:") != sha256:
+        raise UsageError(f"{path} is not the file its digest describes. Upload it again.")
+    rows = sft_rows(here.blobs, sha256, path)
+    held_out = body.eval.rows if body.eval else 0
+    if held_out >= rows:
+        raise UsageError(f"eval.rows is {held_out} of {rows} rows. Leave some to learn from.")
+    with here.database.write() as session:
+        run = runs.create(
+            session,
+            owner_id=caller.user_id,
+            name=body.name or f"sft {PurePosixPath(path).stem}",
+            kind="sft",
+            args={**args, "eval_rows": held_out},
+            asked=given,
+            paths={"train_dataset_path": path},
+            blobs={"train_dataset_path": sha256},
+            total_steps=sft_steps(args, rows - held_out),
+        )
+        jobs.enqueue(session, run.id)
+        caller.note(session, "run.launch", run.id, name=run.name)
+    return Launched(run_id=run.id, warnings=warnings)
 
 
 def _check_type(kind: str) -> None:
@@ -87,7 +104,7 @@ def _check_secrets(values: dict[str, str]) -> None:
             raise UsageError(f"extraSecrets: {name[:80]!r} cannot be an environment variable. Give NAME: value pairs.")
 
 
-def _name(path: str) -> str:
+def run_name(path: str) -> str:
     """`envs/<run name>/<digest>/env-cls.pkl` → the run's name."""
-    parts = path.split("/")
-    return parts[1] if len(parts) > 2 else "run"
+    parts = path.removeprefix(OURS).split("/")
+    return parts[0] if path.startswith(OURS) else parts[1] if len(parts) > 2 else "run"

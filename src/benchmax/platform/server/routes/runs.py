@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated
+from contextlib import suppress
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
 
 from benchmax.errors import UsageError
+from benchmax.platform.resource_schemas import RescoreRequest
 from benchmax.platform.schemas import (
     Checkpoint,
     Checkpoints,
-    EnvLogLine,
     EnvLogs,
     EvalInfo,
     EvalList,
@@ -25,6 +28,7 @@ from benchmax.platform.schemas import (
     ScalarPoint,
     Success,
 )
+from benchmax.platform.server import catalogue
 from benchmax.platform.server.auth import Caller, MaybeCaller
 from benchmax.platform.server.platform import Here, Platform
 from benchmax.platform.server.problems import Refused
@@ -34,11 +38,13 @@ from benchmax.platform.server.routes.views import (
     VisibleRun,
     eval_info,
     event_info,
+    log_line,
     own_run,
     run_info,
     run_infos,
 )
-from benchmax.platform.store import evals, events, jobs, points, rollouts, runs
+from benchmax.platform.server.sessions import reach_of
+from benchmax.platform.store import blobs, evals, events, jobs, points, rollouts, runs
 from benchmax.platform.store.tables import TERMINAL, Endpoint, Run
 
 router = APIRouter(prefix="/v1/train/runs", tags=["runs"])
@@ -70,14 +76,14 @@ def list_runs(
             limit=limit,
             offset=offset,
         )
-        return run_infos(session, found, caller, config=include_config)
+        return run_infos(session, found, caller, here.data, config=include_config)
 
 
 @router.get("/{run_id}")
 def get_run(here: Here, run: VisibleRun, caller: MaybeCaller, include_config: _Config = False) -> RunInfo:
     """One run."""
     with here.database.read() as session:
-        return run_info(session, run, caller, config=include_config)
+        return run_info(session, run, caller, here.data, config=include_config)
 
 
 @router.get("/{run_id}/details")
@@ -85,15 +91,20 @@ def get_details(here: Here, run: VisibleRun, caller: MaybeCaller) -> RunDetails:
     """One run, with its modes and the number of errors."""
     with here.database.read() as session:
         modes = sorted({*points.modes(session, run.id), *rollouts.modes(session, run.id)})
-        info = run_info(session, run, caller, config=True)
+        info = run_info(session, run, caller, here.data, config=True)
     return RunDetails(**dict(info), modes=modes, error_count=run.error_count)
 
 
-@router.get("/{run_id}/events")
-def get_events(here: Here, run: VisibleRun) -> RunEvents:
+@router.get("/{run_id}/events", response_model=RunEvents, responses={304: {"model": None}})
+def get_events(request: Request, here: Here, run: VisibleRun) -> Response:
     """What happened, oldest first."""
+
+    def make() -> bytes:
+        found = RunEvents(events=[event_info(event) for event in events.of_run(session, run.id)])
+        return found.model_dump_json(by_alias=True).encode()
+
     with here.database.read() as session:
-        return RunEvents(events=[event_info(event) for event in events.of_run(session, run.id)])
+        return here.charts.answer(request, session, run, make)
 
 
 @router.get("/{run_id}/alerts")
@@ -103,45 +114,58 @@ def get_alerts(here: Here, run: VisibleRun) -> RunEvents:
         return RunEvents(events=[event_info(event) for event in events.of_run(session, run.id, ["alert"])])
 
 
-@router.get("/{run_id}/scalars", response_model=dict[str, list[ScalarPoint]])
-def get_scalars(here: Here, run: VisibleRun, mode: Annotated[str, Query(min_length=1, max_length=40)]) -> Response:
-    """Every series of a mode: `{name: [{step, value}]}`; `{}` for a mode there is not."""
+@router.get("/{run_id}/scalars", response_model=dict[str, list[ScalarPoint]], responses={304: {"model": None}})
+def get_scalars(
+    request: Request,
+    here: Here,
+    run: VisibleRun,
+    mode: Annotated[str, Query(min_length=1, max_length=40)],
+    buckets: Annotated[int | None, Query(ge=1, le=10_000)] = None,
+) -> Response:
+    """Every series of a mode: `{name: [{step, value}]}`; `{}` for a mode there is not.
+
+    With `buckets`, at most so many points a series, for a chart: each with the mean of its steps, and `min` and `max`.
+    """
     with here.database.read() as session:
-        return Response(here.charts.scalars(session, run, mode), media_type="application/json")
+        return here.charts.answer(request, session, run, lambda: points.encoded(session, run.id, mode, buckets))
 
 
-@router.get("/{run_id}/environment-logs")
+@router.get("/{run_id}/environment-logs", response_model=EnvLogs, responses={304: {"model": None}})
 def get_logs(
+    request: Request,
     here: Here,
     run: VisibleRun,
     rollout_id: Annotated[str | None, Query(alias="rolloutId", max_length=80)] = None,
     limit: Limit = 1000,
     cursor: Annotated[int, Query(ge=0, le=2**62)] = 0,
-) -> EnvLogs:
+) -> Response:
     """What the environment logged, oldest first; of one rollout, or of all."""
-    with here.database.read() as session:
+
+    def make() -> bytes:
         found = rollouts.logs(session, run.id, rollout_id=rollout_id, limit=limit, after=cursor)
-    lines = [
-        EnvLogLine(
-            id=line.id,
-            rollout_id=line.rollout_id,
-            step=line.step,
-            created_at=line.time,
-            level=line.level,
-            message=line.message,
-            traceback=line.traceback,
+        more = str(found[-1].id) if len(found) == limit else None
+        return (
+            EnvLogs(logs=[log_line(line) for line in found], next_cursor=more).model_dump_json(by_alias=True).encode()
         )
-        for line in found
-    ]
-    return EnvLogs(logs=lines, next_cursor=str(found[-1].id) if len(found) == limit else None)
+
+    with here.database.read() as session:
+        return here.charts.answer(request, session, run, make)
 
 
 @router.get("/{run_id}/stream", response_class=EventSourceResponse)
 async def stream(
-    here: Here, run: VisibleRun, last_event_id: Annotated[str | None, Header(max_length=40)] = None
+    here: Here,
+    run: VisibleRun,
+    last_event_id: Annotated[str | None, Header(max_length=40)] = None,
+    latest: bool = False,
 ) -> AsyncIterator[ServerSentEvent]:
-    """Events, points and rollouts as they come, each with an id; send `Last-Event-ID` to go on where you were."""
+    """Events, points and rollouts as they come, each with an id; send `Last-Event-ID` to go on where you were.
+
+    `latest` leaves out what there was before, for a reader that has just read it elsewhere.
+    """
     last = int(last_event_id) if last_event_id and last_event_id.isdigit() and len(last_event_id) < 19 else 0
+    if latest and not last:
+        last = await run_in_threadpool(here.feeds.newest, run.id)
     async for event in here.feeds.follow(run.id, last):
         yield ServerSentEvent(id=str(event.id), data=event_info(event).model_dump(by_alias=True))
     yield ServerSentEvent(data={"type": "end"})
@@ -163,18 +187,20 @@ def _checkpoints(here: Platform, run: Run) -> list[Checkpoint]:
             marks[mark] = ""
     found = []
     for path in sorted(folder.glob("step-*"), key=lambda path: (len(path.name), path.name)):
-        if path.is_dir() and not path.is_symlink():
-            number = path.name.removeprefix("step-")
-            found.append(
-                Checkpoint(
-                    name=path.name,
-                    step=int(number) if number.isdigit() else None,
-                    created_at=path.stat().st_mtime,
-                    bytes=sum(file.lstat().st_size for file in path.rglob("*")),
-                    latest=marks["latest"] == path.name,
-                    best=marks["best"] == path.name,
+        number = path.name.removeprefix("step-")
+        # Training removes old checkpoints at any moment: one that goes while it is read is not listed.
+        with suppress(FileNotFoundError):
+            if path.is_dir() and not path.is_symlink():
+                found.append(
+                    Checkpoint(
+                        name=path.name,
+                        step=int(number) if number.isdigit() else None,
+                        created_at=path.stat().st_mtime,
+                        bytes=sum(file.lstat().st_size for file in path.rglob("*")),
+                        latest=marks["latest"] == path.name,
+                        best=marks["best"] == path.name,
+                    )
                 )
-            )
     return found
 
 
@@ -183,7 +209,7 @@ def _checkpoints(here: Platform, run: Run) -> list[Checkpoint]:
 
 @router.patch("/{run_id}")
 def change_run(here: Here, run_id: RunId, caller: Caller, body: RunChange) -> RunInfo:
-    """Rename, tag, archive, publish."""
+    """Rename, tag, pin, annotate, archive, publish."""
     with own_run(here, run_id, caller) as (session, run):
         changes = body.model_dump(exclude_none=True)
         for name, value in changes.items():
@@ -191,7 +217,7 @@ def change_run(here: Here, run_id: RunId, caller: Caller, body: RunChange) -> Ru
         if "is_public" in changes:
             caller.note(session, "run.publish" if run.is_public else "run.unpublish", run.id)
         session.flush()
-        return run_info(session, run, caller)
+        return run_info(session, run, caller, here.data)
 
 
 @router.delete("/{run_id}")
@@ -246,14 +272,48 @@ def start_eval(here: Here, run_id: RunId, caller: Caller, body: EvalRequest) -> 
     """Queue an evaluation of the base model, a checkpoint or one of your endpoints."""
     here.limiter.hit("eval", caller.user_id)
     with own_run(here, run_id, caller) as (session, run):
+        _check_plays(run)
         kind, _, name = body.model.partition(":")
         if kind == "checkpoint" and name not in {*("latest", "best"), *(each.name for each in _checkpoints(here, run))}:
             raise UsageError("The run has no such checkpoint. GET …/checkpoints lists them.")
         endpoint = session.get(Endpoint, name) if kind == "endpoint" else None
         if kind == "endpoint" and (endpoint is None or endpoint.owner_id != caller.user_id):
             raise Refused(404, "You have no such endpoint. GET /v1/endpoints lists them.")
-        options = {"rows": body.rows, "samples": body.samples}
+        options = {"rows": body.rows, "samples": body.samples, "reach": reach_of(here.settings)}
         row = evals.create(session, run.id, model=body.model, name=body.name, options=options)
         jobs.enqueue(session, run.id, kind="eval", eval_id=row.id)
         caller.note(session, "eval.start", row.id, run=run.id, model=body.model)
         return eval_info(row)
+
+
+@router.post("/{run_id}/rescore", status_code=201)
+def rescore(here: Here, run_id: RunId, caller: Caller, body: RescoreRequest | None = None) -> EvalInfo:
+    """Score the latest evaluation's rollouts again, with the reward code of an environment; no model plays."""
+    here.limiter.hit("eval", caller.user_id)
+    body = body or RescoreRequest()
+    with own_run(here, run_id, caller) as (session, run):
+        _check_plays(run)
+        step = rollouts.mode_average(session, run.id, mode="eval")["latestStep"]
+        if step is None:
+            raise UsageError("The run has no evaluation yet. Wait for its first one.")
+        options: dict[str, Any] = {"step": step}
+        name = body.name or f"step {step} scored again"
+        if body.environment is not None:
+            found = catalogue.find(session, caller.user_id, body.environment)
+            paths = catalogue.bundle_paths(session, here.blobs, caller.user_id, found)
+            options["environment"] = {part: _sha256(session, caller.user_id, path) for part, path in paths.items()}
+        row = evals.create(session, run.id, model="rescore", name=name, options=options)
+        jobs.enqueue(session, run.id, kind="rescore", eval_id=row.id, slots=0)
+        caller.note(session, "eval.rescore", row.id, run=run.id, environment=body.environment or "")
+        return eval_info(row)
+
+
+def _check_plays(run: Run) -> None:
+    if run.kind == "sft":
+        raise UsageError("A supervised run has no environment to play. Fork it onto one, then evaluate that run.")
+
+
+def _sha256(session: Session, owner_id: str, path: str) -> str:
+    found = blobs.find(session, owner_id, path)
+    assert found is not None
+    return found[1].sha256

@@ -15,6 +15,7 @@ from benchmax.platform.account_schemas import (
     DeviceCodeRequest,
     DeviceToken,
     DeviceTokenRequest,
+    DeviceWaiting,
     TokenAnswer,
 )
 from benchmax.platform.schemas import Success
@@ -23,12 +24,14 @@ from benchmax.platform.server.guard import client_address
 from benchmax.platform.server.passwords import check_password
 from benchmax.platform.server.platform import Here, Platform
 from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.routes import console
 from benchmax.platform.store import audit, users
 
 router = APIRouter(tags=["sign-in"])
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 DEVICE_DAYS = 90
+_NO_DEVICE = "No device waits with this code. Check it; a code works for 30 minutes."
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Sign in to benchmax</title>
 <h1>benchmax</h1><form method="post" action="/login">{fields}<button>Sign in</button></form>"""
 _LINK = '<input type="hidden" name="token" value="{token}">'
@@ -55,8 +58,10 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 @router.get("/login", response_class=HTMLResponse, include_in_schema=False)
-def login_page(token: Annotated[str, Query(max_length=200)] = "") -> HTMLResponse:
-    """A form. Opening a link signs nobody in: link previews and prefetchers open links too."""
+def login_page(here: Here, token: Annotated[str, Query(max_length=200)] = "") -> Response:
+    """The console, or a plain form. Opening a link signs nobody in: link previews and prefetchers open links too."""
+    if (built := console.page(here.settings.console)) is not None:
+        return built
     fields = _LINK.format(token=html.escape(token, quote=True)) if token else _PASSWORD
     return HTMLResponse(_PAGE.format(fields=fields))
 
@@ -108,7 +113,7 @@ def device_code(request: Request, here: Here, body: DeviceCodeRequest) -> Device
     """A code for the device, and one for its user to type."""
     here.limiter.hit("device", client_address(request.scope))
     with here.database.write() as session:
-        token, row = users.create_device_code(session, body.client_id)
+        token, row = users.create_device_code(session, body.client_id, client_address(request.scope))
     page = f"{_base(request, here)}/device"
     return DeviceCodeAnswer(
         device_code=token,
@@ -138,6 +143,25 @@ def device_token(request: Request, here: Here, body: DeviceTokenRequest) -> Any:
     return DeviceToken(access_token=text, expires_in=DEVICE_DAYS * 86_400)
 
 
+@router.get("/api/auth/device")
+def show_device(
+    here: Here, caller: Caller, user_code: Annotated[str, Query(alias="userCode", max_length=20)]
+) -> DeviceWaiting:
+    """Which device waits with this code, and where it asked from: look before you approve."""
+    here.limiter.hit("device", caller.user_id)
+    with here.database.read() as session:
+        row = users.find_user_code(session, user_code)
+        if row is None:
+            raise Refused(404, _NO_DEVICE)
+        return DeviceWaiting(
+            user_code=row.user_code,
+            client_id=row.client_id,
+            address=row.address,
+            created_at=row.created,
+            expires_at=row.expires,
+        )
+
+
 @router.post("/api/auth/device/approve")
 def approve_device(here: Here, caller: Caller, body: DeviceApproval) -> Success:
     """Let the device that shows this code act as you, or not."""
@@ -145,7 +169,7 @@ def approve_device(here: Here, caller: Caller, body: DeviceApproval) -> Success:
     with here.database.write() as session:
         row = users.find_user_code(session, body.user_code)
         if row is None:
-            raise Refused(404, "No device waits with this code. Check it; a code works for 30 minutes.")
+            raise Refused(404, _NO_DEVICE)
         row.user_id, row.denied = (caller.user_id, False) if body.approve else (None, True)
         caller.note(session, "device.approve" if body.approve else "device.deny", row.user_code)
     return Success(success=True, message="The device is signed in." if body.approve else "The device is refused.")

@@ -1,9 +1,8 @@
-"""Uploads: ask for an address, PUT the bytes there once. And a look at datasets before they are used."""
+"""Uploads: ask for an address, PUT the bytes there once."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
@@ -11,13 +10,9 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from benchmax.envs.datasets import check_dataset
-from benchmax.envs.readers import read_rows
-from benchmax.envs.rows import RowIssue
 from benchmax.errors import UsageError
-from benchmax.platform.schemas import DatasetIssue, DatasetPreview, StoredFile, StoredFiles, UploadUrl
+from benchmax.platform.schemas import StoredFile, StoredFiles, UploadUrl
 from benchmax.platform.server.auth import Caller
-from benchmax.platform.server.launch import dataset_file
 from benchmax.platform.server.platform import Here, Platform
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.store import blobs
@@ -27,7 +22,6 @@ router = APIRouter(tags=["storage"])
 
 SUFFIXES = (".jsonl", ".json", ".yaml", ".yml", ".pkl", ".pickle", ".csv", ".tsv", ".parquet")
 _MINUTES = 60
-_PREVIEW_ROWS = 100_000
 BlobPathText = Annotated[str, Query(min_length=1, max_length=blobs.PATH_CHARS)]
 
 
@@ -64,7 +58,7 @@ async def upload(request: Request, here: Here, token: Annotated[str, Path(max_le
     permit = await run_in_threadpool(_claim, here, token)
     try:
         with here.blobs.receive() as incoming:
-            async for piece in _pieces(request, here.settings.idle_seconds):
+            async for piece in pieces(request, here.settings.idle_seconds):
                 await run_in_threadpool(incoming.write, piece)
             sha256 = await run_in_threadpool(incoming.keep)
         await run_in_threadpool(_name, here, permit, sha256, incoming.size)
@@ -78,7 +72,8 @@ async def upload(request: Request, here: Here, token: Annotated[str, Path(max_le
     return {"blobPath": permit.path, "sha256": sha256, "bytes": incoming.size}
 
 
-async def _pieces(request: Request, idle_seconds: float) -> Any:
+async def pieces(request: Request, idle_seconds: float) -> Any:
+    """A body as it comes; 408 when nothing comes for so long."""
     stream = request.stream().__aiter__()
     while True:
         try:
@@ -126,36 +121,4 @@ def files(
             )
             for path, blob in found
         ]
-    )
-
-
-@router.get("/v1/datasets/preview")
-def preview(
-    here: Here, caller: Caller, path: BlobPathText, limit: Annotated[int, Query(ge=1, le=200)] = 20
-) -> DatasetPreview:
-    """The first rows of an uploaded dataset, and what is wrong with any of the first 100,000."""
-    with here.database.read() as session:
-        found = blobs.find(session, caller.user_id, path)
-    if found is None:
-        raise Refused(404, "You have no upload of that name. GET /v1/storage/files lists them.")
-    size = found[1].size
-    with dataset_file(here.blobs, found[1].sha256, path) as file:
-        report = check_dataset(file, limit=_PREVIEW_ROWS)
-        sample = [row.data for _, row in zip(range(limit), read_rows(file), strict=False) if isinstance(row.data, dict)]
-    return DatasetPreview(
-        path=path,
-        bytes=size,
-        rows=report.rows,
-        usable=report.kept,
-        duplicates=report.duplicates,
-        errors=report.errors,
-        warnings=report.warnings,
-        issues=[_issue(issue) for issue in report.issues],
-        sample=json.loads(json.dumps(sample, default=str)),
-    )
-
-
-def _issue(issue: RowIssue) -> DatasetIssue:
-    return DatasetIssue(
-        row=issue.row, field=issue.column, severity=issue.severity, message=f"{issue.reason} → {issue.fix}"
     )

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-from fastapi import Depends, Path, Query
-from sqlalchemy import select
+from fastapi import Depends, Path, Query, Request
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from benchmax.platform.account_schemas import KeyInfo
-from benchmax.platform.schemas import EvalInfo, RunEvent, RunInfo
-from benchmax.platform.server.auth import MaybeCaller, Principal
+from benchmax.platform.schemas import EnvLogLine, EvalInfo, RunEvent, RunInfo
+from benchmax.platform.server.auth import Caller, MaybeCaller, Principal
 from benchmax.platform.server.platform import Here
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.store import runs
-from benchmax.platform.store.tables import ApiKey, Eval, Event, Job, Run
+from benchmax.platform.store import runs, standings
+from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.standings import Standing
+from benchmax.platform.store.tables import TERMINAL, ApiKey, EnvLog, Eval, Event, Job, Run
 
 RunId = Annotated[str, Path(max_length=80)]
 Page = Annotated[int, Query(ge=1, le=100_000)]
@@ -24,19 +27,31 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 Mode = Annotated[str, Query(max_length=40)]
 EvalId = Annotated[str | None, Query(alias="externalEvalId", max_length=80)]
 
+_WITH_JOB = select(Job.run_id).where(Job.run_id.in_(bindparam("ids", expanding=True))).distinct()
 NOT_FOUND = "There is no such run, or it is not yours. GET /v1/train/runs lists yours."
 
 
-def visible_run(run_id: RunId, here: Here, caller: MaybeCaller) -> Run:
-    """The run, when the caller may see it. A stranger is told to sign in, not whether it exists."""
-    with here.database.read() as session:
-        run = runs.visible(session, run_id, caller.user_id if caller else None)
-    if run is None:
+async def visible_run(run_id: RunId, request: Request, caller: MaybeCaller) -> Run:
+    """The run, when the caller may see it; the guard looked it up. A stranger is told to sign in, not whether it is."""
+    run: Run | None = request.scope.get("run")
+    if run is None or run.id != run_id:
         raise Refused(404, NOT_FOUND) if caller else Refused(401, "This needs an API key.", WWW_Authenticate="Bearer")
     return run
 
 
 VisibleRun = Annotated[Run, Depends(visible_run)]
+
+
+def owned_run(run_id: RunId, here: Here, caller: Caller) -> Run:
+    """The run, when it is the caller's own: for what is not shown of public runs."""
+    with here.database.read() as session:
+        run = runs.visible(session, run_id, caller.user_id)
+    if run is None or run.owner_id != caller.user_id:
+        raise Refused(404, NOT_FOUND)
+    return run
+
+
+OwnedRun = Annotated[Run, Depends(owned_run)]
 
 
 @contextmanager
@@ -51,13 +66,17 @@ def own_run(here: Any, run_id: str, caller: Principal) -> Iterator[tuple[Session
         yield session, run
 
 
-def run_info(session: Session, run: Run, caller: Principal | None, *, config: bool = False) -> RunInfo:
-    return run_infos(session, [run], caller, config=config)[0]
+def run_info(session: Session, run: Run, caller: Principal | None, data: DataDir, *, config: bool = False) -> RunInfo:
+    return run_infos(session, [run], caller, data, config=config)[0]
 
 
-def run_infos(session: Session, found: list[Run], caller: Principal | None, *, config: bool = False) -> list[RunInfo]:
+def run_infos(
+    session: Session, found: list[Run], caller: Principal | None, data: DataDir, *, config: bool = False
+) -> list[RunInfo]:
+    """Rows of a list. Two queries, however many runs there are."""
     ids = [run.id for run in found]
-    with_job = set(session.scalars(select(Job.run_id).where(Job.run_id.in_(ids)).distinct()))
+    with_job = set(session.scalars(_WITH_JOB, {"ids": ids}))
+    stands = standings.of_runs(session, ids)
     return [
         RunInfo(
             id=run.id,
@@ -77,9 +96,55 @@ def run_infos(session: Session, found: list[Run], caller: Principal | None, *, c
             latest_step=run.latest_step,
             latest_activity_message=run.activity,
             launcher_args={**run.args, **run.paths, "type": run.kind} if config else None,
+            pinned=run.pinned,
+            notes=run.notes if caller is not None and run.owner_id == caller.user_id else "",
+            type=run.kind,
+            parent_run_id=run.parent.get("run_id"),
+            model=str(run.args.get("model") or ""),
+            heartbeat_at=_heartbeat(run, data),
+            **_standing(run, stands[run.id]),
         )
         for run in found
     ]
+
+
+def _standing(run: Run, standing: Standing) -> dict[str, float | None]:
+    elapsed = None if run.started is None else max(0.0, (run.ended or time.time()) - run.started)
+    train, held_out = standing.train, standing.eval
+    return {
+        "elapsed_seconds": elapsed,
+        "eta_seconds": _seconds_left(run, standing, elapsed),
+        "reward_first": train[0].value if train else None,
+        "reward_latest": train[1].value if train else None,
+        "eval_reward_first": held_out[0].value if held_out else None,
+        "eval_reward_latest": held_out[1].value if held_out else None,
+        "error_rate": standing.failed,
+    }
+
+
+def _seconds_left(run: Run, standing: Standing, elapsed: float | None) -> float | None:
+    """Until the last step, or until the time asked for is over."""
+    if run.status != "active" or elapsed is None:
+        return None
+    left, most = standing.seconds_left(run.total_steps), run.args.get("max_minutes")
+    if left is None or not isinstance(most, int | float):
+        return left
+    return min(left, max(0.0, 60.0 * most - elapsed))
+
+
+def _heartbeat(run: Run, data: DataDir) -> float | None:
+    """When its process last said that it lives; only a run that goes on is looked up on disk."""
+    if run.started is None and run.status != "active":
+        return None
+    if run.status in TERMINAL:
+        return run.ended
+    beats = []
+    for name in ("status.json", "child.json"):
+        try:
+            beats.append((data.run(run.id) / name).stat().st_mtime)
+        except OSError:
+            continue
+    return max(beats, default=None)
 
 
 def event_info(event: Event) -> RunEvent:
@@ -90,6 +155,18 @@ def event_info(event: Event) -> RunEvent:
         type=event.kind,
         message=event.message,
         data=event.data,
+    )
+
+
+def log_line(line: EnvLog) -> EnvLogLine:
+    return EnvLogLine(
+        id=line.id,
+        rollout_id=line.rollout_id,
+        step=line.step,
+        created_at=line.time,
+        level=line.level,
+        message=line.message,
+        traceback=line.traceback,
     )
 
 

@@ -1,0 +1,130 @@
+"""Where a URL that somebody typed may lead: its name is looked up once, checked, and from then on only that is dialled.
+
+A name that is looked up again can mean another machine the second time (DNS rebinding), so what was checked is pinned.
+Link-local addresses (where clouds keep their metadata), multicast and the like are never dialled. Loopback and private
+networks are, where the platform is one person's own. Behind a proxy the proxy looks names up, and its rules hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from benchmax.errors import UsageError
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What may be dialled."""
+
+    private: bool = False
+    """Loopback and private networks."""
+    hosts: tuple[str, ...] = ()
+    """Names and addresses that may be dialled whatever they lead to."""
+
+    @classmethod
+    def of(cls, note: Mapping[str, Any] | None) -> Reach:
+        """From its JSON form; without one, only public addresses."""
+        note = note or {}
+        return cls(bool(note.get("private")), tuple(str(host).lower() for host in note.get("hosts") or ()))
+
+    def allows(self, address: Address) -> bool:
+        return all(self._allows(each) for each in _meant(address))
+
+    def _allows(self, address: Address) -> bool:
+        if address.is_unspecified or address.is_multicast or address.is_link_local:
+            return False
+        if address.is_global and not address.is_reserved:
+            return True
+        return self.private and (address.is_loopback or not address.is_reserved)
+
+
+class Pinned(AbstractResolver):
+    """Answers for one host with the addresses that were checked, and for no other."""
+
+    def __init__(self, host: str, addresses: Sequence[str]) -> None:
+        self.host = host
+        self.addresses = list(addresses)
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        if host.lower() != self.host:
+            raise OSError(f"{host} is not {self.host}")
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in self.addresses
+        ]
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+async def pin(base_url: str, reach: Reach) -> Pinned | None:
+    """Look a URL's host up and check it; UsageError when it leads where it may not. None: there is nothing to pin."""
+    from benchmax.models.http import proxy_for
+
+    host, port = _host(base_url)
+    if host in reach.hosts:
+        return None
+    literal = _literal(host)
+    if literal is None and proxy_for(base_url):
+        return None
+    addresses = [host] if literal else await _look_up(host, port)
+    for address in addresses:
+        if not reach.allows(ipaddress.ip_address(address.partition("%")[0])):
+            raise UsageError(
+                f"{host} leads to an address that may not be called from here. Use a public address, or have the "
+                "platform's operator allow it with BENCHMAX_ENDPOINT_HOSTS."
+            )
+    return None if literal else Pinned(host, addresses)
+
+
+async def _look_up(host: str, port: int) -> list[str]:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"{host} cannot be found: {error}. Check the address.") from None
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+def _host(base_url: str) -> tuple[str, int]:
+    """As the client will dial it."""
+    from benchmax.models.http import chat_url
+
+    url = chat_url(base_url)
+    return (url.raw_host or "").lower(), url.port or 0
+
+
+def _literal(host: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _meant(address: Address) -> list[Address]:
+    """The address, and those it stands for."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return [address]
+    if address.ipv4_mapped or address in _NAT64:
+        return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
+    inner = [address.sixtofour, *(address.teredo or ())]
+    return [address, *(each for each in inner if each is not None)]

@@ -1,0 +1,26 @@
+"""A model at an address that somebody gave: checked and pinned before anything is sent there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchmax.models.addresses import Reach, pin
+from benchmax.models.http import HttpModel
+
+
+async def endpoint_model(llm: Mapping[str, Any]) -> HttpModel:
+    """The OpenAI-compatible server a caller named, with its address checked and pinned."""
+    url = str(llm["base_url"])
+    resolver = await pin(url, Reach.of(llm.get("reach")))
+    if version := llm.get("api_version"):
+        url += ("&" if "?" in url else "?") + f"api-version={version}"
+    host = url.partition("//")[2].partition("/")[0]
+    return HttpModel(
+        str(llm["model"]),
+        url,
+        str(llm.get("api_key") or ""),
+        resolver=resolver,
+        # OpenAI's own newer models refuse the old name.
+        max_tokens_field="max_completion_tokens" if host == "api.openai.com" else "max_tokens",
+    )

@@ -1,0 +1,71 @@
+"""A checkpoint as the start of another run. Its files get second names in the new run's directory, so that the new run
+needs nothing of the old one, which may go on, throw the checkpoint away, or be deleted.
+
+    <new run>/parent/  run.json  config.json  metrics.jsonl  checkpoints/step-N/…  base/…  (the parent's own start)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from benchmax.errors import NotFoundError, UsageError
+
+PARENT = "parent"
+_NO_CHECKPOINT = "The run has no such checkpoint. GET …/checkpoints lists them."
+
+
+def checkpoint(run_dir: Path, name: str) -> Path:
+    """The folder of a checkpoint; `best` is `latest` for a run without held-out rows."""
+    folder = run_dir / "checkpoints"
+    if name in ("best", "latest"):
+        found = _marked(folder, name) or (_marked(folder, "latest") if name == "best" else None)
+    else:
+        found = folder / name
+    if found is None or found.is_symlink() or not (found / "weights.safetensors").is_file():
+        raise NotFoundError(_NO_CHECKPOINT)
+    return found
+
+
+def _marked(folder: Path, mark: str) -> Path | None:
+    try:
+        name = (folder / mark).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return folder / name if name.startswith("step-") and name.removeprefix("step-").isdecimal() else None
+
+
+def link_parent(old: Path, new: Path, chosen: Path) -> None:
+    """Put what is needed of the old run into the new one's directory; nothing when it cannot be done."""
+    parent = new / PARENT
+    try:
+        _link_tree(chosen, parent / "checkpoints" / chosen.name)
+        for name in ("run.json", "metrics.jsonl"):
+            if (old / name).is_file():
+                shutil.copyfile(old / name, parent / name)
+        _copy_config(old, parent)
+    except BaseException as error:
+        shutil.rmtree(new, ignore_errors=True)
+        if isinstance(error, OSError | ValueError):
+            raise UsageError(f"The checkpoint cannot be used: {error}. Choose another.") from None
+        raise
+
+
+def _copy_config(old: Path, parent: Path) -> None:
+    """The old run's settings. If it was a fork too, the model it began with comes along."""
+    config = json.loads((old / "config.json").read_bytes())
+    base = Path(config["model"]["name"])
+    if base.is_absolute() and base.is_relative_to(old) and base.is_dir():
+        own = parent / "base" / base.name
+        _link_tree(base, own)
+        config["model"]["name"] = str(own)
+    (parent / "config.json").write_text(json.dumps(config, indent=2), "utf-8")
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    target.mkdir(mode=0o700, parents=True)
+    for path in source.iterdir():
+        if path.is_file() and not path.is_symlink():
+            os.link(path, target / path.name)

@@ -1,0 +1,160 @@
+"""Datasets: your uploaded rows, looked at, added to, removed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.loading import BUILT_IN, load_env_class
+from benchmax.errors import UsageError
+from benchmax.platform.resource_schemas import DatasetInfo, DatasetList, RowAdded, RowRequest
+from benchmax.platform.schemas import DatasetPreview, Success
+from benchmax.platform.server import datasets
+from benchmax.platform.server.auth import Caller, Principal
+from benchmax.platform.server.launch import count_lines
+from benchmax.platform.server.platform import Here, Platform
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.routes.storage import BlobPathText, pieces
+from benchmax.platform.store import blobs, libraries
+from benchmax.platform.store.tables import Blob
+
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
+
+_COUNTED_BYTES = 4 * 1024 * 1024
+_COUNTED_FILES = 50
+_APPEND_TRIES = 5
+_ANY_BODY: dict[str, Any] = {"requestBody": {"content": {"application/octet-stream": {}, "text/csv": {}}}}
+
+EnvironmentName = Annotated[str | None, Query(max_length=80)]
+"""A built-in environment whose columns the rows have."""
+
+
+@router.get("")
+def list_datasets(
+    here: Here,
+    caller: Caller,
+    prefix: Annotated[str, Query(max_length=blobs.PATH_CHARS)] = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
+) -> DatasetList:
+    """Your datasets, newest first."""
+    with here.database.read() as session:
+        found = libraries.datasets_of(session, caller.user_id, datasets.SUFFIXES, prefix, limit)
+    uncounted = [(path, blob) for path, blob in found if blob.rows is None and path.path.endswith(".jsonl")]
+    small = [blob for _, blob in uncounted if blob.size <= _COUNTED_BYTES][:_COUNTED_FILES]
+    counts = {blob.sha256: count_lines(here.blobs.path(blob.sha256)) for blob in small if _is_there(here, blob)}
+    return DatasetList(
+        datasets=[
+            DatasetInfo(
+                path=path.path,
+                bytes=blob.size,
+                rows=counts.get(blob.sha256, blob.rows),
+                sha256=blob.sha256,
+                updated_at=path.updated,
+            )
+            for path, blob in found
+        ]
+    )
+
+
+def _is_there(here: Platform, blob: Blob) -> bool:
+    return here.blobs.path(blob.sha256).is_file()
+
+
+@router.get("/preview")
+def preview(
+    here: Here,
+    caller: Caller,
+    path: BlobPathText,
+    limit: Annotated[int, Query(ge=1, le=200)] = 20,
+    environment: EnvironmentName = None,
+) -> DatasetPreview:
+    """The first rows of an uploaded dataset, and what is wrong with any of the first 100,000."""
+    with here.database.read() as session:
+        found = blobs.find(session, caller.user_id, path)
+    if found is None:
+        raise Refused(404, "You have no upload of that name. GET /v1/storage/files lists them.")
+    return datasets.preview(here.blobs, found[1].sha256, found[1].size, path, limit, _env_class(environment))
+
+
+@router.post("", status_code=201, openapi_extra=_ANY_BODY)
+async def create_dataset(
+    request: Request,
+    here: Here,
+    caller: Caller,
+    name: Annotated[str, Query(min_length=1, max_length=200)],
+    environment: EnvironmentName = None,
+) -> DatasetPreview:
+    """Store a CSV, TSV, JSON, JSON lines or Parquet file, as it is, under `datasets/NAME`."""
+    path = _path(name)
+    try:
+        with here.blobs.receive() as incoming:
+            async for piece in pieces(request, here.settings.idle_seconds):
+                await run_in_threadpool(incoming.write, piece)
+            sha256 = await run_in_threadpool(incoming.keep)
+    except ClientDisconnect:
+        raise Refused(400, "The connection was lost before the whole file was here. Send it again.") from None
+    return await run_in_threadpool(_keep, here, caller, path, sha256, incoming.size, environment)
+
+
+def _keep(
+    here: Platform, caller: Principal, path: str, sha256: str, size: int, environment: str | None
+) -> DatasetPreview:
+    try:
+        seen = datasets.preview(here.blobs, sha256, size, path, 20, _env_class(environment))
+        # Rows none of which has our columns may still be what some environment reads: then readable is enough.
+        datasets.check_count(seen.usable or sum(1 for _ in datasets.rows(here.blobs, sha256, path)))
+    except UsageError:
+        with here.database.write() as session:
+            libraries.note_nameless(session, sha256, size)
+        raise
+    with here.database.write() as session:
+        datasets.name(session, caller.user_id, path, sha256, size, seen.rows)
+        caller.note(session, "dataset.create", path, rows=seen.rows)
+    return seen
+
+
+def _path(name: str) -> str:
+    """`datasets/<name>`, of letters that are safe in a path."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
+    if PurePosixPath(plain).suffix.lower() not in datasets.SUFFIXES:
+        raise UsageError(f"{name[:80]!r} is no dataset file. Its name must end in {', '.join(datasets.SUFFIXES)}.")
+    return blobs.check_path(f"datasets/{plain}")
+
+
+def _env_class(name: str | None) -> type[BaseEnv] | None:
+    """Only our own classes: nothing of a user's is opened here."""
+    return load_env_class(name) if name in BUILT_IN else None
+
+
+@router.post("/rows", status_code=201)
+def add_row(here: Here, caller: Caller, body: RowRequest) -> RowAdded:
+    """Add a row: the path names a new version of the file, and runs that were launched with the old one keep it."""
+    target = datasets.lines_path(body.path)
+    for _ in range(_APPEND_TRIES):
+        with here.database.read() as session:
+            source, blob = datasets.latest(session, caller.user_id, body.path)
+        sha256, size, count = datasets.with_row(here.blobs, blob, source.path, body.row)
+        with here.database.write() as session:
+            if datasets.latest(session, caller.user_id, body.path, lock=True)[1].sha256 == blob.sha256:
+                datasets.name(session, caller.user_id, target, sha256, size, count)
+                caller.note(session, "dataset.append", target, rows=count)
+                return RowAdded(path=target, rows=count)
+    raise Refused(409, "Others add rows to this dataset at the same time. Try again.")
+
+
+@router.delete("")
+def delete_dataset(here: Here, caller: Caller, path: BlobPathText) -> Success:
+    """Remove a dataset. Runs that were launched with it keep their copy."""
+    with here.database.write() as session:
+        row, blob = datasets.find(session, caller.user_id, path)
+        session.delete(row)
+        session.flush()
+        libraries.drop_if_unused(session, here.blobs, blob.sha256)
+        caller.note(session, "dataset.delete", path)
+    return Success(success=True, message="The dataset is removed.")

@@ -1,0 +1,117 @@
+"""Environments: which there are, what is in them, and what the doctor says of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from sqlalchemy.orm import Session
+
+from benchmax.platform.resource_schemas import (
+    DoctorFinding,
+    DoctorReport,
+    DoctorReports,
+    DoctorRequest,
+    DoctorStarted,
+    EnvironmentDetails,
+    EnvironmentList,
+)
+from benchmax.platform.server import catalogue, datasets
+from benchmax.platform.server.auth import Caller
+from benchmax.platform.server.catalogue import Environment
+from benchmax.platform.server.platform import Here
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.store import errands
+from benchmax.platform.store.tables import Errand
+
+router = APIRouter(prefix="/v1/environments", tags=["environments"])
+
+EnvironmentId = Annotated[str, Path(max_length=80)]
+MOST_AT_ONCE = 2
+"""Examinations of one user at the same time: each is a process."""
+
+
+@router.get("")
+def list_environments(here: Here, caller: Caller) -> EnvironmentList:
+    """The built-in environments, then your uploads, newest first."""
+    with here.database.read() as session:
+        found = catalogue.everything(session, caller.user_id)
+        tools = errands.tools(session, caller.user_id)
+    return EnvironmentList(environments=[catalogue.info(here.blobs, each, tools) for each in found])
+
+
+@router.get("/{environment_id}")
+def get_environment(here: Here, caller: Caller, environment_id: EnvironmentId) -> EnvironmentDetails:
+    """One environment, with its source and its manifest."""
+    with here.database.read() as session:
+        found = catalogue.find(session, caller.user_id, environment_id)
+        tools = errands.tools(session, caller.user_id)
+    return catalogue.details(here.blobs, found, tools)
+
+
+@router.post("/{environment_id}/doctor", status_code=201)
+def start_doctor(
+    here: Here, caller: Caller, environment_id: EnvironmentId, body: DoctorRequest | None = None
+) -> DoctorStarted:
+    """Examine an environment on rows, in a process of its own; ask for the report until it is complete."""
+    path = body.dataset_path if body else None
+    with here.database.write() as session:
+        found = catalogue.find(session, caller.user_id, environment_id)
+        if errands.going(session, caller.user_id, "doctor") >= MOST_AT_ONCE:
+            raise Refused(429, "Two examinations are going on already. Wait for one to end.", Retry_After="10")
+        here.limiter.hit("doctor", caller.user_id)
+        options = _files(session, caller.user_id, found, path)
+        row = errands.start(session, caller.user_id, "doctor", environment_id, options=options)
+        caller.note(session, "environment.doctor", environment_id, report=row.id)
+    return DoctorStarted(report_id=row.id)
+
+
+def _files(session: Session, owner_id: str, found: Environment, path: str | None) -> dict[str, Any]:
+    """What the child needs: the blobs, or the name of a built-in, and the rows."""
+    options: dict[str, Any] = {"spec": found.id}
+    if found.uploaded is not None:
+        options = {"cls": found.uploaded.cls_sha256, "metadata": found.uploaded.metadata_sha256}
+    if path is not None:
+        options |= {"rows": datasets.find(session, owner_id, path)[1].sha256, "rows_path": path}
+    return options
+
+
+@router.get("/{environment_id}/doctor")
+def list_reports(here: Here, caller: Caller, environment_id: EnvironmentId) -> DoctorReports:
+    """The doctor's reports on an environment, newest first."""
+    with here.database.read() as session:
+        catalogue.find(session, caller.user_id, environment_id)
+        found = errands.of_subject(session, caller.user_id, "doctor", environment_id)
+    return DoctorReports(reports=[_report(row) for row in found])
+
+
+@router.get("/{environment_id}/doctor/{report_id}")
+def get_report(
+    here: Here, caller: Caller, environment_id: EnvironmentId, report_id: Annotated[str, Path(max_length=80)]
+) -> DoctorReport:
+    """One report: how far it is, and when it is complete what was found."""
+    with here.database.read() as session:
+        row = errands.find(session, caller.user_id, "doctor", report_id)
+    if row is None or row.subject != environment_id:
+        raise Refused(404, "There is no such report on this environment. POST …/doctor makes one.")
+    return _report(row)
+
+
+def _report(row: Errand) -> DoctorReport:
+    seen = row.result
+    findings = [DoctorFinding(**each, message=f"{each['title']} {each['fix']}") for each in seen.get("findings") or ()]
+    known = {name: seen[name] for name in ("ok", "rows", "examples", "seconds", "tools") if name in seen}
+    parts = {name: seen.get(name) or [] for name in ("checks", "components", "answers")}
+    return DoctorReport.model_validate(
+        {
+            "id": row.id,
+            "environment": row.subject,
+            "status": row.status,
+            "status_reason": row.reason,
+            "created_at": row.created,
+            "ended_at": row.ended,
+            "findings": findings,
+            **known,
+            **parts,
+        }
+    )

@@ -1,0 +1,103 @@
+"""What an owner's uploads are: datasets and environments, told apart by their names; and when a blob can go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Text, cast, delete, exists, or_, select
+from sqlalchemy.orm import Session
+
+from benchmax.platform.store.blobs import BlobStore
+from benchmax.platform.store.points import write_all
+from benchmax.platform.store.tables import Blob, BlobPath, Run
+
+MANIFEST = "env-metadata.json"
+OURS = "envs/built-in/"
+"""Where bundles of built-in environments are put; they are not listed as uploads."""
+SPLITS = "splits/"
+"""Where the two halves of a dataset are put that a launch has split; they are not listed as datasets."""
+_MOST_UPLOADS = 5_000
+_SETTLED_SECONDS = 60.0
+"""A file younger than this may be about to get a name."""
+
+
+def datasets_of(
+    session: Session, owner_id: str, suffixes: Sequence[str], prefix: str = "", limit: int = 1000
+) -> list[tuple[BlobPath, Blob]]:
+    """The owner's files of these kinds, newest first; manifests of environments are none."""
+    query = (
+        select(BlobPath, Blob)
+        .join(Blob, Blob.sha256 == BlobPath.sha256)
+        .where(
+            BlobPath.owner_id == owner_id,
+            or_(*(BlobPath.path.iendswith(suffix, autoescape=True) for suffix in suffixes)),
+            BlobPath.path.not_like(f"%{MANIFEST}"),
+            ~BlobPath.path.startswith(SPLITS, autoescape=True),
+        )
+    )
+    if prefix:
+        query = query.where(BlobPath.path.startswith(prefix, autoescape=True))
+    found = session.execute(query.order_by(BlobPath.updated.desc(), BlobPath.path).limit(limit))
+    return [(path, blob) for path, blob in found]
+
+
+class Uploaded(NamedTuple):
+    """An environment's two files, and where they lie."""
+
+    folder: str
+    cls_path: str
+    cls_sha256: str
+    metadata_path: str
+    metadata_sha256: str
+    updated: float
+
+
+def environments_of(session: Session, owner_id: str) -> list[Uploaded]:
+    """The owner's bundles, newest first, each once however many paths name it."""
+    query = select(BlobPath.path, BlobPath.sha256, BlobPath.updated).where(
+        BlobPath.owner_id == owner_id,
+        or_(BlobPath.path.like("%.pkl"), BlobPath.path.like("%.pickle"), BlobPath.path.like(f"%{MANIFEST}")),
+        ~BlobPath.path.startswith(OURS, autoescape=True),
+    )
+    manifests: dict[str, tuple[str, str]] = {}
+    pickles: list[tuple[str, str, float]] = []
+    for path, sha256, updated in session.execute(query.order_by(BlobPath.updated.desc()).limit(_MOST_UPLOADS)):
+        if path.endswith(MANIFEST):
+            manifests[path.rpartition("/")[0]] = path, sha256
+        else:
+            pickles.append((path, sha256, updated))
+    found: dict[tuple[str, str], Uploaded] = {}
+    for path, sha256, updated in pickles:
+        folder = path.rpartition("/")[0]
+        if folder in manifests:
+            manifest = manifests[folder]
+            found.setdefault((sha256, manifest[1]), Uploaded(folder, path, sha256, *manifest, updated))
+    return list(found.values())
+
+
+def drop_if_unused(session: Session, store: BlobStore, sha256: str) -> None:
+    """Remove a blob that no path names and no run was launched with. One that came just now is left to `sweep`."""
+    named = session.scalars(select(BlobPath.path).where(BlobPath.sha256 == sha256).limit(1)).first()
+    used = session.scalars(select(Run.id).where(cast(Run.blobs, Text).contains(sha256)).limit(1)).first()
+    file = store.path(sha256)
+    try:
+        young = file.stat().st_mtime > time.time() - _SETTLED_SECONDS
+    except FileNotFoundError:
+        young = False
+    if named is None and used is None and not young:
+        session.execute(delete(Blob).where(Blob.sha256 == sha256))
+        file.unlink(missing_ok=True)
+
+
+def note_nameless(session: Session, sha256: str, size: int) -> None:
+    """Remember a file that was refused, so that `sweep` finds it."""
+    write_all(session, Blob, [{"sha256": sha256, "size": size, "created": time.time()}], key=("sha256",))
+
+
+def sweep(session: Session, store: BlobStore) -> None:
+    """Remove the blobs that nothing names any more."""
+    nameless = select(Blob.sha256).where(~exists().where(BlobPath.sha256 == Blob.sha256))
+    for sha256 in session.scalars(nameless).all():
+        drop_if_unused(session, store, sha256)

@@ -1,0 +1,146 @@
+"""Sessions: environments (and models) the runner keeps open for the server to talk to, while somebody does.
+
+A session is a folder `sessions/<id>` of the data directory, and its small files are all that server, runner and child
+tell each other; the talk itself goes over a socket in it:
+
+    session.json   what is wanted; the server's          ready.json     the word to say at the socket; the child's
+    end.json       please end; the server's              activity.json  how busy it is; the child's
+    inputs/        the bundle, if it is no run's         ended.json     why it ended; the runner's, the last of all
+
+There is no row in the database: a session is of this machine alone, and nothing of it is worth keeping.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmax.platform.store.datadir import DataDir, write_private
+
+SOCKET = "socket"
+MESSAGE_BYTES = 128 * 1024 * 1024
+"""The longest line on the socket."""
+
+Status = Literal["starting", "ready", "ended"]
+
+
+class SessionFolder:
+    """One session, by its files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.id = path.name
+        self.asked = self.note("session")
+
+    def note(self, name: str) -> dict[str, Any]:
+        """One of the small files; empty when it is not there."""
+        try:
+            value = json.loads((self.path / f"{name}.json").read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def write(self, name: str, note: Mapping[str, Any]) -> None:
+        write_private(self.path / f"{name}.json", json.dumps(note))
+
+    @property
+    def status(self) -> Status:
+        if any((self.path / name).exists() for name in ("ended.json", "end.json")) or not self.path.exists():
+            return "ended"
+        return "ready" if (self.path / "ready.json").exists() else "starting"
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, or what it does."""
+        for name, key in (("ended", "reason"), ("end", "reason"), ("child", "phase")):
+            if words := self.note(name).get(key):
+                return str(words)
+        return "waiting for the runner"
+
+    @property
+    def was_begun(self) -> bool:
+        """Whether the runner has seen it."""
+        return (self.path / "child.json").exists() or (self.path / "process.json").exists()
+
+    def ask_to_end(self, reason: str) -> None:
+        """The runner does it."""
+        if self.path.exists() and not (self.path / "end.json").exists():
+            self.write("end", {"reason": reason})
+
+    @contextmanager
+    def socket_path(self) -> Iterator[str]:
+        """A short name for the socket: the kernel takes no more than 107 characters."""
+        folder = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield f"/proc/self/fd/{folder}/{SOCKET}"
+        finally:
+            os.close(folder)
+
+
+def create(data: DataDir, asked: Mapping[str, Any], inputs: Mapping[str, Path | bytes] | None = None) -> SessionFolder:
+    """Ask for a session. Its folder appears whole."""
+    root = _root(data)
+    name = f"ses_{secrets.token_hex(16)}"
+    temporary = root / f".tmp-{name}"
+    (temporary / "inputs").mkdir(parents=True, mode=0o700)
+    try:
+        for file, content in (inputs or {}).items():
+            _put(content, temporary / "inputs" / file)
+        write_private(temporary / "session.json", json.dumps({**asked, "created": time.time()}))
+        temporary.rename(root / name)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return SessionFolder(root / name)
+
+
+def find(data: DataDir, session_id: str, owner_id: str) -> SessionFolder | None:
+    """The owner's session of that id."""
+    if not session_id.startswith("ses_") or not session_id[4:].isalnum() or len(session_id) > 80:
+        return None
+    folder = SessionFolder(_root(data) / session_id)
+    return folder if folder.asked.get("owner_id") == owner_id else None
+
+
+def every(data: DataDir) -> list[SessionFolder]:
+    """All sessions, oldest first."""
+    try:
+        names = [entry.name for entry in os.scandir(_root(data)) if entry.name.startswith("ses_")]
+    except OSError:
+        return []
+    found = [SessionFolder(_root(data) / name) for name in names]
+    return sorted(found, key=lambda folder: float(folder.asked.get("created", 0.0)))
+
+
+def sweep(data: DataDir, ended_before: float) -> None:
+    """Remove sessions that ended before that time, and what a server that died left half made."""
+    for folder in every(data):
+        if folder.note("ended").get("time", ended_before) < ended_before:
+            shutil.rmtree(folder.path, ignore_errors=True)
+    for path in _root(data).glob(".tmp-*"):
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime < time.time() - 3600:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _root(data: DataDir) -> Path:
+    return data.root / "sessions"
+
+
+def _put(content: Path | bytes, target: Path) -> None:
+    if isinstance(content, bytes):
+        target.write_bytes(content)
+        return
+    try:
+        os.link(content, target)
+    except FileNotFoundError:
+        raise
+    except OSError:  # another disk
+        shutil.copyfile(content, target)

@@ -1,0 +1,106 @@
+"""Upgrades keep every row (F22), and one that is killed in the middle has not happened (F3)."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.script import ScriptDirectory
+
+from benchmax.platform.store import database
+from benchmax.platform.store.datadir import DataDir
+from platform_world import fresh_database
+
+PAST = [each.revision for each in ScriptDirectory(str(database.MIGRATIONS)).walk_revisions()][1:]
+
+# An upgrade that dies by kill -9 after the last of its statements, before anything was committed.
+KILLED = """
+import os, signal, sys
+import alembic.command
+from benchmax.platform.store import database
+real = alembic.command.upgrade
+def upgrade(config, revision):
+    real(config, revision)
+    os.kill(os.getpid(), signal.SIGKILL)
+alembic.command.upgrade = upgrade
+database.upgrade(database.make_engine(sys.argv[1]))
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path):
+    if request.param == "postgres":
+        return fresh_database(request.getfixturevalue("postgres_url"))
+    return f"sqlite:///{DataDir(tmp_path / 'data').create().database}"
+
+
+def at_revision(url, revision):
+    """A database with the tables of an older benchmax, and a row in every one of them."""
+    engine = database.make_engine(url)
+    with engine.begin() as connection:
+        command.upgrade(database.alembic_config(connection), revision)
+    found = sa.MetaData()
+    with engine.begin() as connection:
+        found.reflect(connection)
+        rows = {}
+        for table in found.sorted_tables:
+            if table.name != "alembic_version" and not table.name.startswith("chunks_fts"):
+                rows[table.name] = {column.name: value_for(column, rows) for column in table.columns}
+                connection.execute(table.insert(), rows[table.name])
+    return engine
+
+
+def value_for(column, rows):
+    for key in column.foreign_keys:
+        return rows[key.column.table.name][key.column.name]
+    if isinstance(column.type, sa.JSON):
+        return {}
+    if isinstance(column.type, sa.Boolean):
+        return False
+    if isinstance(column.type, sa.Integer | sa.Float):
+        return 7
+    return b"secret" if isinstance(column.type, sa.LargeBinary) else f"{column.name}-7"[:8]
+
+
+def contents(engine):
+    """Everything in every table, by column."""
+    found = sa.MetaData()
+    with engine.connect() as connection:
+        found.reflect(connection)
+        tables = [each for each in found.sorted_tables if not each.name.startswith(("chunks_fts", "alembic"))]
+        return {table.name: [dict(row._mapping) for row in connection.execute(table.select())] for table in tables}
+
+
+def check_kept(before, after):
+    for name, rows in before.items():
+        assert len(after[name]) == len(rows) == 1, name
+        assert rows[0].items() <= after[name][0].items(), name
+
+
+@pytest.mark.parametrize("revision", PAST)
+def test_an_upgrade_keeps_every_row(url, revision):
+    engine = at_revision(url, revision)
+    before = contents(engine)
+    assert len(before) > 15
+    database.upgrade(engine)
+    check_kept(before, contents(engine))
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1, "on again"
+    engine.dispose()
+
+
+@pytest.mark.parametrize("revision", PAST[:1])
+def test_an_upgrade_killed_in_the_middle_has_not_happened(url, revision):
+    engine = at_revision(url, revision)
+    before = contents(engine)
+    ended = subprocess.run([sys.executable, "-c", KILLED, url], capture_output=True, timeout=60)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert contents(engine) == before
+    with engine.connect() as connection:
+        assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == revision
+    database.upgrade(engine)
+    check_kept(before, contents(engine))
+    engine.dispose()

@@ -1,0 +1,73 @@
+"""Evaluations of what was not trained: the base model, and endpoints named in settings."""
+
+import pytest
+from test_rollout_stream import GroupEnv, counting
+
+from benchmax.trainer.tiny import make_tiny
+from runner_world import wait_until
+from session_world import CounterEnv, fake_model, store_run, supervised
+
+pytestmark = pytest.mark.timeout(300)  # several processes for each test, on machines that do other things too
+
+ROWS = [{"prompt": f"Count to one, {n}.", "answer": "count 1"} for n in range(16)]
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory):
+    with supervised(tmp_path_factory.mktemp("live")) as server:
+        yield server
+
+
+def evaluated(client, run_id, model, **more):
+    """Start one and wait for its end."""
+    answer = client.post(f"/v1/train/runs/{run_id}/external-eval", json={"model": model, **more})
+    assert answer.status_code == 201, answer.text
+
+    def found():
+        evals = client.get(f"/v1/train/runs/{run_id}/external-eval").json()["evals"]
+        (row,) = [each for each in evals if each["id"] == answer.json()["id"]]
+        return row if row["endedAt"] else None
+
+    return wait_until(found, 150)
+
+
+def test_an_endpoint_plays_the_eval_rows_with_its_own_key(live):
+    owner, key = live.user()
+    run_id = store_run(live, owner, CounterEnv, ROWS)
+    with fake_model(counting) as model, live.client(key) as client:
+        asked = {"name": "theirs", "baseUrl": model.base_url, "model": "gpt-x", "apiKey": "sk-endpoint"}
+        endpoint = client.post("/v1/endpoints", json=asked).json()["id"]
+        row = evaluated(client, run_id, f"endpoint:{endpoint}", rows=5, samples=2)
+        assert (row["status"], row["done"], row["total"]) == ("complete", 10, 10), row
+        assert row["summary"]["rollouts"] == 10
+        assert {each["model"] for each in model.bodies} == {"gpt-x"}
+        assert {each["Authorization"] for each in model.headers} == {"Bearer sk-endpoint"}
+        asked = {"mode": "external-eval", "externalEvalId": row["id"], "limit": 50}
+        page = client.get(f"/v1/train/runs/{run_id}/rollouts", params=asked).json()
+        found = page["data"] if isinstance(page, dict) else page
+        assert len(found) == 10
+        assert all(each["rewards"] == {"said": 1.0, "count": 1.0} for each in found)
+    notes = [
+        path for path in live.data.run(run_id).rglob("*") if path.is_file() and not path.name.startswith("env-cls")
+    ]
+    assert not any(b"sk-endpoint" in path.read_bytes() for path in notes)
+
+
+def test_an_address_that_may_not_be_called_fails_with_words(live):
+    owner, key = live.user()
+    run_id = store_run(live, owner, GroupEnv, ROWS)
+    with live.client(key) as client:
+        for url in ("http://169.254.169.254/latest", "http://[::ffff:169.254.169.254]/v1"):
+            endpoint = client.post("/v1/endpoints", json={"name": url, "baseUrl": url, "model": "m"}).json()["id"]
+            row = evaluated(client, run_id, f"endpoint:{endpoint}", rows=1)
+            assert row["status"] == "failed"
+            assert "may not be called" in row["statusReason"]
+
+
+def test_the_base_model_is_the_one_the_run_began_with(live, tmp_path):
+    owner, key = live.user()
+    model = make_tiny(tmp_path / "model", hidden=32, layers=1)
+    run_id = store_run(live, owner, GroupEnv, ROWS, model=str(model), max_new_tokens=4)
+    with live.client(key) as client:
+        row = evaluated(client, run_id, "base", rows=3)
+        assert (row["status"], row["done"]) == ("complete", 3), row

@@ -1,0 +1,205 @@
+"""Environments over the wire: listed, shown, examined by the doctor in a child, launched by their id."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.platform.runner.supervisor import Supervisor
+from benchmax.platform.store import runs
+from benchmax.platform.training_run import upload_training_run
+from platform_world import LiveServer
+from runner_world import drive
+
+ROWS = [{"prompt": f"{n} + 1?", "ground_truth": str(n + 1)} for n in range(40)]
+
+
+class Adder(BaseEnv):
+    """Adds one.
+
+    More words.
+    """
+
+    system_prompt = "Add."
+
+    async def list_tools(self):
+        return []
+
+    async def run_tool(self, rollout_id, tool_name, **tool_args):
+        raise AssertionError
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"correct": float(messages[-1]["content"].strip() == task["ground_truth"])}
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory):
+    with LiveServer(tmp_path_factory.mktemp("live")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def key(live):
+    return live.user("env@example.org")[1]
+
+
+@pytest.fixture
+def client(live, key):
+    with live.client(key) as client:
+        yield client
+
+
+@pytest.fixture
+def stranger(live):
+    with live.client(live.user("stranger@example.org")[1]) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def uploaded(live, key):
+    return upload_training_run(
+        env_class=Adder, train_dataset=ROWS[:30], eval_dataset=ROWS[30:], run_name="adder", api_key=key,
+        base_url=live.url,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def boss(live):
+    supervisor = Supervisor(live.database, live.data, slots=["cpu:0"])
+    yield supervisor
+    supervisor.stop()
+    end = time.monotonic() + 20
+    while supervisor.watched and time.monotonic() < end:
+        supervisor.tick()
+        time.sleep(0.02)
+
+
+def adder(client):
+    (found,) = (each for each in client.get("/v1/environments").json()["environments"] if each["kind"] == "bundle")
+    return found
+
+
+def test_built_in_and_uploaded_environments_are_listed_once(client, uploaded, live, key):
+    upload_training_run(
+        env_class=Adder, train_dataset=ROWS[:30], eval_dataset=ROWS[30:], run_name="again", api_key=key,
+        base_url=live.url,
+    )  # fmt: skip
+    found = client.get("/v1/environments").json()["environments"]
+    assert [each["id"] for each in found[:2]] == ["arithmetic", "calculator"]
+    assert all(each["kind"] == "builtin" and each["bringsRows"] and each["description"] for each in found[:2])
+    mine = adder(client)
+    assert (mine["name"], mine["description"], mine["path"].split("/")[1]) == ("Adder", "Adds one.", "again")
+
+
+def test_the_source_is_shown_and_nothing_is_opened(client, uploaded):
+    found = client.get(f"/v1/environments/{adder(client)['id']}").json()
+    assert "class Adder(BaseEnv)" in found["files"][0]["text"]
+    assert found["manifest"]["sha256"] == found["digest"]
+    assert "env_class_source" not in found["manifest"]
+    assert found["problems"] == []
+    shown = client.get("/v1/environments/arithmetic").json()
+    assert "class ArithmeticEnv" in "".join(file["text"] for file in shown["files"])
+
+
+def test_another_users_environment_is_not_there(client, stranger, uploaded):
+    mine = adder(client)["id"]
+    assert stranger.get(f"/v1/environments/{mine}").status_code == 404
+    assert stranger.post(f"/v1/environments/{mine}/doctor", json={}).status_code == 404
+    assert stranger.get(f"/v1/environments/{mine}/doctor").status_code == 404
+    assert len(stranger.get("/v1/environments").json()["environments"]) == 2
+    launch = {"args": {"environment": mine, "dataset_path": uploaded.train_dataset_path}}
+    assert stranger.post("/v1/train/runs/launch", json=launch).status_code == 404
+
+
+def examine(client, boss, environment, body):
+    started = client.post(f"/v1/environments/{environment}/doctor", json=body)
+    assert started.status_code == 201, started.text
+    address = f"/v1/environments/{environment}/doctor/{started.json()['reportId']}"
+    assert client.get(address).json()["status"] == "queued"
+    drive(boss, lambda: client.get(address).json()["status"] in ("complete", "failed"), 60)
+    return client.get(address).json()
+
+
+def test_the_doctor_examines_a_bundle_in_a_child(client, stranger, boss, uploaded, live):
+    mine = adder(client)["id"]
+    report = examine(client, boss, mine, {"datasetPath": uploaded.train_dataset_path})
+    assert report["status"] == "complete", report
+    assert report["rows"] == 30
+    assert report["tools"] == []
+    assert {each["state"] for each in report["checks"]} <= {"passed", "error", "warning", "info", "skipped"}
+    assert any(each["probe"] == "gold" for each in report["answers"])
+    assert all(each["message"] and each["severity"] for each in report["findings"])
+    assert adder(client)["tools"] == []
+    assert client.get(f"/v1/environments/{mine}/doctor").json()["reports"][0]["id"] == report["id"]
+    assert stranger.get(f"/v1/environments/{mine}/doctor/{report['id']}").status_code == 404
+    assert list((live.data.root / "errands").iterdir()) == []
+
+
+def test_the_doctor_needs_rows_and_says_so(client, boss, uploaded):
+    report = examine(client, boss, adder(client)["id"], {})
+    assert report["status"] == "failed"
+    assert "brings no rows of its own" in report["statusReason"]
+    missing = client.post(f"/v1/environments/{adder(client)['id']}/doctor", json={"datasetPath": "datasets/none.csv"})
+    assert missing.status_code == 404
+
+
+def test_a_built_in_is_examined_on_its_own_rows(client, boss):
+    report = examine(client, boss, "calculator", None)
+    assert (report["status"], report["tools"], report["ok"]) == ("complete", ["calculate"], True)
+
+
+def test_two_examinations_at_a_time(client, live):
+    for _ in range(2):
+        assert client.post("/v1/environments/arithmetic/doctor").status_code == 201
+    assert client.post("/v1/environments/arithmetic/doctor").status_code == 429
+
+
+def test_launch_by_environment_and_one_dataset(client, uploaded, live):
+    rows = client.get("/v1/datasets").json()["datasets"]
+    assert {each["path"] for each in rows} >= {uploaded.train_dataset_path, uploaded.eval_dataset_path}
+    args = {"environment": adder(client)["id"], "dataset_path": uploaded.train_dataset_path, "eval_share": 0.25}
+    launched = client.post("/v1/train/runs/launch", json={"args": args})
+    assert launched.status_code == 201, launched.text
+    with live.database.read() as session:
+        run = runs.get(session, launched.json()["runId"])
+    from benchmax.platform.store.blobs import BlobStore
+
+    store = BlobStore(live.data.blobs)
+    parts = {name: list(store.lines(run.blobs[f"{name}_dataset_path"])) for name in ("train", "eval")}
+    assert (len(parts["train"]), len(parts["eval"])) == (22, 8)
+    assert not set(parts["train"]) & set(parts["eval"])
+    assert run.asked == {}
+    assert {each["path"] for each in client.get("/v1/datasets").json()["datasets"]} == {each["path"] for each in rows}
+
+
+def test_launch_of_a_built_in_without_any_upload(client, live):
+    body = {"args": {"environment": "arithmetic", "max_steps": 3}}
+    launched = client.post("/v1/train/runs/launch", json=body)
+    assert launched.status_code == 201, launched.text
+    run_id = launched.json()["runId"]
+    config = client.get(f"/v1/train/runs/{run_id}/config").json()
+    assert [each["name"] for each in config["args"] if each["given"]] == ["max_steps"]
+    assert client.get(f"/v1/train/runs/{run_id}").json()["name"] == "arithmetic"
+    assert len(client.get("/v1/environments").json()["environments"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"environment": "arithmetic", "env_cls_path": "x"}, "environment and env_cls_path"),
+        ({"environment": "arithmetic", "eval_share": 2}, "from 0 to 0.9"),
+        ({"environment": "arithmetic", "eval_share": "a"}, "from 0 to 0.9"),
+        ({"environment": 3}, "must be the id"),
+        ({"environment": "arithmetic", "dataset_path": 3}, "must be the path"),
+        ({"environment": "arithmetic", "dataset_path": "x.jsonl"}, "no dataset at that path"),
+        ({"environment": "nowhere"}, "no such environment"),
+        ({"dataset_path": "x.jsonl"}, "no dataset at that path"),
+        ({}, "env_cls_path is missing"),
+    ],
+)
+def test_a_launch_that_names_it_wrong_is_refused(client, args, words):
+    answer = client.post("/v1/train/runs/launch", json={"args": args})
+    assert answer.status_code in (400, 404)
+    assert words in answer.json()["error"]
