@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup-stamp
 
-.PHONY: help quickstart setup check format test e2e bench soak docs clean
+.PHONY: help quickstart setup console console-types screenshots check format test e2e bench soak test-cluster docs clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
@@ -16,15 +16,25 @@ $(STAMP): pyproject.toml
 	  || { echo "benchmax needs Python 3.11, 3.12 or 3.13; set PYTHON=/path/to/one"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[data,train,platform,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[data,train,platform,mcp,dev]'
+	@# A browser for the tests of the console; without one they are skipped.
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
+	  || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || echo "chromium was not installed"
 	@touch $@
 
-quickstart: RUN := quickstart-$(shell date +%Y%m%d-%H%M%S)
-quickstart: setup ## train a real model on the arithmetic environment, in minutes, on the CPU
+quickstart: setup ## start the platform and train a real model on it, in minutes, on the CPU
 	$(BIN)/benchmax models pull smollm2-135m
 	$(BIN)/benchmax validate arithmetic
-	$(BIN)/benchmax train --config examples/quickstart.toml --output.name $(RUN)
-	$(BIN)/benchmax plot runs/$(RUN) runs/$(RUN)/reward.png
+	$(BIN)/benchmax quickstart --out runs/quickstart/reward.png
+
+console: setup ## the web console, built into the package
+	$(BIN)/python console/scripts/build.py
+
+console-types: console ## the console's API types, from the server
+	$(BIN)/python console/scripts/api_types.py
+
+screenshots: console ## pictures of every page of the console, in build/screenshots; the best in docs/images
+	$(BIN)/python tests/browser/screenshots.py build/screenshots
 
 check: setup ## format, lint, types, import layers
 	$(BIN)/ruff format --check src tests benchmarks examples
@@ -46,13 +56,31 @@ bench: setup ## every number in the documents
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/engine.py --model "$$($(BIN)/benchmax models path smollm2-135m)" --device cpu --batches 1,8,64 --compare-generate
 	$(BIN)/python benchmarks/trainer.py --seeds 3
+	$(BIN)/python benchmarks/mcp.py
 	$(BIN)/python benchmarks/results.py
+	$(BIN)/python benchmarks/platform_reads.py --database both
 
 soak: setup ## load and fault tests that take long
 	$(BIN)/pytest -m 'slow and not gpu' --timeout 3600
+	BENCHMAX_TEST_DATABASE=postgres $(BIN)/pytest -m 'not gpu' --timeout 3600 tests/security tests/contract \
+	  tests/integration/test_platform_server.py tests/integration/test_server_*.py
+
+LANE = -o filterwarnings= -p no:cacheprovider --timeout 900
+
+test-cluster: .lanes/ray/.stamp .lanes/sky/.stamp ## MCP servers over several machines: Ray, and SkyPilot on Slurm (needs root)
+	@test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || command -v slurmctld >/dev/null \
+	  || apt-get install -y -qq slurm-wlm munge openssh-server rsync >/dev/null || echo "Slurm was not installed"
+	RAY_USAGE_STATS_ENABLED=0 RAY_TMPDIR=/tmp/bm-ray .lanes/ray/bin/python -m pytest tests/cluster/test_ray.py $(LANE)
+	.lanes/sky/bin/python -m pytest -rs tests/cluster/test_skypilot.py $(LANE)
+
+.lanes/%/.stamp: tests/cluster/%.txt pyproject.toml
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade pip
+	$(@D)/bin/python -m pip install --quiet --editable '.[mcp]' --requirement $<
+	@touch $@
 
 docs: setup ## run every code block in the documents
 	$(BIN)/pytest tests/docs
 
 clean: ## remove what was made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .lanes build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
@@ -92,3 +95,43 @@ class deadline:
         ours = self.expired and self._task.uncancel() <= self._cancelling
         if ours and kind is not None and issubclass(kind, asyncio.CancelledError):
             raise TimeoutError from error
+
+
+class Turn:
+    """Time somebody spends waiting for its turn, which does not count against its deadline."""
+
+    __slots__ = ("_since", "_waited")
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._waited = 0.0
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._since is not None
+
+    def waited(self) -> float:
+        return self._waited + (monotonic() - since if (since := self._since) is not None else 0.0)
+
+    def begin(self) -> None:
+        self._since = monotonic()
+
+    def end(self) -> None:
+        self._waited, self._since = self.waited(), None
+
+
+current_turn: ContextVar[Turn | None] = ContextVar("benchmax_turn", default=None)
+
+
+@contextmanager
+def waiting_for_turn() -> Iterator[None]:
+    """Wait inside for something that others hold; a deadline that knows of turns stands still meanwhile."""
+    turn = current_turn.get()
+    if turn is None:
+        yield
+        return
+    turn.begin()
+    try:
+        yield
+    finally:
+        turn.end()

@@ -8,6 +8,7 @@
     │   └── NotFoundError (LookupError)  a model, run or file that is not there
     ├── RolloutError (RuntimeError)      one rollout failed; its siblings go on
     │   ├── EnvError                     init_rollout or release_rollout
+    │   │   └── McpError                 an MCP server died, did not answer, or could not be had
     │   ├── ToolError                    run_tool; its text is shown to the model
     │   ├── RewardError                  compute_reward or compute_group_reward
     │   ├── JudgeError                   a language-model judge gave no usable verdict
@@ -67,6 +68,10 @@ class RolloutError(BenchmaxError, RuntimeError):
 
 class EnvError(RolloutError):
     """An environment hook other than tools and rewards failed."""
+
+
+class McpError(EnvError):
+    """An MCP server died, did not answer, or could not be had."""
 
 
 class ToolError(RolloutError):

@@ -69,5 +69,12 @@ MODEL_TRIES = _limit("MODEL_TRIES", 4, "tries", "one model turn, the first inclu
 MODEL_CONNECTIONS = _limit("MODEL_CONNECTIONS", 512, "connections", "open at once to one model server")
 MODEL_RESPONSE_BYTES = _limit("MODEL_RESPONSE_BYTES", 64 * MIB, "bytes", "largest reply of a model server")
 
+# MCP servers
+MCP_MESSAGE_BYTES = _limit("MCP_MESSAGE_BYTES", 32 * MIB, "bytes", "largest message of an MCP server")
+MCP_FILE_BYTES = _limit("MCP_FILE_BYTES", 256 * MIB, "bytes", "largest file into or out of a workspace")
+MCP_WAIT_SECONDS = _limit("MCP_WAIT_SECONDS", 1_800.0, "seconds", "a rollout's wait for an MCP server")
+MCP_START_TRIES = _limit("MCP_START_TRIES", 5, "tries", "starts that fail in a row before no more is tried for a while")
+MCP_IDLE_SECONDS = _limit("MCP_IDLE_SECONDS", 300.0, "seconds", "an MCP server nobody uses is ended after this")
+
 # Batches
 ROLLOUTS_AT_ONCE = _limit("ROLLOUTS_AT_ONCE", 256, "rollouts", "in flight in one batch, unless set")

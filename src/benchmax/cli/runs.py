@@ -189,12 +189,18 @@ def export(
     mode: Mode = "eval",
     checkpoint: Annotated[str, typer.Option(help="best, latest or step-N.")] = "best",
     adapter: Annotated[bool, typer.Option("--adapter", help="Only the LoRA adapter, in peft's format.")] = False,
+    static: Annotated[
+        bool, typer.Option("--static", help="A folder with the run's pages, to open without a server.")
+    ] = False,
+    rollouts: Annotated[int, typer.Option(min=1, help="Rollouts in the pages of --static, at most.")] = 2_000,
     json: Json = False,
 ) -> None:
-    """Write a run's metrics, its rollouts, or its trained model."""
+    """Write a run's metrics, its rollouts, its trained model, or its pages."""
     with platform() as client:
         run = client.get_run_details(run_id)
-        if out.suffix == ".csv":
+        if static:
+            what = _write_pages(out, client, run_id, rollouts)
+        elif out.suffix == ".csv":
             what = f"{_write_csv(out, client, run)} points"
         elif out.suffix == ".jsonl":
             what = f"{_write_rollouts(out, client, run_id, mode)} rollouts"
@@ -203,6 +209,13 @@ def export(
     words.print(f"Wrote {what} to {safe(out)}", soft_wrap=True)
     if json:
         print_json({"run": run_id, "path": str(out), "wrote": what})
+
+
+def _write_pages(out: Path, client: TrainerClient, run_id: str, most: int) -> str:
+    from benchmax.platform.static_export import export_static
+
+    done = export_static(client, run_id, out, most=most)
+    return f"the run's pages with {done.rollouts:,} of {done.total:,} rollouts (open index.html)"
 
 
 def _write_csv(out: Path, client: TrainerClient, run: Mapping[str, Any]) -> int:

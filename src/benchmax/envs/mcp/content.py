@@ -1,0 +1,50 @@
+"""What an MCP tool gave, for a model: text, images as content parts, and a word for everything else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from benchmax.envs.types import ToolResult
+
+
+def as_tool_result(raw: Mapping[str, Any]) -> ToolResult:
+    """A tool's result with nothing lost: what is not text is kept as a part, or described."""
+    texts: list[str] = []
+    parts: list[dict[str, Any]] = []
+    content = raw.get("content")
+    for item in content if isinstance(content, list) else ():
+        if isinstance(item, Mapping):
+            text, part = _read(item)
+            if text:
+                texts.append(text)
+            if part is not None:
+                parts.append(part)
+    structured = raw.get("structuredContent")
+    if not texts and not parts and structured is not None:
+        texts.append(json.dumps(structured, ensure_ascii=False))
+    return ToolResult("\n".join(texts), bool(raw.get("isError")), tuple(parts))
+
+
+def _read(item: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    kind = item.get("type")
+    if kind == "text":
+        return str(item.get("text") or ""), None
+    if kind == "image":
+        url = f"data:{item.get('mimeType') or 'image/png'};base64,{item.get('data') or ''}"
+        return "", {"type": "image_url", "image_url": {"url": url}}
+    if kind == "audio":
+        return _described("audio", item), None
+    if kind == "resource_link":
+        return f"[resource {item.get('name') or ''}: {item.get('uri') or ''}]", None
+    if kind == "resource" and isinstance(inner := item.get("resource"), Mapping):
+        if isinstance(inner.get("text"), str):
+            return str(inner["text"]), None
+        return _described(f"resource {inner.get('uri') or ''}", {**inner, "data": inner.get("blob")}), None
+    return f"[{kind or 'content'} that cannot be shown]", None
+
+
+def _described(what: str, item: Mapping[str, Any]) -> str:
+    size = len(str(item.get("data") or "")) * 3 // 4
+    return f"[{what}, {item.get('mimeType') or 'unknown type'}, about {size:,} bytes]"

@@ -1,0 +1,125 @@
+"""Files into and out of a rollout's workspace, and from nowhere else.
+
+What stands in the workspace was written by a model's tools: links, pipes, names of every kind. So a path is walked one
+folder at a time from the workspace's own descriptor, no link is followed, and only plain files are opened.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from benchmax import limits
+from benchmax.errors import UsageError
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PART_BYTES = 255
+_MOST_PARTS = 32
+
+
+def path_parts(path: str) -> list[str]:
+    """The folders and the name of a path inside a workspace; UsageError when it is not one."""
+    if not path or "\0" in path or "\\" in path or path.startswith("/") or len(path) > 1024:
+        raise UsageError(f"{path[:80]!r} is not a path inside the workspace. Give a relative one, such as notes/a.txt.")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if not parts or path.endswith("/") or len(parts) > _MOST_PARTS:
+        raise UsageError(f"{path[:80]!r} does not name a file. Give a relative path, such as notes/a.txt.")
+    if ".." in parts or any(len(part.encode("utf-8", "replace")) > _PART_BYTES for part in parts):
+        raise UsageError(f"{path[:80]!r} leads out of the workspace, or is too long. Give a path inside it.")
+    return parts
+
+
+@contextmanager
+def _folder_of(workspace: Path, parts: list[str], make: bool) -> Iterator[int]:
+    fd = os.open(workspace, _FOLDER)
+    try:
+        for part in parts[:-1]:
+            if make:
+                try:
+                    os.mkdir(part, 0o700, dir_fd=fd)
+                except FileExistsError:
+                    pass
+            inner = os.open(part, _FOLDER, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+        yield fd
+    finally:
+        os.close(fd)
+
+
+class Incoming:
+    """A file on its way into a workspace; it appears there when it is complete."""
+
+    def __init__(self, workspace: Path, path: str) -> None:
+        self._parts = path_parts(path)
+        self._workspace = workspace
+        self._size = 0
+        self._temporary = f".upload-{secrets.token_hex(8)}"
+        try:
+            self._fd = os.open(workspace, _FOLDER)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = os.open(self._temporary, flags, 0o600, dir_fd=self._fd)
+        except OSError as error:
+            raise UsageError(f"{path!r} cannot be written: {error.strerror}. Check that the rollout is open.") from None
+
+    def write(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > limits.MCP_FILE_BYTES:
+            raise UsageError(f"A file may have {limits.MCP_FILE_BYTES:,} bytes; this one has more. Split it.")
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file, view) :]
+
+    def finish(self) -> None:
+        try:
+            with _folder_of(self._workspace, self._parts, make=True) as folder:
+                os.rename(self._temporary, self._parts[-1], src_dir_fd=self._fd, dst_dir_fd=folder)
+        except OSError as error:
+            name = "/".join(self._parts)
+            raise UsageError(f"{name!r} cannot be written: {error.strerror}. Choose another name.") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+        try:
+            os.unlink(self._temporary, dir_fd=self._fd)
+        except FileNotFoundError:  # it was renamed
+            pass
+        os.close(self._fd)
+
+
+def open_outgoing(workspace: Path, path: str) -> tuple[int, int]:
+    """A descriptor of a file in the workspace, and its size."""
+    parts = path_parts(path)
+    try:
+        with _folder_of(workspace, parts, make=False) as folder:
+            fd = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        raise FileNotFoundError(f"There is no file {path!r} in the workspace. Check the name.") from None
+    info = os.fstat(fd)
+    if not stat.S_ISREG(info.st_mode):
+        os.close(fd)
+        raise FileNotFoundError(f"{path!r} in the workspace is not a plain file. Name a file.")
+    if info.st_size > limits.MCP_FILE_BYTES:
+        os.close(fd)
+        raise UsageError(f"{path!r} has {info.st_size:,} bytes; at most {limits.MCP_FILE_BYTES:,} are taken out.")
+    return fd, info.st_size
+
+
+def read_piece(fd: int, size: int) -> bytes:
+    """Up to `size` bytes, fewer only at the end of the file."""
+    pieces: list[bytes] = []
+    while size > 0 and (piece := os.read(fd, size)):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)

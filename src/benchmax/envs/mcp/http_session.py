@@ -1,0 +1,138 @@
+"""An MCP server spoken to over streamable HTTP: one POST a request, answered as JSON or as a stream of events."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+
+from benchmax import limits
+from benchmax.envs.mcp.sessions import MODERN, NoAnswer, RpcError, Session, result_of
+from benchmax.errors import McpError
+
+RETRY_SECONDS = 0.05
+"""Between two looks whether the server listens yet."""
+
+
+class HttpSession(Session):
+    """Requests to one URL. A server that is still starting is waited for."""
+
+    def __init__(self, name: str, url: str, headers: Mapping[str, str]) -> None:
+        super().__init__(name)
+        self._url = url
+        self._numbers = itertools.count(1)
+        accept = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        self._headers = {**accept, **headers}
+        self._http = aiohttp.ClientSession(auto_decompress=True, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
+
+    async def open(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    try:
+                        return await super().open(seconds)
+                    except (ConnectionRefusedError, aiohttp.ClientConnectorError):
+                        if self.lost is not None:
+                            raise McpError(self.lost) from None
+                        await asyncio.sleep(RETRY_SECONDS)
+        except TimeoutError:
+            raise NoAnswer(f"MCP server {self.name!r} did not listen at {self._url} within {seconds:g} s.") from None
+
+    def _agreed(self, version: str) -> None:
+        self._headers["MCP-Protocol-Version"] = version
+
+    async def request(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
+        if self.lost is not None:
+            raise McpError(self.lost)
+        number = next(self._numbers)
+        body = {"jsonrpc": "2.0", "id": number, "method": method, "params": self.stamped(params)}
+        try:
+            async with asyncio.timeout(seconds):
+                message = await self._post(number, body, self._headers_for(method, params))
+        except TimeoutError:
+            raise NoAnswer(f"MCP server {self.name!r} did not answer {method} within {seconds:g} s.") from None
+        except aiohttp.ClientConnectorError:
+            if method == "initialize":
+                raise
+            raise McpError(f"MCP server {self.name!r} no longer listens.") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise McpError(f"MCP server {self.name!r} broke the connection: {type(error).__name__}.") from None
+        return result_of(self.name, message)
+
+    def _headers_for(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
+        if not self.modern:
+            return self._headers
+        stamped = {**self._headers, "MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+        if isinstance(name := params.get("name"), str):
+            stamped["Mcp-Name"] = name
+        return stamped
+
+    async def _post(self, number: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+        text = json.dumps(body, separators=(",", ":")).encode()
+        async with self._http.post(self._url, data=text, headers=headers, allow_redirects=False) as response:
+            if session := response.headers.get("Mcp-Session-Id"):
+                self._headers["Mcp-Session-Id"] = session
+            if response.content_type == "text/event-stream":
+                return await self._from_events(number, response)
+            message = _parsed(await _read(response, self.name))
+            if isinstance(message, dict) and ("result" in message or isinstance(message.get("error"), dict)):
+                return message
+            code = -32601 if response.status in (400, 404, 405) else 0
+            raise RpcError(f"MCP server {self.name!r} answered {response.status} {response.reason}.", code)
+
+    async def _from_events(self, number: int, response: aiohttp.ClientResponse) -> dict[str, Any]:
+        data: list[str] = []
+        async for line in _lines(response, self.name):
+            if line.startswith("data:"):
+                data.append(line[5:].removeprefix(" "))
+            elif not line and data:
+                message = _parsed("\n".join(data))
+                data.clear()
+                if isinstance(message, dict) and message.get("id") == number and "method" not in message:
+                    return message
+        raise McpError(f"MCP server {self.name!r} ended its answer early.")
+
+    async def notify(self, method: str) -> None:
+        body = json.dumps({"jsonrpc": "2.0", "method": method}).encode()
+        async with self._http.post(self._url, data=body, headers=self._headers, allow_redirects=False):
+            pass
+
+    async def close(self) -> None:
+        self.fail(f"MCP server {self.name!r} was stopped.")
+        await self._http.close()
+
+
+def _parsed(text: str | bytes) -> Any:
+    """JSON, or None: a stream may begin with an empty event, which only tells where to resume it."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in response.content.iter_any():
+        size += len(piece)
+        if size > limits.MCP_MESSAGE_BYTES:
+            raise McpError(f"MCP server {name!r} sent more than {limits.MCP_MESSAGE_BYTES:,} bytes in one answer.")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def _lines(response: aiohttp.ClientResponse, name: str) -> Any:
+    rest, size = b"", 0
+    async for piece in response.content.iter_any():
+        size += len(piece)
+        if size > limits.MCP_MESSAGE_BYTES:
+            raise McpError(f"MCP server {name!r} sent more than {limits.MCP_MESSAGE_BYTES:,} bytes in one answer.")
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line.rstrip(b"\r").decode("utf-8", "replace")
+    yield rest.decode("utf-8", "replace")
+    yield ""

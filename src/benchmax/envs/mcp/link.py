@@ -1,0 +1,160 @@
+"""The environment's end of the connection to one agent: many requests at once, answers as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+
+from benchmax.envs.remote.wire import FRAME_BYTES, Frames, pack, rebuild
+from benchmax.errors import McpError, UsageError
+
+PROTOCOL = 1
+Notice = Callable[[dict[str, Any]], None]
+
+
+class AgentLink:
+    """Requests to the agent at one address. Everything here runs on one loop."""
+
+    def __init__(self, address: str, notice: Notice, lost: Callable[[AgentLink], None]) -> None:
+        self.address = address
+        self.hello: dict[str, Any] = {}
+        self.failure: str | None = None
+        """Why the connection is of no more use, once it is."""
+        self._notice, self._lost = notice, lost
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._given_up: set[int] = set()
+        """Seats that nobody wants any more, should they have been granted already."""
+        self._outbox: list[bytes] = []
+        self._posted = asyncio.Event()
+        self._http: aiohttp.ClientSession | None = None
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def connect(self, secret: str, seconds: float) -> None:
+        """Reach the agent; McpError when it is not there, or does not know the secret."""
+        unix = self.address.startswith("unix:")
+        connector = aiohttp.UnixConnector(self.address.removeprefix("unix:")) if unix else aiohttp.TCPConnector()
+        self._http = aiohttp.ClientSession(connector=connector, trust_env=False)
+        url = "http://localhost/agent" if unix else f"http://{self.address}/agent"
+        frames = Frames()
+        try:
+            async with asyncio.timeout(seconds):
+                self._socket = await self._http.ws_connect(
+                    url, headers={"Authorization": f"Bearer {secret}"}, max_msg_size=2 * FRAME_BYTES,
+                    heartbeat=20.0, compress=0,
+                )  # fmt: skip
+                first = list(frames.feed((await self._socket.receive()).data))
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, TypeError) as error:
+            await self.close()
+            raise McpError(f"The MCP agent at {self.address} cannot be reached: {_words(error)}.") from None
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+        self.hello = dict(first[0].get("hello") or {}) if first else {}
+        if self.hello.get("protocol") != PROTOCOL:
+            await self.close()
+            raise McpError(f"The MCP agent at {self.address} is of another version. Update both sides.")
+        self._tasks = [asyncio.ensure_future(self._listen(frames)), asyncio.ensure_future(self._send())]
+
+    async def request(self, op: str, **fields: Any) -> Any:
+        """Ask the agent and wait. Cancelling gives the work up there too."""
+        if self.failure is not None:
+            raise McpError(self.failure)
+        number = next(self._numbers)
+        try:
+            frame = pack({"id": number, "op": op, **fields})
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"The arguments cannot reach the MCP server: {error}. Use plain JSON values.") from None
+        future = self._waiting[number] = asyncio.get_running_loop().create_future()
+        self._post(frame)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if op == "open":
+                self._given_up.add(number)
+            self._post(pack({"cancel": number}))
+            raise
+        finally:
+            self._waiting.pop(number, None)
+
+    def _post(self, frame: bytes) -> None:
+        self._outbox.append(frame)
+        self._posted.set()
+
+    async def _send(self) -> None:
+        assert self._socket is not None
+        try:
+            while True:
+                await self._posted.wait()
+                self._posted.clear()
+                data = b"".join(self._outbox)
+                self._outbox.clear()
+                await self._socket.send_bytes(data)
+        except (aiohttp.ClientError, OSError) as error:
+            self._fail(_words(error))
+
+    async def _listen(self, frames: Frames) -> None:
+        assert self._socket is not None
+        try:
+            async for message in self._socket:
+                if message.type is not aiohttp.WSMsgType.BINARY:
+                    break
+                for each in frames.feed(message.data):
+                    self._heard(each)
+            self._fail("it closed the connection")
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            self._fail(_words(error))
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        number = message.get("id")
+        if number is None:
+            self._notice(message)
+            return
+        future = self._waiting.get(number)
+        if future is None or future.done():
+            self._return(number, message)
+            return
+        if "error" in message:
+            future.set_exception(rebuild(message["error"]))
+        else:
+            future.set_result(message.get("ok"))
+
+    def _return(self, number: int, message: dict[str, Any]) -> None:
+        """Give back a seat that was granted while its rollout gave up."""
+        if number in self._given_up:
+            self._given_up.discard(number)
+            if isinstance(given := message.get("ok"), dict):
+                self._post(pack({"id": next(self._numbers), "op": "close", "token": given["token"]}))
+
+    def _fail(self, reason: str) -> None:
+        if self.failure is not None:
+            return
+        self.failure = f"The machine that ran this rollout's MCP servers is lost: {reason}."
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(McpError(self.failure))
+        self._lost(self)
+
+    async def close(self) -> None:
+        if self.failure is None:
+            self.failure = "The environment was shut down. Make a new one."
+        for task in self._tasks:
+            task.cancel()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(McpError(self.failure))
+        if self._socket is not None:
+            await self._socket.close()
+        if self._http is not None:
+            await self._http.close()
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, aiohttp.WSServerHandshakeError):
+        return "it does not know this secret" if error.status == 401 else f"it answered {error.status}"
+    return str(error) or type(error).__name__

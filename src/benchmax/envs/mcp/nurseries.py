@@ -1,0 +1,263 @@
+"""The agent's side of a nursery: server processes by request, their pipes here, their end told."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmax.envs.mcp.preload import split_command
+from benchmax.errors import McpError
+
+SCRIPT = Path(__file__).with_name("nursery.py")
+MARK = "BENCHMAX_MCP_CHILD"
+"""A variable of every server, and of what it starts."""
+ORPHAN_SECONDS = (0.1, 0.5, 2.0)
+"""When to look for what a dead nursery left behind."""
+OPEN_FILES = 4096
+FILE_BYTES = 2**31
+"""The largest file a server may write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What servers may read, and whether the kernel can hold them to it."""
+
+    read: tuple[str, ...]
+    confined: bool
+
+    def plan(self) -> dict[str, Any]:
+        return {"read": self.read, "confined": self.confined, "open_files": OPEN_FILES, "file_bytes": FILE_BYTES}
+
+
+@dataclass(eq=False, slots=True)
+class Child:
+    """One server process. `ended` becomes its exit status."""
+
+    number: int
+    nursery: Nursery
+    pid: int = 0
+    started: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    ended: asyncio.Future[int] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def kill(self) -> None:
+        """End it and all that it started."""
+        if not self.ended.done():
+            self.nursery.kill(self)
+
+
+class Nursery:
+    """A parent process for servers, see nursery.py."""
+
+    def __init__(
+        self, interpreter: str, rules: Rules, variables: Mapping[str, str], python: dict[str, Any] | None
+    ) -> None:
+        self._interpreter = interpreter
+        self._variables = dict(variables)
+        self._plan = {**rules.plan(), "python": python}
+        self._numbers = itertools.count(1)
+        self._children: dict[int, Child] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sock: socket.socket | None = None
+        self.ready: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        """Why servers cannot be forked here; None when they can."""
+        self.dead = False
+        self.proven = False
+        """Whether a server forked here has ever worked."""
+
+    def start(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        for end in (ours, theirs):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        try:
+            self._process = subprocess.Popen(
+                [self._interpreter, "-u", str(SCRIPT), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                env=self._variables,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        finally:
+            theirs.close()
+        _parents.add(self._process.pid)
+        self._sock = ours
+        ours.send(json.dumps({"plan": self._plan}).encode())
+        asyncio.get_running_loop().add_reader(ours, self._heard)
+
+    async def spawn(
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], own: Sequence[str], fds: Sequence[int]
+    ) -> Child:
+        """Start a server whose descriptors 0, 1, 2, … are `fds`; they are closed here."""
+        child = Child(next(self._numbers), self)
+        message = {"spawn": child.number, "argv": list(argv), "cwd": cwd, "env": dict(env), "own": list(own)}
+        try:
+            if self.dead or self._sock is None:
+                raise McpError("The parent of the MCP servers is gone. Try again.")
+            self._children[child.number] = child
+            socket.send_fds(self._sock, [json.dumps(message).encode()], list(fds))
+        except OSError as error:
+            self._children.pop(child.number, None)
+            raise McpError(f"No MCP server can be started: {error}. Shorten its arguments and variables.") from None
+        finally:
+            for fd in fds:
+                os.close(fd)
+        await child.started
+        return child
+
+    def kill(self, child: Child) -> None:
+        if self._sock is not None and not self.dead:
+            try:
+                self._sock.send(json.dumps({"kill": child.number}).encode())
+            except OSError:
+                self._lost()
+
+    def _heard(self) -> None:
+        assert self._sock is not None
+        while True:
+            try:
+                data = self._sock.recv(65_536)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._lost()
+                return
+            self._obey(json.loads(data))
+
+    def _obey(self, message: dict[str, Any]) -> None:
+        if "ready" in message and not self.ready.done():
+            self.ready.set_result(message["ready"])
+        elif "spawned" in message and (child := self._children.get(message["spawned"])) is not None:
+            child.pid = message["pid"]
+            _settle(child.started, None)
+        elif "failed" in message and (child := self._children.pop(message["failed"], None)) is not None:
+            if not child.started.done():
+                child.started.set_exception(
+                    McpError(f"No MCP server can be started: it {message['reason']}. Free memory.")
+                )
+        elif "ended" in message and (child := self._children.pop(message["ended"], None)) is not None:
+            _settle(child.started, None)
+            _settle(child.ended, message["status"])
+
+    def _lost(self) -> None:
+        """The nursery died. Linux ended its children; what they started in their sessions is ended here."""
+        if self.dead:
+            return
+        self.dead = True
+        assert self._sock is not None
+        asyncio.get_running_loop().remove_reader(self._sock)
+        self._sock.close()
+        if not self.ready.done():
+            self.ready.set_result("its packages end the interpreter when imported")
+        for child in self._children.values():
+            if child.pid:
+                _kill_group(child.pid)
+            if not child.started.done():
+                child.started.set_exception(McpError("The parent of the MCP servers died. Try again."))
+            _settle(child.ended, -9)
+        self._children.clear()
+        if self._process is not None:
+            self._process.poll()
+            _parents.discard(self._process.pid)
+        for pause in ORPHAN_SECONDS:
+            asyncio.get_running_loop().call_later(pause, _end_orphans)
+
+    async def close(self) -> None:
+        """End it, and with it every server."""
+        if self._process is None:
+            return
+        if not self.dead:
+            self._lost()
+        try:
+            await asyncio.to_thread(self._process.wait, 3.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+_parents: set[int] = set()
+"""Nurseries of this agent."""
+
+
+def _end_orphans() -> None:
+    """What a nursery's servers had detached is the agent's child now, when the nursery died before it could end it."""
+    for pid in _children():
+        if pid not in _parents and MARK.encode() + b"=" in _environment(pid):
+            _kill_group(pid)
+            try:
+                os.kill(pid, 9)
+                os.waitpid(pid, 0)
+            except OSError:
+                pass
+
+
+def _children() -> list[int]:
+    found: list[int] = []
+    for task in os.listdir("/proc/self/task"):
+        try:
+            found += map(int, Path(f"/proc/self/task/{task}/children").read_text().split())
+        except OSError:
+            pass
+    return found
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, 9)
+    except OSError:
+        pass
+
+
+def _settle(future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+# Which commands can be forked
+
+
+def python_command(command: str, args: Sequence[str], path: str) -> tuple[str, dict[str, Any], list[str]] | None:
+    """(interpreter, what to preload, the server's own arguments) of a command that is a Python program; else None."""
+    found = shutil.which(command, path=path)
+    if found is None:
+        return None
+    name = os.path.basename(command)
+    if name.startswith("python") and name[6:].replace(".", "").isdigit() | (name == "python"):
+        parts = split_command(args)
+        return None if parts is None else (found, {"kind": parts[0], "target": parts[1]}, parts[2])
+    interpreter = _shebang(found)
+    if interpreter is not None:
+        return interpreter, {"kind": "script", "target": found}, list(args)
+    return None
+
+
+def _shebang(path: str) -> str | None:
+    """The interpreter of a script that a package installed, `mcp-server-time` and the like."""
+    try:
+        with open(path, "rb") as file:
+            line = file.readline(512)
+    except OSError:
+        return None
+    words = line[2:].decode("utf-8", "replace").split() if line.startswith(b"#!") else []
+    if len(words) == 1 and os.path.basename(words[0]).startswith("python") and os.path.isfile(words[0]):
+        return words[0]
+    return None

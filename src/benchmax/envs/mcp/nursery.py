@@ -1,0 +1,263 @@
+"""The parent of server processes: starts them, watches them, and takes them along when it ends.
+
+    python nursery.py FD          FD: a socket to the agent, one JSON message a packet
+
+    agent → nursery   {"plan": …}                               once, first: what to import, what may be read
+                      {"spawn": 7, "argv": […], "cwd": …, "env": {…}, "own": […]} + the child's descriptors 0, 1, 2, …
+                      {"kill": 7}
+    nursery → agent   {"ready": null}, or {"ready": "why servers cannot be forked from here"}
+                      {"spawned": 7, "pid": 4711}, {"failed": 7, "reason": …}, {"ended": 7, "status": -9}
+
+With a Python plan, children are forked from this process, which has imported their packages, and run the server
+without an exec; otherwise each child executes its command. Every child leads a session of its own, all of which is
+killed when the child ends; what it detached is this process's child then, known by its variables, and killed too.
+When the agent's end of the socket closes, everything here ends.
+
+Runs under any Python from 3.9, with the standard library alone: the server's interpreter need not know benchmax.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+MARK = "BENCHMAX_MCP_CHILD"
+MOST_BYTES = 200_000
+MOST_FDS = 8
+
+
+def _sibling(name: str) -> Any:
+    """A module beside this one, without putting its folder on the path where the servers would find it."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    spec = importlib.util.spec_from_file_location("_benchmax_" + name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+confine = _sibling("confine")
+preload = _sibling("preload")
+
+
+class Nursery:
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._children: dict[int, int] = {}  # pid: the agent's number for it
+        self._plan: dict[str, Any] = {}
+        self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def run(self) -> Callable[[], None] | None:
+        """Serve the agent until it is gone. In a child, gives what the child is to do."""
+        first = self._hear()
+        if first is None:
+            return None
+        self._plan = first[0]["plan"]
+        confine.hide()
+        confine.adopt_orphans()
+        python = self._plan.get("python")
+        confine.die_with_parent(os.getppid())  # while it imports it does not hear the agent
+        reason = preload.preload(python["kind"], python["target"], python.get("also", ())) if python else None
+        confine.die_with_parent(None)  # from here on its end is orderly: it takes along what the servers started
+        signal.set_wakeup_fd(self._wake[1])
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._say({"ready": reason})
+        while True:
+            readable, _, _ = select.select([self._sock.fileno(), self._wake[0]], [], [])
+            if self._wake[0] in readable:
+                os.read(self._wake[0], 4096)
+                self._reap()
+            if self._sock.fileno() in readable:
+                heard = self._hear()
+                if heard is None:
+                    self._end()
+                    return None
+                begin = self._obey(*heard)
+                if begin is not None:
+                    return begin
+
+    def _hear(self) -> tuple[dict[str, Any], list[int]] | None:
+        try:
+            data, fds, _, _ = socket.recv_fds(self._sock, MOST_BYTES, MOST_FDS)
+        except OSError:
+            return None
+        return (json.loads(data), fds) if data else None
+
+    def _say(self, message: dict[str, Any]) -> None:
+        try:
+            self._sock.send(json.dumps(message).encode())
+        except OSError:  # the agent is gone, as the next read will tell
+            pass
+
+    def _obey(self, message: dict[str, Any], fds: list[int]) -> Callable[[], None] | None:
+        if "spawn" in message:
+            return self._spawn(message, fds)
+        if "kill" in message:
+            for pid, number in list(self._children.items()):
+                if number == message["kill"]:
+                    _kill_group(pid)
+        return None
+
+    def _spawn(self, message: dict[str, Any], fds: list[int]) -> Callable[[], None] | None:
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._say({"failed": message["spawn"], "reason": f"cannot fork: {error.strerror}"})
+            pid = -1
+        if pid == 0:
+            return self._begin(message, fds, parent)
+        for fd in fds:
+            os.close(fd)
+        if pid > 0:
+            self._children[pid] = message["spawn"]
+            self._say({"spawned": message["spawn"], "pid": pid})
+        return None
+
+    # In the child
+
+    def _begin(self, message: dict[str, Any], fds: list[int], parent: int) -> Callable[[], None]:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.setsid()
+        spare = [os.dup(fd) if fd < len(fds) else fd for fd in fds]  # none may lie where another is to go
+        for place, fd in enumerate(spare):
+            os.dup2(fd, place, inheritable=True)
+        self._sock.close()
+        os.closerange(len(fds), 1024)
+        environment = dict(message["env"])
+        environment[MARK] = str(message["spawn"])
+        os.chdir(message["cwd"])
+        try:
+            confine.hide(False)
+            confine.limit(self._plan["open_files"], self._plan["file_bytes"])
+            if self._plan["confined"]:
+                confine.drop_powers()
+                confine.confine(self._plan["read"], message["own"])
+            confine.die_with_parent(parent)
+        except Exception as error:
+            _fail(f"cannot be confined: {error}")
+        argv, python = message["argv"], self._plan.get("python")
+        if python is None:
+            _execute(argv, environment)
+        os.environ.clear()
+        os.environ.update(environment)
+        _renew_streams()
+        assert python is not None
+        return lambda: preload.run(python["kind"], python["target"], argv)
+
+    # The end
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None:
+                return
+            _kill_group(ended.si_pid)  # before it is reaped, while the number is still its own
+            _, status = os.waitpid(ended.si_pid, 0)
+            number = self._children.pop(ended.si_pid, None)
+            if number is not None:
+                self._kill_detached(str(number))
+                self._say({"ended": number, "status": _exit_code(status)})
+
+    def _kill_detached(self, number: str | None) -> None:
+        for pid in _children_of(os.getpid()):
+            if pid not in self._children and (number is None or _variable(pid, MARK) == number):
+                _kill_group(pid)
+                _kill(pid)
+
+    def _end(self) -> None:
+        for pid in list(self._children):
+            _kill_group(pid)
+        for _ in range(20):  # those of the dead come to this process one generation at a time
+            self._kill_detached(None)
+            self._children.clear()
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                return
+            select.select([self._wake[0]], [], [], 0.1)
+            os.read(self._wake[0], 4096) if select.select([self._wake[0]], [], [], 0)[0] else None
+
+
+def _renew_streams() -> None:
+    """The streams this interpreter began with were on /dev/null, and believe to this day that they can seek."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        old = getattr(sys, name)
+        mode, buffering = ("r", -1) if fd == 0 else ("w", 1)
+        stream = open(fd, mode, buffering, encoding=old.encoding, errors=old.errors, closefd=False)  # noqa: SIM115
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+
+
+def _execute(argv: list[str], environment: dict[str, str]) -> None:
+    try:
+        os.execvpe(argv[0], argv, environment)
+    except OSError as error:
+        _fail(f"cannot run {argv[0]!r}: {error.strerror}")
+
+
+def _fail(reason: str) -> None:
+    os.write(2, (reason + "\n").encode())
+    os._exit(127)
+
+
+def _exit_code(status: int) -> int:
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+def _children_of(pid: int) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(each) for each in file.read().split()]
+    except OSError:
+        return []
+
+
+def _variable(pid: int, name: str) -> str | None:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            pairs = file.read().split(b"\0")
+    except OSError:
+        return None
+    wanted = name.encode() + b"="
+    return next((pair[len(wanted) :].decode() for pair in pairs if pair.startswith(wanted)), None)
+
+
+def main() -> None:
+    begin = Nursery(socket.socket(fileno=int(sys.argv[1]))).run()
+    if begin is not None:
+        begin()
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this file's folder
+    main()

@@ -1,0 +1,256 @@
+"""Agents on the nodes of a Ray cluster, so that servers run beside the training that already runs there.
+
+Each agent belongs to an actor: the actor starts it with a pipe to its standard input, and the agent ends when the actor
+does, whatever ends it. The workdir travels through Ray's object store. A lost node's agent is started again elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmax.envs.mcp.provisioners.base import BaseProvisioner
+from benchmax.envs.mcp.workdir import find_config
+from benchmax.errors import ConfigError, EnvDefinitionError
+
+START_SECONDS = 1_860.0
+"""setup.sh may install a great deal."""
+PLACE_SECONDS = 60.0
+"""How long an agent may wait for a processor of its node."""
+ASK_SECONDS = 5.0
+_LEFT_BEHIND = frozenset({".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
+
+
+class RayProvisioner(BaseProvisioner):
+    """Runs the servers of a workdir on the nodes of a Ray cluster, one agent a node.
+
+    Without `num_nodes`, on every node that has `cpus` processors. benchmax must be installed on the nodes, or be
+    brought there by `runtime_env`. `address` is the cluster's, when this process is not yet connected to it.
+    """
+
+    def __init__(
+        self,
+        workdir_path: str | Path,
+        num_nodes: int | None = None,
+        servers_per_node: int = 5,
+        cpus: float = 1.0,
+        memory: int | None = None,
+        address: str = "auto",
+        runtime_env: Mapping[str, Any] | None = None,
+    ) -> None:
+        if num_nodes is not None and num_nodes < 1:
+            raise ValueError(f"num_nodes must be at least 1, not {num_nodes}. Give more, or none for every node.")
+        if servers_per_node < 1:
+            raise ValueError(f"servers_per_node must be at least 1, not {servers_per_node}. Give more.")
+        self._workdir = Path(workdir_path).expanduser().resolve()
+        find_config(self._workdir)
+        self._num_nodes = num_nodes
+        self._servers = servers_per_node
+        self._options = {"num_cpus": cpus, "memory": memory, "runtime_env": dict(runtime_env or {}) or None}
+        self._address = address
+        self._connected_here = False
+        self._packed: Any = None
+        self._agents: dict[str, _Placed] = {}
+
+    @property
+    def num_servers(self) -> int:
+        return self._servers * (len(self._agents) or self._num_nodes or 1)
+
+    async def provision_servers(self, api_secret: str) -> list[str]:
+        if self._agents:
+            raise RuntimeError("These servers are provisioned already. Tear them down first.")
+        try:
+            nodes = await asyncio.to_thread(self._nodes)
+            wanted = self._num_nodes or len(nodes)
+            if not nodes or wanted > len(nodes):
+                raise EnvDefinitionError(
+                    f"{len(nodes)} nodes of the Ray cluster have {self._options['num_cpus']:g} processors, "
+                    f"{wanted or 1} are needed. Add nodes, or ask for fewer nodes or processors."
+                )
+            return await asyncio.gather(*(self._start(node, api_secret) for node in nodes[:wanted]))
+        except BaseException:
+            await self.teardown()
+            raise
+
+    async def recover(self, address: str, api_secret: str) -> str | None:
+        """Elsewhere, if there is another node: Ray takes a while to see that one is lost."""
+        placed = self._agents.get(address)
+        if placed is None:
+            return None
+        if await asyncio.to_thread(placed.answers):
+            return address
+        nodes = await asyncio.to_thread(self._nodes)
+        if not nodes:
+            raise EnvDefinitionError("No node of the Ray cluster has room for the agent. Add one.")
+        others = [node for node in nodes if node != placed.node]
+        successor = await self._start((others or nodes)[0], api_secret)
+        del self._agents[address]
+        await asyncio.to_thread(placed.end)
+        return successor
+
+    async def teardown(self) -> None:
+        agents, self._agents = list(self._agents.values()), {}
+        self._packed = None
+        await asyncio.gather(*(asyncio.to_thread(placed.end) for placed in agents))
+        if self._connected_here:
+            self._connected_here = False
+            await asyncio.to_thread(_ray().shutdown)
+
+    async def _start(self, node: str, secret: str) -> str:
+        placed = _Placed(node, self._options)
+        try:
+            address = await asyncio.to_thread(placed.start, self._pack(), self._servers, secret)
+        except BaseException:
+            await asyncio.to_thread(placed.end)
+            raise
+        self._agents[address] = placed
+        return address
+
+    def _nodes(self) -> list[str]:
+        """Living nodes with room for an agent, those with the fewest of ours first."""
+        ray = _ray()
+        if not ray.is_initialized():
+            try:
+                ray.init(address=self._address, log_to_driver=False)
+            except ConnectionError as error:
+                raise ConfigError(
+                    f"No Ray cluster at {self._address!r}: {error}. Start one: ray start --head."
+                ) from None
+            self._connected_here = True
+        ours = [placed.node for placed in self._agents.values()]
+        fit = [
+            node["NodeID"]
+            for node in ray.nodes()
+            if node["Alive"] and node["Resources"].get("CPU", 0) >= self._options["num_cpus"]
+        ]
+        return sorted(fit, key=lambda node: (ours.count(node), node))
+
+    def _pack(self) -> Any:
+        if self._packed is None:
+            self._packed = _ray().put(pack(self._workdir))
+        return self._packed
+
+
+class _Placed:
+    """An agent's actor on one node. All of it blocks: call it in a thread."""
+
+    def __init__(self, node: str, options: Mapping[str, Any]) -> None:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        self.node = node
+        strategy = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+        given = {name: value for name, value in options.items() if value is not None}
+        self._actor = _ray().remote(AgentActor).options(scheduling_strategy=strategy, max_restarts=0, **given).remote()
+
+    def start(self, packed: Any, servers: int, secret: str) -> str:
+        ray = _ray()
+        try:
+            ray.get(self._actor.alive.remote(), timeout=PLACE_SECONDS)
+            return str(ray.get(self._actor.start.remote(packed, servers, secret), timeout=START_SECONDS))
+        except ray.exceptions.GetTimeoutError:
+            raise EnvDefinitionError(
+                f"Ray did not start an agent on node {self.node[:8]} in time. Free a processor there, or ask for fewer."
+            ) from None
+        except ray.exceptions.RayTaskError as error:
+            raise EnvDefinitionError(f"The MCP agent cannot start on node {self.node[:8]}: {error.cause}") from None
+        except ray.exceptions.RayError as error:
+            raise EnvDefinitionError(
+                f"Node {self.node[:8]} was lost while its agent started: {str(error).splitlines()[0]}. Try again."
+            ) from None
+
+    def answers(self) -> bool:
+        ray = _ray()
+        try:
+            return bool(ray.get(self._actor.alive.remote(), timeout=ASK_SECONDS))
+        except ray.exceptions.RayError:
+            return False
+
+    def end(self) -> None:
+        ray = _ray()
+        try:
+            ray.get(self._actor.stop.remote(), timeout=ASK_SECONDS)
+        except ray.exceptions.RayError:
+            pass  # gone with its node, or hangs: killed below
+        ray.kill(self._actor, no_restart=True)
+
+
+class AgentActor:
+    """Runs on the node: unpacks the workdir, starts the agent, and takes it along when it goes."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._root: Path | None = None
+
+    def start(self, packed: bytes, servers: int, secret: str) -> str:
+        self._root = Path(tempfile.mkdtemp(prefix="benchmax-mcp-"))
+        workdir = self._root / "workdir"
+        unpack(packed, workdir)
+        host = _ray().util.get_node_ip_address()
+        command = [sys.executable, "-P", "-m", "benchmax.envs.mcp.agent", "--workdir", str(workdir)]
+        command += ["--servers", str(servers), "--listen", f"{host}:0", "--root", str(self._root), "--lifeline"]
+        with open(self._root / "agent.log", "wb") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(secret.encode() + b"\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        message: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {}
+        if "ready" not in message:
+            why = message.get("failed") or (self._root / "agent.log").read_text("utf-8", "replace")[-2_000:]
+            raise RuntimeError(why or f"exit code {self._process.wait()}")
+        return str(message["ready"]["address"])
+
+    def alive(self) -> bool:
+        return self._process is None or self._process.poll() is None
+
+    def stop(self) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            try:
+                self._process.wait(ASK_SECONDS - 1)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+
+
+def pack(folder: Path) -> bytes:
+    """A folder as a zip, with its files' modes."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, folders, files in os.walk(folder):
+            folders[:] = sorted(set(folders) - _LEFT_BEHIND)
+            for name in sorted(files):
+                archive.write(Path(path, name), Path(path, name).relative_to(folder))
+    return packed.getvalue()
+
+
+def unpack(packed: bytes, folder: Path) -> None:
+    """The inverse of `pack`; the modes come back too, so that scripts stay runnable."""
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        for entry in archive.infolist():
+            path = Path(archive.extract(entry, folder))
+            if mode := entry.external_attr >> 16:
+                path.chmod(mode & 0o777)
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise ConfigError("RayProvisioner needs Ray. Install it: pip install ray") from None
+    return ray

@@ -1,0 +1,192 @@
+"""A rollout's seat: fresh server processes, a private directory, and the tools they offer, spoken to as one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from benchmax.envs.mcp.servers import Launcher, Places, Server
+from benchmax.envs.mcp.sessions import NoAnswer, RpcError
+from benchmax.errors import EnvDefinitionError, McpError, ToolError
+
+logger = logging.getLogger(__name__)
+
+LIST_SECONDS = 20.0
+DESCRIPTION_CHARS = 16_384
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as rollouts see it, and the server that has it."""
+
+    name: str
+    server: int
+    own_name: str
+    description: str
+    input_schema: dict[str, Any] | None
+    read_only: bool
+    repeatable: bool
+    """Whether calling it twice does no more than calling it once."""
+
+    def told(self) -> dict[str, Any]:
+        return {
+            "name": self.name, "description": self.description, "input_schema": self.input_schema,
+            "read_only": self.read_only, "repeatable": self.repeatable,
+        }  # fmt: skip
+
+
+class Seat:
+    """The servers of one rollout."""
+
+    def __init__(self, servers: Sequence[Server], places: Places, tools: Mapping[str, Tool]) -> None:
+        self._servers = servers
+        self.places = places
+        self.tools = tools
+        self.since = monotonic()
+        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """How a server died, once one has."""
+        self._stopping = False
+        self._watchers = [asyncio.ensure_future(self._watch(server)) for server in servers if server.child is not None]
+
+    async def _watch(self, server: Server) -> None:
+        assert server.child is not None
+        await asyncio.shield(server.child.ended)
+        words = await server.death()
+        server.session.fail(words)
+        if not self.lost.done() and not self._stopping:
+            self.lost.set_result(words)
+
+    @property
+    def pids(self) -> list[int]:
+        return [server.child.pid for server in self._servers if server.child is not None]
+
+    def tool(self, name: str) -> Tool:
+        try:
+            return self.tools[name]
+        except KeyError:
+            raise ToolError(f"There is no tool named {name!r}. The tools are: {', '.join(self.tools)}.") from None
+
+    async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """A tool's result as the server gave it. ToolError: only this call failed; McpError: the server is gone."""
+        tool = self.tool(name)
+        try:
+            return await self._servers[tool.server].session.call(tool.own_name, arguments, seconds)
+        except (RpcError, NoAnswer) as error:  # the server is well; only this call is not
+            raise ToolError(str(error)) from None
+
+    async def request(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Ask every server until one knows; for resources."""
+        failure: McpError | None = None
+        for server in self._servers:
+            try:
+                return await server.session.request(method, params, seconds)
+            except McpError as error:
+                failure = error
+        raise failure or McpError("There is no MCP server to ask.")
+
+    async def healthy(self, seconds: float) -> bool:
+        """Whether every server answers."""
+        if self.lost.done():
+            return False
+        try:
+            await asyncio.gather(*(server.session.ping(seconds) for server in self._servers))
+        except McpError:
+            return False
+        return not self.lost.done()
+
+    async def stop(self) -> None:
+        """End the processes and all they started, and remove the directory."""
+        self._stopping = True
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*(server.stop() for server in self._servers))
+        await asyncio.to_thread(remove, self.places.own)
+        if not self.lost.done():
+            self.lost.set_result("The MCP servers were stopped.")
+
+
+class Seats:
+    """Makes seats. The tools are those of the first one: a server that lists others later is not believed."""
+
+    def __init__(self, launcher: Launcher, root: Path) -> None:
+        self._launcher = launcher
+        self._root = root
+        self.tools: dict[str, Tool] | None = None
+
+    async def make(self) -> Seat:
+        places = Places.make(self._root)
+        starting = [asyncio.ensure_future(self._launcher.start(spec, places)) for spec in self._launcher.specs]
+        try:
+            await asyncio.wait(starting)
+            servers = [task.result() for task in starting]
+            if self.tools is None:
+                self.tools = await self._list(servers)
+        except BaseException:
+            for task in starting:
+                task.cancel()
+            await asyncio.wait(starting)
+            begun = [task.result() for task in starting if not task.cancelled() and task.exception() is None]
+            await asyncio.gather(*(server.stop() for server in begun))
+            await asyncio.to_thread(remove, places.own)
+            raise
+        return Seat(servers, places, self.tools)
+
+    async def _list(self, servers: Sequence[Server]) -> dict[str, Tool]:
+        listed = await asyncio.gather(*(server.session.tools(LIST_SECONDS) for server in servers))
+        tools: dict[str, Tool] = {}
+        for index, (server, found) in enumerate(zip(servers, listed, strict=True)):
+            prefix = f"{server.spec.name}_" if len(servers) > 1 else ""
+            for raw in found:
+                tool = _read_tool(raw, index, prefix, server.spec.name)
+                if tool is None:
+                    continue
+                if tool.name in tools:
+                    raise EnvDefinitionError(
+                        f"MCP server {server.spec.name!r} has two tools {tool.own_name!r}. Rename one."
+                    )
+                tools[tool.name] = tool
+        return tools
+
+
+def _read_tool(raw: Any, server: int, prefix: str, server_name: str) -> Tool | None:
+    name = raw.get("name") if isinstance(raw, Mapping) else None
+    if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
+        logger.warning(
+            "MCP server %r lists a tool named %.80r, which no model can call; it is left out.", server_name, name
+        )
+        return None
+    schema, notes = raw.get("inputSchema"), raw.get("annotations")
+    notes = notes if isinstance(notes, Mapping) else {}
+    read_only = notes.get("readOnlyHint") is True
+    return Tool(
+        name=prefix + name,
+        server=server,
+        own_name=name,
+        description=str(raw.get("description") or "")[:DESCRIPTION_CHARS],
+        input_schema=schema if isinstance(schema, dict) else None,
+        read_only=read_only,
+        repeatable=read_only or notes.get("idempotentHint") is True,
+    )
+
+
+def remove(folder: Path) -> None:
+    """Delete a folder, also one whose owner made parts of it unreadable."""
+
+    def again(function: Any, path: str, _: Any) -> None:
+        try:
+            Path(path).parent.chmod(0o700)
+            if not Path(path).is_symlink():
+                Path(path).chmod(0o700)
+            function(path)
+        except OSError:
+            pass
+
+    shutil.rmtree(folder, onerror=again)

@@ -1,0 +1,273 @@
+"""Starting the servers of one rollout, and telling how they died."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmax.envs.mcp.http_session import HttpSession
+from benchmax.envs.mcp.nurseries import Child, Nursery, Rules, python_command
+from benchmax.envs.mcp.sessions import NoAnswer, Session, StdioSession, Tail
+from benchmax.envs.mcp.workdir import ServerSpec, Workdir
+from benchmax.envs.remote.surroundings import scrubbed_environment
+from benchmax.errors import EnvDefinitionError, McpError
+
+logger = logging.getLogger(__name__)
+
+LAST_WORDS_SECONDS = 0.5
+"""How long a dead server's output is waited for."""
+
+
+@dataclass(eq=False, slots=True)
+class Server:
+    """A running server: its process, unless it was only reached by its URL, and the conversation with it."""
+
+    spec: ServerSpec
+    session: Session
+    child: Child | None = None
+    tail: Tail | None = None
+    forked: bool = False
+
+    async def death(self) -> str:
+        """How it ended, in words, with the last lines it printed."""
+        if self.child is None:
+            return f"MCP server {self.spec.name!r} at {self.spec.url} is gone."
+        status = await asyncio.shield(self.child.ended)
+        if self.tail is not None:
+            await asyncio.wait([self.tail.closed], timeout=LAST_WORDS_SECONDS)
+        how = f"was killed by {_signal(-status)}" if status < 0 else f"ended with exit code {status}"
+        lines = "\n".join(self.tail.lines) if self.tail is not None else ""
+        said = f" Its last lines were:\n{lines}" if lines else " It printed no error."
+        return f"MCP server {self.spec.name!r} {how}.{said}"
+
+    async def stop(self) -> None:
+        if self.child is not None:
+            self.child.kill()
+        await self.session.close()
+        if self.child is not None:
+            await asyncio.wait([self.child.ended], timeout=5.0)
+        if self.tail is not None:
+            self.tail.close()
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The directories of one rollout: all of `own` is its, and nobody else's."""
+
+    own: Path
+
+    @property
+    def workspace(self) -> Path:
+        return self.own / "workspace"
+
+    @classmethod
+    def make(cls, root: Path) -> Places:
+        own = Path(tempfile.mkdtemp(prefix="r-", dir=root))  # 0700
+        places = cls(own)
+        for each in (places.workspace, own / "home", own / "tmp"):
+            each.mkdir(mode=0o700)
+        return places
+
+
+class Launcher:
+    """Starts servers: Python ones by fork from a parent that knows their packages, all others by running them."""
+
+    def __init__(self, workdir: Workdir, rules: Rules, path: str) -> None:
+        places = {"sync_workdir": str(workdir.path)}
+        self._path = path
+        self.specs = [
+            _beside(spec.filled(places).with_variables(os.environ), workdir.path, path) for spec in workdir.servers
+        ]
+        self._rules = rules
+        self._plain: Nursery | None = None
+        self._forking: dict[str, Nursery] = {}
+        self._not_forked: dict[str, str] = {}
+        """Servers that are run afresh each time, and why."""
+
+    @property
+    def not_forked(self) -> dict[str, str]:
+        return dict(self._not_forked)
+
+    def preload(self) -> None:
+        """Begin importing what Python servers need, before the first is asked for."""
+        for spec in self.specs:
+            if (forking := self._python(spec)) is not None:
+                self._begin_parent(spec, forking)
+
+    async def start(self, spec: ServerSpec, places: Places) -> Server:
+        """Start one server and shake hands. McpError with its last lines when it cannot be."""
+        if spec.command is None:
+            return await self._reach(spec, places)
+        forking = self._python(spec)
+        if forking is not None:
+            try:
+                return await self._start(spec, places, await self._parent(spec, forking), forking[2])
+            except _CannotFork as error:
+                self._not_forked[spec.name] = str(error)
+            except NoAnswer:
+                raise  # it was given all its time
+            except McpError as failure:
+                server = await self._try_plain(spec, places, failure)
+                self._not_forked[spec.name] = "it starts only in a process of its own"
+                logger.warning("MCP server %r is not forked: %s", spec.name, failure)
+                return server
+        return await self._start(spec, places, self._plain_parent(), None)
+
+    def _python(self, spec: ServerSpec) -> tuple[str, dict[str, Any], list[str]] | None:
+        """How to fork this server, if it can be."""
+        if not spec.fork or spec.name in self._not_forked or spec.command is None:
+            return None
+        found = python_command(spec.command, spec.args, self._path)
+        return None if found is None or "${{" in found[1]["target"] else found
+
+    async def _try_plain(self, spec: ServerSpec, places: Places, failure: McpError) -> Server:
+        """A server that fails when forked may do better alone; one that does not fails as it did at first."""
+        nursery = self._forking.get(spec.name)
+        if nursery is not None and nursery.proven:
+            raise failure
+        try:
+            return await self._start(spec, places, self._plain_parent(), None)
+        except McpError:
+            raise failure from None
+
+    async def _parent(self, spec: ServerSpec, forking: tuple[str, dict[str, Any], list[str]]) -> Nursery:
+        nursery = self._forking.get(spec.name)
+        if nursery is None or (nursery.dead and nursery.proven):
+            nursery = self._begin_parent(spec, forking)
+        done, _ = await asyncio.wait([nursery.ready], timeout=spec.start_seconds)
+        reason = nursery.ready.result() if done else f"its packages take over {spec.start_seconds:g} s to import"
+        if reason is not None:
+            raise _CannotFork(reason)
+        return nursery
+
+    def _begin_parent(self, spec: ServerSpec, forking: tuple[str, dict[str, Any], list[str]]) -> Nursery:
+        variables = {key: value for key, value in spec.env.items() if "${{" not in value}
+        nursery = Nursery(forking[0], self._rules, {**self._variables(), **variables}, forking[1])
+        nursery.start()
+        self._forking[spec.name] = nursery
+        return nursery
+
+    def _plain_parent(self) -> Nursery:
+        if self._plain is None or self._plain.dead:
+            self._plain = Nursery(sys.executable, self._rules, self._variables(), None)
+            self._plain.start()
+        return self._plain
+
+    def _variables(self) -> dict[str, str]:
+        return {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **scrubbed_environment(), "PATH": self._path}
+
+    async def _reach(self, spec: ServerSpec, places: Places) -> Server:
+        filled = spec.filled({"workspace": str(places.workspace)})
+        session = HttpSession(spec.name, filled.url or "", filled.headers)
+        try:
+            await session.open(spec.start_seconds)
+        except BaseException:
+            await session.close()
+            raise
+        return Server(filled, session)
+
+    async def _start(self, spec: ServerSpec, places: Places, parent: Nursery, arguments: list[str] | None) -> Server:
+        filled = spec.filled({"workspace": str(places.workspace), "port": str(_free_port()) if spec.url else ""})
+        if arguments is None:
+            argv = [filled.command or "", *filled.args]
+        else:
+            argv = list(filled.args[len(filled.args) - len(arguments) :]) if arguments else []
+        own = str(places.own)
+        home = {"HOME": f"{own}/home", "TMPDIR": f"{own}/tmp", "PWD": str(places.workspace)}
+        variables = {**self._variables(), **home, **filled.env}
+        server = await self._spawn(filled, parent, argv, str(places.workspace), variables, own)
+        server.forked = arguments is not None
+        try:
+            await self._shake_hands(server)
+        except BaseException:
+            await server.stop()
+            raise
+        if server.forked:
+            parent.proven = True
+        return server
+
+    async def _spawn(
+        self, spec: ServerSpec, parent: Nursery, argv: list[str], cwd: str, variables: Mapping[str, str], own: str
+    ) -> Server:
+        loop = asyncio.get_running_loop()
+        stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
+        ours, theirs = (stdin[1], stdout[0], stderr[0]), (stdin[0], stdout[1], stderr[1])
+        try:
+            child = await parent.spawn(argv, cwd, variables, [own], theirs)
+        except BaseException:
+            for fd in ours:
+                os.close(fd)
+            raise
+        _, tail = await loop.connect_read_pipe(Tail, os.fdopen(stderr[0], "rb", 0))
+        if spec.url is not None:
+            os.close(stdin[1])
+            await loop.connect_read_pipe(lambda: Tail(tail.lines.append), os.fdopen(stdout[0], "rb", 0))
+            return Server(spec, HttpSession(spec.name, spec.url, spec.headers), child, tail)
+        session = StdioSession(spec.name)
+        await session.connect(stdin[1], stdout[0])
+        return Server(spec, session, child, tail)
+
+    async def _shake_hands(self, server: Server) -> None:
+        assert server.child is not None
+        opening = asyncio.ensure_future(server.session.open(server.spec.start_seconds))
+        both: list[asyncio.Future[Any]] = [opening, server.child.ended]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if server.child.ended.done():
+            opening.cancel()
+            await asyncio.wait([opening])
+            raise McpError(await server.death())
+        try:
+            await opening
+        except McpError as error:
+            done, _ = await asyncio.wait([server.child.ended], timeout=LAST_WORDS_SECONDS)
+            if done:
+                raise McpError(await server.death()) from None
+            lines = "\n".join(server.tail.lines) if server.tail is not None else ""
+            raise type(error)(f"{error} Its last lines were:\n{lines}" if lines else str(error)) from None
+
+    async def close(self) -> None:
+        parents = [*self._forking.values(), *([self._plain] if self._plain else [])]
+        await asyncio.gather(*(parent.close() for parent in parents))
+
+
+class _CannotFork(Exception):
+    pass
+
+
+def _beside(spec: ServerSpec, workdir: Path, path: str) -> ServerSpec:
+    """A script named without its folder is looked for in the workdir, as the working directory is the rollout's."""
+    if spec.command is None:
+        return spec
+    args = tuple(
+        str(workdir / arg) if not arg.startswith(("-", "/")) and (workdir / arg).is_file() else arg for arg in spec.args
+    )
+    command = spec.command
+    if "/" in command and not command.startswith("/"):
+        command = str(workdir / command)
+    if "${{" not in command and not os.path.isabs(command) and shutil.which(command, path=path) is None:
+        raise EnvDefinitionError(f"MCP server {spec.name!r}: there is no command {command!r}. Install it in setup.sh.")
+    return replace(spec, command=command, args=args)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

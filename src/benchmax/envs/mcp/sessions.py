@@ -1,0 +1,298 @@
+"""One MCP server spoken to: requests out, answers in, over its pipes or over HTTP.
+
+A client of our own rather than the SDK's: it holds a fraction of the time per call, and a server that dies ends its
+calls with an error and nothing else (the SDK's client may cancel the task that entered it). It knows what a pool needs:
+the handshake of both eras of the protocol, listing and calling tools, reading resources, giving up on a call.
+
+    until 2025-11-25   `initialize`, then a session
+    from 2026-07-28    no session; every request carries the version and who asks
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from benchmax import limits
+from benchmax.errors import McpError
+
+HANDSHAKE = "2025-11-25"
+MODERN = "2026-07-28"
+_KEY = "io.modelcontextprotocol/"
+_CLIENT = {"name": "benchmax", "version": "1"}
+_META = {f"{_KEY}protocolVersion": MODERN, f"{_KEY}clientInfo": _CLIENT, f"{_KEY}clientCapabilities": {}}
+_UNKNOWN_METHOD, _UNSUPPORTED = -32601, -32022
+MOST_PAGES = 100
+TAIL_LINES = 20
+DOUBT_SECONDS = 1.0
+"""Between the end of a server's output and taking it for lost."""
+
+
+class RpcError(McpError):
+    """The server answered a request with an error of the protocol."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.code)
+
+
+class NoAnswer(McpError):
+    """The server did not answer in time; it may still be well."""
+
+
+class Session(ABC):
+    """A conversation with one server."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.modern = False
+        self.lost: str | None = None
+        """Why the server is of no more use, once it is."""
+
+    @abstractmethod
+    async def request(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Ask, and wait for the result. RpcError when the server says no, McpError when it says nothing."""
+
+    @abstractmethod
+    async def notify(self, method: str) -> None: ...
+
+    def fail(self, reason: str) -> None:
+        """The server is of no more use; whoever waits is told why."""
+        if self.lost is None:
+            self.lost = reason
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def open(self, seconds: float) -> None:
+        """Shake hands, in the era that the server knows."""
+        asked = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": _CLIENT}
+        try:
+            hello = await self.request("initialize", asked, seconds)
+        except RpcError as error:
+            if error.code not in (_UNKNOWN_METHOD, _UNSUPPORTED):
+                raise
+            self.modern = True
+            await self.request("server/discover", {}, seconds)
+            return
+        version = hello.get("protocolVersion")
+        if not isinstance(version, str) or version > HANDSHAKE:
+            raise McpError(
+                f"MCP server {self.name!r} speaks protocol {version!r}, which is not known. Update benchmax."
+            )
+        self._agreed(version)
+        await self.notify("notifications/initialized")
+
+    def _agreed(self, version: str) -> None:
+        """Which version both sides speak from here on."""
+
+    def stamped(self, params: dict[str, Any]) -> dict[str, Any]:
+        return {**params, "_meta": _META} if self.modern else params
+
+    async def tools(self, seconds: float) -> list[dict[str, Any]]:
+        """Every tool, as the server describes it."""
+        found: list[dict[str, Any]] = []
+        params: dict[str, Any] = {}
+        for _ in range(MOST_PAGES):
+            page = await self.request("tools/list", params, seconds)
+            found += page.get("tools") or []
+            if not page.get("nextCursor"):
+                return found
+            params = {"cursor": page["nextCursor"]}
+        raise McpError(f"MCP server {self.name!r} lists tools without end. Correct its paging.")
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        return await self.request("tools/call", {"name": tool, "arguments": dict(arguments)}, seconds)
+
+    async def ping(self, seconds: float) -> None:
+        """Whether the server answers at all."""
+        try:
+            await self.request("server/discover" if self.modern else "ping", {}, seconds)
+        except RpcError:  # an error is an answer too
+            pass
+
+
+def result_of(name: str, message: Mapping[str, Any]) -> dict[str, Any]:
+    """What a response holds; its error is raised."""
+    error = message.get("error")
+    if isinstance(error, Mapping):
+        raise RpcError(str(error.get("message") or "error")[: limits.ERROR_CHARS], _as_int(error.get("code")))
+    result = message.get("result")
+    if not isinstance(result, dict):
+        raise McpError(f"MCP server {name!r} gave an answer without a result. Correct the server.")
+    return result
+
+
+def _as_int(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+class StdioSession(Session, asyncio.Protocol):
+    """Lines of JSON over a process's pipes."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._loop = asyncio.get_running_loop()
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._rest: list[bytes] = []
+        self._held = 0
+        self._reader: asyncio.ReadTransport | None = None
+        self._writer: asyncio.WriteTransport | None = None
+
+    async def connect(self, stdin: int, stdout: int) -> None:
+        """Take the process's pipes."""
+        self._writer, _ = await self._loop.connect_write_pipe(asyncio.Protocol, os.fdopen(stdin, "wb", 0))
+        self._reader, _ = await self._loop.connect_read_pipe(lambda: self, os.fdopen(stdout, "rb", 0))
+
+    async def request(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
+        number = next(self._numbers)
+        body = {"jsonrpc": "2.0", "id": number, "method": method, "params": self.stamped(params)}
+        future = self._waiting[number] = self._loop.create_future()
+        timer = self._loop.call_later(seconds, self._give_up, number, method, seconds)
+        try:
+            self._send(body)
+            return result_of(self.name, await future)
+        except asyncio.CancelledError:
+            self._cancel(number)
+            raise
+        finally:
+            timer.cancel()
+            self._waiting.pop(number, None)
+
+    async def notify(self, method: str) -> None:
+        self._send({"jsonrpc": "2.0", "method": method})
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        if self.lost is not None or self._writer is None or self._writer.is_closing():
+            raise McpError(self.lost or f"MCP server {self.name!r} is not running.")
+        self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    def _give_up(self, number: int, method: str, seconds: float) -> None:
+        future = self._waiting.get(number)
+        if future is not None and not future.done():
+            self._cancel(number)
+            words = f"MCP server {self.name!r} did not answer {method} within {seconds:g} s."
+            future.set_exception(NoAnswer(words))
+
+    def _cancel(self, number: int) -> None:
+        try:
+            params = {"requestId": number, "reason": "given up"}
+            self._send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+        except McpError:
+            pass
+
+    # What the server says
+
+    def data_received(self, data: bytes) -> None:
+        end = data.rfind(b"\n")
+        if end < 0:
+            self._keep(data)
+            return
+        self._rest.append(data[:end])
+        text, self._rest, self._held = b"".join(self._rest), [], 0
+        if end + 1 < len(data):
+            self._keep(data[end + 1 :])
+        for line in text.split(b"\n"):
+            if line.strip():
+                self._heard(line)
+
+    def _keep(self, data: bytes) -> None:
+        self._rest.append(data)
+        self._held += len(data)
+        if self._held > limits.MCP_MESSAGE_BYTES:
+            self.fail(f"MCP server {self.name!r} sent a message of more than {limits.MCP_MESSAGE_BYTES:,} bytes.")
+
+    def _heard(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            return  # servers print all sorts of things
+        if not isinstance(message, dict):
+            return
+        if "method" in message:
+            if "id" in message:
+                self._answer(message)
+            return
+        number = message.get("id")
+        future = self._waiting.get(number) if isinstance(number, int) else None
+        if future is not None and not future.done():
+            future.set_result(message)
+
+    def _answer(self, message: Mapping[str, Any]) -> None:
+        """A request of the server's own: it may ask whether anybody is there, and nothing else."""
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
+        if message["method"] == "ping":
+            reply["result"] = {}
+        else:
+            reply["error"] = {"code": _UNKNOWN_METHOD, "message": "not supported here"}
+        try:
+            self._send(reply)
+        except McpError:
+            pass
+
+    def connection_lost(self, error: Exception | None) -> None:
+        # Its process most often ended, and how is known in a moment; that is the better reason.
+        self._loop.call_later(DOUBT_SECONDS, self.fail, f"MCP server {self.name!r} closed its output.")
+
+    def fail(self, reason: str) -> None:
+        super().fail(reason)
+        assert self.lost is not None
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(McpError(self.lost))
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.abort()
+        if self._reader is not None:
+            self._reader.close()
+
+    async def close(self) -> None:
+        self.fail(f"MCP server {self.name!r} was stopped.")
+
+
+class Tail(asyncio.Protocol):
+    """The last lines a process printed."""
+
+    def __init__(self, tell: Callable[[str], None] | None = None) -> None:
+        self.lines: deque[str] = deque(maxlen=TAIL_LINES)
+        self._rest = b""
+        self._tell = tell
+        self._transport: asyncio.BaseTransport | None = None
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[: limits.LOG_LINE_CHARS]
+        for line in lines:
+            self._add(line)
+
+    def _add(self, line: bytes) -> None:
+        text = line[: limits.LOG_LINE_CHARS].decode("utf-8", "replace").rstrip("\r")
+        self.lines.append(text)
+        if self._tell is not None:
+            self._tell(text)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._rest:
+            self._add(self._rest)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()

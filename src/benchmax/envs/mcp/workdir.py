@@ -1,0 +1,251 @@
+"""A folder that makes an environment of MCP servers: which ones to start, how to score, what to install.
+
+    my_env/
+      mcp_config.yaml    the servers, as every MCP client writes them (mcp_config.yml is the same)
+      reward_fn.py       reward_functions = {"name": function, …}
+      setup.sh           run once on each machine before the first server starts; may be empty
+      …                  server code, data, anything else
+
+In the servers' command, args, env and url, these stand for what differs from machine to machine or rollout to rollout:
+
+    ${{ sync_workdir }}   this folder, where it lies on the machine that runs the servers
+    ${{ workspace }}      the rollout's private directory, which is also the server's working directory
+    ${{ port }}           a free port of the server's own, for servers that speak HTTP
+    ${NAME}               (env and headers only) a variable of the agent, so that keys stay out of the file
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmax.errors import EnvDefinitionError, NotFoundError
+
+CONFIG_NAMES = ("mcp_config.yaml", "mcp_config.yml")
+REWARD_FILE = "reward_fn.py"
+SETUP_FILE = "setup.sh"
+
+_KNOWN = {"command", "args", "env", "url", "headers", "fork", "start_seconds"}
+_IGNORED = {"type", "transport", "cwd", "timeout", "description", "autoApprove", "alwaysAllow", "disabled"}
+"""Keys of other clients; the working directory is always the rollout's own."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+_HOLE = re.compile(r"\$\{\{\s*(\w+)\s*\}\}")
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_HOLES = ("sync_workdir", "workspace", "port")
+START_SECONDS = 20.0
+
+
+class MissingFile(NotFoundError, FileNotFoundError):
+    """A workdir lacks something that it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpec:
+    """One MCP server: a command to run, a URL to reach, or both (a command that serves HTTP)."""
+
+    name: str
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    fork: bool = True
+    """Python servers are forked from a parent that has imported their packages; False starts each one afresh."""
+    start_seconds: float = START_SECONDS
+
+    def filled(self, places: Mapping[str, str]) -> ServerSpec:
+        """With every `${{ … }}` replaced that `places` has a word for."""
+        return ServerSpec(
+            self.name,
+            _fill(self.command, places) if self.command is not None else None,
+            tuple(_fill(arg, places) for arg in self.args),
+            {key: _fill(value, places) for key, value in self.env.items()},
+            _fill(self.url, places) if self.url is not None else None,
+            {key: _fill(value, places) for key, value in self.headers.items()},
+            self.fork,
+            self.start_seconds,
+        )
+
+    def with_variables(self, variables: Mapping[str, str]) -> ServerSpec:
+        """With every `${NAME}` in env and headers replaced by the agent's variable of that name."""
+        return ServerSpec(
+            self.name, self.command, self.args, self._expanded("env", self.env, variables), self.url,
+            self._expanded("headers", self.headers, variables), self.fork, self.start_seconds,
+        )  # fmt: skip
+
+    def _expanded(self, part: str, pairs: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+        def value_of(match: re.Match[str]) -> str:
+            try:
+                return variables[match[1]]
+            except KeyError:
+                raise EnvDefinitionError(
+                    f"MCP server {self.name!r}: {part} names ${{{match[1]}}}, which is not set. "
+                    "Set it where the servers run, or write the value itself."
+                ) from None
+
+        return {key: _VARIABLE.sub(value_of, text) for key, text in pairs.items()}
+
+    def as_config(self) -> dict[str, Any]:
+        """As it is written in mcp_config.yaml."""
+        config: dict[str, Any] = {
+            "command": self.command, "args": list(self.args), "env": dict(self.env), "url": self.url,
+            "headers": dict(self.headers), "fork": self.fork, "start_seconds": self.start_seconds,
+        }  # fmt: skip
+        return {key: value for key, value in config.items() if value not in (None, [], {}, True, START_SECONDS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Workdir:
+    """The folder, read."""
+
+    path: Path
+    servers: tuple[ServerSpec, ...]
+
+    @property
+    def reward_file(self) -> Path | None:
+        file = self.path / REWARD_FILE
+        return file if file.is_file() else None
+
+    @property
+    def setup_script(self) -> Path | None:
+        """setup.sh, when there is anything in it to run."""
+        file = self.path / SETUP_FILE
+        if not file.is_file():
+            return None
+        lines = (line.strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines())
+        return (
+            file if any(line and not line.startswith("#") and not line.startswith("set ") for line in lines) else None
+        )
+
+
+def check_workdir(path: str | Path) -> Path:
+    """The folder as an absolute path; MissingFile when it lacks one of its three files."""
+    folder = Path(path).expanduser().resolve()
+    if not folder.is_dir():
+        raise MissingFile(f"There is no folder {folder}. Make it, with mcp_config.yaml, reward_fn.py and setup.sh.")
+    find_config(folder)
+    for name in (REWARD_FILE, SETUP_FILE):
+        if not (folder / name).is_file():
+            raise MissingFile(f"{folder} has no {name}. Add it; setup.sh may be empty.")
+    return folder
+
+
+def find_config(folder: Path) -> Path:
+    for name in CONFIG_NAMES:
+        if (folder / name).is_file():
+            return folder / name
+    raise MissingFile(f"{folder} has no {' or '.join(CONFIG_NAMES)}. Write one with the key mcpServers.")
+
+
+def read_workdir(path: str | Path) -> Workdir:
+    """The folder's servers. Only the configuration must be there."""
+    folder = Path(path).expanduser().resolve()
+    if not folder.is_dir():
+        raise MissingFile(f"There is no folder {folder}. Check the path.")
+    file = find_config(folder)
+    return Workdir(folder, parse_config(_load(file), file.name))
+
+
+def write_workdir(folder: Path, servers: Mapping[str, Any]) -> None:
+    """Make a folder of servers given in code; JSON is YAML too."""
+    specs = parse_config({"mcpServers": servers}, "from_servers")
+    text = json.dumps({"mcpServers": {spec.name: spec.as_config() for spec in specs}}, indent=2)
+    (folder / CONFIG_NAMES[0]).write_text(text, encoding="utf-8")
+
+
+def _load(file: Path) -> Any:
+    try:
+        import yaml
+    except ImportError as missing:
+        raise ImportError("MCP environments need two more packages: pip install 'benchmax[mcp]'") from missing
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f", line {where.line + 1}" if where is not None else ""
+        reason = getattr(error, "problem", None) or str(error)
+        raise EnvDefinitionError(f"{file.name}{line} is not YAML: {reason}. Correct it.") from None
+
+
+def parse_config(config: Any, source: str) -> tuple[ServerSpec, ...]:
+    """The servers that a configuration names; the first thing wrong with it is told."""
+    servers = config.get("mcpServers") if isinstance(config, Mapping) else None
+    if not isinstance(servers, Mapping) or not servers:
+        raise EnvDefinitionError(f"{source} needs the key mcpServers, with one server or more under it. Add it.")
+    wanted = {name: each for name, each in servers.items() if not (isinstance(each, Mapping) and each.get("disabled"))}
+    if not wanted:
+        raise EnvDefinitionError(f"Every server in {source} is disabled. Enable one.")
+    return tuple(_parse_server(name, each, source) for name, each in wanted.items())
+
+
+def _parse_server(name: Any, raw: Any, source: str) -> ServerSpec:
+    where = f"{source}, server {name!r}"
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise EnvDefinitionError(f"{where}: a name is at most 32 letters, digits, - and _. Rename it.")
+    if not isinstance(raw, Mapping):
+        raise EnvDefinitionError(
+            f"{where} must be a mapping with command or url, not {type(raw).__name__}. Correct it."
+        )
+    _refuse_unknown(where, map(str, raw))
+    command, url = raw.get("command"), raw.get("url")
+    if not isinstance(command, str | None) or not isinstance(url, str | None) or not (command or url):
+        raise EnvDefinitionError(f"{where} needs a command to run or a url to reach, as text. Add one.")
+    if url is not None and not re.fullmatch(r"https?://\S+", _HOLE.sub("0", url)):
+        raise EnvDefinitionError(f"{where}: url {url!r} does not begin with http:// or https://. Correct it.")
+    seconds = raw.get("start_seconds", START_SECONDS)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 600:
+        raise EnvDefinitionError(f"{where}: start_seconds must be a number up to 600. Correct it.")
+    spec = ServerSpec(
+        name, command or None, _texts(where, "args", raw.get("args")), _pairs(where, "env", raw.get("env")), url,
+        _pairs(where, "headers", raw.get("headers")), bool(raw.get("fork", True)), float(seconds),
+    )  # fmt: skip
+    _check_holes(where, spec)
+    return spec
+
+
+def _refuse_unknown(where: str, keys: Iterable[str]) -> None:
+    for key in keys:
+        if key not in _KNOWN and key not in _IGNORED:
+            near = difflib.get_close_matches(key, _KNOWN, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Use {', '.join(sorted(_KNOWN))}."
+            raise EnvDefinitionError(f"{where} has the unknown key {key!r}. {hint}")
+
+
+def _texts(where: str, key: str, value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str | int | float) for each in value):
+        raise EnvDefinitionError(f"{where}: {key} must be a list of texts. Put each word on a line of its own.")
+    return tuple(_plain(each) for each in value)
+
+
+def _pairs(where: str, key: str, value: Any) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(each, str | int | float) for each in value.values()):
+        raise EnvDefinitionError(f"{where}: {key} must map names to texts. Quote the values.")
+    return {str(name): _plain(each) for name, each in value.items()}
+
+
+def _plain(value: str | int | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check_holes(where: str, spec: ServerSpec) -> None:
+    texts = [spec.command or "", *spec.args, *spec.env.values(), spec.url or "", *spec.headers.values()]
+    for text in texts:
+        if "\0" in text:
+            raise EnvDefinitionError(f"{where} has a NUL character in {text!r}. Remove it.")
+        for hole in _HOLE.findall(text):
+            if hole not in _HOLES:
+                known = ", ".join(f"${{{{ {each} }}}}" for each in _HOLES)
+                raise EnvDefinitionError(f"{where}: there is no ${{{{ {hole} }}}}. Use one of {known}.")
+
+
+def _fill(text: str, places: Mapping[str, str]) -> str:
+    return _HOLE.sub(lambda match: places.get(match[1], match[0]), text) if "${{" in text else text

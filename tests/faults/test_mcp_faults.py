@@ -1,0 +1,304 @@
+"""MCP servers, agents and whole programs that die, hang or never start."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from benchmax.envs.mcp import ParallelMcpEnv
+from benchmax.errors import McpError, RewardError
+from mcp_world import alive, descendants, make_workdir, opened, wait_until_gone
+
+
+async def pid_of(env: ParallelMcpEnv, rollout: str) -> int:
+    return int(json.loads(await env.run_tool(rollout, "about"))["pid"])
+
+
+async def state(env: ParallelMcpEnv) -> dict[str, object]:
+    return (await env.state())[0]
+
+
+async def until(condition, seconds: float = 5.0) -> None:
+    end = monotonic() + seconds
+    while not await condition():
+        assert monotonic() < end, "it did not happen in time"
+        await asyncio.sleep(0.02)
+
+
+# One server
+
+
+async def test_a_server_killed_during_a_call_ends_that_rollout_alone(tmp_path: Path) -> None:
+    async with opened(make_workdir(tmp_path / "w"), servers=2) as env:
+        await asyncio.gather(env.init_rollout("a"), env.init_rollout("b"))
+        pid = await pid_of(env, "a")
+        running = asyncio.ensure_future(env.run_tool("a", "wait", seconds=30))
+        other = asyncio.ensure_future(env.run_tool("b", "wait", seconds=0.3))
+        await asyncio.sleep(0.1)
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(McpError, match="killed by SIGKILL"):
+            await running
+        assert await other == "waited"
+        with pytest.raises(McpError, match="SIGKILL"):
+            await env.run_tool("a", "recall")
+        await env.release_rollout("a")
+        await env.init_rollout("c")
+        assert await env.run_tool("c", "recall") == "|"
+
+
+async def test_a_server_killed_between_calls_and_one_that_crashes_with_words(tmp_path: Path) -> None:
+    async with opened(make_workdir(tmp_path / "w"), servers=1) as env:
+        await env.init_rollout("a")
+        os.kill(await pid_of(env, "a"), signal.SIGKILL)
+        with pytest.raises(McpError):
+            await env.run_tool("a", "recall")
+        await env.release_rollout("a")
+        await env.init_rollout("b")
+        with pytest.raises(McpError, match=r"exit code 3(.|\n)*something is badly wrong"):
+            await env.run_tool("b", "crash", code=3)
+        with pytest.raises(McpError):
+            await env.compute_reward("b", [], {"ground_truth": ""})
+
+
+async def test_a_spare_that_dies_is_replaced(tmp_path: Path) -> None:
+    async with opened(make_workdir(tmp_path / "w"), servers=2, spares=0) as env:
+        assert await env.warm() == 2
+        before = (await state(env))["pids"]
+        os.kill(before[0], signal.SIGKILL)
+
+        async def restored() -> bool:
+            now = await state(env)
+            return now["ready"] == 2 and before[0] not in now["pids"]
+
+        await until(restored)
+        assert (await state(env))["crashes"] == 1
+
+
+async def test_only_calls_that_are_safe_to_repeat_are_repeated(tmp_path: Path) -> None:
+    async with opened(make_workdir(tmp_path / "w"), servers=1) as env:
+        await env.init_rollout("a")
+        await until(lambda: _ready(env))
+        first = (await state(env))["pids"]
+        running = asyncio.ensure_future(env.run_tool("a", "look", seconds=0.4))
+        await asyncio.sleep(0.15)
+        leased = first[-1]  # spares come first
+        os.kill(leased, signal.SIGKILL)
+        assert int(await running) != leased
+        assert (await state(env))["retries"] == 1
+        await env.run_tool("a", "remember", word="now it has a past")
+        running = asyncio.ensure_future(env.run_tool("a", "look", seconds=30))
+        await asyncio.sleep(0.1)
+        os.kill((await state(env))["pids"][-1], signal.SIGKILL)
+        with pytest.raises(McpError):
+            await running
+
+
+async def _ready(env: ParallelMcpEnv) -> bool:
+    return (await state(env))["ready"] >= 1
+
+
+async def test_a_slow_tool_is_cut_and_the_server_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(make_workdir(tmp_path / "w"), servers=1) as env:
+        await env.init_rollout("a")
+        pid = await pid_of(env, "a")
+        monkeypatch.setattr("benchmax.limits.TOOL_SECONDS", 2.3)
+        cut = await env.run_tool("a", "wait", seconds=30)
+        assert cut.is_error
+        assert "did not answer" in cut.text
+        monkeypatch.setattr("benchmax.limits.TOOL_SECONDS", 30.0)
+        assert await pid_of(env, "a") == pid
+
+
+async def test_a_cancelled_call_does_not_disturb_the_next(tmp_path: Path) -> None:
+    async with opened(make_workdir(tmp_path / "w"), servers=1) as env:
+        await env.init_rollout("a")
+        running = asyncio.ensure_future(env.run_tool("a", "wait", seconds=30))
+        await asyncio.sleep(0.1)
+        running.cancel()
+        await asyncio.wait([running])
+        assert await env.run_tool("a", "remember", word="x") == "x"
+
+
+# Servers that never start
+
+
+@pytest.mark.parametrize("fork", ["true", "false"])
+async def test_servers_that_crash_at_start_fail_soon_with_their_last_words(tmp_path: Path, fork: str) -> None:
+    server = "import sys\nprint('the licence has expired', file=sys.stderr)\nsys.exit(1)\n"
+    config = f"mcpServers:\n  bad: {{command: python, args: [server.py], fork: {fork}}}\n"
+    async with opened(make_workdir(tmp_path / "w", server, config), servers=4) as env:
+        began = monotonic()
+        with pytest.raises(McpError, match=r"exit code 1(.|\n)*the licence has expired"):
+            await env.init_rollout("a")
+        assert monotonic() - began < 30
+        assert (await state(env))["start_failures"] <= 5
+        began = monotonic()
+        with pytest.raises(McpError, match="licence"):
+            await env.init_rollout("b")
+        assert monotonic() - began < 0.5, "nothing is tried for a while"
+
+
+async def test_a_server_that_hangs_at_start_fails_too(tmp_path: Path) -> None:
+    server = "import sys, time\nprint('waiting for godot', file=sys.stderr, flush=True)\ntime.sleep(300)\n"
+    config = "mcpServers:\n  bad: {command: python, args: [server.py], start_seconds: 0.5}\n"
+    async with opened(make_workdir(tmp_path / "w", server, config), servers=1) as env:
+        with pytest.raises(McpError, match=r"within 0.5 s(.|\n)*godot"):
+            await env.init_rollout("a")
+
+
+async def test_a_command_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    config = "mcpServers:\n  bad: {command: no-such-command-at-all}\n"
+    async with opened(make_workdir(tmp_path / "w", config=config), servers=1) as env:
+        with pytest.raises(ValueError, match="no-such-command-at-all"):
+            await env.list_tools()
+
+
+async def test_a_server_whose_packages_start_threads_is_run_afresh(tmp_path: Path) -> None:
+    server = "import busy_package\n" + Path(make_workdir(tmp_path / "p") / "server.py").read_text()
+    workdir = make_workdir(tmp_path / "w", server)
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    (installed / "busy_package.py").write_text(
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    (workdir / "mcp_config.yaml").write_text(
+        f"mcpServers:\n  probe: {{command: python, args: [server.py], env: {{PYTHONPATH: '{installed}'}}}}\n"
+    )
+    async with opened(workdir, servers=1) as env:
+        await env.init_rollout("a")
+        assert await env.run_tool("a", "recall") == "|"
+        assert "thread" in (await state(env))["not_forked"]["probe"]
+
+
+async def test_a_server_that_chatters_on_its_output(tmp_path: Path) -> None:
+    server = Path(make_workdir(tmp_path / "p") / "server.py").read_text()
+    server = "print('Welcome to my server!')\nprint('{\"half\": ')\nprint('[1, 2]', flush=True)\n" + server
+    async with opened(make_workdir(tmp_path / "w", server), servers=1) as env:
+        await env.init_rollout("a")
+        assert await env.run_tool("a", "recall") == "|"
+
+
+# Rewards
+
+
+async def test_rewards_that_hang_or_kill_cost_their_own_rollout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewards = """
+import os, time
+def hang(how, **kwargs):
+    if how == "sleep":
+        time.sleep(300)
+    if how == "exit":
+        print("goodbye")
+        os._exit(7)
+    while how == "loop":
+        pass
+    return 1
+reward_functions = {"hang": hang}
+"""
+    async with opened(make_workdir(tmp_path / "w", rewards=rewards), servers=4) as env:
+        await asyncio.gather(*(env.init_rollout(how) for how in ("exit", "well", "sleep", "loop")))
+        with pytest.raises(RewardError, match=r"status 7(.|\n)*goodbye"):
+            await env.compute_reward("exit", [], {"how": "exit"})
+        monkeypatch.setattr("benchmax.limits.REWARD_SECONDS", 5.8)
+        slow = [env.compute_reward(how, [], {"how": how}) for how in ("sleep", "loop")]
+        for error in await asyncio.gather(*slow, return_exceptions=True):
+            assert isinstance(error, RewardError)
+            assert "took longer" in str(error)
+        assert await env.compute_reward("well", [], {"how": "well"}) == {"hang": 1.0}
+
+
+async def test_a_reward_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    async with opened(make_workdir(tmp_path / "w", rewards="reward_functions = 3\n"), servers=1) as env:
+        await env.init_rollout("a")
+        with pytest.raises(RewardError, match="dict of names"):
+            await env.compute_reward("a", [], {})
+
+
+# Parents
+
+
+async def test_a_nursery_that_is_killed_is_replaced(tmp_path: Path) -> None:
+    async with opened(make_workdir(tmp_path / "w"), servers=2) as env:
+        await env.init_rollout("a")
+        pid = await pid_of(env, "a")
+        left = [int(await env.run_tool("a", "leave_behind", detached=each)) for each in (True, False)]
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        os.kill(parent, signal.SIGKILL)
+        assert wait_until_gone([pid, *left]) == []
+        with pytest.raises(McpError):
+            await env.run_tool("a", "recall")
+        await env.release_rollout("a")
+        await env.init_rollout("b")
+        assert await env.run_tool("b", "recall") == "|"
+
+
+async def test_an_agent_that_is_killed_takes_its_rollouts_and_comes_back(tmp_path: Path) -> None:
+    options = {"initial_health_check_interval": 0.05}
+    async with opened(make_workdir(tmp_path / "w"), servers=2, **options) as env:
+        await env.init_rollout("a")
+        left = [int(await env.run_tool("a", "leave_behind", detached=each)) for each in (True, False)]
+        agent = env._pool.machines[0].link.hello["pid"]
+        others = descendants(agent)
+        running = asyncio.ensure_future(env.run_tool("a", "wait", seconds=30))
+        waiting = [asyncio.ensure_future(env.init_rollout(name)) for name in ("b", "c")]
+        await asyncio.sleep(0.1)
+        os.kill(agent, signal.SIGKILL)
+        with pytest.raises(McpError, match="lost"):
+            await running
+        assert wait_until_gone([*others, *left]) == []
+        await asyncio.gather(*waiting, return_exceptions=True)
+        for name in ("b", "c"):
+            await env.release_rollout(name)
+        await env.init_rollout("d")
+        assert await env.run_tool("d", "recall") == "|"
+        await env.release_rollout("a")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_outlives_a_killed_program(tmp_path: Path, how: signal.Signals) -> None:
+    program = f"""
+import asyncio, sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from mcp_world import opened
+async def main():
+    async with opened(Path({str(make_workdir(tmp_path / "w"))!r}), servers=3) as env:
+        await env.init_rollout("a")
+        pids = [await env.run_tool("a", "leave_behind", detached=each) for each in (True, False)]
+        print(*pids, env._pool.machines[0].link.address, flush=True)
+        await asyncio.sleep(300)
+asyncio.run(main())
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    *left, address = process.stdout.readline().split()
+    started = descendants(process.pid)
+    assert len(started) >= 6, "agent, nursery, servers and what they left behind"
+    process.send_signal(how)
+    process.wait()
+    process.stdout.close()
+    assert wait_until_gone([*started, *map(int, left)]) == []
+    root = Path(address.decode().removeprefix("unix:")).parent
+    end = monotonic() + 5
+    while root.exists() and monotonic() < end:
+        pass
+    assert not root.exists()
+
+
+async def test_what_a_server_leaves_behind_ends_with_its_rollout(tmp_path: Path) -> None:
+    async with opened(make_workdir(tmp_path / "w"), servers=1) as env:
+        await env.init_rollout("a")
+        left = [int(await env.run_tool("a", "leave_behind", detached=each)) for each in (True, False)]
+        assert alive(left) == left
+        await env.release_rollout("a")
+        assert wait_until_gone(left) == []

@@ -1,0 +1,84 @@
+"""What the cluster provisioners decide without a cluster; `make test-cluster` runs them on real ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from benchmax.envs.mcp.provisioners import RayProvisioner, SkypilotProvisioner
+from benchmax.envs.mcp.provisioners.ray import pack, unpack
+from benchmax.envs.mcp.provisioners.skypilot import lay_out, requirements
+
+DEMO = Path(__file__).parents[2] / "examples" / "mcp_demo"
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: RayProvisioner(DEMO, num_nodes=0), "num_nodes must be at least 1"),
+        (lambda: RayProvisioner(DEMO, servers_per_node=0), "servers_per_node must be at least 1"),
+        (lambda: SkypilotProvisioner(DEMO, "aws", num_nodes=0), "num_nodes must be at least 1"),
+        (lambda: SkypilotProvisioner(DEMO, "aws", servers_per_node=101), "from 1 to 100, not 101"),
+    ],
+)
+def test_senseless_sizes_are_refused(make: object, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        make()  # type: ignore[operator]
+
+
+def test_a_folder_without_a_workdir_is_refused_at_once(tmp_path: Path) -> None:
+    for make in (RayProvisioner, lambda folder: SkypilotProvisioner(folder, "aws")):
+        with pytest.raises(FileNotFoundError, match="mcp_config"):
+            make(tmp_path)
+
+
+def test_sizes_are_known_before_the_launch() -> None:
+    assert SkypilotProvisioner(DEMO, "aws", num_nodes=5, servers_per_node=20).num_servers == 100
+    assert RayProvisioner(DEMO, num_nodes=2, servers_per_node=3).num_servers == 6
+    names = {SkypilotProvisioner(DEMO, "aws").cluster_name for _ in range(20)}
+    assert all(name.startswith("benchmax-env-cluster-") for name in names)
+    assert len(names) > 1
+
+
+def test_the_port_stays_closed_to_the_world() -> None:
+    from benchmax.envs.mcp.provisioners import skypilot
+
+    assert "0.0.0.0" not in skypilot._RUN
+    assert "ports" not in Path(skypilot.__file__).read_text().split("class _Tunnel")[0]
+
+
+def test_a_packed_workdir_comes_out_the_same(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "deep" / "__pycache__").mkdir(parents=True)
+    (source / "deep" / "run.sh").write_text("echo hi\n")
+    (source / "deep" / "run.sh").chmod(0o755)
+    (source / "deep" / "__pycache__" / "x.pyc").write_bytes(b"0")
+    unpack(pack(source), tmp_path / "copy")
+    copied = tmp_path / "copy" / "deep" / "run.sh"
+    assert copied.read_text() == "echo hi\n"
+    assert copied.stat().st_mode & 0o777 == 0o755
+    assert not (tmp_path / "copy" / "deep" / "__pycache__").exists()
+
+
+def test_what_travels_to_a_node_is_an_agent_that_starts(tmp_path: Path) -> None:
+    lay_out(tmp_path / "out", DEMO)
+    assert (tmp_path / "out" / "workdir" / "mcp_config.yaml").is_file()
+    needed = (tmp_path / "out" / "requirements.txt").read_text().splitlines()
+    assert needed == requirements()
+    names = {Requirement(line).name for line in needed}
+    assert {"mcp", "pyyaml", "aiohttp"} <= names
+    assert not {"torch", "fastapi", "pytest"} & names
+    agent = [sys.executable, "-P", "-m", "benchmax.envs.mcp.agent", "--help"]
+    found = subprocess.run(
+        agent, env={"PYTHONPATH": str(tmp_path / "out" / "package")}, capture_output=True, text=True, check=True
+    )
+    assert "--lifeline" in found.stdout
+
+
+def test_naming_them_imports_neither_ray_nor_sky() -> None:
+    code = "import sys, benchmax.envs.mcp.provisioners; sys.exit('ray' in sys.modules or 'sky' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
