@@ -1,0 +1,57 @@
+"""`benchmax mcp`, as it is typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmax.cli.app import app
+from benchmax.errors import NotFoundError, UsageError
+from mcp_world import DEMO, make_workdir
+
+runner = CliRunner()
+
+
+def test_inspect_lists_the_tools() -> None:
+    shown = runner.invoke(app, ["mcp", "inspect", str(DEMO)], catch_exceptions=False)
+    assert shown.exit_code == 0
+    assert "define_variable" in shown.stdout
+    told = json.loads(runner.invoke(app, ["mcp", "inspect", str(DEMO), "--json"], catch_exceptions=False).stdout)
+    assert {"hello_world", "evaluate"} <= {tool["name"] for tool in told["tools"]}
+    assert told["not_forked"] == {}
+
+
+def test_run_calls_one_tool() -> None:
+    done = runner.invoke(app, ["mcp", "run", str(DEMO), "evaluate", "expression=6 * 7"], catch_exceptions=False)
+    assert (done.exit_code, done.stdout.strip()) == (0, "42.0")
+    failed = runner.invoke(
+        app, ["mcp", "run", str(DEMO), "evaluate", "expression=6 *", "--json"], catch_exceptions=False
+    )
+    assert failed.exit_code == 1
+    assert json.loads(failed.stdout)["is_error"]
+    with pytest.raises(UsageError, match="NAME=VALUE"):
+        runner.invoke(app, ["mcp", "run", str(DEMO), "evaluate", "6 * 7"], catch_exceptions=False)
+
+
+def test_bench_hammers_and_counts_failures(tmp_path: Path) -> None:
+    arguments = ["--servers", "2", "--seconds", "0.5", "--calls", "3", "--json"]
+    done = runner.invoke(app, ["mcp", "bench", str(DEMO), *arguments], catch_exceptions=False)
+    told = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert told["rollouts"] >= 1
+    assert told["call"]["count"] >= 3
+    assert told["failures"] == {}
+    workdir = str(make_workdir(tmp_path / "w"))
+    crashed = runner.invoke(app, ["mcp", "bench", workdir, "crash", "code=3", *arguments], catch_exceptions=False)
+    assert crashed.exit_code == 1
+    assert "exit code 3" in next(iter(json.loads(crashed.stdout)["failures"]))
+    with pytest.raises(UsageError, match="no tool 'nope'"):
+        runner.invoke(app, ["mcp", "bench", workdir, "nope"], catch_exceptions=False)
+
+
+def test_a_folder_that_is_no_workdir_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"mcp_config\.yaml"):
+        runner.invoke(app, ["mcp", "inspect", str(tmp_path)], catch_exceptions=False)
