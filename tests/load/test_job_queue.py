@@ -32,9 +32,9 @@ class Counted(Leases):
         super().__init__(database)
         self.shared = shared
 
-    def take(self, slots):
+    def take(self, slots, fewest=0):
         with self.shared["lock"]:
-            job = super().take(slots)
+            job = super().take(slots, fewest)
             if job is not None:
                 self.shared["order"].append((job.priority, job.id))
             return job

@@ -125,15 +125,17 @@ def test_a_missing_system_prompt_is_said_and_few_rows_are_too() -> None:
     assert report
 
 
-def test_the_remote_part_says_that_it_needs_a_platform(capsys: pytest.CaptureFixture[str]) -> None:
-    both = validate_env(Good, {}, ROWS, api_key="sk_x")
-    assert both
-    assert not both.remote_ran
-    assert "- remote checks need a platform" in capsys.readouterr().out
-    alone = validate_env(Good, {}, ROWS, local=False)
+def test_a_platform_that_does_not_answer_fails_the_remote_part(capsys: pytest.CaptureFixture[str]) -> None:
+    both = validate_env(Good, {}, ROWS, api_key="sk_x", base_url="http://127.0.0.1:9")
+    assert not both
+    assert (both.local_ok, both.remote_ran, both.remote_ok) == (True, True, False)
+    printed = capsys.readouterr().out
+    assert "✗ played on the platform" in printed
+    assert "Cannot reach http://127.0.0.1:9" in printed
+    assert "remote failed" in printed.splitlines()[-1]
+    alone = validate_env(Good, {}, ROWS, local=False, api_key="sk_x", base_url="http://127.0.0.1:9", verbose=False)
     assert not alone
     assert not alone.local_ran
-    assert "validate_env failed: nothing ran" in capsys.readouterr().out
 
 
 def test_full_messages_shows_what_was_scored(capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,6 +70,9 @@ TABLE = (
          "algorithm.kl"),
     _Row("eval_every", "Steps between evals", "integer", None, None, 0, 1_000_000,
          "Empty: five in the run. 0: only before the first and after the last step."),
+    _Row("save_tokens", "Keep tokens", "boolean", False, False, None, None,
+         "Keep token ids and log-probs of every rollout, for the token view. Takes several times the space, and secrets "
+         "that a rollout saw are in them.", "output.save_tokens"),
     _Row("seed", "Seed", "integer", 0, 0, 0, 2**31 - 1, "Seed of every draw.", "seed"),
 )  # fmt: skip
 

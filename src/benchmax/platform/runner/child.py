@@ -207,7 +207,7 @@ def train_config(run_dir: Path, args: Mapping[str, Any], rows: int) -> TrainConf
 
     gpu = bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
     tree = settings_tree(args, rows, gpu)
-    tree["output"] = {"dir": str(run_dir.parent), "name": run_dir.name}
+    tree.setdefault("output", {}).update(dir=str(run_dir.parent), name=run_dir.name)
     return build_config(tree)
 
 

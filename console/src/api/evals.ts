@@ -1,0 +1,76 @@
+// Comparisons: other models played on the run's held-out rows, and how they did against it.
+import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { api, type Schemas, unwrap } from "./client";
+import { isOver } from "./queries";
+
+export type EvalInfo = Schemas["EvalInfo"];
+export type ComparedGroup = Schemas["ComparedGroup"];
+export type Compared = Schemas["ComparedComponent"];
+
+export function useEvals(run: string) {
+  return useQuery({
+    queryKey: ["run", run, "evals"],
+    queryFn: async () =>
+      (await unwrap(api.GET("/v1/train/runs/{run_id}/external-eval", { params: { path: { run_id: run } } }))).evals,
+    // The stream of an ended run is closed: its evals are asked for while one goes on.
+    refetchInterval: (query) => (query.state.data?.some((each) => !isOver(each.status)) ? 2_000 : false),
+  });
+}
+
+export function useStartEval(run: string) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: (body: Schemas["EvalRequest"]) =>
+      unwrap(api.POST("/v1/train/runs/{run_id}/external-eval", { params: { path: { run_id: run } }, body })),
+    onSettled: () => client.invalidateQueries({ queryKey: ["run", run, "evals"] }),
+  });
+}
+
+export function useEndpoints(enabled: boolean) {
+  return useQuery({
+    queryKey: ["endpoints"],
+    queryFn: async () => (await unwrap(api.GET("/v1/endpoints"))).endpoints,
+    enabled,
+  });
+}
+
+/** Every component of both, paired by example. `version` renews it as the eval goes on. */
+export function useComparison(run: string, evalId: string, version: string) {
+  return useQuery({
+    queryKey: ["run", run, "evals", evalId, "summary", version],
+    queryFn: () =>
+      unwrap(
+        api.GET("/v1/train/runs/{run_id}/rollouts/comparison/summary", {
+          params: { path: { run_id: run }, query: { externalEvalId: evalId } },
+        }),
+      ),
+    placeholderData: keepPreviousData,
+  });
+}
+
+const PAGE = 1000;
+const MOST = 10_000;
+
+/** Examples that both played, with the rollouts of each side. */
+export function useCompared(run: string, evalId: string, version: string) {
+  return useQuery({
+    queryKey: ["run", run, "evals", evalId, "examples", version],
+    queryFn: async () => {
+      const ours = new Map<string, ComparedGroup>();
+      const other: ComparedGroup[] = [];
+      let total = 0;
+      for (let page = 1; other.length < MOST; page++) {
+        const query = { externalEvalId: evalId, page, limit: PAGE };
+        const found = await unwrap(
+          api.GET("/v1/train/runs/{run_id}/rollouts/comparison", { params: { path: { run_id: run }, query } }),
+        );
+        for (const group of found.modelGroups) ours.set(group.promptMessageId, group);
+        other.push(...found.compGroups);
+        total = found.total;
+        if (page * PAGE >= total) break;
+      }
+      return { total, pairs: other.map((group) => ({ other: group, ours: ours.get(group.promptMessageId) })) };
+    },
+    placeholderData: keepPreviousData,
+  });
+}

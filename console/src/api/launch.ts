@@ -1,0 +1,99 @@
+// Starting a run from the browser: the served arguments, their checks (the same as the server's), the launch.
+import { useQuery } from "@tanstack/react-query";
+import { api, type Schemas, unwrap } from "./client";
+import { useRenewing } from "./renew";
+
+export type LaunchArg = Schemas["LaunchArg"];
+export type Value = string | number | boolean | null;
+
+/** Fewest rows a run is trained on. */
+export const MIN_ROWS = 16;
+/** From so many rows on a run has enough to learn from. */
+export const GOOD_ROWS = 200;
+
+export function useLaunchArgs() {
+  return useQuery({
+    queryKey: ["launch-args"],
+    queryFn: () => unwrap(api.GET("/v1/train/launch-args")),
+    select: (found) => found.args,
+    staleTime: 300_000,
+  });
+}
+
+export function useLaunch() {
+  return useRenewing(
+    (body: { name?: string; args: Record<string, unknown> }) =>
+      unwrap(api.POST("/v1/train/runs/launch", { body: { type: "simple", extraSecrets: {}, ...body } })),
+    ["runs"],
+    ["datasets"],
+    ["environments"],
+  );
+}
+
+/** What somebody typed, as the server wants it; undefined when it is no value of that kind. */
+export function parsed(arg: LaunchArg, text: string): Value | undefined {
+  if (text.trim() === "") return null;
+  if (arg.type === "boolean") return text === "true";
+  if (arg.type === "string") return text.trim();
+  const value = Number(text.trim().replaceAll(",", ""));
+  return Number.isFinite(value) ? value : undefined;
+}
+
+/** Why a value is refused, in words; null when it is fine. */
+export function fault(arg: LaunchArg, text: string): string | null {
+  const value = parsed(arg, text);
+  if (value === undefined) return `Give ${arg.type === "integer" ? "a whole" : "a"} number.`;
+  if (value === null) return arg.required ? "A value is needed." : null;
+  if (typeof value !== "number") return null;
+  if (arg.type === "integer" && !Number.isInteger(value)) return "Give a whole number.";
+  const low = arg.min ?? Number.NEGATIVE_INFINITY;
+  const high = arg.max ?? Number.POSITIVE_INFINITY;
+  if (value < low || value > high) return `Give ${shownRange(arg)}.`;
+  return null;
+}
+
+export function isHigh(arg: LaunchArg, text: string): boolean {
+  const value = parsed(arg, text);
+  return typeof value === "number" && arg.warnAbove != null && value > arg.warnAbove;
+}
+
+export function shownRange(arg: LaunchArg): string {
+  const low = arg.min ?? null;
+  const high = arg.max ?? null;
+  if (low === null && high === null) return "";
+  if (high === null || high >= 2 ** 31 - 1) return `${low} or more`;
+  return low === null ? `up to ${plain(high)}` : `from ${plain(low)} to ${plain(high)}`;
+}
+
+function plain(value: number): string {
+  return value !== 0 && Math.abs(value) < 1e-3 ? value.toExponential() : value.toLocaleString("en-US");
+}
+
+/** How a default is shown. */
+export function shown(value: unknown): string {
+  return value === null || value === undefined ? "chosen for you" : String(value);
+}
+
+/** Rows to train on and rows held out, as the server splits them. */
+export function split(rows: number, percent: number): { train: number; held: number } {
+  const held = Math.max(0, Math.min(evenRound((rows * percent) / 100), rows - MIN_ROWS));
+  return { train: rows - held, held };
+}
+
+/** Python's round: halves go to the even neighbour. */
+function evenRound(value: number): number {
+  const floor = Math.floor(value);
+  if (value - floor !== 0.5) return Math.round(value);
+  return floor % 2 === 0 ? floor : floor + 1;
+}
+
+/** Steps and rollouts a run will take at most. */
+export function size(values: Record<string, Value>, rows: number): { steps: number; rollouts: number } {
+  const number = (name: string, otherwise: number) =>
+    typeof values[name] === "number" ? (values[name] as number) : otherwise;
+  const prompts = number("prompts_per_step", 1);
+  const steps = Math.max(1, Math.ceil((number("num_epochs", 1) * rows) / prompts));
+  const most = number("max_steps", steps) || steps;
+  const taken = Math.min(steps, most);
+  return { steps: taken, rollouts: taken * prompts * number("group_size", 1) };
+}

@@ -1,0 +1,126 @@
+// What the pages ask the server. Keys begin with "runs" or ["run", id], so that the live feed can renew them by kind.
+import {
+  keepPreviousData,
+  MutationCache,
+  QueryCache,
+  QueryClient,
+  useMutation,
+  useQuery,
+  useQueryClient,
+} from "@tanstack/react-query";
+import { ApiError, api, request, type Schemas, unwrap } from "./client";
+import { session } from "./session";
+
+function watch(error: unknown, quiet = false): void {
+  if (!(error instanceof ApiError)) return;
+  if (error.status === 401 && !quiet) session.end();
+  if (error.status === 0) session.lost();
+}
+
+export const queries = new QueryClient({
+  queryCache: new QueryCache({
+    onError: (error, query) => watch(error, query.meta?.quiet === true),
+    onSuccess: () => session.found(),
+  }),
+  mutationCache: new MutationCache({ onError: (error) => watch(error) }),
+  defaultOptions: {
+    queries: {
+      staleTime: 2_000,
+      networkMode: "always",
+      // A server that restarts is waited for; a refusal is final.
+      retry: (count, error) =>
+        !(error instanceof ApiError) || (error.status === 0 || error.status >= 500 ? count < 40 : false),
+      retryDelay: (count) => Math.min(500 * 1.6 ** count, 8_000),
+      refetchOnWindowFocus: true,
+    },
+    mutations: { networkMode: "always" },
+  },
+});
+
+export function useMe() {
+  return useQuery({
+    queryKey: ["me"],
+    queryFn: () => unwrap(api.GET("/v1/whoami")),
+    meta: { quiet: true },
+    staleTime: 60_000,
+  });
+}
+
+export type RunFilter = { archived?: boolean };
+
+/** The caller's runs, renewed every few seconds while the page is seen; `once` asks only when it opens. */
+export function useRuns(filter: RunFilter = {}, { enabled = true, once = false } = {}) {
+  return useQuery({
+    queryKey: ["runs", filter],
+    queryFn: () => unwrap(api.GET("/v1/train/runs", { params: { query: filter } })),
+    refetchInterval: once ? false : 4_000,
+    placeholderData: keepPreviousData,
+    enabled,
+  });
+}
+
+export function useRunDetails(id: string) {
+  return useQuery({
+    queryKey: ["run", id, "details"],
+    queryFn: () => unwrap(api.GET("/v1/train/runs/{run_id}/details", { params: { path: { run_id: id } } })),
+    refetchInterval: (query) => (isOver(query.state.data?.status) ? false : 10_000),
+  });
+}
+
+export function useRunEvents(id: string) {
+  return useQuery({
+    queryKey: ["run", id, "events"],
+    queryFn: () => unwrap(api.GET("/v1/train/runs/{run_id}/events", { params: { path: { run_id: id } } })),
+  });
+}
+
+export function useAlerts(id: string) {
+  return useQuery({
+    queryKey: ["run", id, "alerts"],
+    queryFn: () => unwrap(api.GET("/v1/train/runs/{run_id}/alerts", { params: { path: { run_id: id } } })),
+  });
+}
+
+export function useCheckpoints(id: string) {
+  return useQuery({
+    queryKey: ["run", id, "checkpoints"],
+    queryFn: () => unwrap(api.GET("/v1/train/runs/{run_id}/checkpoints", { params: { path: { run_id: id } } })),
+  });
+}
+
+/** Change a run (name, tags, archived, isPublic …) and renew what shows it. */
+export function useChangeRun() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: ({ id, ...change }: { id: string } & Partial<Schemas["RunChange"]> & Record<string, unknown>) =>
+      request<Schemas["RunInfo"]>("PATCH", `/v1/train/runs/${encodeURIComponent(id)}`, change),
+    onSettled: (_, __, { id }) => {
+      client.invalidateQueries({ queryKey: ["runs"] });
+      client.invalidateQueries({ queryKey: ["run", id, "details"] });
+    },
+  });
+}
+
+/** Cancel, resume or delete a run; the answer's message says what will happen. */
+export function useRunAction() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: ({ id, action }: { id: string; action: "cancel" | "resume" | "delete" }) => {
+      const path = `/v1/train/runs/${encodeURIComponent(id)}`;
+      return action === "delete"
+        ? request<Schemas["Success"]>("DELETE", path)
+        : request<Schemas["Success"]>("POST", `${path}/${action}`);
+    },
+    onSettled: (_, __, { id }) => {
+      client.invalidateQueries({ queryKey: ["runs"] });
+      client.invalidateQueries({ queryKey: ["run", id] });
+    },
+  });
+}
+
+const OVER = new Set(["complete", "failed", "stalled", "cancelled"]);
+
+/** Whether a run does not go on by itself. */
+export function isOver(status: string | undefined): boolean {
+  return status !== undefined && OVER.has(status);
+}

@@ -1,0 +1,353 @@
+// One chart: lines with a faint raw and a bold smoothed form, extremes as a band, one cursor for all charts of a page.
+import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import "./chart.css";
+import { useTheme } from "../app/theme";
+import { duration, number } from "../ui/format";
+import { Info } from "../ui/Popover";
+import { type Drawn, draw, frame, nearest, type Series, smooth } from "./series";
+
+export type Line = {
+  id: string;
+  label: string;
+  series: Series;
+  /** The name of a colour in tokens.css. */
+  color: string;
+  /** Thin and without its raw form: something to compare with. */
+  aside?: boolean;
+  /** Few points, worth seeing one by one. */
+  dots?: boolean;
+};
+
+export type View = {
+  smoothing: number;
+  log: boolean;
+  outliers: boolean;
+  /** x is seconds since the start, else steps. */
+  time: boolean;
+  range: [number, number] | null;
+  onRange: (range: [number, number] | null) => void;
+  /** A click near a point. */
+  onPick?: (x: number) => void;
+};
+
+export type ChartProps = {
+  title: ReactNode;
+  info?: ReactNode;
+  lines: Line[];
+  view: View;
+  height?: number;
+  group: string;
+  min?: number;
+  max?: number;
+  /** Always show the lowest value there can be. */
+  grounded?: boolean;
+  unit?: (value: number) => string;
+};
+
+export function Chart({
+  title,
+  info,
+  lines,
+  view,
+  height = 190,
+  group,
+  min,
+  max,
+  grounded,
+  unit = number,
+}: ChartProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const width = useWidth(box);
+  const { shown: theme } = useTheme();
+  const [cursor, setCursor] = useState<number | null>(null);
+  const smoothed = useMemo(
+    () => lines.map((line) => smooth(line.series, line.dots ? 0 : view.smoothing)),
+    [lines, view.smoothing],
+  );
+  const drawn = useMemo(
+    () => lines.map((line, i) => draw(line.series, smoothed[i]!, view.range, Math.max(60, Math.floor(width / 1.5)))),
+    [lines, smoothed, view.range, width],
+  );
+  const current = useRef({ drawn, lines, view });
+  current.current = { drawn, lines, view };
+  const shape = lines.map((line) => `${line.id}:${line.color}:${line.aside}:${line.dots}`).join("|");
+  // Made anew only when what it is made of changes.
+  useEffect(() => {
+    if (!box.current || width === 0) return;
+    const options = make({
+      current,
+      width,
+      height,
+      group,
+      lines,
+      time: view.time,
+      log: view.log,
+      bounds: { min, max, grounded },
+      onCursor: setCursor,
+      dark: theme === "dark",
+    });
+    plot.current = new uPlot(options, data(current.current.drawn, view.log), box.current);
+    return () => {
+      plot.current?.destroy();
+      plot.current = null;
+    };
+  }, [shape, theme, view.time, view.log, view.outliers, height, group, width === 0, min, max, grounded]);
+  // The range alone moves the frame too.
+  useEffect(() => {
+    plot.current?.setData(data(drawn, view.log));
+  }, [drawn, view.log, view.range]);
+  useEffect(() => {
+    if (width && plot.current && plot.current.width !== width) plot.current.setSize({ width, height });
+  }, [width, height]);
+  return (
+    <figure className="chart">
+      <figcaption className="chart-head">
+        <span className="chart-title">
+          {title}
+          {info && <Info label="What this is">{info}</Info>}
+        </span>
+        <Legend lines={lines} smoothed={smoothed} cursor={cursor} time={view.time} unit={unit} />
+      </figcaption>
+      <div ref={box} className="chart-box" style={{ height }} />
+    </figure>
+  );
+}
+
+function Legend({
+  lines,
+  smoothed,
+  cursor,
+  time,
+  unit,
+}: {
+  lines: Line[];
+  smoothed: Float64Array[];
+  cursor: number | null;
+  time: boolean;
+  unit: (value: number) => string;
+}) {
+  return (
+    <span className="chart-legend">
+      {cursor !== null && (
+        <span className="muted">{time ? duration(cursor) : `step ${Math.round(cursor).toLocaleString("en-US")}`}</span>
+      )}
+      {lines.map((line, i) => {
+        const { x, y } = line.series;
+        const index = cursor === null ? x.length - 1 : nearest(x, cursor);
+        const value = y[index];
+        const soft = smoothed[i]?.[index];
+        return (
+          <span key={line.id} className="chart-key" title={value === undefined ? undefined : `raw ${value}`}>
+            <i style={{ background: `var(${line.color})` }} />
+            <span className="muted">{line.label}</span>
+            <b className="num">{soft === undefined || Number.isNaN(soft) ? "–" : unit(soft)}</b>
+          </span>
+        );
+      })}
+    </span>
+  );
+}
+
+function useWidth(box: React.RefObject<HTMLDivElement | null>): number {
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    if (!box.current) return;
+    const observer = new ResizeObserver(([entry]) => setWidth(Math.floor(entry!.contentRect.width)));
+    observer.observe(box.current);
+    return () => observer.disconnect();
+  }, [box]);
+  return width;
+}
+
+/** Lines on one x: for each the raw and the smoothed values. */
+function data(drawn: Drawn[], log: boolean): uPlot.AlignedData {
+  const positive = (values: (number | null)[]) =>
+    log ? values.map((value) => (value !== null && value > 0 ? value : null)) : values;
+  if (drawn.length === 0) return [[]];
+  const tables = drawn.map((one) => [one.x, positive(one.raw), positive(one.smooth)] as uPlot.AlignedData);
+  return tables.length === 1 ? tables[0]! : uPlot.join(tables);
+}
+
+type Make = {
+  current: { current: { drawn: Drawn[]; lines: Line[]; view: View } };
+  width: number;
+  height: number;
+  group: string;
+  lines: Line[];
+  time: boolean;
+  log: boolean;
+  bounds: Bounds;
+  dark: boolean;
+  onCursor: (x: number | null) => void;
+};
+
+function make({ current, width, height, group, lines, time, log, bounds, onCursor }: Make): uPlot.Options {
+  const style = getComputedStyle(document.documentElement);
+  const color = (name: string) => style.getPropertyValue(name).trim();
+  const axis = {
+    stroke: color("--muted"),
+    font: "11px Inter, system-ui, sans-serif",
+    grid: { stroke: color("--grid"), width: 1 },
+    ticks: { show: false },
+  };
+  return {
+    width,
+    height,
+    padding: [10, 8, 0, 0],
+    legend: { show: false },
+    cursor: {
+      y: false,
+      points: { size: 6, width: 2, fill: color("--panel") },
+      drag: { x: true, y: false, setScale: false },
+      sync: { key: group, scales: ["x", null] },
+      bind: { dblclick: () => () => (current.current.view.onRange(null), null) },
+    },
+    scales: {
+      x: {
+        time: false,
+        range: (_, low, high) => current.current.view.range ?? (low === high ? [low - 1, high + 1] : [low, high]),
+      },
+      y: { distr: log ? 3 : 1, range: (_, low, high) => yRange(current.current, [low, high], log, bounds) },
+    },
+    axes: [
+      {
+        ...axis,
+        size: 26,
+        gap: 6,
+        space: 70,
+        incrs: time ? SECONDS : STEPS,
+        values: (_, splits) => splits.map((x) => (time ? clockTime(x) : x.toLocaleString("en-US"))),
+      },
+      {
+        ...axis,
+        size: 48,
+        gap: 6,
+        space: 34,
+        values: (_, splits) => splits.map((y) => (y === null ? "" : number(y, 3))),
+      },
+    ],
+    series: [{}, ...lines.flatMap((line) => strokes(line, color(line.color)))],
+    hooks: {
+      drawClear: [(u) => band(u, current.current, color, log)],
+      setCursor: [
+        (u) => onCursor(u.cursor.left !== undefined && u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") : null),
+      ],
+      setSelect: [(u) => selected(u, current.current.view)],
+      ready: [(u) => clicks(u, current)],
+    },
+  };
+}
+
+const STEPS = [1, 2, 5]
+  .flatMap((each) => [0, 1, 2, 3, 4, 5, 6].map((power) => each * 10 ** power))
+  .sort((a, b) => a - b);
+const SECONDS = [
+  1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800,
+];
+
+/** A round time on an axis: 20 s, 5 m, 1:30 h. */
+function clockTime(seconds: number): string {
+  if (seconds < 60) return `${Math.round(seconds)} s`;
+  if (seconds < 3600)
+    return seconds % 60
+      ? `${Math.floor(seconds / 60)}:${String(Math.round(seconds % 60)).padStart(2, "0")} m`
+      : `${seconds / 60} m`;
+  return seconds % 3600
+    ? `${Math.floor(seconds / 3600)}:${String(Math.round((seconds % 3600) / 60)).padStart(2, "0")} h`
+    : `${seconds / 3600} h`;
+}
+
+function strokes(line: Line, color: string): uPlot.Series[] {
+  const raw = { stroke: `${color}${line.aside ? "00" : "55"}`, width: 1, spanGaps: true, points: { show: false } };
+  const bold = {
+    stroke: color,
+    width: line.aside ? 1.25 : 2,
+    spanGaps: true,
+    points: line.dots ? { show: true, size: 5, fill: color, stroke: color } : { show: false },
+  };
+  return [raw, bold];
+}
+
+type Bounds = { min?: number; max?: number; grounded?: boolean };
+
+function yRange(
+  { drawn, view }: { drawn: Drawn[]; view: View },
+  [low, high]: [number, number],
+  log: boolean,
+  { min, max, grounded: always }: Bounds,
+): [number, number] {
+  const all = drawn.flatMap((one) => (one.bucketed ? [...one.low, ...one.high] : one.raw));
+  const found = frame(log ? all.filter((value) => value !== null && value > 0) : all, view.outliers) ?? [
+    low ?? 0,
+    high ?? 1,
+  ];
+  if (log) return [found[0] / 1.3, found[1] * 1.3];
+  const span = found[1] - found[0];
+  const gap = (span || Math.abs(found[1]) || 1) * 0.08;
+  if (view.range) return [found[0] - gap, found[1] + gap];
+  // Values with a natural end show it: a curve near 1 should look near 1.
+  const grounded = min !== undefined && found[0] >= min && (always || span === 0 || found[0] - min < span * 4);
+  const capped = max !== undefined && found[1] <= max && found[1] > max / 2;
+  const bottom = grounded ? min : found[0] - gap;
+  const top = capped ? max + (max - bottom) * 0.04 : found[1] + (span === 0 && grounded ? found[1] * 0.3 || 1 : gap);
+  return [bottom, top];
+}
+
+/** The extremes of each bucket, behind everything. */
+function band(
+  u: uPlot,
+  { drawn, lines }: { drawn: Drawn[]; lines: Line[] },
+  color: (name: string) => string,
+  log: boolean,
+): void {
+  drawn.forEach((one, i) => {
+    const line = lines[i];
+    if (!line || line.aside || !one.bucketed) return;
+    const { ctx } = u;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+    ctx.clip();
+    ctx.beginPath();
+    const floor = u.scales.y!.min ?? 0;
+    const y = (value: number) => u.valToPos(log ? Math.max(value, floor) : value, "y", true);
+    const edge = (j: number, value: number) => {
+      if (Number.isFinite(value)) ctx.lineTo(u.valToPos(one.x[j]!, "x", true), y(value));
+    };
+    for (let j = 0; j < one.x.length; j++) edge(j, one.high[j]!);
+    for (let j = one.x.length - 1; j >= 0; j--) edge(j, one.low[j]!);
+    ctx.closePath();
+    ctx.globalAlpha = 0.13;
+    ctx.fillStyle = color(line.color);
+    ctx.fill();
+    ctx.restore();
+  });
+}
+
+function selected(u: uPlot, view: View): void {
+  const { left, width } = u.select;
+  if (width < 6) return;
+  const range: [number, number] = [u.posToVal(left, "x"), u.posToVal(left + width, "x")];
+  u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  view.onRange(range);
+}
+
+/** A click that is no drag and no double click picks the nearest point. */
+function clicks(u: uPlot, current: { current: { view: View } }): void {
+  let down = 0;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  u.over.addEventListener("mousedown", (event) => {
+    down = event.clientX;
+  });
+  u.over.addEventListener("dblclick", () => clearTimeout(timer));
+  u.over.addEventListener("click", (event) => {
+    const { onPick } = current.current.view;
+    if (!onPick || Math.abs(event.clientX - down) > 3) return;
+    const x = u.posToVal(event.clientX - u.over.getBoundingClientRect().left, "x");
+    clearTimeout(timer);
+    timer = setTimeout(() => onPick(x), 260);
+  });
+}

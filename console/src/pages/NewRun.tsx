@@ -1,0 +1,66 @@
+// A run from the browser: an environment, rows, settings, the doctor's word, launch. Nothing is lost on reload.
+import type { ReactNode } from "react";
+import { useReport } from "../api/environments";
+import { Card, cx, Icon, Page } from "../ui";
+import { Arguments } from "./newrun/Arguments";
+import { CheckUp } from "./newrun/CheckUp";
+import { ChooseData } from "./newrun/ChooseData";
+import { ChooseEnvironment } from "./newrun/ChooseEnvironment";
+import { faulty, useForm } from "./newrun/form";
+import { Launch } from "./newrun/Launch";
+import "./environments/environments.css";
+import "./newrun/newrun.css";
+
+export default function NewRun() {
+  const form = useForm();
+  const report = useReport(form.environment?.id ?? null, form.report);
+  const hasRows = form.rows !== null && form.rows >= 16;
+  return (
+    <Page title="New run" crumbs={[{ label: "Runs", href: "/experiments" }]}>
+      <div className="newrun">
+        <div className="newrun-steps">
+          <Step number={1} title="Environment" done={form.environment !== null}>
+            <ChooseEnvironment form={form} />
+          </Step>
+          <Step number={2} title="Rows" done={form.environment !== null && hasRows}>
+            <ChooseData form={form} />
+          </Step>
+          <Step number={3} title="Settings" done={Object.keys(form.typed).length > 0 && faulty(form).length === 0}>
+            <Arguments form={form} />
+          </Step>
+          <Step number={4} title="Doctor" done={report.data?.status === "complete" && report.data.ok === true}>
+            <CheckUp form={form} />
+          </Step>
+        </div>
+        <Launch form={form} />
+      </div>
+    </Page>
+  );
+}
+
+function Step({
+  number,
+  title,
+  done,
+  children,
+}: {
+  number: number;
+  title: string;
+  done: boolean;
+  children: ReactNode;
+}) {
+  return (
+    <Card
+      title={
+        <span className="step-title">
+          <span className={cx("step-number", done && "step-done")} aria-hidden="true">
+            {done ? <Icon name="check" size={12} /> : number}
+          </span>
+          {title}
+        </span>
+      }
+    >
+      {children}
+    </Card>
+  );
+}

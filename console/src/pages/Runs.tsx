@@ -1,0 +1,246 @@
+// The list of runs: what each does, how well, and what to do next; filtered by a line that is part of the address.
+import { useMemo, useState } from "react";
+import type { RunInfo } from "../api/client";
+import { useChangeRun, useRunAction, useRuns } from "../api/queries";
+import {
+  Button,
+  Card,
+  Confirm,
+  Empty,
+  ErrorNote,
+  Field,
+  format,
+  Icon,
+  Input,
+  Link,
+  Note,
+  Page,
+  SearchBox,
+  Segments,
+  Skeleton,
+  Table,
+  useGo,
+  useKeys,
+  useNarrow,
+  useSearch,
+} from "../ui";
+import { Dialog } from "../ui/Dialog";
+import { columns, runHref } from "./runs/columns";
+import { HELP, parse } from "./runs/filter";
+import "./runs/runs.css";
+
+export default function Runs() {
+  const search = useSearch();
+  const archived = search.get("show") === "archived";
+  const runs = useRuns({ archived });
+  const filter = useMemo(() => parse(search.get("q")), [search]);
+  const found = useMemo(() => pinnedFirst((runs.data ?? []).filter(filter.test)), [runs.data, filter]);
+  const actions = (
+    <>
+      <a className="button" href="/v1/train/runs.csv" download>
+        <Icon name="download" /> CSV
+      </a>
+      <Link className="button button-primary" href="/experiments/new">
+        <Icon name="plus" /> New run
+      </Link>
+    </>
+  );
+  return (
+    <Page title="Runs" actions={actions}>
+      <div className="runs-bar">
+        <SearchBox
+          label="Filter runs"
+          placeholder="Filter: status:active tag:rag reward>0.5"
+          value={search.get("q")}
+          onChange={(event) => search.set({ q: event.target.value })}
+          title={HELP}
+        />
+        <Segments
+          label="Which runs"
+          value={archived ? "archived" : "current"}
+          onChange={(value) => search.set({ show: value === "archived" ? value : null })}
+          options={[
+            { value: "current", label: "Current" },
+            { value: "archived", label: "Archived" },
+          ]}
+        />
+        <span className="muted small num">
+          {runs.data &&
+            (found.length === runs.data.length
+              ? format.plural(found.length, "run")
+              : `${found.length} of ${format.plural(runs.data.length, "run")}`)}
+        </span>
+      </div>
+      {filter.problem && <Note tone="warn">{filter.problem}</Note>}
+      {runs.isError && <ErrorNote error={runs.error} onRetry={() => runs.refetch()} />}
+      {runs.isPending && <Skeleton lines={8} />}
+      {runs.data && <List runs={runs.data} found={found} archived={archived} />}
+    </Page>
+  );
+}
+
+function pinnedFirst(runs: RunInfo[]): RunInfo[] {
+  return [...runs].sort((a, b) => Number(b.pinned) - Number(a.pinned));
+}
+
+function List({ runs, found, archived }: { runs: RunInfo[]; found: RunInfo[]; archived: boolean }) {
+  const search = useSearch();
+  const go = useGo();
+  const narrow = useNarrow(900);
+  const change = useChangeRun();
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const [current, setCurrent] = useState<string | null>(null);
+  const baseline = runs.find((run) => run.pinned);
+  const order = found.map((run) => run.id);
+  const move = (by: number) =>
+    setCurrent(order[Math.max(0, Math.min(order.length - 1, order.indexOf(current ?? "") + by))] ?? null);
+  useKeys({
+    j: () => move(1),
+    k: () => move(-1),
+    Enter: () => current && go(`/experiments/${current}`),
+    x: () => current && setChosen((before) => toggled(before, current, !before.has(current))),
+  });
+  const shown = columns(
+    {
+      chosen,
+      choose: (id, on) => setChosen((before) => toggled(before, id, on)),
+      pin: (run) => change.mutate({ id: run.id, pinned: !run.pinned }),
+      tag: (tag) => search.set({ q: `${search.get("q")} tag:${/\s/.test(tag) ? `"${tag}"` : tag}`.trim() }),
+      baseline,
+    },
+    narrow,
+  );
+  if (runs.length === 0) return <Nothing archived={archived} />;
+  if (found.length === 0)
+    return (
+      <Empty
+        icon="search"
+        title="No run fits the filter"
+        actions={<Button onClick={() => search.set({ q: null })}>Clear the filter</Button>}
+      />
+    );
+  return (
+    <>
+      {chosen.size > 0 && (
+        <Chosen runs={runs.filter((run) => chosen.has(run.id))} onDone={() => setChosen(new Set())} />
+      )}
+      {change.isError && <ErrorNote error={change.error} />}
+      <Card flush>
+        <Table
+          label="Runs"
+          rows={found}
+          columns={shown}
+          rowKey={(run) => run.id}
+          onOpen={(run) => go(runHref(run))}
+          rowHeight={54}
+          maxHeight="calc(100vh - 190px)"
+          minWidth={narrow ? undefined : 940}
+          current={current}
+          onCurrent={setCurrent}
+        />
+      </Card>
+    </>
+  );
+}
+
+function toggled(before: ReadonlySet<string>, id: string, on: boolean): ReadonlySet<string> {
+  const next = new Set(before);
+  if (on) next.add(id);
+  else next.delete(id);
+  return next;
+}
+
+/** What can be done to several runs at once. */
+function Chosen({ runs, onDone }: { runs: RunInfo[]; onDone: () => void }) {
+  const change = useChangeRun();
+  const action = useRunAction();
+  const [asking, setAsking] = useState<"delete" | "tag" | null>(null);
+  const [tag, setTag] = useState("");
+  const every = async (work: (run: RunInfo) => Promise<unknown>) => {
+    await Promise.allSettled(runs.map(work));
+    setAsking(null);
+    onDone();
+  };
+  const archive = runs.some((run) => !run.archived);
+  return (
+    <div className="chosen">
+      <strong>{format.plural(runs.length, "run")} chosen</strong>
+      <span className="grow" />
+      <Button
+        size="small"
+        icon={<Icon name="archive" />}
+        busy={change.isPending}
+        onClick={() => every((run) => change.mutateAsync({ id: run.id, archived: archive }))}
+      >
+        {archive ? "Archive" : "Take back"}
+      </Button>
+      <Button size="small" onClick={() => setAsking("tag")}>
+        Add a tag
+      </Button>
+      <Button size="small" kind="danger" icon={<Icon name="trash" />} onClick={() => setAsking("delete")}>
+        Delete
+      </Button>
+      <Button size="small" kind="quiet" onClick={onDone}>
+        Clear
+      </Button>
+      <Confirm
+        open={asking === "delete"}
+        onClose={() => setAsking(null)}
+        title={`Delete ${format.plural(runs.length, "run")}?`}
+        action="Delete"
+        busy={action.isPending}
+        onConfirm={() => every((run) => action.mutateAsync({ id: run.id, action: "delete" }))}
+      >
+        Their curves, rollouts and checkpoints are removed. This cannot be undone.
+      </Confirm>
+      <Dialog
+        open={asking === "tag"}
+        onClose={() => setAsking(null)}
+        title="Add a tag"
+        actions={
+          <Button
+            kind="primary"
+            disabled={!tag.trim()}
+            onClick={() =>
+              every((run) => change.mutateAsync({ id: run.id, tags: [...new Set([...run.tags, tag.trim()])] }))
+            }
+          >
+            Add
+          </Button>
+        }
+      >
+        <Field label="Tag">
+          {(id) => (
+            <Input id={id} value={tag} maxLength={60} onChange={(event) => setTag(event.target.value)} autoFocus />
+          )}
+        </Field>
+      </Dialog>
+    </div>
+  );
+}
+
+function Nothing({ archived }: { archived: boolean }) {
+  if (archived)
+    return (
+      <Empty icon="archive" title="Nothing is archived">
+        Choose runs in the list and archive them to keep it short.
+      </Empty>
+    );
+  return (
+    <Card>
+      <Empty
+        icon="runs"
+        title="No runs yet"
+        command="benchmax launch arithmetic"
+        actions={
+          <Link className="button button-primary" href="/experiments/new">
+            Start one here
+          </Link>
+        }
+      >
+        A run trains a model on an environment and shows here as it learns. Start one in the browser, or from a
+        terminal:
+      </Empty>
+    </Card>
+  );
+}

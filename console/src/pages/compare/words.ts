@@ -1,0 +1,39 @@
+// What a comparison says, in words. "Ours" is the trained model.
+import type { Compared, EvalInfo } from "../../api/evals";
+import type { Tone } from "../../ui";
+
+/** Better or worse only when the interval leaves zero out. */
+export function verdict(each: Compared): { label: string; tone: Tone; hint: string } {
+  if (each.ciLow !== null && each.ciLow > 0) {
+    return { label: "better", tone: "good", hint: "The whole interval is above zero." };
+  }
+  if (each.ciHigh !== null && each.ciHigh < 0) {
+    return { label: "worse", tone: "bad", hint: "The whole interval is below zero." };
+  }
+  return {
+    label: "no clear difference",
+    tone: "neutral",
+    hint:
+      each.ciLow === null ? "One example is too few to tell." : "The interval includes zero: more examples would tell.",
+  };
+}
+
+export function modelName(model: string, endpoints: { id: string; name: string }[] = []): string {
+  const [kind, name = ""] = model.split(":", 2);
+  if (kind === "base") return "Base model";
+  if (kind === "checkpoint") return `Checkpoint ${name}`;
+  return endpoints.find((each) => each.id === name)?.name ?? "Endpoint";
+}
+
+const STATES: Record<string, string> = {
+  pending: "Waits for a free slot",
+  active: "Playing the held-out rows",
+  complete: "Done",
+  failed: "Failed",
+  cancelled: "Cancelled",
+  stalled: "Stalled",
+};
+
+export function state(each: EvalInfo): string {
+  return Object.hasOwn(STATES, each.status) ? (STATES[each.status] as string) : each.status;
+}

@@ -1,0 +1,268 @@
+// The doctor: run it on rows, and read what it found, worst first.
+import { datasetName, useDatasets } from "../../api/datasets";
+import { isGoing, type Report, useReport, useReports, useStartDoctor } from "../../api/environments";
+import {
+  Button,
+  Card,
+  Empty,
+  ErrorNote,
+  Field,
+  Fold,
+  format,
+  Icon,
+  Note,
+  Num,
+  Pill,
+  Plain,
+  Select,
+  Spinner,
+  Time,
+  useSearch,
+} from "../../ui";
+
+/** The doctor tab of an environment: which rows, run, the report, older ones. */
+export function Doctor({ id, bringsRows }: { id: string; bringsRows: boolean }) {
+  const search = useSearch();
+  const datasets = useDatasets();
+  const reports = useReports(id);
+  const start = useStartDoctor();
+  const rows = search.get("rows");
+  const chosen = search.get("report");
+  const report = reports.data?.find((each) => each.id === chosen) ?? reports.data?.[0];
+  const run = () =>
+    start.mutate({ id, datasetPath: rows || null }, { onSuccess: (made) => search.set({ report: made.reportId }) });
+  return (
+    <div className="stack">
+      <div className="doctor-bar">
+        <Field label="Rows to examine it on">
+          {(field) => (
+            <Select id={field} value={rows} onChange={(event) => search.set({ rows: event.target.value })}>
+              <option value="">{bringsRows ? "Its own rows" : "Choose a dataset"}</option>
+              {(datasets.data ?? []).map((each) => (
+                <option key={each.path} value={each.path}>
+                  {datasetName(each.path)}
+                </option>
+              ))}
+            </Select>
+          )}
+        </Field>
+        <Button
+          kind="primary"
+          icon={<Icon name="play" />}
+          busy={start.isPending}
+          disabled={(!bringsRows && !rows) || (report && isGoing(report))}
+          onClick={run}
+        >
+          Run the doctor
+        </Button>
+        {(reports.data?.length ?? 0) > 1 && (
+          <Field label="Report">
+            {(field) => (
+              <Select
+                id={field}
+                value={report?.id ?? ""}
+                onChange={(event) => search.set({ report: event.target.value })}
+              >
+                {reports.data?.map((each) => (
+                  <option key={each.id} value={each.id}>
+                    {new Date(each.createdAt).toLocaleString()}
+                  </option>
+                ))}
+              </Select>
+            )}
+          </Field>
+        )}
+      </div>
+      {start.isError && <ErrorNote error={start.error} />}
+      {reports.isError && <ErrorNote error={reports.error} onRetry={() => reports.refetch()} />}
+      {report ? (
+        <ReportView report={report} />
+      ) : (
+        reports.data && (
+          <Empty
+            title="Not examined yet"
+            icon="check"
+            command={bringsRows ? `benchmax validate ${id}` : "benchmax validate main.py"}
+          >
+            The doctor plays the environment with answers it makes up, right and wrong, and says what would go wrong in
+            training. Nothing is trained and no model is needed.
+          </Empty>
+        )
+      )}
+    </div>
+  );
+}
+
+/** A report that is asked for until it is complete. */
+export function LiveReport({ environment, report }: { environment: string; report: string }) {
+  const found = useReport(environment, report);
+  if (found.isError) return <ErrorNote error={found.error} onRetry={() => found.refetch()} />;
+  return found.data ? <ReportView report={found.data} short /> : <Spinner label="Asking the doctor …" />;
+}
+
+const GROUPS = [
+  { severity: "error", title: "Errors", icon: "warn" },
+  { severity: "warning", title: "Warnings", icon: "warn" },
+  { severity: "info", title: "Worth knowing", icon: "info" },
+] as const;
+
+export function ReportView({ report, short }: { report: Report; short?: boolean }) {
+  if (isGoing(report)) {
+    return (
+      <Note tone="info">
+        <Spinner
+          label={report.status === "queued" ? "Waiting for the runner to take it …" : "Examining the environment …"}
+        />
+      </Note>
+    );
+  }
+  if (report.status === "failed") {
+    return (
+      <ErrorNote title="The doctor could not finish" error={new Error(report.statusReason || "No reason given.")} />
+    );
+  }
+  return (
+    <div className="stack">
+      <Verdict report={report} />
+      {GROUPS.map(({ severity, title, icon }) => {
+        const found = (report.findings ?? []).filter((each) => each.severity === severity);
+        return found.length ? (
+          <Card key={severity} flush title={`${title} (${found.length})`}>
+            {found.map((each, index) => (
+              <div key={index} className={`finding finding-${severity}`}>
+                <Icon name={icon} />
+                <div className="finding-body">
+                  <span>
+                    <strong>
+                      <Plain text={each.title} />
+                    </strong>{" "}
+                    <span className="finding-id">{each.check}</span>
+                  </span>
+                  {each.evidence && (
+                    <pre>
+                      <Plain text={each.evidence} />
+                    </pre>
+                  )}
+                  {each.fix && (
+                    <span className="finding-fix">
+                      → <Plain text={each.fix} />
+                    </span>
+                  )}
+                </div>
+              </div>
+            ))}
+          </Card>
+        ) : null;
+      })}
+      {!short && <More report={report} />}
+    </div>
+  );
+}
+
+function Verdict({ report }: { report: Report }) {
+  const errors = (report.findings ?? []).filter((each) => each.severity === "error").length;
+  const warnings = (report.findings ?? []).filter((each) => each.severity === "warning").length;
+  const tone = errors ? "bad" : warnings ? "warn" : "good";
+  return (
+    <Note tone={tone}>
+      <div className="doctor-verdict">
+        <strong>
+          {errors
+            ? `${format.plural(errors, "error")}: it should not be trained like this`
+            : warnings
+              ? `Usable, with ${format.plural(warnings, "warning")}`
+              : "Healthy"}
+        </strong>
+        <span>
+          {format.plural(report.rows ?? 0, "row")} read, {format.plural(report.examples ?? 0, "example")} played in{" "}
+          {format.duration(report.seconds)}
+        </span>
+        <Time at={report.endedAt} />
+      </div>
+    </Note>
+  );
+}
+
+const MARKS: Record<string, { icon: string; tone: string }> = {
+  passed: { icon: "check", tone: "good" },
+  error: { icon: "close", tone: "bad" },
+  warning: { icon: "warn", tone: "warn" },
+  info: { icon: "info", tone: "soft" },
+};
+
+/** What was checked, and how the rewards of made-up answers compare. */
+function More({ report }: { report: Report }) {
+  const components = report.components ?? [];
+  const probes = [...new Set(components.flatMap((each) => Object.keys(each.byProbe)))];
+  return (
+    <>
+      {components.length > 0 && (
+        <Card title="Rewards of made-up answers">
+          <div className="probe">
+            <table>
+              <thead>
+                <tr>
+                  <th>Component</th>
+                  {probes.map((probe) => (
+                    <th key={probe}>{probe}</th>
+                  ))}
+                  <th>Mean</th>
+                  <th>Range</th>
+                </tr>
+              </thead>
+              <tbody>
+                {components.map((each) => (
+                  <tr key={each.name}>
+                    <td>
+                      <Plain text={each.name} />
+                    </td>
+                    {probes.map((probe) => (
+                      <td key={probe}>
+                        <Num value={each.byProbe[probe]} digits={2} />
+                      </td>
+                    ))}
+                    <td>
+                      <Num value={each.mean} digits={2} />
+                    </td>
+                    <td>
+                      {format.number(each.low, 2)} … {format.number(each.high, 2)}
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        </Card>
+      )}
+      {(report.checks ?? []).length > 0 && (
+        <Fold title="Everything that was checked" aside={format.plural(report.checks?.length ?? 0, "check")}>
+          <ul className="checks">
+            {report.checks?.map((each) => {
+              const mark = MARKS[each.state] ?? { icon: "more", tone: "muted" };
+              return (
+                <li key={each.id} title={each.note}>
+                  <span className={mark.tone}>
+                    <Icon name={mark.icon} size={13} />
+                  </span>
+                  <span>
+                    {each.title} {!MARKS[each.state] && <span className="muted">({each.state})</span>}
+                  </span>
+                </li>
+              );
+            })}
+          </ul>
+        </Fold>
+      )}
+      {(report.tools ?? []).length > 0 && (
+        <div className="row">
+          <span className="muted">Tools:</span>
+          {report.tools?.map((tool) => (
+            <Pill key={tool}>
+              <Plain text={tool} />
+            </Pill>
+          ))}
+        </div>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,99 @@
+import { type Environment, useEnvironments } from "../../api/environments";
+import { Command, ErrorNote, Link, Page, Pill, Plain, Skeleton, Time } from "../../ui";
+import { marked } from "../../ui/Plain";
+
+export function EnvironmentList() {
+  const environments = useEnvironments();
+  const all = environments.data ?? [];
+  const mine = all.filter((each) => each.kind === "bundle");
+  return (
+    <Page title="Environments">
+      {environments.isError && <ErrorNote error={environments.error} onRetry={() => environments.refetch()} />}
+      {environments.isPending && <Skeleton lines={6} />}
+      {environments.data && (
+        <>
+          <Group title="Yours">
+            {mine.length ? (
+              <div className="env-grid">
+                {mine.map((each) => (
+                  <Tile key={each.id} environment={each} />
+                ))}
+              </div>
+            ) : (
+              <div className="stack-tight">
+                <p className="env-about">
+                  An environment is a Python class with rows, tools and rewards. It is uploaded when you launch a
+                  project from its folder:
+                </p>
+                <div>
+                  <Command text="benchmax launch" />
+                </div>
+              </div>
+            )}
+          </Group>
+          <Group title="Built in">
+            <div className="env-grid">
+              {all
+                .filter((each) => each.kind === "builtin")
+                .map((each) => (
+                  <Tile key={each.id} environment={each} />
+                ))}
+            </div>
+          </Group>
+        </>
+      )}
+    </Page>
+  );
+}
+
+function Group({ title, children }: { title: string; children: React.ReactNode }) {
+  return (
+    <section className="env-group">
+      <h2>{title}</h2>
+      {children}
+    </section>
+  );
+}
+
+function Tile({ environment }: { environment: Environment }) {
+  return (
+    <Link href={`/environments/${encodeURIComponent(environment.id)}`} className="env-card">
+      <h3>
+        <Plain text={environment.name} />
+      </h3>
+      <p className="env-words">
+        {environment.description ? (
+          <Ticked text={environment.description} />
+        ) : (
+          "No description. Its docstring is shown here."
+        )}
+      </p>
+      <EnvironmentFoot environment={environment} />
+    </Link>
+  );
+}
+
+/** Where it comes from, in a line. */
+export function EnvironmentFoot({ environment }: { environment: Environment }) {
+  return (
+    <span className="env-foot">
+      {environment.kind === "builtin" ? <Pill tone="info">built in</Pill> : <Pill>bundle</Pill>}
+      {environment.ownRows ? <span>{environment.ownRows.toLocaleString("en-US")} rows of its own</span> : null}
+      {environment.tools?.length ? (
+        <span>{environment.tools.length === 1 ? "1 tool" : `${environment.tools.length} tools`}</span>
+      ) : null}
+      {environment.createdAt && (
+        <span>
+          uploaded <Time at={environment.createdAt} />
+        </span>
+      )}
+    </span>
+  );
+}
+
+/** Text in which `ticks` mark code. */
+export function Ticked({ text }: { text: string }) {
+  return text
+    .split("`")
+    .map((part, index) => (index % 2 ? <code key={index}>{marked(part)}</code> : <Plain key={index} text={part} />));
+}

@@ -1,0 +1,100 @@
+// What is chosen so far. All of it lives in the address: a link opens the form as its sender left it.
+import { useMemo } from "react";
+import { usePreview } from "../../api/datasets";
+import { type Environment, useEnvironments } from "../../api/environments";
+import { fault, type LaunchArg, parsed, split, useLaunchArgs, type Value } from "../../api/launch";
+import { useSearch } from "../../ui";
+
+const ARG = "arg.";
+export const HELD_OUT = 20;
+
+export type Form = ReturnType<typeof useForm>;
+
+export function useForm() {
+  const search = useSearch();
+  const environments = useEnvironments();
+  const args = useLaunchArgs();
+  const environment = environments.data?.find((each) => each.id === search.get("environment")) ?? null;
+  const dataset = search.get("dataset") || null;
+  const preview = usePreview(dataset, readAs(environment), 20);
+  const percent = Math.min(90, Math.max(0, Number(search.get("held", String(HELD_OUT))) || 0));
+  /** Whether rows come from a dataset rather than from the environment itself. */
+  const fromDataset = dataset !== null || search.get("from") === "dataset" || environment?.bringsRows === false;
+  const rows = fromDataset ? (preview.data?.rows ?? null) : (environment?.ownRows ?? null);
+  const typed = useMemo(() => typedArgs(search.values, args.data ?? []), [search.values, args.data]);
+  return {
+    environments,
+    environment,
+    dataset,
+    fromDataset,
+    preview,
+    percent,
+    rows,
+    counts: rows === null ? null : split(rows, percent),
+    args,
+    /** What was typed, by name; the rest are defaults. */
+    typed,
+    name: search.get("name"),
+    report: search.get("report") || null,
+    set: search.set,
+    setArg: (name: string, text: string | null) => search.set({ [ARG + name]: text }),
+    /** Another environment or dataset makes the doctor's report worthless. */
+    choose: (change: Record<string, string | null>) => search.set({ ...change, report: null }),
+  };
+}
+
+/** Only a built-in environment's columns are known to the server without opening a bundle. */
+export function readAs(environment: Environment | null): string | undefined {
+  return environment?.kind === "builtin" ? environment.id : undefined;
+}
+
+function typedArgs(values: Readonly<Record<string, string>>, args: LaunchArg[]): Record<string, string> {
+  const known = new Set(args.map((arg) => arg.name));
+  const given = Object.entries(values).filter(([name]) => name.startsWith(ARG) && known.has(name.slice(ARG.length)));
+  return Object.fromEntries(given.map(([name, text]) => [name.slice(ARG.length), text]));
+}
+
+/** Every argument's value: what was typed, else the default. */
+export function valuesOf(args: LaunchArg[], typed: Record<string, string>): Record<string, Value> {
+  return Object.fromEntries(
+    args.map((arg) => {
+      const text = typed[arg.name];
+      return [arg.name, text === undefined ? ((arg.default ?? null) as Value) : (parsed(arg, text) ?? null)];
+    }),
+  );
+}
+
+/** Arguments with a value that is refused. */
+export function faulty(form: Form): LaunchArg[] {
+  return (form.args.data ?? []).filter((arg) => {
+    const text = form.typed[arg.name];
+    return text !== undefined && fault(arg, text) !== null;
+  });
+}
+
+/** What keeps the run from being launched, in words; empty when nothing does. */
+export function missing(form: Form): string[] {
+  const found: string[] = [];
+  if (!form.environment) found.push("Choose an environment.");
+  else if (!form.dataset && form.fromDataset) found.push("Choose or upload a dataset.");
+  if (form.dataset && form.preview.isError) found.push("Choose a dataset that can be read.");
+  const wrong = faulty(form);
+  if (wrong.length) found.push(`Correct ${wrong.map((arg) => arg.label.toLowerCase()).join(", ")}.`);
+  return found;
+}
+
+export function launchBody(form: Form): { name?: string; args: Record<string, unknown> } {
+  const given = Object.entries(form.typed).map(([name, text]) => {
+    const arg = form.args.data?.find((each) => each.name === name);
+    return [name, arg ? parsed(arg, text) : text] as const;
+  });
+  return {
+    ...(form.name.trim() ? { name: form.name.trim() } : {}),
+    args: {
+      ...Object.fromEntries(given),
+      environment: form.environment?.id,
+      ...(form.dataset ? { dataset_path: form.dataset } : {}),
+      eval_share: form.percent / 100,
+    },
+  };
+}

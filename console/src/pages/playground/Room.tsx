@@ -1,0 +1,73 @@
+// A conversation with one checkpoint, or with two that hear the same. Choices live in the address.
+import { useState } from "react";
+import { type Sampling, type SessionWish, type Side, useSide } from "../../api/playground";
+import { useCheckpoints } from "../../api/queries";
+import { cx, ErrorNote, Skeleton, useKeys, useSearch } from "../../ui";
+import { Composer } from "./Composer";
+import { Options } from "./Options";
+import { Talk } from "./Talk";
+import "./playground.css";
+
+export function Room({ runId, live }: { runId: string; live: boolean }) {
+  const checkpoints = useCheckpoints(runId);
+  if (checkpoints.isError) return <ErrorNote error={checkpoints.error} onRetry={() => checkpoints.refetch()} />;
+  if (!checkpoints.data) return <Skeleton lines={6} />;
+  const names = checkpoints.data.checkpoints.map((each) => each.name);
+  return <Opened runId={runId} live={live} names={names} />;
+}
+
+function Opened({ runId, live, names }: { runId: string; live: boolean; names: string[] }) {
+  const search = useSearch();
+  const [round, setRound] = useState(0);
+  const first = search.get("checkpoint") || (names.length ? "latest" : "base");
+  const second = search.get("with");
+  const wish = (checkpoint: string): SessionWish => ({
+    runId,
+    checkpoint,
+    environment: search.get("plain") !== "1",
+    exampleId: search.get("plain") === "1" ? null : search.get("example") || null,
+  });
+  const left = useSide(wish(first), round);
+  const right = useSide(second ? wish(second) : null, round);
+  const sides = second ? [left, right] : [left];
+  const stop = () => {
+    for (const side of sides) side.stop();
+  };
+  useKeys({ Escape: stop });
+  const say = (content: string) => {
+    const sampling = samplingOf(search.values);
+    for (const side of sides) void side.say(content, sampling);
+  };
+  return (
+    <div className="room">
+      <div className="room-main">
+        <div className={cx("room-sides", second && "room-two")}>
+          {sides.map((side, index) => (
+            <Talk key={index} side={side} runId={runId} alone={sides.length === 1} />
+          ))}
+        </div>
+        <Composer
+          sides={sides}
+          hasExample={Boolean(search.get("example"))}
+          onSay={say}
+          onStop={stop}
+          onAnew={() => setRound(round + 1)}
+        />
+      </div>
+      <Options runId={runId} live={live} names={names} first={first} about={about(sides)} />
+    </div>
+  );
+}
+
+/** What the model is told, from whichever side is ready. */
+function about(sides: Side[]) {
+  return sides.map((side) => side.info).find((info) => info?.status === "ready");
+}
+
+function samplingOf(values: Readonly<Record<string, string>>): Sampling {
+  const number = (name: string) => {
+    const value = Number(values[name]);
+    return values[name] && Number.isFinite(value) ? value : undefined;
+  };
+  return { temperature: number("temperature"), maxTokens: number("tokens"), seed: number("seed") };
+}

@@ -1,0 +1,118 @@
+// A turn becomes a row of a dataset: its columns are guessed from the rows that are there, and can be changed first.
+import { useEffect, useState } from "react";
+import { datasetHref, datasetName, useAddRow, useDatasets, usePreview } from "../../api/datasets";
+import type { Turn } from "../../api/playground";
+import { Button, Dialog, Empty, ErrorNote, Field, format, Link, Note, Plain, Select, TextArea } from "../../ui";
+import { inWords } from "./Messages";
+
+type Message = { role: string; content?: unknown };
+type SaveRowProps = { turn: Turn; context: Message[]; runId: string; onClose: () => void };
+
+const ASKED = ["prompt", "question", "instruction", "input", "query"];
+const ANSWERED = ["ground_truth", "answer", "gold", "target", "output", "completion", "response", "solution"];
+
+export function SaveRow({ turn, context, runId, onClose }: SaveRowProps) {
+  const datasets = useDatasets();
+  const add = useAddRow();
+  const [path, setPath] = useState("");
+  const chosen = path || datasets.data?.[0]?.path || "";
+  const preview = usePreview(chosen || null, undefined, 1);
+  const [text, setText] = useState("");
+  const example = preview.data?.sample[0];
+  // Another dataset has other columns
+  useEffect(() => setText(JSON.stringify(rowOf(turn, context, example), null, 2)), [turn, example]);
+  const row = parsed(text);
+  if (add.data) return <Saved path={add.data.path} rows={add.data.rows} onClose={onClose} />;
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title="Save as a dataset row"
+      wide
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button
+            kind="primary"
+            busy={add.isPending}
+            disabled={!row || !chosen}
+            onClick={() => row && add.mutate({ path: chosen, row })}
+          >
+            Add the row
+          </Button>
+        </>
+      }
+    >
+      {datasets.data && !datasets.data.length ? (
+        <Empty title="No dataset to add it to" icon="data" actions={<Link href="/datasets">Upload one first</Link>}>
+          A row is added to a dataset that is there.
+        </Empty>
+      ) : (
+        <div className="stack">
+          <Field label="Dataset" hint="The row goes to its end. Runs launched before keep the rows they had.">
+            {(id) => (
+              <Select id={id} value={chosen} onChange={(event) => setPath(event.target.value)}>
+                {datasets.data?.map((each) => (
+                  <option key={each.path} value={each.path}>
+                    {datasetName(each.path)}
+                    {each.rows === null ? "" : ` · ${format.plural(each.rows, "row")}`}
+                  </option>
+                ))}
+              </Select>
+            )}
+          </Field>
+          <Field
+            label="Row"
+            error={row ? undefined : "This is no JSON object."}
+            hint="Check the answer before you save it: a model that is trained on it takes it for right."
+          >
+            {(id) => (
+              <TextArea
+                id={id}
+                className="mono"
+                rows={10}
+                value={text}
+                onChange={(event) => setText(event.target.value)}
+              />
+            )}
+          </Field>
+          <span className="muted small">
+            From run <code>{runId.slice(0, 12)}</code>
+          </span>
+          {add.isError && <ErrorNote error={add.error} />}
+        </div>
+      )}
+    </Dialog>
+  );
+}
+
+function Saved({ path, rows, onClose }: { path: string; rows: number; onClose: () => void }) {
+  return (
+    <Dialog open onClose={onClose} title="Saved" actions={<Button onClick={onClose}>Close</Button>}>
+      <Note tone="good">
+        <Plain text={datasetName(path)} /> has {format.plural(rows, "row")} now.{" "}
+        <Link href={datasetHref(path)}>Open it</Link>
+      </Note>
+    </Dialog>
+  );
+}
+
+/** The turn in the columns the dataset has; `prompt` and `ground_truth` when it has none we know. */
+function rowOf(turn: Turn, context: Message[], like: Record<string, unknown> | undefined): Record<string, unknown> {
+  const asked = turn.said || inWords(context.filter((each) => each.role === "user").at(-1)?.content);
+  const last = turn.messages.filter((each) => each.role === "assistant").at(-1);
+  const answer = inWords(last?.content);
+  const names = Object.keys(like ?? {});
+  const ask = ASKED.find((name) => names.includes(name)) ?? "prompt";
+  const gold = ANSWERED.find((name) => names.includes(name)) ?? "ground_truth";
+  return { [ask]: asked, [gold]: answer };
+}
+
+function parsed(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return value && typeof value === "object" && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
+  } catch {
+    return null;
+  }
+}

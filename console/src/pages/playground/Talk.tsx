@@ -1,0 +1,81 @@
+// One side of the playground: whether the checkpoint is ready, and what was said.
+import { useEffect, useRef, useState } from "react";
+import type { Side, Turn } from "../../api/playground";
+import { Button, Empty, ErrorNote, Note, Pill, Spinner } from "../../ui";
+import { Said, TurnView } from "./Messages";
+import { checkpointWords } from "./Options";
+import { SaveRow } from "./SaveRow";
+
+export function Talk({ side, runId, alone }: { side: Side; runId: string; alone: boolean }) {
+  const [saving, setSaving] = useState<Turn | null>(null);
+  const prompt = side.info?.promptMessages ?? [];
+  const end = useRef<HTMLDivElement>(null);
+  useFollow(end, side.turns);
+  const context = [...prompt.map((each) => ({ role: String(each.role), content: each.content }))];
+  return (
+    <section className="talk" aria-label={`Conversation with ${checkpointWords(side.checkpoint)}`}>
+      <header className="talk-head">
+        <strong>{checkpointWords(side.checkpoint)}</strong>
+        <Status side={side} />
+      </header>
+      {side.error !== null && <ErrorNote error={side.error} />}
+      <div className="talk-body" aria-live="polite" aria-busy={side.going}>
+        {prompt.map((message, index) => (
+          <Said key={index} message={message as { role: string; content?: unknown }} />
+        ))}
+        {side.turns.map((turn) => (
+          <TurnView
+            key={turn.id}
+            turn={turn}
+            actions={
+              turn.state === "done" && (
+                <Button kind="quiet" size="small" onClick={() => setSaving(turn)}>
+                  Save as a row
+                </Button>
+              )
+            }
+          />
+        ))}
+        {!prompt.length && !side.turns.length && side.error === null && (
+          <Empty title={alone ? "Say something to it" : "Nothing said yet"} icon="chat">
+            {alone && "It answers as it does in training: with the environment's system prompt and tools."}
+          </Empty>
+        )}
+        <div ref={end} />
+      </div>
+      {saving && <SaveRow turn={saving} context={context} runId={runId} onClose={() => setSaving(null)} />}
+    </section>
+  );
+}
+
+function Status({ side }: { side: Side }) {
+  const info = side.info;
+  if (side.error !== null) return <Pill tone="bad">not open</Pill>;
+  if (!info || info.status === "starting") {
+    return (
+      <span className="muted small">
+        <Spinner label={info?.statusReason || "loading the model …"} />
+      </span>
+    );
+  }
+  if (info.status === "ended") {
+    return <Note tone="warn">Ended: {info.statusReason || "open a new conversation."}</Note>;
+  }
+  return side.going ? (
+    <Pill tone="live">answering</Pill>
+  ) : (
+    <Pill tone="good" dot>
+      ready
+    </Pill>
+  );
+}
+
+/** Keep the newest words in sight, unless somebody scrolled away. */
+function useFollow(end: React.RefObject<HTMLDivElement | null>, turns: Turn[]): void {
+  // New words are what it follows
+  useEffect(() => {
+    const page = document.documentElement;
+    const left = page.scrollHeight - page.scrollTop - window.innerHeight;
+    if (turns.length && left < 260) end.current?.scrollIntoView({ block: "nearest" });
+  }, [turns, end]);
+}

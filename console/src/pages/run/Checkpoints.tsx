@@ -1,0 +1,228 @@
+// Saved weights: which step, how good it was then, and what can be done with them.
+import { useMutation } from "@tanstack/react-query";
+import { useState } from "react";
+import { ApiError, problem, request, type Schemas } from "../../api/client";
+import { useCheckpoints } from "../../api/queries";
+import { useScalars } from "../../api/scalars";
+import { nearest, type Series } from "../../chart/series";
+import {
+  Button,
+  Card,
+  type Column,
+  Dialog,
+  Empty,
+  ErrorNote,
+  Field,
+  format,
+  Icon,
+  Input,
+  Link,
+  Menu,
+  Note,
+  Num,
+  Pill,
+  Skeleton,
+  Spinner,
+  Table,
+  Time,
+  useGo,
+} from "../../ui";
+import { useRun } from "./context";
+
+type Checkpoint = Schemas["Checkpoint"];
+
+export default function Checkpoints() {
+  const { id, tabHref } = useRun();
+  const found = useCheckpoints(id);
+  const train = useScalars(id, "train");
+  const held = useScalars(id, "eval");
+  const [fork, setFork] = useState<Checkpoint | null>(null);
+  const download = useDownload(id);
+  if (found.isError) return <ErrorNote error={found.error} onRetry={() => found.refetch()} />;
+  if (found.isPending) return <Skeleton />;
+  const rows = [...found.data.checkpoints].reverse();
+  if (rows.length === 0) {
+    return (
+      <Empty icon="archive" title="No checkpoints yet">
+        The trainer saves the weights every few steps (checkpoint.every) and at the end.
+      </Empty>
+    );
+  }
+  const columns: Column<Checkpoint>[] = [
+    {
+      id: "step",
+      head: "Step",
+      width: "minmax(140px, 1fr)",
+      sort: (row) => row.step,
+      cell: (row) => <Name row={row} />,
+    },
+    {
+      id: "train",
+      head: "Train reward",
+      width: "110px",
+      align: "right",
+      sort: (row) => value(train.data?.get("reward/mean"), row.step),
+      cell: (row) => <Num value={value(train.data?.get("reward/mean"), row.step)} />,
+    },
+    {
+      id: "eval",
+      head: "Eval reward",
+      width: "110px",
+      align: "right",
+      sort: (row) => value(held.data?.get("reward/mean"), row.step),
+      cell: (row) => <Num value={value(held.data?.get("reward/mean"), row.step)} />,
+    },
+    {
+      id: "bytes",
+      head: "Size",
+      width: "90px",
+      align: "right",
+      sort: (row) => row.bytes,
+      cell: (row) => <Num value={row.bytes} as="bytes" />,
+    },
+    {
+      id: "time",
+      head: "Saved",
+      width: "110px",
+      align: "right",
+      sort: (row) => row.createdAt,
+      cell: (row) => <Time at={row.createdAt} />,
+    },
+    {
+      id: "do",
+      head: "",
+      width: "minmax(120px, 200px)",
+      align: "right",
+      cell: (row) => (
+        <Do row={row} onFork={() => setFork(row)} onDownload={(kind) => download.mutate({ name: row.name, kind })} />
+      ),
+    },
+  ];
+  return (
+    <div className="stack">
+      <Card flush>
+        <Table
+          label="Checkpoints"
+          rows={rows}
+          columns={columns}
+          rowKey={(row) => row.name}
+          rowHeight={46}
+          minWidth={700}
+        />
+      </Card>
+      {download.isPending && (
+        <Note>
+          <Spinner /> Making the file of {download.variables.name}. It is saved by your browser when it is ready.
+        </Note>
+      )}
+      {download.isError && <ErrorNote error={download.error} />}
+      <p className="muted small">
+        The best checkpoint is the one with the highest reward on held-out rows; the last one may be worse.{" "}
+        <Link href={tabHref("eval")}>See the eval curve</Link>
+      </p>
+      {fork && <Fork row={fork} onClose={() => setFork(null)} />}
+    </div>
+  );
+}
+
+/** Asks until the runner has made the file, then lets the browser save it. */
+function useDownload(id: string) {
+  return useMutation({
+    mutationFn: async ({ name, kind }: { name: string; kind: string }) => {
+      const path = `/v1/train/runs/${encodeURIComponent(id)}/checkpoints/${encodeURIComponent(name)}/download?format=${kind}`;
+      for (;;) {
+        const answer = await fetch(`${path}&wait=20`);
+        if (answer.status === 200) {
+          await answer.body?.cancel();
+          window.location.assign(path);
+          return;
+        }
+        const body = await answer.json().catch(() => null);
+        if (answer.status !== 202) throw new ApiError(answer.status, problem(body, answer.status));
+      }
+    },
+  });
+}
+
+function value(series: Series | undefined, step: number | null): number | null {
+  if (!series || step === null) return null;
+  const index = nearest(series.x, step);
+  // A checkpoint of step n holds what was learned in steps before it.
+  return index >= 0 && Math.abs(series.x[index]! - step) <= 1 ? series.y[index]! : null;
+}
+
+function Name({ row }: { row: Checkpoint }) {
+  return (
+    <span className="row-tight">
+      <b className="strong num">{row.step === null ? row.name : row.step.toLocaleString("en-US")}</b>
+      {row.best && <Pill tone="good">best</Pill>}
+      {row.latest && <Pill tone="info">latest</Pill>}
+    </span>
+  );
+}
+
+function Do({ row, onFork, onDownload }: { row: Checkpoint; onFork: () => void; onDownload: (kind: string) => void }) {
+  const { run, tabHref } = useRun();
+  const go = useGo();
+  return (
+    <span className="row-tight right">
+      <span className="grow" />
+      <Button
+        size="small"
+        kind="quiet"
+        icon={<Icon name="chat" />}
+        onClick={() => go(tabHref("playground", { checkpoint: row.name }))}
+      >
+        Try it
+      </Button>
+      {run.isOwner && (
+        <Menu
+          label={`More for ${row.name}`}
+          size="small"
+          kind="quiet"
+          items={[
+            { label: "Start a new run from here…", icon: "fork", onSelect: onFork },
+            { label: "Download the adapter", icon: "download", onSelect: () => onDownload("adapter") },
+            { label: "Download the merged model", icon: "download", onSelect: () => onDownload("merged") },
+          ]}
+        />
+      )}
+    </span>
+  );
+}
+
+function Fork({ row, onClose }: { row: Checkpoint; onClose: () => void }) {
+  const { id, run } = useRun();
+  const go = useGo();
+  const [name, setName] = useState(`${run.name}, from step ${row.step ?? row.name}`);
+  const fork = useMutation({
+    mutationFn: () =>
+      request<Schemas["Launched"]>("POST", `/v1/train/runs/${encodeURIComponent(id)}/fork`, {
+        checkpoint: row.name,
+        name: name.trim(),
+      }),
+    onSuccess: (made) => go(`/experiments/${made.runId}`),
+  });
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title={`A new run from step ${format.number(row.step)}`}
+      actions={
+        <Button kind="primary" busy={fork.isPending} disabled={!name.trim()} onClick={() => fork.mutate()}>
+          Start it
+        </Button>
+      }
+    >
+      <div className="stack">
+        {fork.isError && <ErrorNote error={fork.error} />}
+        <p className="muted">It begins with these weights and the same settings and data.</p>
+        <Field label="Name">
+          {(field) => (
+            <Input id={field} value={name} maxLength={300} onChange={(event) => setName(event.target.value)} />
+          )}
+        </Field>
+      </div>
+    </Dialog>
+  );
+}

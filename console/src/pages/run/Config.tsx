@@ -1,0 +1,108 @@
+// What the run was asked for, which of it was a default, and every setting it became.
+import { useQuery } from "@tanstack/react-query";
+import { api, unwrap } from "../../api/client";
+import { Card, Check, Copy, ErrorNote, Fold, Pill, Plain, SearchBox, Skeleton, useSearch } from "../../ui";
+import { useRun } from "./context";
+
+export default function Config() {
+  const { id } = useRun();
+  const search = useSearch();
+  const config = useQuery({
+    queryKey: ["run", id, "config"],
+    queryFn: () => unwrap(api.GET("/v1/train/runs/{run_id}/config", { params: { path: { run_id: id } } })),
+  });
+  if (config.isError) return <ErrorNote error={config.error} onRetry={() => config.refetch()} />;
+  if (config.isPending) return <Skeleton lines={8} />;
+  const { args, paths, parent, settings } = config.data;
+  const text = search.get("q").toLowerCase();
+  const given = search.get("given") === "on";
+  const fits = (...words: unknown[]) => words.some((word) => String(word).toLowerCase().includes(text));
+  const shown = args.filter((arg) => fits(arg.name, arg.label, show(arg.value)) && (!given || arg.given));
+  const tree = Object.entries(settings ?? {}).map(
+    ([section, values]) =>
+      [section, flat(values).filter(([key, value]) => fits(`${section}.${key}`, show(value)))] as const,
+  );
+  return (
+    <div className="stack">
+      <div className="row">
+        <SearchBox
+          label="Filter settings"
+          placeholder="Filter settings"
+          value={search.get("q")}
+          onChange={(event) => search.set({ q: event.target.value })}
+        />
+        <Check
+          label="Only what was given"
+          checked={given}
+          onChange={(event) => search.set({ given: event.target.checked ? "on" : null })}
+        />
+        <span className="grow" />
+        <Copy text={() => JSON.stringify(config.data, null, 2)} label="Copy all as JSON">
+          Copy JSON
+        </Copy>
+      </div>
+      <div className="config">
+        <Card title="As launched">
+          <dl className="tree">
+            {shown.map((arg) => (
+              <Row
+                key={arg.name}
+                name={arg.label}
+                raw={arg.name}
+                value={arg.value}
+                mark={arg.given ? <Pill tone="info">given</Pill> : <span className="muted small">default</span>}
+              />
+            ))}
+            {Object.entries(paths).map(([name, value]) => (
+              <Row key={name} name={name.replace(/_/g, " ")} raw={name} value={value} />
+            ))}
+            {Object.entries(parent).map(([name, value]) => (
+              <Row key={name} name={`from ${name}`} raw={name} value={value} />
+            ))}
+          </dl>
+        </Card>
+        <div className="stack">
+          {settings === null && <p className="muted">Every setting of the trainer shows here once it has begun.</p>}
+          {tree.map(
+            ([section, rows]) =>
+              rows.length > 0 && (
+                <Fold key={section} title={section} aside={`${rows.length}`} open>
+                  <dl className="tree">
+                    {rows.map(([key, value]) => (
+                      <Row key={key} name={key} raw={`${section}.${key}`} value={value} />
+                    ))}
+                  </dl>
+                </Fold>
+              ),
+          )}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function Row({ name, raw, value, mark }: { name: string; raw: string; value: unknown; mark?: React.ReactNode }) {
+  return (
+    <>
+      <dt title={raw}>
+        <Plain text={name} />
+      </dt>
+      <dd>
+        <span className="mono">
+          <Plain text={show(value)} />
+        </span>
+        {mark}
+      </dd>
+    </>
+  );
+}
+
+function show(value: unknown): string {
+  if (value === null || value === undefined || value === "") return "–";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function flat(value: unknown, prefix = ""): [string, unknown][] {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return [[prefix || "value", value]];
+  return Object.entries(value).flatMap(([key, inner]) => flat(inner, prefix ? `${prefix}.${key}` : key));
+}

@@ -1,0 +1,5 @@
+import { Plots } from "./Plots";
+
+export default function Eval() {
+  return <Plots mode="eval" />;
+}

@@ -1,0 +1,338 @@
+// The top of a run's page: what it does now, how far it is, whether it learns, and what needs a look.
+import { useState } from "react";
+import type { Schemas } from "../../api/client";
+import { useAlerts, useChangeRun, useRunAction } from "../../api/queries";
+import {
+  Button,
+  Chip,
+  Confirm,
+  Copy,
+  cx,
+  Dialog,
+  ErrorNote,
+  Field,
+  format,
+  Icon,
+  Input,
+  Menu,
+  Note,
+  Num,
+  Plain,
+  TextArea,
+  useGo,
+  useNow,
+} from "../../ui";
+import { fixed } from "../runs/columns";
+import { meaning, StatusPill } from "../runs/status";
+import { useRun } from "./context";
+import "./run.css";
+
+type Run = Schemas["RunDetails"];
+
+export function Header() {
+  const { run } = useRun();
+  return (
+    <>
+      <Tiles run={run} />
+      <Alerts />
+      {run.notes && (
+        <p className="muted small run-notes">
+          <Plain text={run.notes} />
+        </p>
+      )}
+    </>
+  );
+}
+
+/** The run's name and its tags. */
+export function Title({ run }: { run: Run }) {
+  return (
+    <span className="run-title">
+      <Plain text={run.name} />
+      {run.tags.map((tag) => (
+        <Chip key={tag}>
+          <Plain text={tag} />
+        </Chip>
+      ))}
+      {run.isPublic && <Chip>public</Chip>}
+    </span>
+  );
+}
+
+function Tiles({ run }: { run: Run }) {
+  const { live } = useRun();
+  const now = useNow(1000);
+  const started = run.startedAt ? new Date(run.startedAt).getTime() : null;
+  const elapsed = live && started ? (now - started) / 1000 : run.elapsedSeconds;
+  return (
+    <dl className="tiles">
+      <Tile name="Status">
+        <StatusPill run={run} />
+        <Small>
+          <Plain text={told(run)} />
+        </Small>
+      </Tile>
+      <Tile name="Step">
+        <Step run={run} />
+      </Tile>
+      <Reward name="Reward" first={run.rewardFirst} latest={run.rewardLatest} since="step 0" />
+      <Reward name="Eval reward" first={run.evalRewardFirst} latest={run.evalRewardLatest} since="step 0" />
+      <Tile name={live ? "Elapsed" : "Took"}>
+        <b>{format.duration(elapsed)}</b>
+        <Small>
+          {live
+            ? run.etaSeconds === null || run.etaSeconds === undefined
+              ? "no estimate yet"
+              : `about ${format.duration(run.etaSeconds)} left`
+            : run.endedAt
+              ? `ended ${format.ago(run.endedAt, now)}`
+              : ""}
+        </Small>
+      </Tile>
+      <Tile name="Failed rollouts">
+        <b className={cx((run.errorRate ?? 0) > 0.05 && "bad")}>{format.percent(run.errorRate)}</b>
+        <Small>{run.errorCount ? `${format.compact(run.errorCount)} in all` : "none so far"}</Small>
+      </Tile>
+      {live && <Heartbeat at={run.heartbeatAt} now={now} />}
+    </dl>
+  );
+}
+
+/** What the run says of itself, or what its status means. */
+function told(run: Run): string {
+  const said = (run.status === "active" ? run.latestActivityMessage : run.statusReason) || run.latestActivityMessage;
+  return said && said !== run.status ? said : meaning(run.status).means;
+}
+
+function Tile({ name, children }: { name: string; children: React.ReactNode }) {
+  return (
+    <div className="tile">
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function Small({ children }: { children: React.ReactNode }) {
+  return <span className="tile-small">{children}</span>;
+}
+
+function Step({ run }: { run: Run }) {
+  if (run.latestStep === null) return <b className="muted">–</b>;
+  const total = run.totalSteps;
+  const done = Math.min(run.latestStep + 1, total ?? Number.POSITIVE_INFINITY);
+  return (
+    <>
+      <b>
+        <Num value={done} />
+        {total !== null && <span className="muted"> / {total.toLocaleString("en-US")}</span>}
+      </b>
+      {total !== null && (
+        <span className="bar tile-bar">
+          <i style={{ width: `${(done / total) * 100}%` }} />
+        </span>
+      )}
+    </>
+  );
+}
+
+function Reward({
+  name,
+  first,
+  latest,
+  since,
+}: {
+  name: string;
+  first?: number | null;
+  latest?: number | null;
+  since: string;
+}) {
+  const delta =
+    first === null || first === undefined || latest === null || latest === undefined ? null : latest - first;
+  return (
+    <Tile name={name}>
+      <b>{latest === null || latest === undefined ? <span className="muted">–</span> : latest.toFixed(3)}</b>
+      <Small>
+        {delta === null ? (
+          "nothing yet"
+        ) : (
+          <>
+            <span className={delta > 0 ? "good" : delta < 0 ? "bad" : undefined}>{fixed(delta)}</span> since {since}
+          </>
+        )}
+      </Small>
+    </Tile>
+  );
+}
+
+function Heartbeat({ at, now }: { at: string | null | undefined; now: number }) {
+  const age = at ? (now - new Date(at).getTime()) / 1000 : null;
+  return (
+    <Tile name="Last sign of life">
+      <b className={cx(age !== null && age > 120 && "bad")}>
+        {age === null ? <span className="muted">–</span> : format.duration(age)}
+      </b>
+      <Small>{age === null ? "not heard of yet" : age > 120 ? "longer than usual" : "ago"}</Small>
+    </Tile>
+  );
+}
+
+function Alerts() {
+  const { id } = useRun();
+  const alerts = useAlerts(id);
+  const [all, setAll] = useState(false);
+  const found = alerts.data?.events ?? [];
+  if (found.length === 0) return null;
+  const shown = all ? [...found].reverse() : found.slice(-1);
+  return (
+    <div className="stack-tight">
+      {shown.map((event) => (
+        <Note
+          key={event.id}
+          tone="warn"
+          actions={
+            !all && found.length > 1 ? (
+              <Button size="small" kind="quiet" onClick={() => setAll(true)}>
+                {found.length - 1} more
+              </Button>
+            ) : undefined
+          }
+        >
+          {typeof event.data.step === "number" && <span className="alert-step">step {event.data.step}</span>}
+          <Plain text={event.message} />
+        </Note>
+      ))}
+    </div>
+  );
+}
+
+/** What the owner may do. */
+export function Actions() {
+  const { id, run, live } = useRun();
+  const change = useChangeRun();
+  const action = useRunAction();
+  const go = useGo();
+  const [asking, setAsking] = useState<"cancel" | "delete" | "edit" | null>(null);
+  const close = () => setAsking(null);
+  const act = (name: "cancel" | "resume" | "delete") =>
+    action.mutate({ id, action: name }, { onSuccess: () => (close(), name === "delete" && go("/experiments")) });
+  const resumable = !live && run.status !== "complete";
+  if (!run.isOwner)
+    return (
+      <Copy text={() => window.location.href} label="Copy the link to this view">
+        Copy link
+      </Copy>
+    );
+  return (
+    <>
+      {action.isError && <ErrorNote error={action.error} />}
+      {action.data && !action.data.success && <span className="small warn">{action.data.message}</span>}
+      <Copy text={() => window.location.href} label="Copy the link to this view">
+        Copy link
+      </Copy>
+      {live && (
+        <Button icon={<Icon name="stop" />} onClick={() => setAsking("cancel")}>
+          Stop
+        </Button>
+      )}
+      {resumable && (
+        <Button icon={<Icon name="play" />} busy={action.isPending} onClick={() => act("resume")}>
+          Resume
+        </Button>
+      )}
+      <Menu
+        label="More"
+        items={[
+          { label: "Name, tags, notes…", onSelect: () => setAsking("edit") },
+          {
+            label: run.pinned ? "Unpin" : "Pin as the baseline",
+            icon: "pin",
+            onSelect: () => change.mutate({ id, pinned: !run.pinned }),
+          },
+          {
+            label: run.isPublic ? "Make private" : "Show to everybody with the link",
+            icon: "link",
+            onSelect: () => change.mutate({ id, isPublic: !run.isPublic }),
+          },
+          {
+            label: run.archived ? "Take back from the archive" : "Archive",
+            icon: "archive",
+            onSelect: () => change.mutate({ id, archived: !run.archived }),
+          },
+          null,
+          { label: "Delete…", icon: "trash", danger: true, onSelect: () => setAsking("delete") },
+        ]}
+      />
+      <Confirm
+        open={asking === "cancel"}
+        onClose={close}
+        title="Stop this run?"
+        action="Stop it"
+        busy={action.isPending}
+        onConfirm={() => act("cancel")}
+      >
+        It saves a checkpoint first and can be resumed later.
+      </Confirm>
+      <Confirm
+        open={asking === "delete"}
+        onClose={close}
+        title="Delete this run?"
+        action="Delete"
+        busy={action.isPending}
+        onConfirm={() => act("delete")}
+      >
+        Its curves, rollouts and checkpoints are removed. This cannot be undone.
+      </Confirm>
+      {asking === "edit" && <Edit run={run} onClose={close} />}
+    </>
+  );
+}
+
+function Edit({ run, onClose }: { run: Run; onClose: () => void }) {
+  const change = useChangeRun();
+  const [name, setName] = useState(run.name);
+  const [tags, setTags] = useState(run.tags.join(", "));
+  const [notes, setNotes] = useState(run.notes ?? "");
+  const list = [
+    ...new Set(
+      tags
+        .split(",")
+        .map((tag) => tag.trim())
+        .filter(Boolean),
+    ),
+  ];
+  const save = () => change.mutate({ id: run.id, name: name.trim(), tags: list, notes }, { onSuccess: onClose });
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title="Name, tags, notes"
+      actions={
+        <Button kind="primary" busy={change.isPending} disabled={!name.trim()} onClick={save}>
+          Save
+        </Button>
+      }
+    >
+      <div className="stack">
+        {change.isError && <ErrorNote error={change.error} />}
+        <Field label="Name">
+          {(id) => <Input id={id} value={name} maxLength={300} onChange={(event) => setName(event.target.value)} />}
+        </Field>
+        <Field label="Tags" hint="Separated by commas.">
+          {(id) => <Input id={id} value={tags} onChange={(event) => setTags(event.target.value)} />}
+        </Field>
+        <Field label="Notes" hint="Only you see them.">
+          {(id) => (
+            <TextArea
+              id={id}
+              value={notes}
+              rows={4}
+              maxLength={20_000}
+              onChange={(event) => setNotes(event.target.value)}
+            />
+          )}
+        </Field>
+      </div>
+    </Dialog>
+  );
+}

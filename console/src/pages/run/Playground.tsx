@@ -1,0 +1,7 @@
+import { Room } from "../playground/Room";
+import { useRun } from "./context";
+
+export default function Playground() {
+  const { id, live } = useRun();
+  return <Room runId={id} live={live} />;
+}

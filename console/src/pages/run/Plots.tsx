@@ -1,0 +1,350 @@
+// The charts of a run: reward, pass@k, max@k and length first, everything else folded below; all under one cursor.
+import { useMemo } from "react";
+import { useRuns } from "../../api/queries";
+import { type Scalars, useScalars } from "../../api/scalars";
+import { Chart, type Line, type View } from "../../chart/Chart";
+import { MAIN, type Metric, metric, SECTIONS, sections } from "../../chart/metrics";
+import { clock, nearest, type Series, secondsAt } from "../../chart/series";
+import {
+  Button,
+  Check,
+  Empty,
+  ErrorNote,
+  Fold,
+  format,
+  Plain,
+  SearchBox,
+  Segments,
+  Select,
+  Skeleton,
+  useGo,
+  useSearch,
+  useStored,
+} from "../../ui";
+import { useRun } from "./context";
+
+type Mode = "train" | "eval";
+type Source = {
+  id: string;
+  label: string;
+  scalars: Scalars | undefined;
+  color: string;
+  /** How long the run had worked at each step. */
+  times: Series;
+  aside?: boolean;
+  dots?: boolean;
+};
+
+export function Plots({ mode }: { mode: Mode }) {
+  const { id, run, live, tabHref } = useRun();
+  const search = useSearch();
+  // Looking closer at a part of a long run needs every point of it.
+  const whole = search.get("range") !== "";
+  const train = useScalars(id, "train", whole);
+  const held = useScalars(id, "eval", whole);
+  const other = search.get("with") || null;
+  const compared = useScalars(other, mode);
+  const own = mode === "train" ? train : held;
+  const overlay = search.get("overlay", "on") === "on";
+  const sources = useSources(mode, overlay, train.data, held.data, other ? compared.data : undefined, useName(other));
+  const time = search.get("x") === "time";
+  const view = useView(sources[0], mode, tabHref, time);
+  if (own.isError) return <ErrorNote error={own.error} onRetry={() => own.refetch()} />;
+  if (own.isPending) return <Waiting />;
+  if (!own.data?.size) return <Nothing mode={mode} live={live} status={run.status} />;
+  return (
+    <div className="stack">
+      <Tools view={view} mode={mode} />
+      <Body scalars={own.data} sources={sources} view={view} pattern={search.get("metric")} />
+    </div>
+  );
+}
+
+function useName(id: string | null): string {
+  const runs = useRuns({}, { once: true, enabled: useRun().run.isOwner });
+  return runs.data?.find((run) => run.id === id)?.name ?? "other run";
+}
+
+function useSources(
+  mode: Mode,
+  overlay: boolean,
+  train?: Scalars,
+  held?: Scalars,
+  compared?: Scalars,
+  name = "",
+): Source[] {
+  return useMemo(() => {
+    const times = worked(train);
+    const trained = { id: "train", label: "train", scalars: train, color: "--series-1", times, aside: mode === "eval" };
+    const tested = { id: "eval", label: "eval", scalars: held, color: "--series-2", times, dots: true };
+    const [main, beside] = mode === "train" ? [trained, tested] : [tested, trained];
+    const own: Source[] = overlay ? [main, beside] : [main];
+    if (!compared) return own;
+    return [
+      ...own,
+      { id: "with", label: name, scalars: compared, color: "--other", times: worked(compared), aside: true },
+    ];
+  }, [mode, overlay, train, held, compared, name]);
+}
+
+/** How the charts are looked at: what the address says, and the smoothing this browser remembers. */
+function useView(source: Source | undefined, mode: Mode, tabHref: ReturnType<typeof useRun>["tabHref"], time: boolean) {
+  const search = useSearch();
+  const go = useGo();
+  const [smoothing, setSmoothing] = useStored("smoothing", 0.6);
+  const range = search.get("range");
+  return useMemo(() => {
+    const [from, to] = range.split("~").map(Number);
+    const view: View = {
+      smoothing,
+      log: search.get("log") === "on",
+      outliers: search.get("outliers", "on") === "on",
+      time,
+      range: range && Number.isFinite(from) && Number.isFinite(to) ? [from!, to!] : null,
+      onRange: (next) => search.set({ range: next ? next.map((x) => Number(x.toFixed(2))).join("~") : null }),
+      onPick: (x) => {
+        const steps = source?.scalars?.get(MAIN[0]!)?.x ?? new Float64Array();
+        const times = time ? source?.times : null;
+        const step = steps[nearest(times ? steps.map((each) => secondsAt(times, each)) : steps, x)];
+        if (step !== undefined) go(tabHref("rollouts", { mode, step }));
+      },
+    };
+    return { ...view, setSmoothing, search };
+  }, [smoothing, setSmoothing, search, source, mode, tabHref, time, range, go]);
+}
+
+type FullView = ReturnType<typeof useView>;
+
+/** How long the run had worked at each step: what sampling and updating took, added up. */
+function worked(scalars: Scalars | undefined): Series {
+  return clock(["seconds/sample", "seconds/update"].flatMap((key) => scalars?.get(key) ?? []));
+}
+
+function Body({
+  scalars,
+  sources,
+  view,
+  pattern,
+}: {
+  scalars: Scalars;
+  sources: Source[];
+  view: FullView;
+  pattern: string;
+}) {
+  const matches = useMemo(() => filter(pattern), [pattern]);
+  const groups = useMemo(
+    () => sections([...scalars.keys()].filter((key) => matches(key, metric(key).name))),
+    [scalars, matches],
+  );
+  const main = MAIN.filter((key) => scalars.has(key) && matches(key, metric(key).name)).map(metric);
+  const rest = (Object.keys(SECTIONS) as (keyof typeof SECTIONS)[]).filter((section) => groups.has(section));
+  if (main.length + rest.length === 0)
+    return (
+      <Empty
+        title="No metric has such a name"
+        actions={<Button onClick={() => view.search.set({ metric: null })}>Show all</Button>}
+      />
+    );
+  return (
+    <>
+      <Grid metrics={main} sources={sources} view={view} />
+      {rest.map((section) => (
+        <Fold
+          key={`${section} ${pattern !== ""}`}
+          title={SECTIONS[section]}
+          aside={preview(groups.get(section)!)}
+          open={pattern !== "" || (section === "components" && groups.get(section)!.length <= 3)}
+        >
+          <Grid metrics={groups.get(section)!} sources={sources} view={view} small />
+        </Fold>
+      ))}
+    </>
+  );
+}
+
+function preview(metrics: Metric[]): string {
+  const names = metrics.slice(0, 4).map((one) => one.name);
+  return names.join(" · ") + (metrics.length > 4 ? ` · ${metrics.length - 4} more` : "");
+}
+
+function filter(pattern: string): (key: string, name: string) => boolean {
+  if (!pattern) return () => true;
+  try {
+    const found = new RegExp(pattern, "i");
+    return (key, name) => found.test(key) || found.test(name);
+  } catch {
+    const text = pattern.toLowerCase();
+    return (key, name) => key.toLowerCase().includes(text) || name.toLowerCase().includes(text);
+  }
+}
+
+function Grid({
+  metrics,
+  sources,
+  view,
+  small,
+}: {
+  metrics: Metric[];
+  sources: Source[];
+  view: FullView;
+  small?: boolean;
+}) {
+  return (
+    <div className={small ? "chart-grid chart-grid-3" : "chart-grid"}>
+      {metrics.map((one) => (
+        <MetricChart key={one.key} metric={one} sources={sources} view={view} small={small} />
+      ))}
+    </div>
+  );
+}
+
+function MetricChart({
+  metric: one,
+  sources,
+  view,
+  small,
+}: {
+  metric: Metric;
+  sources: Source[];
+  view: FullView;
+  small?: boolean;
+}) {
+  const lines = useMemo(
+    () =>
+      sources.flatMap((source): Line[] => {
+        const series = source.scalars?.get(one.key);
+        if (!series?.x.length) return [];
+        return [{ ...source, series: view.time ? timed(series, source.times) : series }];
+      }),
+    [sources, one.key, view.time],
+  );
+  const info = (
+    <>
+      {one.about && <>{one.about} </>}
+      <span className="mono">{one.key}</span>
+    </>
+  );
+  return (
+    <Chart
+      title={<Plain text={one.name} />}
+      info={info}
+      lines={lines}
+      view={view}
+      group="run"
+      height={small ? 150 : 208}
+      min={one.min}
+      max={one.max}
+      unit={one.max === 1 ? places : format.number}
+    />
+  );
+}
+
+/** Shares and rewards all have three places: they stand below each other. */
+const places = (value: number) => value.toFixed(3);
+
+function timed(series: Series, times: Series): Series {
+  return { ...series, x: series.x.map((step) => secondsAt(times, step)) };
+}
+
+function Tools({ view, mode }: { view: FullView; mode: Mode }) {
+  const { id, run } = useRun();
+  const runs = useRuns({}, { once: true, enabled: run.isOwner });
+  const { search } = view;
+  const others = (runs.data ?? [])
+    .filter((each) => each.id !== id && each.latestStep !== null)
+    .sort((a, b) => Number(b.pinned) - Number(a.pinned));
+  return (
+    <div className="chart-tools">
+      <label>
+        Smoothing
+        <input
+          type="range"
+          min={0}
+          max={0.99}
+          step={0.01}
+          value={view.smoothing}
+          onChange={(event) => view.setSmoothing(Number(event.target.value))}
+        />
+        <span className="num">{view.smoothing.toFixed(2)}</span>
+      </label>
+      <Segments
+        label="Horizontal axis"
+        value={view.time ? "time" : "step"}
+        onChange={(value) => search.set({ x: value === "time" ? value : null, range: null })}
+        options={[
+          { value: "step", label: "Step" },
+          { value: "time", label: "Time", title: "Time of work" },
+        ]}
+      />
+      <Check
+        label="Log"
+        checked={view.log}
+        onChange={(event) => search.set({ log: event.target.checked ? "on" : null })}
+      />
+      <Check
+        label="Outliers"
+        checked={view.outliers}
+        onChange={(event) => search.set({ outliers: event.target.checked ? null : "off" })}
+      />
+      <Check
+        label={mode === "train" ? "Eval" : "Train"}
+        checked={search.get("overlay", "on") === "on"}
+        onChange={(event) => search.set({ overlay: event.target.checked ? null : "off" })}
+      />
+      {others.length > 0 && (
+        <Select
+          aria-label="Compare with a run"
+          value={search.get("with")}
+          onChange={(event) => search.set({ with: event.target.value })}
+        >
+          <option value="">Compare with…</option>
+          {others.slice(0, 100).map((run) => (
+            <option key={run.id} value={run.id}>
+              {run.pinned ? "★ " : ""}
+              {run.name}
+            </option>
+          ))}
+        </Select>
+      )}
+      <SearchBox
+        label="Filter metrics"
+        placeholder="Filter metrics"
+        value={search.get("metric")}
+        onChange={(event) => search.set({ metric: event.target.value })}
+      />
+      {view.range && (
+        <Button size="small" onClick={() => view.onRange(null)}>
+          Reset zoom
+        </Button>
+      )}
+    </div>
+  );
+}
+
+function Waiting() {
+  return (
+    <div className="chart-grid">
+      {MAIN.map((key) => (
+        <Skeleton key={key} height={246} />
+      ))}
+    </div>
+  );
+}
+
+function Nothing({ mode, live, status }: { mode: Mode; live: boolean; status: string }) {
+  if (live) {
+    const what = mode === "train" ? "The first step" : "The first evaluation";
+    return (
+      <Empty icon="runs" title={status === "pending" ? "Waiting for a free slot" : `${what} is under way`}>
+        {what} appears here by itself as soon as it is done.
+      </Empty>
+    );
+  }
+  return (
+    <Empty icon="runs" title={mode === "train" ? "The run ended before its first step" : "Nothing was evaluated"}>
+      {mode === "train"
+        ? "Its logs say why."
+        : "Held-out rows are evaluated when the run has an eval dataset and eval.every is above 0."}
+    </Empty>
+  );
+}

@@ -1,0 +1,5 @@
+import { Plots } from "./Plots";
+
+export default function Train() {
+  return <Plots mode="train" />;
+}

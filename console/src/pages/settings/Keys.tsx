@@ -1,0 +1,289 @@
+// API keys: made with a scope and an end, shown once, revoked for good.
+import { type FormEvent, useState } from "react";
+import { type KeyInfo, useApiKeys, useCreateKey, useRevokeKey } from "../../api/account";
+import {
+  Button,
+  Card,
+  Check,
+  type Column,
+  Confirm,
+  Copy,
+  Dialog,
+  Empty,
+  ErrorNote,
+  Field,
+  Icon,
+  Input,
+  Note,
+  Pill,
+  Plain,
+  Select,
+  Skeleton,
+  Table,
+  Time,
+  useNow,
+  useSearch,
+} from "../../ui";
+import { Intro } from "./Intro";
+
+const SCOPES = [
+  { id: "read", label: "Read", text: "see runs, datasets and environments" },
+  { id: "write", label: "Write", text: "upload, launch, change and delete" },
+  { id: "admin", label: "Manage", text: "keys, secrets, users and the audit log" },
+] as const;
+type Scope = (typeof SCOPES)[number]["id"];
+
+export default function Keys() {
+  const keys = useApiKeys();
+  const search = useSearch();
+  const [making, setMaking] = useState(false);
+  const [revoking, setRevoking] = useState<KeyInfo | null>(null);
+  const now = useNow(30_000);
+  const all = keys.data ?? [];
+  const dead = all.filter((key) => !isUsable(key, now)).length;
+  const withDead = search.get("old") === "1";
+  const shown = withDead ? all : all.filter((key) => isUsable(key, now));
+  return (
+    <>
+      <Intro
+        action={
+          <Button kind="primary" icon={<Icon name="plus" />} onClick={() => setMaking(true)}>
+            New key
+          </Button>
+        }
+      >
+        A key lets a program act as you. The server keeps only a digest of it, so a key is shown once, when it is made.
+      </Intro>
+      {keys.isError && <ErrorNote error={keys.error} onRetry={() => keys.refetch()} />}
+      {keys.isPending && <Skeleton lines={4} />}
+      {keys.data && (
+        <Card flush>
+          {shown.length ? (
+            <Table
+              rows={shown}
+              columns={columns(now, setRevoking)}
+              rowKey={(key) => key.id}
+              label="API keys"
+              rowHeight={46}
+              minWidth={860}
+              rowClass={(key) => (isUsable(key, now) ? undefined : "settings-gone")}
+            />
+          ) : (
+            <Empty title="No keys yet" icon="key" command="benchmax login">
+              Make one for a script or another machine. On this machine you need none, and this command signs another
+              one in without a key.
+            </Empty>
+          )}
+        </Card>
+      )}
+      {dead > 0 && (
+        <div>
+          <Check
+            label={`Show revoked and expired keys (${dead})`}
+            checked={withDead}
+            onChange={(event) => search.set({ old: event.target.checked ? 1 : null })}
+          />
+        </div>
+      )}
+      {making && <NewKey onClose={() => setMaking(false)} />}
+      <Revoke keyInfo={revoking} onClose={() => setRevoking(null)} />
+    </>
+  );
+}
+
+function isUsable(key: KeyInfo, now: number): boolean {
+  return !key.revoked && (!key.expiresAt || new Date(key.expiresAt).getTime() > now);
+}
+
+function columns(now: number, onRevoke: (key: KeyInfo) => void): Column<KeyInfo>[] {
+  return [
+    {
+      id: "name",
+      head: "Name",
+      width: "minmax(140px, 2fr)",
+      cell: (key) => (
+        <span className="clip strong">
+          {key.name ? <Plain text={key.name} /> : <span className="muted">no name</span>}
+        </span>
+      ),
+      sort: (key) => key.name,
+    },
+    { id: "prefix", head: "Begins with", width: "130px", cell: (key) => <code>sk_{key.prefix}_…</code> },
+    { id: "scopes", head: "May", width: "190px", cell: (key) => <Scopes scopes={key.scopes} /> },
+    {
+      id: "created",
+      head: "Made",
+      width: "100px",
+      cell: (key) => <Time at={key.createdAt} />,
+      sort: (key) => key.createdAt,
+    },
+    {
+      id: "used",
+      head: "Last used",
+      width: "100px",
+      cell: (key) => (key.lastUsedAt ? <Time at={key.lastUsedAt} /> : <span className="muted">never</span>),
+      sort: (key) => key.lastUsedAt,
+    },
+    {
+      id: "ends",
+      head: "Ends",
+      width: "110px",
+      cell: (key) => <Ends keyInfo={key} now={now} />,
+      sort: (key) => key.expiresAt,
+    },
+    {
+      id: "act",
+      head: <span className="offscreen">Actions</span>,
+      width: "84px",
+      align: "right",
+      cell: (key) =>
+        isUsable(key, now) && (
+          <Button
+            size="small"
+            kind="quiet"
+            onClick={() => onRevoke(key)}
+            aria-label={`Revoke the key ${key.name || key.prefix}`}
+          >
+            Revoke
+          </Button>
+        ),
+    },
+  ];
+}
+
+function Scopes({ scopes }: { scopes: string[] }) {
+  return (
+    <span className="row-tight">
+      {SCOPES.filter((scope) => scopes.includes(scope.id)).map((scope) => (
+        <Pill key={scope.id} tone={scope.id === "admin" ? "warn" : "neutral"} title={scope.text}>
+          {scope.label.toLowerCase()}
+        </Pill>
+      ))}
+    </span>
+  );
+}
+
+function Ends({ keyInfo, now }: { keyInfo: KeyInfo; now: number }) {
+  if (keyInfo.revoked) return <Pill tone="bad">revoked</Pill>;
+  if (!keyInfo.expiresAt) return <span className="muted">never</span>;
+  const left = new Date(keyInfo.expiresAt).getTime() - now;
+  if (left <= 0) return <Pill tone="warn">expired</Pill>;
+  const days = Math.max(1, Math.round(left / 86_400_000));
+  return <span className={days <= 7 ? "warn" : undefined}>in {days === 1 ? "1 day" : `${days} days`}</span>;
+}
+
+function NewKey({ onClose }: { onClose: () => void }) {
+  const create = useCreateKey();
+  const [scopes, setScopes] = useState<Scope[]>(["read", "write"]);
+  const made = create.data;
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget);
+    create.mutate({ name: String(form.get("name") ?? ""), scopes, days: Number(form.get("days")) || null });
+  };
+  if (made) return <Made text={made.key} onClose={onClose} />;
+  const toggle = (scope: Scope, on: boolean) =>
+    setScopes(on ? [...scopes, scope] : scopes.filter((each) => each !== scope));
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title="New API key"
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button kind="primary" type="submit" form="new-key" busy={create.isPending} disabled={!scopes.length}>
+            Make the key
+          </Button>
+        </>
+      }
+    >
+      <form id="new-key" className="settings-form" onSubmit={submit}>
+        <Field label="Name" hint="What uses it, so that you know what stops when you revoke it.">
+          {(id) => <Input id={id} name="name" maxLength={200} placeholder="laptop, nightly job …" autoFocus />}
+        </Field>
+        <fieldset className="settings-scopes">
+          <legend>It may</legend>
+          {SCOPES.map((scope) => (
+            <Check
+              key={scope.id}
+              checked={scopes.includes(scope.id)}
+              onChange={(event) => toggle(scope.id, event.target.checked)}
+              label={
+                <>
+                  <strong>{scope.label}</strong> <span className="muted">{scope.text}</span>
+                </>
+              }
+            />
+          ))}
+        </fieldset>
+        <Field label="Ends after">
+          {(id) => (
+            <Select id={id} name="days" defaultValue="90">
+              <option value="7">7 days</option>
+              <option value="30">30 days</option>
+              <option value="90">90 days</option>
+              <option value="365">a year</option>
+              <option value="">never</option>
+            </Select>
+          )}
+        </Field>
+        {create.isError && <ErrorNote error={create.error} />}
+      </form>
+    </Dialog>
+  );
+}
+
+function Made({ text, onClose }: { text: string; onClose: () => void }) {
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title="Your new key"
+      actions={
+        <Button kind="primary" onClick={onClose}>
+          I have copied it
+        </Button>
+      }
+    >
+      <div className="settings-form">
+        <Note tone="warn">Copy it now. It is not shown again; if you lose it, revoke it and make another.</Note>
+        <div className="settings-once">
+          <code data-testid="new-key">{text}</code>
+          <Copy text={text} label="Copy the key" />
+        </div>
+        <div className="stack-tight">
+          <span className="muted small">In a shell:</span>
+          <div className="settings-once">
+            <code>export BENCHMAX_API_KEY={text}</code>
+            <Copy text={`export BENCHMAX_API_KEY=${text}`} label="Copy the line for a shell" />
+          </div>
+        </div>
+      </div>
+    </Dialog>
+  );
+}
+
+function Revoke({ keyInfo, onClose }: { keyInfo: KeyInfo | null; onClose: () => void }) {
+  const revoke = useRevokeKey();
+  const confirm = () => keyInfo && revoke.mutate(keyInfo.id, { onSuccess: onClose });
+  return (
+    <Confirm
+      open={keyInfo !== null}
+      onClose={onClose}
+      title="Revoke this key?"
+      action="Revoke it"
+      onConfirm={confirm}
+      busy={revoke.isPending}
+    >
+      <div className="stack">
+        <p>
+          Programs that use{" "}
+          <strong>{keyInfo?.name ? <Plain text={keyInfo.name} /> : <code>sk_{keyInfo?.prefix}_…</code>}</strong> are
+          refused from now on. This cannot be undone.
+        </p>
+        {revoke.isError && <ErrorNote error={revoke.error} />}
+      </div>
+    </Confirm>
+  );
+}

@@ -1,0 +1,3 @@
+// The console of a saved run: one folder that opens without a server.
+import "./server";
+import "../main";

@@ -1,0 +1,116 @@
+"""axe-core over every page of the console, light and dark: no serious or critical violation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from console_world import ConsoleWorld, demo
+from working_world import furnish, stored_models
+
+AXE = Path(__file__).resolve().parents[2] / "console" / "node_modules" / "axe-core" / "axe.min.js"
+RUN_TABS = ("train", "eval", "rollouts", "compare", "playground", "checkpoints", "config", "logs", "system")
+PAGES = {
+    "runs": "/experiments",
+    "new run": "/experiments/new",
+    "new run, filled": "/experiments/new?environment=arithmetic&dataset=datasets%2Fsums.csv&arg.lora_rank=0&held=35",
+    "datasets": "/datasets",
+    "dataset": "/datasets/datasets/support-questions.jsonl",
+    "dataset problems": "/datasets/datasets/support-questions.jsonl?tab=problems",
+    "environments": "/environments",
+    "environment": "/environments/arithmetic",
+    "environment manifest": "/environments/arithmetic?tab=manifest",
+    "environment doctor": "/environments/arithmetic?tab=doctor",
+    "playground": "/playground",
+    "keys": "/settings/keys",
+    "endpoints": "/settings/endpoints",
+    "secrets": "/settings/secrets",
+    "users": "/settings/users",
+    "audit": "/settings/audit",
+    "device": "/device",
+    "no such tab": "/settings/nothing",
+    "a run that failed": "/experiments/{failed}",
+    "a long run": "/experiments/{long}",
+    "a live run": "/experiments/{active}",
+    **{f"run {tab}": f"/experiments/{{recorded}}/{tab}" for tab in RUN_TABS},
+}
+DIALOGS = {
+    "new key": ("/settings/keys", "New key"),
+    "new endpoint": ("/settings/endpoints", "New endpoint"),
+    "new user": ("/settings/users", "New user"),
+    "delete": ("/settings/keys", "Revoke the key laptop"),
+    "help": ("/experiments", "Keyboard help"),
+}
+
+
+@pytest.fixture(scope="module")
+def world(console, recorded, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("world")
+    with stored_models(folder / "store"), ConsoleWorld(folder, console=console) as server:
+        server.runs = demo(server, recorded, steps=100)
+        furnish(server)
+        yield server
+
+
+def violations(page):
+    """What axe finds serious, a line for each element."""
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    return [
+        f"{each['impact']} {each['id']}: {node['target']} {node.get('failureSummary', '')[:200]}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]
+
+
+QUIET = """() => new Promise(done => {
+  const began = Date.now();
+  let last = began;
+  new MutationObserver(() => (last = Date.now())).observe(document.body, {subtree: true, childList: true});
+  const look = () => (Date.now() - last > 400 || Date.now() - began > 4000 ? done() : setTimeout(look, 50));
+  look();
+})"""
+
+
+def settled(page):
+    """Until the page is drawn; one that goes on by itself is never idle, so what counts is that it has its parts."""
+    page.locator("h1").wait_for()
+    page.evaluate(QUIET)
+    page.locator(".skeleton").first.wait_for(state="detached")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_no_serious_violation(open_page, world, name, theme):
+    page = open_page(PAGES[name].format(**world.runs), theme=theme)
+    page.watch.allow("404")
+    settled(page)
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_signing_in(open_page, theme):
+    page = open_page("/experiments", signed_in=False, theme=theme)
+    page.watch.allow("401")
+    page.get_by_role("heading", name="Sign in").wait_for()
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize("name", DIALOGS)
+def test_dialogs(open_page, name):
+    path, button = DIALOGS[name]
+    page = open_page(path)
+    page.get_by_role("button", name=button).first.click()
+    page.get_by_role("dialog").wait_for()
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/experiments", "/experiments/new?environment=arithmetic", "/datasets", "/settings/keys"]
+)
+def test_on_a_phone(open_page, path):
+    page = open_page(path, width=390)
+    settled(page)
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "nothing sticks out"

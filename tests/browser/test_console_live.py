@@ -1,0 +1,55 @@
+"""What changes while a page is open: points arrive, runs end, the server goes away and comes back."""
+
+from __future__ import annotations
+
+import time
+
+from console_world import ConsoleWorld
+
+VALUES = {"reward/mean": 0.25, "pass@k": 0.5, "max@k": 0.5, "response_tokens/mean": 40.0}
+
+
+def test_points_arrive_by_themselves(open_page, world):
+    run = world.add_run(name="arrivals", status="active")
+    page = open_page(f"/experiments/{run}")
+    page.get_by_text("The first step is under way").wait_for()
+    world.add_points(run, [(0, "train", time.time(), VALUES)], total=10)
+    page.locator(".chart").first.wait_for()
+    page.locator(".tile", has_text="Step").get_by_text("/ 10").wait_for()
+    for step in range(1, 4):
+        world.add_points(run, [(step, "train", time.time(), VALUES | {"reward/mean": 0.25 + step / 10})], total=10)
+    page.locator(".tile", has_text="Reward").first.get_by_text("0.550").wait_for()
+
+
+def test_the_list_follows_too(open_page, world):
+    run = world.add_run(name="moves on", status="active")
+    page = open_page("/experiments?q=moves")
+    row = page.get_by_role("row", name="moves on")
+    row.locator(".pill", has_text="Training").wait_for()
+    from benchmax.platform.store import runs
+
+    with world.database.write() as session:
+        runs.set_status(session, run, "failed", "The judge is down.")
+    row.locator(".pill", has_text="Failed").wait_for()
+    row.get_by_text("The judge is down.").wait_for()
+
+
+def test_a_restarted_server_is_found_again(browser, console, tmp_path, open_page):
+    """The page says so, waits, and goes on with what happened meanwhile; nobody loads it anew."""
+    first = ConsoleWorld(tmp_path, console=console)
+    with first:
+        run = first.add_run(name="outlives", status="active")
+        first.add_points(run, [(0, "train", time.time(), VALUES)], total=10)
+        page = open_page(f"/experiments/{run}", to=first)
+        page.watch.allow("ERR_", "Failed to load resource")
+        page.locator(".chart").first.wait_for()
+        page.evaluate("window.__same = true")
+    page.get_by_role("status").get_by_text("Reconnecting").wait_for(timeout=20_000)
+    with ConsoleWorld(tmp_path, console=console, port=first.port) as second:
+        second.add_points(run, [(1, "train", time.time(), VALUES | {"reward/mean": 0.75})], total=10)
+        page.locator(".tile", has_text="Reward").first.get_by_text("0.750").wait_for(timeout=20_000)
+        page.get_by_text("Reconnecting").wait_for(state="hidden")
+        second.add_points(run, [(2, "train", time.time(), VALUES | {"reward/mean": 0.875})], total=10)
+        page.locator(".tile", has_text="Reward").first.get_by_text("0.875").wait_for(timeout=20_000)
+        assert page.evaluate("window.__same") is True
+        page.goto("about:blank")

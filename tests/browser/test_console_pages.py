@@ -1,0 +1,61 @@
+"""Signing in, and every page: it opens, it says what it is about, and nothing in it goes wrong."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from console_world import EMAIL, PASSWORD, settle
+
+TABS = ("train", "eval", "rollouts", "compare", "playground", "checkpoints", "config", "logs", "system")
+PAGES = (
+    "/",
+    "/experiments",
+    "/train",
+    "/experiments/new",
+    "/datasets",
+    "/environments",
+    "/playground",
+    "/settings",
+    "/device",
+)
+
+
+def test_a_link_signs_in_once(open_page, world):
+    link = world.link().removeprefix(world.url)
+    page = open_page(link, signed_in=False)
+    page.watch.allow("401")
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    page.get_by_role("heading", name="Runs").wait_for()
+    assert "token" not in page.url
+    again = open_page(link, signed_in=False)
+    again.watch.allow("401")
+    again.get_by_role("button", name="Sign in", exact=True).click()
+    again.get_by_role("alert").get_by_text("used or is too old").wait_for()
+
+
+def test_a_wrong_password_says_so_and_the_right_one_opens_what_was_asked_for(open_page, world):
+    page = open_page(f"/experiments/{world.runs['recorded']}/config", signed_in=False)
+    page.watch.allow("401")
+    page.get_by_label("E-mail").fill(EMAIL)
+    page.get_by_label("Password").fill("wrong horse")
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    page.get_by_role("alert").wait_for()
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    page.get_by_role("heading", name=re.compile("digits")).wait_for()
+    assert page.url.endswith("/config")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_opens(open_page, path):
+    page = open_page(path)
+    settle(page)
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_every_tab_of_a_run_opens(open_page, world, tab):
+    page = open_page(f"/experiments/{world.runs['recorded']}/{tab}")
+    page.get_by_role("navigation", name="Parts of the run").locator("[aria-current=page]").wait_for()
+    settle(page)
+    assert page.locator("main").inner_text().strip()

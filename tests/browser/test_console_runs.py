@@ -1,0 +1,174 @@
+"""The list of runs, and the charts of one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+
+def names(page):
+    return [text.strip() for text in page.locator(".run-link").all_inner_texts()]
+
+
+def test_the_filter_line_is_part_of_the_address(open_page, world):
+    page = open_page("/experiments")
+    box = page.get_by_label("Filter runs")
+    box.fill("tag:toy -status:failed")
+    page.get_by_text(re.compile(r"1 of \d+ runs")).wait_for()
+    assert names(page) == ["digits · toy"]
+    again = open_page(page.url.removeprefix(world.url))
+    again.get_by_text(re.compile(r"1 of \d+ runs")).wait_for()
+    assert names(again) == ["digits · toy"]
+    box.fill("reward>0.5 status:complete")
+    page.locator(".run-link", has_text="search-qa").wait_for()
+    box.fill("colour:red")
+    page.get_by_text("There is no field “colour”").wait_for()
+
+
+def test_runs_are_archived_together_and_taken_back(open_page, world):
+    for number in (1, 2):
+        world.add_run(name=f"old {number}")
+    page = open_page("/experiments?q=old")
+    for number in (1, 2):
+        page.get_by_label(f"Choose old {number}").check()
+    page.get_by_role("button", name="Archive", exact=True).click()
+    page.get_by_text("No run fits").wait_for()
+    page.get_by_role("button", name="Archived").click()
+    page.get_by_label("Filter runs").fill("old")
+    page.get_by_label("Choose old 1").check()
+    page.get_by_role("button", name="Take back").click()
+    page.get_by_text("1 run", exact=True).wait_for()
+    assert names(page) == ["old 2"]
+
+
+def test_a_pinned_run_is_the_baseline(open_page, world):
+    page = open_page("/experiments")
+    page.get_by_role("row", name="search-qa").hover()
+    page.get_by_label("Pin search-qa 7B, long as the baseline").click()
+    page.get_by_role("columnheader", name="vs pinned").wait_for()
+    assert names(page)[0].startswith("search-qa")
+    page.get_by_label("Pin search-qa 7B, long as the baseline").click()
+    page.get_by_role("columnheader", name="vs pinned").wait_for(state="detached")
+
+
+def test_the_table_can_be_saved_as_csv(open_page):
+    page = open_page("/experiments")
+    with page.expect_download() as found:
+        page.get_by_role("link", name="CSV").click()
+    assert found.value.suggested_filename == "runs.csv"
+    assert b"digits" in found.value.path().read_bytes()
+
+
+def test_keys_open_a_run_and_its_tabs(open_page):
+    page = open_page("/experiments?q=toy")
+    page.locator(".run-link").first.wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name=re.compile("digits")).wait_for()
+    page.keyboard.press("7")
+    page.wait_for_url(re.compile("/config"))
+    page.keyboard.press("?")
+    page.get_by_role("dialog").get_by_text("New run").wait_for()
+
+
+def test_charts_zoom_together_and_a_click_opens_the_rollouts_of_a_step(open_page, world):
+    page = open_page(f"/experiments/{world.runs['long']}")
+    over = page.locator(".u-over").first
+    over.wait_for()
+    box = over.bounding_box()
+    page.mouse.move(box["x"] + 100, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] + 60, steps=4)
+    page.mouse.up()
+    page.get_by_role("button", name="Reset zoom").wait_for()
+    low, high = map(float, re.search(r"range=([\d.]+)(?:~|%7E)([\d.]+)", page.url).groups())
+    assert 0 < low < high < 300
+    over.dblclick()
+    page.get_by_role("button", name="Reset zoom").wait_for(state="detached")
+    over.click(position={"x": box["width"] / 2, "y": 40})
+    page.wait_for_url(re.compile("/rollouts"))
+    step = int(re.search(r"step=(\d+)", page.url).group(1))
+    assert abs(step - 150) < 12
+
+
+def test_charts_say_their_key_and_filter_by_it(open_page, world):
+    page = open_page(f"/experiments/{world.runs['recorded']}")
+    page.get_by_role("button", name="What this is").first.hover()
+    page.get_by_role("tooltip").get_by_text("reward/mean").wait_for()
+    page.get_by_label("Filter metrics").fill("entropy")
+    page.locator(".chart-title", has_text="Entropy").wait_for()
+    assert page.locator(".chart").count() == 1
+    page.get_by_label("Log").check()
+    page.wait_for_url(re.compile("log=on"))
+
+
+def test_the_cursor_shows_in_every_chart(open_page, world):
+    page = open_page(f"/experiments/{world.runs['recorded']}")
+    page.locator(".u-over").first.hover()
+    page.locator(".chart-legend > .muted").nth(3).wait_for()
+
+
+@pytest.mark.parametrize(
+    ("process", "expected"), [("child", "the tool `search` failed"), ("environment", "Nothing was logged")]
+)
+def test_logs(open_page, world, process, expected):
+    page = open_page(f"/experiments/{world.runs['recorded']}/logs?process={process}")
+    page.get_by_text(expected).wait_for()
+
+
+def test_log_levels_and_search(open_page, world):
+    page = open_page(f"/experiments/{world.runs['recorded']}/logs?level=ERROR")
+    page.get_by_text("the tool `search` failed").wait_for()
+    assert page.locator(".log-line").count() == 1
+
+
+def test_config_marks_what_was_given(open_page, world):
+    page = open_page(f"/experiments/{world.runs['recorded']}/config?given=on")
+    page.get_by_text("given", exact=True).wait_for()
+    page.get_by_label("Filter settings").fill("group_size")
+    page.locator("dt", has_text="group_size").wait_for()
+
+
+def test_a_stranger_sees_a_public_run_and_nothing_else(open_page, world):
+    from benchmax.platform.store import runs
+
+    run = world.add_long_run(50, 10, name="for all")
+    with world.database.write() as session:
+        runs.get(session, run).is_public = True
+    page = open_page(f"/experiments/{run}", signed_in=False)
+    page.watch.allow("401")
+    page.get_by_role("heading", name="for all").wait_for()
+    page.get_by_text("Not signed in").wait_for()
+    page.locator(".chart").first.wait_for()
+    page.get_by_role("link", name="Config").click()
+    page.get_by_text("As launched").wait_for()
+    assert page.get_by_role("link", name="Logs").count() == 0
+    assert page.get_by_role("button", name="More").count() == 0
+
+
+def test_another_run_can_be_laid_over_the_charts(open_page, world):
+    page = open_page(f"/experiments/{world.runs['recorded']}")
+    page.get_by_label("Compare with a run").select_option(label="search-qa 7B, long")
+    page.locator(".chart-legend").first.get_by_text("search-qa 7B, long").wait_for()
+    assert f"with={world.runs['long']}" in page.url
+
+
+def test_a_run_that_is_not_there_says_so(open_page):
+    page = open_page("/experiments/run_nothing")
+    page.watch.allow("404")
+    page.get_by_role("alert").get_by_text("no such run").wait_for()
+
+
+def test_a_run_is_renamed_stopped_and_resumed(open_page, world):
+    run = world.add_run(name="to change", status="active")
+    page = open_page(f"/experiments/{run}")
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("menuitem", name="Name, tags, notes").click()
+    page.get_by_role("textbox", name="Name").fill("changed")
+    page.get_by_role("textbox", name="Tags").fill("a, b, a")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("heading", name="changed").get_by_text("b", exact=True).wait_for()
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Stop it").click()
+    page.locator(".pill", has_text="Done").wait_for()

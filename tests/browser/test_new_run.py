@@ -1,0 +1,177 @@
+"""A run launched from the browser, from an empty form to a model that trains."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from working_world import add_dataset, add_environment, lines, working
+
+from benchmax.platform.launch_args import launch_args
+from benchmax.platform.server.datasets import held_out
+from benchmax.platform.store import runs
+from benchmax.platform.store.tables import Blob
+from runner_world import wait_until
+
+ROWS = [{"prompt": f"Count to {n}.", "ground_truth": str(n)} for n in range(50)]
+
+
+@pytest.fixture(scope="module")
+def world(console, tmp_path_factory):
+    with working(tmp_path_factory.mktemp("newrun"), console=console) as server:
+        add_environment(server)
+        yield server
+
+
+def upload(page, rows, name="count.jsonl"):
+    content = {"name": name, "mimeType": "application/jsonl", "buffer": lines(rows)}
+    page.get_by_label("Dataset file").set_input_files(content)
+
+
+def environment(page, name):
+    return page.get_by_role("radio", name=re.compile(name))
+
+
+def launch_button(page):
+    return page.get_by_role("button", name="Launch the run")
+
+
+def test_from_an_empty_form_to_a_trained_model(open_page, world):
+    page = open_page("/experiments")
+    page.get_by_role("heading", name="Runs", exact=True).wait_for()
+    page.keyboard.press("n")
+    page.get_by_role("heading", name="New run").wait_for()
+    page.get_by_text("Choose an environment.").first.wait_for()
+    assert launch_button(page).is_disabled()
+    environment(page, "CountingEnv").check()
+    page.get_by_text("Choose or upload a dataset.").first.wait_for()
+    upload(page, ROWS)
+    page.locator(".launch-facts").get_by_text("40 + 10 held out").wait_for()
+    slider = page.get_by_label("Held out for evaluation")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.locator(".launch-facts").get_by_text("35 + 15 held out").wait_for()
+    page.get_by_label("Model", exact=True).select_option(world.model)
+    page.get_by_role("button", name=re.compile("^Advanced")).click()
+    page.get_by_label("Most steps", exact=True).fill("2")
+    page.get_by_label("Tuning", exact=True).select_option("full")
+    page.get_by_label("Turn tokens", exact=True).fill("4")
+    page.get_by_label("Turns", exact=True).fill("1")
+    page.get_by_label("Group size", exact=True).fill("2")
+    page.locator(".launch-facts").get_by_text("2 at most").wait_for()
+    page.get_by_role("button", name="Examine it").click()
+    page.locator(".doctor-verdict").wait_for(timeout=90_000)
+    page.get_by_label("Name", exact=True).fill("my first")
+    if page.get_by_label("Launch it anyway").count():
+        page.get_by_label("Launch it anyway").check()
+    launch_button(page).click()
+    page.get_by_role("heading", name="my first").wait_for()
+    run_id = page.url.split("/experiments/")[1].split("/")[0]
+    with world.database.read() as session:
+        run = runs.get(session, run_id)
+        counts = {name: session.get(Blob, run.blobs[name]).rows for name in ("train_dataset_path", "eval_dataset_path")}
+    assert counts == {"train_dataset_path": 35, "eval_dataset_path": 15}
+    assert (run.args["max_steps"], run.args["tune"], run.args["model"]) == (2, "full", world.model)
+    assert set(run.asked) == {"model", "max_steps", "tune", "max_new_tokens", "max_turns", "group_size"}
+
+    def done():
+        with world.database.read() as session:
+            found = runs.get(session, run_id)
+            return found.ended and found.status
+
+    assert wait_until(done, 120) == "complete"
+    page.get_by_text("Done", exact=True).first.wait_for(timeout=20_000)
+
+
+def test_what_was_chosen_survives_a_reload_and_travels_in_a_link(open_page, world):
+    page = open_page("/experiments/new")
+    environment(page, "ArithmeticEnv").check()
+    page.locator(".launch-facts").get_by_text("79 + 20 held out").wait_for()
+    page.get_by_label("Epochs", exact=True).fill("2")
+    page.get_by_label("Name", exact=True).fill("twice")
+    page.reload()
+    page.locator(".launch-facts").get_by_text("79 + 20 held out").wait_for()
+    assert environment(page, "ArithmeticEnv").is_checked()
+    assert page.get_by_label("Epochs", exact=True).input_value() == "2"
+    other = open_page(page.url.removeprefix(world.url))
+    other.get_by_label("Epochs", exact=True).wait_for()
+    assert other.get_by_label("Epochs", exact=True).input_value() == "2"
+    assert other.get_by_label("Name", exact=True).input_value() == "twice"
+    other.get_by_role("button", name="Reset Epochs").click()
+    assert "arg." not in other.url
+
+
+def test_too_few_rows_are_refused_in_the_sdks_words(open_page):
+    page = open_page("/experiments/new")
+    page.watch.allow("400")
+    environment(page, "CountingEnv").check()
+    upload(page, ROWS[:15], "few.jsonl")
+    page.get_by_role("alert").get_by_text("A training run needs at least 16 training rows; there are 15.").wait_for()
+    assert launch_button(page).is_disabled()
+
+
+def test_the_split_is_the_one_the_server_makes(open_page):
+    page = open_page("/experiments/new")
+    environment(page, "CountingEnv").check()
+    upload(page, ROWS[:18], "eighteen.jsonl")
+    page.get_by_text("At least 16 rows stay for training.").wait_for()
+    for percent in (0, 5, 10, 35, 50):
+        page.get_by_label("Held out for evaluation").fill(str(percent))
+        aside = len(held_out(18, percent / 100))
+        page.locator(".launch-facts").get_by_text(f"{18 - aside} + {aside} held out").wait_for()
+
+
+SPECS = {spec.name: spec for spec in launch_args(gpu=False)}
+NUMBERS = [name for name, spec in SPECS.items() if spec.type in ("integer", "number")]
+
+
+def test_every_number_is_checked_against_the_served_range_as_it_is_typed(open_page):
+    page = open_page("/experiments/new")
+    environment(page, "ArithmeticEnv").check()
+    page.get_by_role("button", name=re.compile("^Advanced")).click()
+    for name in NUMBERS:
+        spec = SPECS[name]
+        field = page.locator(".field").filter(has=page.get_by_label(spec.label, exact=True))
+        box = field.locator("input")
+        wrong = ["x", str(spec.min - 1), str(spec.max + 1)] + (["1.5"] if spec.type == "integer" else [])
+        for text in wrong:
+            box.fill(text)
+            assert field.locator(".field-error").inner_text().startswith("Give "), (name, text)
+            assert launch_button(page).is_disabled()
+        for text in (f"{spec.min:.12g}", f"{spec.max:.12g}"):
+            box.fill(text)
+            assert field.locator(".field-error").count() == 0, (name, text)
+        box.fill("")
+        assert field.get_by_text("Default: ").count() == 1
+    assert launch_button(page).is_enabled()
+
+
+def test_a_value_above_the_advice_is_warned_of_and_still_allowed(open_page):
+    page = open_page("/experiments/new?environment=arithmetic&arg.learning_rate=0.05")
+    page.get_by_text("Above 0.005: it may not fit into memory.").wait_for()
+    assert launch_button(page).is_enabled()
+
+
+def test_the_form_can_be_filled_by_keyboard_alone(open_page):
+    page = open_page("/experiments/new")
+    environment(page, "CountingEnv").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.locator(".launch-facts").get_by_text("CalculatorEnv").wait_for()
+    seen = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate("document.activeElement.textContent || document.activeElement.id"))
+        if seen[-1] == "Launch the run":
+            break
+    assert seen[-1] == "Launch the run", seen
+    assert "held-out" in seen
+
+
+def test_the_servers_refusal_is_shown(open_page, world):
+    path = add_dataset(world, "torn.jsonl", lines(ROWS[:20]) + b'{"prompt": "torn\n')
+    page = open_page(f"/experiments/new?environment=arithmetic&dataset={path}")
+    page.watch.allow("400")
+    launch_button(page).click()
+    page.get_by_role("alert").get_by_text("The dataset has a row that cannot be read").wait_for()

@@ -1,0 +1,168 @@
+"""Chats with a model that trains: streamed, stopped, side by side, scored, saved; and what a model says stays text."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from working_world import ROWS, add_dataset, key_of, lines, train, working
+
+from benchmax.platform.store import runs, sessions
+from runner_world import wait_until
+
+HOSTILE = "<img src=x onerror=alert(1)> [x](javascript:alert(2)) \u202e\u0000 </script><script>alert(3)</script>"
+
+
+@pytest.fixture(scope="module")
+def world(console, tmp_path_factory):
+    with working(tmp_path_factory.mktemp("playground"), console=console) as server:
+        server.run_id = train(server)
+        yield server
+
+
+def ready(page, count=1):
+    """Until every checkpoint is loaded."""
+    page.locator(".talk-head").get_by_text("ready").nth(count - 1).wait_for(timeout=60_000)
+
+
+def say(page, text):
+    page.get_by_label("Message").fill(text)
+    page.keyboard.press("Enter")
+
+
+def answers(page):
+    return page.locator(".bubble-assistant .bubble-text")
+
+
+def test_a_chat_in_the_environment_while_the_run_trains(open_page, world):
+    page = open_page(f"/experiments/{world.run_id}/playground?tokens=12&seed=1")
+    ready(page)
+    page.locator(".room-system").get_by_text("Say the number.").wait_for()
+    with world.database.read() as session:
+        before = runs.get(session, world.run_id).latest_step
+    say(page, "Count to 7.")
+    page.locator(".turn-foot").get_by_text(re.compile(r"\d+ tokens? in ")).wait_for(timeout=30_000)
+    say(page, "And again?")
+    page.locator(".turn-foot").nth(1).wait_for(timeout=30_000)
+    assert (page.locator(".bubble-user").count(), answers(page).count()) == (2, 2)
+    with world.database.read() as session:
+        assert runs.get(session, world.run_id).latest_step > before
+    page.get_by_role("button", name="New conversation").click()
+    ready(page)
+    assert page.locator(".bubble").count() == 0
+
+
+def test_it_is_streamed_and_can_be_stopped(open_page, world):
+    page = open_page(f"/playground/{world.run_id}?tokens=100000&temperature=1")
+    ready(page)
+    say(page, "Go on and on.")
+    page.locator(".bubble-drawing").wait_for(timeout=30_000)
+    page.wait_for_function("document.querySelector('.bubble-drawing')?.textContent.length > 4")
+    page.get_by_role("button", name="Stop", exact=True).last.click()
+    page.get_by_text("Stopped. The model forgets this turn.").wait_for()
+    page.get_by_label("Most tokens").fill("4")
+    say(page, "Short now.")
+    page.locator(".turn-foot").wait_for(timeout=30_000)
+
+
+def test_two_checkpoints_hear_the_same(open_page, world):
+    page = open_page(f"/experiments/{world.run_id}/playground?tokens=8")
+    ready(page)
+    page.get_by_role("button", name="Compare with another").click()
+    ready(page, 2)
+    assert "with=base" in page.url
+    say(page, "Hello, both.")
+    page.locator(".turn-foot").nth(1).wait_for(timeout=30_000)
+    sides = page.locator(".talk")
+    assert sides.count() == 2
+    for index in range(2):
+        assert sides.nth(index).locator(".bubble-user").inner_text().endswith("Hello, both.")
+        assert sides.nth(index).locator(".bubble-assistant").count() == 1
+
+
+def test_an_example_is_played_and_scored(open_page, world):
+    page = open_page(f"/playground/{world.run_id}?tokens=6")
+    ready(page)
+    choice = page.get_by_label("Task")
+    wait_until(lambda: choice.locator("option").count() > 1, 20, lambda: page.wait_for_timeout(100))
+    choice.select_option(index=1)
+    page.locator(".bubble-user").get_by_text(re.compile("Count to")).wait_for(timeout=60_000)
+    ready(page)
+    page.get_by_role("button", name="Play the example").click()
+    page.locator(".turn-rewards").get_by_text(re.compile("reward")).wait_for(timeout=30_000)
+    assert "said" in page.locator(".turn-rewards").inner_text()
+
+
+def test_a_turn_becomes_a_row(open_page, world):
+    path = add_dataset(world, "kept.jsonl", lines(ROWS))
+    page = open_page(f"/playground/{world.run_id}?tokens=6")
+    ready(page)
+    say(page, "Count to 99.")
+    page.get_by_role("button", name="Save as a row").click(timeout=30_000)
+    page.get_by_label("Dataset", exact=True).select_option(path)
+    row = page.get_by_label("Row", exact=True)
+    wait_until(lambda: "Count to 99." in row.input_value(), 10, lambda: page.wait_for_timeout(50))
+    assert list(json.loads(row.input_value())) == ["prompt", "ground_truth"]
+    row.fill("[1]")
+    page.get_by_text("This is no JSON object.").wait_for()
+    row.fill(json.dumps({"prompt": "Count to 99.", "ground_truth": "99"}))
+    page.get_by_role("button", name="Add the row").click()
+    page.get_by_text("has 41 rows now").wait_for()
+    with world.client(key_of(world)) as client:
+        seen = client.get("/v1/datasets/preview", params={"path": path, "limit": 100}).json()
+    assert seen["sample"][-1] == {"prompt": "Count to 99.", "ground_truth": "99"}
+
+
+def test_leaving_the_page_ends_the_session(open_page, world):
+    page = open_page(f"/experiments/{world.run_id}/playground")
+    ready(page)
+    opened = [each for each in sessions.every(world.data) if each.status == "ready"]
+    assert opened
+    page.get_by_role("link", name="Logs").click()
+    wait_until(lambda: all(each.status == "ended" for each in opened), 20)
+
+
+def scripted(page, events):
+    """Answer the next message with these events, as the server would send them."""
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    page.route("**/messages", lambda route: route.fulfill(status=200, content_type="text/event-stream", body=body))
+
+
+def test_tool_calls_are_folded_and_hostile_text_is_only_text(open_page, world):
+    """A toy model calls no tools, so what the session says is scripted here; the page is the real one."""
+    page = open_page(f"/experiments/{world.run_id}/playground")
+    ready(page)
+    call = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": json.dumps({"query": HOSTILE})}}
+    scripted(
+        page,
+        [
+            {"event": "token", "text": "Let me look"},
+            {"event": "message", "message": {"role": "assistant", "content": "Let me look", "tool_calls": [call]}},
+            {"event": "message", "message": {"role": "tool", "tool_call_id": "c1", "content": HOSTILE}},
+            {"event": "message", "message": {"role": "assistant", "content": HOSTILE}},
+            {"event": "reward", "rewards": {HOSTILE: 0.5}, "total": 0.5, "unscored": {}},
+            {"event": "done", "tokens": 9, "seconds": 0.5},
+        ],
+    )
+    say(page, HOSTILE.replace("\0", ""))
+    page.locator(".turn-foot").get_by_text("9 tokens in").wait_for()
+    assert page.locator(".tool pre").count() == 0, "folded"
+    page.locator(".tool .fold-head").first.click()
+    page.locator(".tool pre").get_by_text('"query"').wait_for()
+    assert answers(page).last.inner_text().startswith("<img src=x onerror=alert(1)>")
+    assert page.locator("main img, main a[href^=javascript], main script").count() == 0
+    assert page.locator(".hidden-mark").count() > 2
+
+
+def test_an_error_of_the_session_is_said(open_page, world):
+    page = open_page(f"/experiments/{world.run_id}/playground")
+    ready(page)
+    scripted(page, [{"event": "error", "message": "The conversation no longer fits the model. Open a new session."}])
+    say(page, "Hello")
+    page.get_by_role("alert").get_by_text("no longer fits the model").wait_for()
+
+
+def test_a_run_that_has_not_begun_offers_nobody_to_talk_to(open_page, world):
+    page = open_page("/playground/run_nothing")
+    page.get_by_text("There is no such run, or it is not yours").wait_for()
