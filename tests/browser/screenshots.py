@@ -57,6 +57,7 @@ def play(page: Page) -> None:
 
 def examine(page: Page) -> None:
     page.get_by_role("button", name="Run the doctor").click()
+    page.locator(".doctor-verdict").wait_for(state="detached")  # an earlier report
     page.get_by_text("Rewards of made-up answers").wait_for(timeout=180_000)
 
 
@@ -64,6 +65,12 @@ def check_up(page: Page) -> None:
     page.get_by_role("button", name="Examine it").click()
     page.locator(".doctor-verdict").wait_for(timeout=180_000)
     page.evaluate("window.scrollTo(0, 0)")
+
+
+def read(page: Page) -> None:
+    """Open a conversation."""
+    page.get_by_text("#3", exact=True).first.click()
+    page.get_by_text("Choose a rollout to read").wait_for(state="detached")
 
 
 def press(name: str) -> Callable[[Page], object]:
@@ -78,7 +85,7 @@ SHOTS = [
     Shot("new-run-checked", FILLED, check_up),
     Shot("run-train", f"{RUN}/train"),
     Shot("run-eval", f"{RUN}/eval"),
-    Shot("rollouts", f"{RUN}/rollouts"),
+    Shot("rollouts", f"{RUN}/rollouts", read),
     Shot("compare", f"{RUN}/compare"),
     Shot("playground", f"{RUN}/playground?checkpoint=best&with=base&temperature=0", play),
     Shot("checkpoints", f"{RUN}/checkpoints"),

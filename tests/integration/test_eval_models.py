@@ -3,7 +3,10 @@
 import pytest
 from test_rollout_stream import GroupEnv, counting
 
+from benchmax.platform.keeper import free_port
+from benchmax.platform.store import jobs
 from benchmax.trainer.tiny import make_tiny
+from platform_world import LiveServer
 from runner_world import wait_until
 from session_world import CounterEnv, fake_model, store_run, supervised
 
@@ -62,6 +65,32 @@ def test_an_address_that_may_not_be_called_fails_with_words(live):
             row = evaluated(client, run_id, f"endpoint:{endpoint}", rows=1)
             assert row["status"] == "failed"
             assert "may not be called" in row["statusReason"]
+
+
+def test_an_evaluation_without_a_single_score_fails_with_the_first_error(live):
+    owner, key = live.user()
+    run_id = store_run(live, owner, GroupEnv, ROWS)
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    with live.client(key) as client:
+        endpoint = client.post("/v1/endpoints", json={"name": "down", "baseUrl": url, "model": "m"}).json()["id"]
+        row = evaluated(client, run_id, f"endpoint:{endpoint}", rows=2)
+        assert row["status"] == "failed", row
+        assert row["statusReason"].startswith("None of the 2 rollouts got a score. The first error: ")
+        assert "onnect" in row["statusReason"]
+
+
+def test_only_models_of_this_machine_wait_for_a_slot(tmp_path):
+    with LiveServer(tmp_path) as server:
+        owner, key = server.user()
+        run_id = store_run(server, owner, GroupEnv, ROWS)
+        with server.client(key) as client:
+            asked = {"name": "theirs", "baseUrl": "http://127.0.0.1:9/v1", "model": "m"}
+            endpoint = client.post("/v1/endpoints", json=asked).json()["id"]
+            for model in ("base", f"endpoint:{endpoint}"):
+                row = client.post(f"/v1/train/runs/{run_id}/external-eval", json={"model": model}).json()
+                assert (row["status"], row["statusReason"]) == ("pending", "waiting for a free slot")
+        with server.database.read() as session:
+            assert [job.slots for job in jobs.of_run(session, run_id) if job.kind == "eval"] == [1, 0]
 
 
 def test_the_base_model_is_the_one_the_run_began_with(live, tmp_path):

@@ -15,7 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from benchmax.cli import account, data, keys, launch, runs
+from benchmax.cli import account, data, keys, launch, runs, vault
 from benchmax.errors import ConfigError, DatasetError, NotFoundError, UsageError
 from benchmax.platform import credentials, keeper
 from benchmax.platform.client import TrainerClient
@@ -30,7 +30,13 @@ from runner_world import start_stub, wait_until
 app = typer.Typer()
 for command in (account.login, account.logout, account.whoami, launch.launch, runs.stop, runs.resume):
     app.command()(command)
-for name, group in (("runs", runs.app), ("keys", keys.app), ("data", data.app)):
+for name, group in (
+    ("runs", runs.app),
+    ("keys", keys.app),
+    ("data", data.app),
+    ("endpoints", vault.endpoints),
+    ("secrets", vault.secrets),
+):
     app.add_typer(group, name=name)
 
 PROJECT = """
@@ -212,6 +218,49 @@ def test_keys(here):
         call("keys", "revoke", "nothing")
     with pytest.raises(UsageError, match="no scope"):
         call("keys", "create", "--scope", "root")
+
+
+@pytest.mark.parametrize("key", ["sk_abc_SECRET\nline2", "sk_abc_SECRET\x01", "sk_SECRET_ünï", "sk_SECRET more"])
+def test_a_key_that_cannot_be_sent_is_refused_unseen(here, monkeypatch, key):
+    monkeypatch.setenv("CASTFORM_API_KEY", key)
+    refused = call("whoami", code=4)
+    assert "The API key contains" in refused.stderr
+    assert "SECRET" not in refused.output
+    with pytest.raises(AuthenticationError, match="Copy it again"):
+        TrainerClient(api_key=key).list_runs()
+
+
+def test_endpoints_are_added_listed_and_forgotten(here):
+    made = call_json("endpoints", "add", "small", "https://m.example.org/v1", "m-1", "--key", stdin="sk-KEY\n")
+    assert made["hasKey"]
+    listed = call("endpoints", "list")
+    assert made["id"] in listed.stdout
+    assert "sk-KEY" not in listed.output
+    plain = call("endpoints", "add", "open", "http://127.0.0.1:8000/v1", "m-2")
+    assert f"endpoint:{plain.stdout.strip()}" in plain.stderr
+    assert [each["hasKey"] for each in call_json("endpoints", "list")] == [False, True]
+    for each in (made["id"], plain.stdout.strip()):
+        call("endpoints", "rm", each)
+    assert call_json("endpoints", "list") == []
+    with pytest.raises(NotFoundError, match="no such endpoint"):
+        call("endpoints", "rm", made["id"])
+    with pytest.raises(UsageError, match="not a web address"):
+        call("endpoints", "add", "bad", "m.example.org", "m")
+
+
+def test_secrets_come_from_stdin_and_are_never_shown(here):
+    call("secrets", "set", "HF_TOKEN", stdin="hf_VALUE\n")
+    listed = call("secrets", "list")
+    assert "HF_TOKEN" in listed.stdout
+    assert "hf_VALUE" not in listed.output
+    call("secrets", "rm", "HF_TOKEN")
+    assert call_json("secrets", "list") == []
+    with pytest.raises(NotFoundError, match="no such secret"):
+        call("secrets", "rm", "HF_TOKEN")
+    with pytest.raises(UsageError, match="No value"):
+        call("secrets", "set", "HF_TOKEN", stdin="")
+    with pytest.raises(UsageError, match="environment variable"):
+        call("secrets", "set", "9x", stdin="v")
 
 
 def test_a_key_that_may_not_is_told_so(here, monkeypatch):
@@ -463,7 +512,9 @@ def test_a_terminal_gets_one_live_line(here):
 
 
 def test_a_run_that_ended_cannot_be_resumed_when_complete(here, finished):
-    assert "complete" in call("resume", finished, code=1).stderr
+    said = call("resume", finished, code=1).stderr
+    assert "complete" in said
+    assert f"benchmax runs fork {finished}" in said
 
 
 # Data
@@ -481,6 +532,28 @@ def test_rows_are_shown_harmless(tmp_path):
     assert [row["row"] for row in call_json("data", "view", rows, "--skip", 1, "-n", 1)] == [2]
     with pytest.raises(NotFoundError):
         call("data", "view", "absent.jsonl")
+
+
+def test_rows_that_are_no_objects_are_shown_as_unreadable(tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "x"}\n[1, 2]\n"text"\n{broken\n')
+    shown = call("data", "view", rows, code=1)
+    assert shown.stdout.count("unreadable") == 3
+    assert "the row is a list, not an object" in shown.stderr
+    found = call_json("data", "view", rows, code=1)
+    assert [row["fault"] is None for row in found] == [True, False, False, False]
+    assert found[1]["data"] == [1, 2]
+
+
+def test_an_upload_with_unreadable_rows_wants_force(here, tmp_path):
+    (tmp_path / "bad.jsonl").write_text('{"prompt": "x"}\n{broken\n')
+    with pytest.raises(DatasetError, match=r"(?s)a row that cannot be read:.*bad.jsonl:2.*--force"):
+        call("data", "upload", "bad.jsonl")
+    assert call_json("data", "upload", "bad.jsonl", "--force")["blobPath"] == "datasets/cli/bad.jsonl"
+    (tmp_path / "rows.tsv").write_text("prompt\tground_truth\nx\ty\n")
+    assert call_json("data", "upload", "rows.tsv")["blobPath"] == "datasets/cli/rows.tsv"
+    with pytest.raises(UsageError, match="is a directory"):
+        call("data", "upload", tmp_path)
 
 
 def test_upload(here, tmp_path):

@@ -102,6 +102,25 @@ def test_two_that_start_it_at_once_share_one(data):
     assert keeper.server_url(data) in urls
 
 
+@pytest.mark.parametrize("damage", ['{"pid": ', "{}", '{"pid": 1, "started": 0.0}'])
+def test_a_damaged_note_does_not_hide_a_running_platform(data, damage):
+    keeper.start(keeper.Options(data, keeper.free_port()))
+    whole = keeper.read_keeper(data)
+    os.kill(whole["pid"], signal.SIGSTOP)
+    try:
+        keeper.keeper_file(data).write_text(damage)
+        assert keeper.read_keeper(data) == whole, "the locks tell"
+        assert "The platform runs at" in call("status", "--data-dir", data.root).stderr
+        assert f"already runs, as process {whole['pid']}" in call("up", "--data-dir", data.root).stderr
+    finally:
+        os.kill(whole["pid"], signal.SIGCONT)
+    wait_until(lambda: json.loads(keeper.keeper_file(data).read_text()) == whole)
+    keeper.keeper_file(data).write_text(damage)
+    assert "Stopped" in call("down", "--data-dir", data.root).stderr
+    assert not any(map(is_running, (whole["pid"], whole["server"]["pid"], whole["runner"]["pid"])))
+    assert "does not run" in call("down", "--data-dir", data.root).stderr
+
+
 @pytest.mark.slow
 def test_a_server_that_cannot_start_says_why(tmp_path):
     data = DataDir(tmp_path / "data").create()
@@ -182,13 +201,21 @@ def test_a_backup_is_whole_and_can_be_used(finished, tmp_path):
     (data.blobs / "ab").mkdir()
     (data.blobs / "ab" / "abc").write_bytes(b"content")
     os.mkfifo(data.run(run_id) / "fifo")
+    for cache in ("exports", "evals/evl_1/model", "parent/model"):
+        (data.run(run_id) / cache).mkdir(parents=True)
+        (data.run(run_id) / cache / "weights").write_bytes(b"many")
     target = tmp_path / "copy.tar.gz"
     call("backup", target, "--data-dir", data.root)
     assert target.stat().st_mode & 0o777 == 0o600
     with tarfile.open(target) as archive:
         names = archive.getnames()
+        modes = {(each.isdir(), each.mode) for each in archive}
         archive.extractall(tmp_path / "restored", filter="data")
+    assert modes == {(True, 0o700), (False, 0o600)}, "secrets are in it"
     assert not [name for name in names if "fifo" in name or ".tmp" in name]
+    assert [name for name in names if name.endswith("weights")] == [f"runs/{run_id}/parent/model/weights"], (
+        "a fork needs its start; the rest can be made again"
+    )
     restored = DataDir(tmp_path / "restored")
     assert points(restored.database) == points(data.database)
     assert keeper.status(restored)["runs"] == {"complete": 1}

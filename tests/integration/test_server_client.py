@@ -79,6 +79,15 @@ def test_users(trainer):
     assert trainer.delete_user(made["id"])["success"]
 
 
+def test_endpoints_and_secrets(trainer):
+    made = trainer.create_endpoint("e", "https://m.example.org/v1", "m", api_key="sk-x")
+    assert trainer.list_endpoints() == [made]
+    assert trainer.delete_endpoint(made["id"])["success"]
+    trainer.set_secret("HF_TOKEN", "v")
+    assert [each["name"] for each in trainer.list_secrets()] == ["HF_TOKEN"]
+    assert trainer.delete_secret("HF_TOKEN")["success"]
+
+
 def test_an_environment_is_examined_and_waited_for(live, trainer):
     assert trainer.get_environment("arithmetic")["files"]
     boss, done = Supervisor(live.database, live.data, slots=[]), threading.Event()

@@ -133,7 +133,8 @@ def test_a_forged_python_version_is_no_path(version, tmp_path):
 
 def test_only_the_worker_opts_in():
     calls = _calls_in_package("allow_loading")
-    assert [path for path, _ in calls] == ["bundle/worker.py"]
+    # The process an environment lives in, and the one that examines it.
+    assert [path for path, _ in calls] == ["bundle/worker.py", "platform/runner/doctor_worker.py"]
     # and importing everything around it does not
     script = "import benchmax.bundle, benchmax.envs.remote, benchmax.bundle.load as load; print(load._opted_in)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "False\n"
@@ -145,7 +146,9 @@ def test_one_line_of_the_package_unpickles():
         path for path, _ in _calls_in_package("loads", "load", of=("pickle", "cloudpickle", "dill", "marshal"))
     ] == ["bundle/load.py"]
     assert _calls_in_package("Unpickler") == []
-    assert _calls_in_package("eval", "exec") == []
+    # Scripts that the user named, each run in a process of its own: a forked MCP server, and a workdir's rewards.
+    scripts = {"envs/mcp/preload.py", "envs/mcp/reward_worker.py"}
+    assert {path for path, _ in _calls_in_package("eval", "exec")} == scripts
     for path, call in _calls_in_package("load", of=("torch",)):
         unsafe = {each.arg: getattr(each.value, "value", None) for each in call.keywords}
         assert unsafe.get("weights_only") is True, path

@@ -263,6 +263,25 @@ def test_command_line(index, home):
     assert not (home / "models" / "tiny").exists()
 
 
+def test_a_directory_gets_a_name(tiny, home, tmp_path):
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    convert(tiny, folder)
+    run = CliRunner().invoke
+    added = run(app, ["add", "mine", str(folder), "--json"])
+    assert json.loads(added.stdout) == {"name": "mine", "path": str(home / "models" / "mine")}
+    (listed,) = store.list_models()
+    assert listed.card.parameters == sum(each.size for each in load_file(folder / "model.safetensors").values())
+    assert (listed.card.name, listed.card.dtype) == ("mine", "float32")
+    assert store.resolve("mine") == home / "models" / "mine"
+    for wrong in (["mine", str(folder)], ["../x", str(folder)], ["new", str(tmp_path / "home")]):
+        assert isinstance(run(app, ["add", *wrong]).exception, UsageError)
+    assert isinstance(run(app, ["add", "new", str(tmp_path / "absent")]).exception, NotFoundError)
+    (folder / "model.safetensors").write_bytes(b"short")
+    assert "cannot be read" in str(run(app, ["add", "new", str(folder)]).exception)
+    assert _leftovers(home) == ["mine"]
+
+
 def test_audit_on_the_command_line(tiny):
     clean = CliRunner().invoke(app, ["audit", str(tiny)])
     assert clean.exit_code == 0, clean.output

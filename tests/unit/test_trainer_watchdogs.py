@@ -82,9 +82,25 @@ def test_repetition():
 
 def test_equal_groups():
     silent = [{"groups/used": 0.0, "reward/mean": 0.0} for _ in range(20)]
-    assert "partial reward" in ring(silent)["no_signal"].message
+    assert "partial credit" in ring(silent)["no_signal"].message
     assert "harder rows" in ring([values | {"reward/mean": 1.0} for values in silent])["no_signal"].message
     assert "no_signal" not in ring(silent[:19])
+
+
+def test_a_start_without_any_signal_is_told_after_four_steps_and_once():
+    silent = [{"groups/used": 0.0, "reward/mean": 0.0, "reward/min": 0.0, "reward/max": 0.0} for _ in range(4)]
+    alert = ring(silent, rollout(0.0))["nothing_learned"]
+    assert (alert.step, alert.rollouts, alert.evidence["highest"]) == (3, ["r0.0"], 0.0)
+    assert "equal rewards (all 0), so no update has happened" in alert.message
+    assert "group_size" in alert.message
+    assert "rollouts." not in alert.message, "the words fit a launch too"
+    solved = [values | dict.fromkeys(("reward/mean", "reward/min", "reward/max"), 1.0) for values in silent]
+    assert "harder rows" in ring(solved)["nothing_learned"].message
+    assert "nothing_learned" not in ring(silent[:3])
+    assert "nothing_learned" not in ring([{}, *silent]), "an update has happened"
+    assert "nothing_learned" not in ring([{"groups/used": 0.0, "unscored": 1.0}] * 4), "another alarm tells that"
+    dogs = Watchdogs()
+    assert sum(alert.kind == "nothing_learned" for n in range(40) for alert in dogs.look(n, silent[0], [])) == 1
 
 
 def test_drift_nan_unscored_and_a_flat_reward():

@@ -68,6 +68,20 @@ class DataDir:
         finally:
             os.close(descriptor)
 
+    def holder(self, name: str) -> int | None:
+        """The process that holds the place of `name`, as the lock itself tells."""
+        path = self.locks / f"{name}.lock"
+        pid = _pid(path)
+        # Asking takes the lock for a moment, so it is only done when its holder may live.
+        if not pid.isdecimal() or not Path(f"/proc/{pid}").exists():
+            return None
+        with open(path, "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(pid)
+        return None
+
 
 def write_private(path: Path, text: str) -> None:
     """Replace a file that only its owner may read."""

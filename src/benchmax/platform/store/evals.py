@@ -14,6 +14,7 @@ from benchmax.platform.store import events
 from benchmax.platform.store.tables import TERMINAL, Eval
 
 MODE = "external-eval"
+WAITING = "waiting for a free slot"
 
 
 def create(
@@ -26,7 +27,7 @@ def create(
     total: int = 0,
 ) -> Eval:
     """A new eval, `pending`. The caller enqueues its job (`jobs.enqueue(kind="eval", eval_id=…)`)."""
-    row = Eval(run_id=run_id, model=model, name=name or model, options=dict(options or {}), total=total)
+    row = Eval(run_id=run_id, model=model, name=name or model, options=dict(options or {}), total=total, reason=WAITING)
     session.add(row)
     session.flush()
     return row

@@ -254,10 +254,15 @@ def resume_run(here: Here, run_id: RunId, caller: Caller) -> Success:
     """Queue an ended run again; it goes on from its last checkpoint."""
     with own_run(here, run_id, caller) as (session, run):
         if run.status == "complete" or not runs.reopen(session, run.id):
-            return Success(success=False, message=f"The run is {run.status}; only one that was cut off can go on.")
+            return Success(success=False, message=_no_resume(run))
         jobs.enqueue(session, run.id)
         caller.note(session, "run.resume", run.id)
     return Success(success=True, message="The run waits for a free slot.")
+
+
+def _no_resume(run: Run) -> str:
+    way_on = f" To train on from its checkpoint, fork it: benchmax runs fork {run.id}" if run.status == "complete" else ""
+    return f"The run is {run.status}; only one that was cut off can go on.{way_on}"
 
 
 @router.get("/{run_id}/external-eval")
@@ -281,7 +286,8 @@ def start_eval(here: Here, run_id: RunId, caller: Caller, body: EvalRequest) -> 
             raise Refused(404, "You have no such endpoint. GET /v1/endpoints lists them.")
         options = {"rows": body.rows, "samples": body.samples, "reach": reach_of(here.settings)}
         row = evals.create(session, run.id, model=body.model, name=body.name, options=options)
-        jobs.enqueue(session, run.id, kind="eval", eval_id=row.id)
+        # An endpoint computes elsewhere: nothing here that needs a slot.
+        jobs.enqueue(session, run.id, kind="eval", eval_id=row.id, slots=int(kind != "endpoint"))
         caller.note(session, "eval.start", row.id, run=run.id, model=body.model)
         return eval_info(row)
 
