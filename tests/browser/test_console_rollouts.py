@@ -156,7 +156,7 @@ def test_tokens_show_how_likely_they_were_or_how_to_save_them(viewer):
     assert page.locator(".ro-tokens .ro-given").count() == 8
     page.keyboard.press("j")
     page.get_by_text("did not save its tokens").wait_for()
-    page.get_by_text("--output.save_tokens true").wait_for()
+    page.get_by_text("--set save_tokens=true").wait_for()
 
 
 def test_the_heat_map_opens_a_rollout(viewer):

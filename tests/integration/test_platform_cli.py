@@ -310,6 +310,8 @@ def test_launch_refuses_before_anything_is_sent(here, tmp_path):
     before = len(call_json("runs", "list"))
     with pytest.raises(ConfigError, match="did you mean group_size"):
         call("launch", "--dir", "task", "--skip-validate", "--set", "group_sise=4")
+    with pytest.raises(ConfigError, match=r"did you mean tune\?$"):
+        call("launch", "--dir", "task", "--set", "tun=full")
     with pytest.raises(ConfigError, match="must be from 2"):
         call("launch", "--dir", "task", "--skip-validate", "--set", "group_size=1")
     with pytest.raises(ConfigError, match="KEY=VALUE"):
@@ -317,6 +319,13 @@ def test_launch_refuses_before_anything_is_sent(here, tmp_path):
     (tmp_path / "task" / "main.py").write_text(PROJECT.replace('task["ground_truth"]', '"always wrong"'))
     assert "Nothing was uploaded" in call("launch", "--dir", "task", code=1).stderr
     assert len(call_json("runs", "list")) == before
+
+
+def test_launch_arguments_are_checked_before_the_doctor(here, tmp_path, capfd):
+    project(tmp_path / "task")
+    with pytest.raises(ConfigError, match="no launch argument 'nope'"):
+        call("launch", "--dir", "task", "--set", "nope=1")
+    assert "environments print" not in "".join(capfd.readouterr())
 
 
 def test_rows_are_set_aside_when_none_were_given(here, tmp_path):
@@ -341,6 +350,12 @@ def test_launch_arguments_are_listed(here):
     listed = call_json("launch", "--list-args")
     assert {"name": "group_size", "type": "integer"}.items() <= listed[6].items()
     assert "group_size" in call("launch", "--list-args").stdout
+
+
+def test_names_of_launch_arguments_are_never_cut(here, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = call("launch", "--list-args").stdout
+    assert all(spec["name"] in shown for spec in call_json("launch", "--list-args"))
 
 
 # Reading
@@ -395,6 +410,17 @@ def test_scalars_logs_and_rollouts(here, finished):
     logged = call_json("runs", "logs", finished, "--rollout-id", rows[0]["id"])
     assert [line["message"] for line in logged] == ["step 4"]
     assert "step 4" in call("runs", "logs", finished).stdout
+
+
+def test_what_a_run_does_not_have_is_said(here, finished, tmp_path):
+    with pytest.raises(UsageError, match=r"no mode 'zz'.*eval, .*train"):
+        call("runs", "rollouts", finished, "--mode", "zz")
+    with pytest.raises(NotFoundError, match="no such example"):
+        call("runs", "rollouts", finished, "--example", "nope")
+    with pytest.raises(UsageError, match=r"\.csv.*\.jsonl.*folder"):
+        call("runs", "export", finished, tmp_path / "out.parquet")
+    with pytest.raises(NotFoundError, match="benchmax runs list"):
+        call("runs", "get", "run_absent")
 
 
 def test_compare_with_the_base_model_and_with_a_run(here, finished):
@@ -515,6 +541,25 @@ def test_a_run_that_ended_cannot_be_resumed_when_complete(here, finished):
     said = call("resume", finished, code=1).stderr
     assert "complete" in said
     assert f"benchmax runs fork {finished}" in said
+
+
+def test_a_run_is_forked_with_changes(here, server, tmp_path):
+    project(tmp_path / "task")
+    parent = ended(server, call_json("launch", "--dir", "task", "--set", "max_steps=2")["runId"])
+    run_dir = server.data.run(parent)
+    (run_dir / "checkpoints" / "step-1").mkdir(parents=True, exist_ok=True)
+    (run_dir / "checkpoints" / "step-1" / "weights.safetensors").write_bytes(b"w")
+    (run_dir / "config.json").write_text(json.dumps({"model": {"name": "m"}}))
+    forked = call_json("runs", "fork", parent, "--name", "on", "--set", "max_minutes=3", "--checkpoint", "step-1")
+    found = call_json("runs", "get", forked["runId"], "--config")
+    assert found["name"] == "on"
+    assert (found["launcherArgs"]["max_minutes"], found["launcherArgs"]["max_steps"]) == (3, 2)
+    assert forked["url"].endswith(f"/experiments/{forked['runId']}")
+    with pytest.raises(ConfigError, match="max_minuts"):
+        call("runs", "fork", parent, "--set", "max_minuts=3")
+    with pytest.raises(NotFoundError):
+        call("runs", "fork", parent, "--checkpoint", "step-77")
+    ended(server, forked["runId"])
 
 
 # Data

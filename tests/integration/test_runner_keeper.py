@@ -51,9 +51,11 @@ def test_up_keeps_both_alive_and_down_ends_all(data):
     first = call("up", "--port", port, "--data-dir", data.root)
     assert f"http://127.0.0.1:{port}" in first.stderr
     assert "Sign in, once, with http" in first.stderr
+    assert "token=" not in (data.logs / "server.log").read_text(), "a link is for one person, not for a log"
     link = next(word for word in first.stderr.split() if "/login" in word)
-    second = call("up", "--port", keeper.free_port(), "--data-dir", data.root)
-    assert f"already runs, as process {pids(data)[0]}" in second.stderr
+    other = keeper.free_port()
+    second = call("up", "--port", other, "--data-dir", data.root)
+    assert f"already runs, as process {pids(data)[0]}, at http://127.0.0.1:{port}. To use port {other}" in second.stderr
     assert link not in second.stderr, "a link is for once"
     found = json.loads(call("status", "--data-dir", data.root, "--json").stdout)
     assert found["running"]
@@ -105,16 +107,16 @@ def test_two_that_start_it_at_once_share_one(data):
 @pytest.mark.parametrize("damage", ['{"pid": ', "{}", '{"pid": 1, "started": 0.0}'])
 def test_a_damaged_note_does_not_hide_a_running_platform(data, damage):
     keeper.start(keeper.Options(data, keeper.free_port()))
-    whole = keeper.read_keeper(data)
+    whole, text = keeper.read_keeper(data), keeper.keeper_file(data).read_text()
     os.kill(whole["pid"], signal.SIGSTOP)
     try:
         keeper.keeper_file(data).write_text(damage)
         assert keeper.read_keeper(data) == whole, "the locks tell"
         assert "The platform runs at" in call("status", "--data-dir", data.root).stderr
-        assert f"already runs, as process {whole['pid']}" in call("up", "--data-dir", data.root).stderr
+        assert f", as process {whole['pid']}" in call("up", "--data-dir", data.root).stderr
     finally:
         os.kill(whole["pid"], signal.SIGCONT)
-    wait_until(lambda: json.loads(keeper.keeper_file(data).read_text()) == whole)
+    wait_until(lambda: keeper.keeper_file(data).read_text() == text)
     keeper.keeper_file(data).write_text(damage)
     assert "Stopped" in call("down", "--data-dir", data.root).stderr
     assert not any(map(is_running, (whole["pid"], whole["server"]["pid"], whole["runner"]["pid"])))
@@ -127,8 +129,10 @@ def test_a_server_that_cannot_start_says_why(tmp_path):
     data.database.write_text("this is no database")
     data.database.chmod(0o600)
     options = keeper.Options(data, keeper.free_port())
-    with pytest.raises(UsageError, match=r"not a database|cannot be used"):
+    (data.logs / "server.log").write_text("said by an earlier start\n")
+    with pytest.raises(UsageError, match=r"not a database|cannot be used") as caught:
         keeper.start(options)
+    assert "earlier start" not in str(caught.value)
     assert keeper.read_keeper(data) is None
 
 
@@ -190,7 +194,7 @@ def test_reindex_rebuilds_what_was_lost(finished):
         connection.execute("DELETE FROM points WHERE step > 1")
         connection.execute("DELETE FROM rollouts")
     connection.close()
-    assert run_id in call("reindex", "--data-dir", data.root).stderr
+    assert f"Rebuilt {run_id}" in call("reindex", "--data-dir", data.root).stderr
     assert points(data.database) == before
     with pytest.raises(NotFoundError, match="no run"):
         call("reindex", "run_absent", "--data-dir", data.root)

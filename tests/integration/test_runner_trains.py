@@ -37,6 +37,13 @@ class DigitsEnv(BaseEnv):
         return {"digits": sum(letter.isdigit() for letter in text) / max(1, len(text))}
 
 
+class FlatEnv(BaseEnv):
+    """Pays nothing."""
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"nothing": 0.0}
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     return make_tiny(tmp_path_factory.mktemp("model"), hidden=32, layers=2)
@@ -54,8 +61,8 @@ def world(tmp_path, monkeypatch):
     database.close()
 
 
-def store_files(data, rows):
-    bundle = dump_bundle(DigitsEnv)
+def store_files(data, rows, env_class=DigitsEnv):
+    bundle = dump_bundle(env_class)
     lines = "".join(json.dumps({"prompt": f"{number}?"}) + "\n" for number in range(rows)).encode()
     contents = {
         "env_cls_path": ("env.pkl", bundle.pickled),
@@ -71,8 +78,8 @@ def store_files(data, rows):
     return {name: path for name, (path, _) in contents.items()}, blobs
 
 
-def start(database, data, boss, rows=16, **args):
-    paths, blobs = store_files(data, rows)
+def start(database, data, boss, rows=16, env_class=DigitsEnv, **args):
+    paths, blobs = store_files(data, rows, env_class)
     with database.write() as session:
         run = make_run(session, args=args, paths=paths, blobs=blobs)
         jobs.enqueue(session, run.id)
@@ -113,6 +120,19 @@ def test_a_whole_run_and_a_crash_in_it(world, model):
     files = [path for path in data.run(run_id).rglob("*") if path.is_file()]
     assert [path for path in files if b"key [secret] has" in path.read_bytes()]
     assert not [path for path in files if b"abc-def" in path.read_bytes()], "S34: not on disk either"
+
+
+def test_a_run_that_learned_nothing_says_so(world, model):
+    database, data, boss = world
+    run_id = start(database, data, boss, env_class=FlatEnv, model=str(model), max_steps=4, num_epochs=4, **ARGS)
+    drive(boss, ended(database, run_id), 90)
+    run = get(database, run_id)
+    assert run.status == "complete", run.reason
+    assert run.reason.startswith("No step had anything to learn from: each group's rewards were equal. All steps are")
+    assert "group_size" in run.reason
+    events = [json.loads(line) for line in (data.run(run_id) / "events.jsonl").read_text().splitlines()]
+    (alert,) = (event for event in events if event.get("alert") == "nothing_learned")
+    assert (alert["step"], alert["evidence"]["highest"], bool(alert["rollouts"])) == (3, 0.0, True)
 
 
 def check_evaluations(database, data, boss, run_id):

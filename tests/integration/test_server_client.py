@@ -79,6 +79,11 @@ def test_users(trainer):
     assert trainer.delete_user(made["id"])["success"]
 
 
+def test_a_dataset_tells_the_name_it_got(trainer):
+    assert trainer.create_dataset("rö ws.csv", CSV.encode())["path"] == "datasets/r-ws.csv"
+    trainer.delete_dataset("datasets/r-ws.csv")
+
+
 def test_endpoints_and_secrets(trainer):
     made = trainer.create_endpoint("e", "https://m.example.org/v1", "m", api_key="sk-x")
     assert trainer.list_endpoints() == [made]

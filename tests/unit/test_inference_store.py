@@ -20,6 +20,7 @@ from benchmax.errors import NotFoundError, UsageError
 from benchmax.inference import store
 from benchmax.inference.download import Wheel
 from benchmax.inference.gguf import convert
+from benchmax.platform.runner.child import loading_words
 
 
 @pytest.fixture(autouse=True)
@@ -280,6 +281,12 @@ def test_a_directory_gets_a_name(tiny, home, tmp_path):
     (folder / "model.safetensors").write_bytes(b"short")
     assert "cannot be read" in str(run(app, ["add", "new", str(folder)]).exception)
     assert _leftovers(home) == ["mine"]
+
+
+def test_a_run_says_that_its_model_is_fetched(index):
+    assert loading_words("tiny") == "fetching tiny (0 MB), then loading it"
+    store.pull("tiny")
+    assert loading_words("tiny") == loading_words("/some/folder") == "loading the model"
 
 
 def test_audit_on_the_command_line(tiny):

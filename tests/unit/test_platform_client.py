@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import ConfigError, UsageError
 from benchmax.platform import credentials, transport
 from benchmax.platform.client import RolloutClient, StorageClient, TrainerClient, ValidationResult
@@ -27,6 +28,7 @@ from benchmax.platform.exceptions import (
 )
 from benchmax.platform.rollout_client import ExampleValidation
 from benchmax.platform.schemas import LaunchArg, check_launch_args
+from benchmax.platform.training_run import upload_training_run
 
 
 class Scripted:
@@ -338,7 +340,7 @@ def test_all_mistakes_in_launch_arguments_are_told_at_once():
         "fast must be true or false",
         "did you mean model?",
         "save is set by the server",
-        "launch-args lists them",
+        "--list-args` lists them",
         "model is required",
     ):
         assert words in str(caught.value)
@@ -348,6 +350,13 @@ def test_all_mistakes_in_launch_arguments_are_told_at_once():
 def test_a_number_is_a_finite_number(value):
     with pytest.raises(UsageError, match="must be a number"):
         check_launch_args(SPECS, {"lr": value, "model": "a"})
+
+
+@pytest.mark.parametrize("name", [None, 5, "", "x" * 1000])
+def test_a_run_without_a_usable_name_is_refused_in_our_words(name):
+    rows = [{"prompt": "p", "ground_truth": "g"}] * 16
+    with pytest.raises(UsageError, match=r"run_name is .*1 to 200 characters"):
+        upload_training_run(env_class=BaseEnv, train_dataset=rows, eval_dataset=rows, run_name=name)
 
 
 def test_the_sdk_is_light():

@@ -126,10 +126,15 @@ def login(
         print_json({"platform": address, "email": found["email"], "credentials": str(path)})
 
 
+def read_hidden(what: str) -> str:
+    """A secret from a prompt, or a line of stdin: never from the command line, which others can see."""
+    ask = sys.stdin.isatty()
+    return str(typer.prompt(what, hide_input=True, err=True) if ask else sys.stdin.readline()).strip()
+
+
 def _paste(address: str) -> Any:
     """Keep a key once the platform has taken it."""
-    ask = sys.stdin.isatty()
-    token = (typer.prompt("API key", hide_input=True, err=True) if ask else sys.stdin.readline()).strip()
+    token = read_hidden("API key")
     if not token:
         raise UsageError("No key was given. Paste one, or pipe it: benchmax login --key < key.txt")
     with AccountClient(token, address) as account:

@@ -22,6 +22,7 @@ from benchmax.cli import (
     setup,
     show,
     train,
+    vault,
 )
 from benchmax.cli.checkup import doctor
 from benchmax.cli.playground import playground
@@ -91,6 +92,8 @@ app.command()(runs.resume)
 app.command()(playground)
 app.add_typer(runs.app, name="runs")
 app.add_typer(keys.app, name="keys")
+app.add_typer(vault.endpoints, name="endpoints")
+app.add_typer(vault.secrets, name="secrets")
 app.add_typer(profile.app, name="profile")
 app.add_typer(data.app, name="data")
 app.add_typer(mcp.app, name="mcp")

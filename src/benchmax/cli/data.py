@@ -12,26 +12,31 @@ import typer
 from benchmax.cli.account import Json, new_table, print_table, refusals
 from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
 from benchmax.envs.readers import read_rows
-from benchmax.envs.rows import Row
-from benchmax.errors import NotFoundError
+from benchmax.envs.rows import Row, RowIssue, check_shape
+from benchmax.errors import DatasetError, NotFoundError, UsageError
 
 app = typer.Typer(help="Look at datasets and upload them.", no_args_is_help=True)
 
 File = Annotated[Path, typer.Argument(help="A JSONL, JSON, CSV, TSV or parquet file.")]
 _COLUMNS = 6
 _CELL = 60
+_KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+"""Those the platform takes as datasets."""
 
 
 @app.command()
 def upload(
     file: File,
     path: Annotated[str | None, typer.Option(help="Where on the platform (datasets/cli/NAME).")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also with rows that cannot be read.")] = False,
     json: Json = False,
 ) -> None:
-    """Upload a file to the platform."""
+    """Upload a file to the platform, once all its rows can be read."""
     from benchmax.platform.client import StorageClient
 
     _must_exist(file)
+    if not force and file.suffix.lower() in _KINDS:
+        _check_rows(file)
     with refusals(), StorageClient() as storage:
         answer = storage.upload_local_file(path or f"datasets/cli/{file.name}", file)
     found = {"blobPath": answer["blobPath"], "replaced": answer["willOverwrite"], "bytes": file.stat().st_size}
@@ -56,30 +61,51 @@ def view(
         print_json([_plain(row) for row in rows])
     else:
         _print_table(rows)
-    faults = [row.issue(row.fault) for row in rows if row.fault is not None]
+    faults = [issue for row in rows if (issue := _issue(row)) is not None]
     for issue in faults:
         words.print(visible(issue), markup=False, soft_wrap=True, style="red")
     if faults:
         raise typer.Exit(FAILED)
 
 
+def _check_rows(file: Path) -> None:
+    for row in read_rows(file):
+        if (issue := _issue(row)) is not None:
+            raise DatasetError(
+                f"The dataset has a row that cannot be read:\n  {issue}\nNothing was uploaded. Put it right, or give "
+                "--force.",
+                [issue],
+            )
+
+
+def _issue(row: Row) -> RowIssue | None:
+    """What makes a row unreadable."""
+    fault = row.fault or check_shape(row.data)
+    return None if fault is None else row.issue(fault)
+
+
 def _must_exist(file: Path) -> None:
+    if file.is_dir():
+        raise UsageError(f"{file} is a directory. Name the file with the rows.")
     if not file.is_file():
         raise NotFoundError(f"There is no file {file}. Check the path.")
 
 
 def _plain(row: Row) -> dict[str, Any]:
-    fault = None if row.fault is None else str(row.issue(row.fault))
+    issue = _issue(row)
     # Parquet and CSV hold dates and bytes that JSON has no word for.
-    return {"row": row.number, "data": jsonlib.loads(jsonlib.dumps(row.data, default=str)), "fault": fault}
+    data = jsonlib.loads(jsonlib.dumps(row.data, default=str))
+    return {"row": row.number, "data": data, "fault": None if issue is None else str(issue)}
 
 
 def _print_table(rows: list[Row]) -> None:
     good = [row for row in rows if isinstance(row.data, dict)]
     names = list(dict.fromkeys(name for row in good for name in row.data))
     table = new_table("row", *map(_cell, names[:_COLUMNS]))
-    for row in good:
-        table.add_row(str(row.number), *(_cell(row.data.get(name)) for name in names[:_COLUMNS]))
+    for row in rows:
+        data = row.data if isinstance(row.data, dict) else {}
+        fault = " [red]unreadable[/]" if _issue(row) else ""
+        table.add_row(f"{row.number}{fault}", *(_cell(data.get(name)) for name in names[:_COLUMNS]))
     print_table(table)
     if more := names[_COLUMNS:]:
         words.print(f"Not shown: {safe(', '.join(map(str, more)))}. --json shows all.", soft_wrap=True)

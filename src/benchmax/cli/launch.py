@@ -85,10 +85,11 @@ def launch(
         rows, held_out = (_again(rows), _again(held_out)) if held_out is not None else hold_out(rows)
         name, pip = name or config.get("name") or cls.__name__, pip or list(config.get("pip", []))
         project = Project(cls, arguments, rows, held_out, directory, name, pip)
-        if not skip_validate:
-            _examine(project)
     with platform() as client:
         settings = read_settings(client.list_launch_args(), setting or (), config.get("args", {}))
+        if not skip_validate:
+            with redirect_stdout(sys.stderr):
+                _examine(project)
         _confirm(project, client, settings, yes)
         launched = _start(project, client, settings)
     _tell(launched, json)

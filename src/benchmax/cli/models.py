@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,6 +38,22 @@ def pull(name: Name, as_json: AsJson = False) -> None:
     else:
         size = f" ({_size(card.bytes)}, {card.license})" if card else ""
         typer.echo(f"{name} is ready{size}: {path}")
+
+
+@app.command()
+def add(
+    name: Annotated[str, typer.Argument(help="The name it gets.")],
+    directory: Annotated[Path, typer.Argument(help="A model's directory, as `benchmax runs export` writes it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Copy a model's directory under a name of its own, which platform runs can train."""
+    from benchmax.inference import store
+
+    path = store.add(name, directory)
+    if as_json:
+        print_json({"name": name, "path": str(path)})
+    else:
+        typer.echo(f"{name} is ready: {path}")
 
 
 @app.command("list")

@@ -28,7 +28,7 @@ UrlOption = Annotated[
 
 def up(
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay here until Ctrl-C.")] = False,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 8321,
+    port: Annotated[int | None, typer.Option(help="Port on 127.0.0.1 (8321).")] = None,
     data_dir: DataOption = None,
     database_url: UrlOption = None,
     console: Annotated[Path | None, typer.Option(help="Folder of the built web console.")] = None,
@@ -36,10 +36,13 @@ def up(
     """Start the platform: server and runner, on this machine alone."""
     from benchmax.platform import keeper
 
-    options = keeper.Options(_data(data_dir), port, database_url, console)
+    options = keeper.Options(_data(data_dir), port or keeper.DEFAULT_PORT, database_url, console)
     running = keeper.read_keeper(options.data)
     if running is not None:
-        words.print(f"It already runs, as process {running['pid']}.")
+        unused = port is not None and port != running["port"]
+        advice = f" To use port {port}, stop it first: benchmax down" if unused else ""
+        at = f"http://127.0.0.1:{running['port']}"
+        words.print(f"It already runs, as process {running['pid']}, at {at}.{advice}", soft_wrap=True)
         options = replace(options, port=running["port"], database_url=running["database_url"])
     elif foreground:
         keeper.Keeper(options, on_ready=lambda: _welcome(options, "Ctrl-C stops it.")).run()
@@ -132,7 +135,11 @@ def reindex(
         known = sorted(path.name for path in data.runs.iterdir() if path.is_dir()) if data.runs.exists() else []
         for run_id in run_ids or known:
             rebuild(database, data, run_id)
-            words.print(f"Read {safe(run_id)} again.")
+            words.print(
+                f"Rebuilt {safe(run_id)} from {safe(data.run(run_id))}: curves, rollouts, logs.", soft_wrap=True
+            )
+        if not (run_ids or known):
+            words.print(f"There are no runs in {safe(data.runs)}; nothing was done.", soft_wrap=True)
     finally:
         database.close()
 

@@ -15,6 +15,7 @@ from benchmax.cli.account import Json, new_table, platform, print_table
 from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
 from benchmax.cli.run_compare import compare
 from benchmax.cli.watch import watch
+from benchmax.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from benchmax.platform.client import TrainerClient
@@ -26,6 +27,25 @@ app.command()(compare)
 RunId = Annotated[str, typer.Argument(help="The run's id.")]
 Mode = Annotated[str, typer.Option(help="train or eval.")]
 _PAGE = 1000
+_OTHER_FILES = frozenset(
+    (
+        ".json",
+        ".txt",
+        ".tsv",
+        ".parquet",
+        ".xlsx",
+        ".md",
+        ".html",
+        ".yaml",
+        ".zip",
+        ".tar",
+        ".gz",
+        ".gguf",
+        ".pt",
+        ".bin",
+    )
+)
+"""Endings of files that are not written; a folder may be called model-v1.2."""
 
 
 @app.command("list")
@@ -142,9 +162,12 @@ def rollouts(
 ) -> None:
     """Show a run's rollouts, newest step first."""
     with platform() as client:
+        _check_mode(client, run_id, mode)
         if example is not None:
             cells = client.get_rollout_heatmap(run_id, example, mode=mode)
             found = sorted(cells, key=lambda cell: -int(cell["step"]))[:limit]
+            if not found:
+                raise NotFoundError(f"There is no such example among the {mode} rollouts. `runs rollouts` shows them.")
         else:
             found = client.list_rollouts(run_id, mode=mode, limit=limit)
     if json:
@@ -156,6 +179,12 @@ def rollouts(
         rest = (row.get("promptMessageId", example), shorten(row.get("promptText", ""), 60))
         table.add_row(*map(safe, shown), *map(safe, rest))
     print_table(table)
+
+
+def _check_mode(client: TrainerClient, run_id: str, mode: str) -> None:
+    there = {"train", "eval", *client.get_run_details(run_id)["modes"]}
+    if mode not in there:
+        raise UsageError(f"There is no mode {mode!r}. Use one of: {', '.join(sorted(there))}.")
 
 
 @app.command()
@@ -196,6 +225,10 @@ def export(
     json: Json = False,
 ) -> None:
     """Write a run's metrics, its rollouts, its trained model, or its pages."""
+    if not static and out.suffix.lower() in _OTHER_FILES:
+        raise UsageError(
+            f"{out.name}: metrics are written to .csv, rollouts to .jsonl, a model to a folder. Choose one."
+        )
     with platform() as client:
         run = client.get_run_details(run_id)
         if static:
@@ -256,6 +289,29 @@ def _write_model(out: Path, client: TrainerClient, run_id: str, checkpoint: str,
 
 
 # Ending and going on
+
+
+@app.command()
+def fork(
+    run_id: RunId,
+    checkpoint: Annotated[str, typer.Option(help="best, latest or step-N.")] = "best",
+    name: Annotated[str | None, typer.Option(help="The new run's name.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE of a launch argument that changes; repeatable.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Start a run that begins with a checkpoint of another, also of one that is complete."""
+    from benchmax.cli.launch import read_settings
+
+    with platform() as client:
+        changed = read_settings(client.list_launch_args(), setting or ())
+        run = client.run(client.fork_run(run_id, checkpoint, name=name, launcher_args=changed))
+    words.print(
+        f"Run {safe(run.id)} goes on from {safe(checkpoint)} of {safe(run_id)}: {safe(run.url)}", soft_wrap=True
+    )
+    if json:
+        print_json({"runId": run.id, "url": run.url})
 
 
 def stop(run_id: RunId, json: Json = False) -> None:

@@ -127,7 +127,7 @@ def _run(target: Any, changes: dict[str, Any] | None = None) -> None:
     import asyncio
 
     from benchmax.trainer import start
-    from benchmax.trainer.rundir import read_config, read_metrics
+    from benchmax.trainer.rundir import read_config
     from benchmax.trainer.view import open_view
 
     resuming = isinstance(target, Path)
@@ -144,7 +144,7 @@ def _run(target: Any, changes: dict[str, Any] | None = None) -> None:
     for name, title in (("reward/mean", "held-out reward"), ("solve_rate", "held-out solved")):
         if name in before and name in after:
             words.print(f"{title}: {before[name]:.2f} before, [bold]{after[name]:.2f}[/] after {outcome.step} steps")
-    if not any(line["values"].get("groups/used") for line in read_metrics(outcome.path)):
+    if not outcome.learned:
         words.print(
             "[yellow]No step taught the model anything: in every group all answers earned the same.[/] "
             "See the alerts in events.jsonl, and read some rollouts with `benchmax show`."

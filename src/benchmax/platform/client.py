@@ -58,6 +58,8 @@ MIME_TYPES = {
     ".pkl": "application/octet-stream",
     ".pickle": "application/octet-stream",
     ".csv": "text/csv",
+    ".tsv": "text/tab-separated-values",
+    ".parquet": "application/vnd.apache.parquet",
 }
 
 
@@ -207,7 +209,9 @@ class TrainerClient(ResourceMethods):
         from rich.console import Console
         from rich.table import Table
 
-        table = Table("argument", "type", "default", "range", "meaning", title=f"Launch arguments of {self.base_url}")
+        table = Table(title=f"Launch arguments of {self.base_url}")
+        for column in ("argument", "type", "default", "range", "meaning"):
+            table.add_column(column, no_wrap=column == "argument", overflow="fold")
         for spec in self.list_launch_args():
             bounds = ", ".join(spec.enum) if spec.enum else _range(spec)
             default = "" if spec.default is None else json.dumps(spec.default)

@@ -56,7 +56,15 @@ def bearer(api_key: str | None, provider: TokenProvider | None, platform: str) -
     token = token or _session_token(platform) or _local_key(platform)
     if not token:
         raise AuthenticationError(_NO_KEY, 401)
-    return token
+    return _sendable(token)
+
+
+def _sendable(token: str) -> str:
+    """A key that a header can hold; the refusal never shows it."""
+    if token.isascii() and token.isprintable() and " " not in token:
+        return token
+    wrong = "letters that no key has (not ASCII)" if not token.isascii() else "a line break, blank or control character"
+    raise AuthenticationError(f"The API key contains {wrong}. Copy it again, whole and alone.", 401)
 
 
 def platform_bearer() -> str:

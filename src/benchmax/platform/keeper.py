@@ -66,33 +66,17 @@ class Options:
         return given + (["--database-url", self.database_url] if self.database_url else [])
 
     def server(self) -> list[str]:
-        console = ["--console", str(self.console)] if self.console else []
-        return [
-            sys.executable,
-            "-P",
-            "-m",
-            "benchmax.platform.server",
-            *self.words(),
-            "--port",
-            str(self.port),
-            *console,
-        ]
+        return self._with_port("benchmax.platform.server")
 
     def runner(self) -> list[str]:
         return [sys.executable, "-P", "-m", "benchmax.platform.runner", *self.words()]
 
     def keeper(self) -> list[str]:
+        return self._with_port("benchmax.platform.keeper")
+
+    def _with_port(self, module: str) -> list[str]:
         console = ["--console", str(self.console)] if self.console else []
-        return [
-            sys.executable,
-            "-P",
-            "-m",
-            "benchmax.platform.keeper",
-            *self.words(),
-            "--port",
-            str(self.port),
-            *console,
-        ]
+        return [sys.executable, "-P", "-m", module, *self.words(), "--port", str(self.port), *console]
 
 
 @dataclass(slots=True)
@@ -191,7 +175,7 @@ class Keeper:
             for each in self.kept:
                 each.check()
             changed = [each.tend() for each in self.kept]
-            if any(changed):
+            if any(changed) or not _is_whole(_read(keeper_file(self.options.data))):
                 self._write()
             for each in self.kept:
                 if each.refused >= REFUSALS:
@@ -234,9 +218,24 @@ def keeper_file(data: DataDir) -> Path:
 
 
 def read_keeper(data: DataDir) -> dict[str, Any] | None:
-    """What the keeper of this directory wrote down, if it is alive."""
+    """What the keeper of this directory wrote down, if it is alive. One whose note is damaged is known by its lock."""
     note = _read(keeper_file(data))
-    return note if note and proc.alive(note.get("pid"), note.get("started")) else None
+    if _is_whole(note) and proc.alive(note["pid"], note["started"]):
+        return note
+    pid = data.holder("keeper")
+    return None if pid is None else _note_from_locks(data, pid)
+
+
+def _is_whole(note: dict[str, Any]) -> bool:
+    return {"pid", "started", "port", "database_url", "server", "runner"} <= note.keys()
+
+
+def _note_from_locks(data: DataDir, pid: int) -> dict[str, Any]:
+    """The note anew, for the moment until the keeper has written it again; which database it uses is not known."""
+    held = {name: data.holder(name) for name in ("server", "runner")}
+    kept = {name: {"pid": each, "started": proc.started(each)} if each else {} for name, each in held.items()}
+    port = urlsplit(str(_read(data.server_info).get("url", ""))).port or DEFAULT_PORT
+    return {"pid": pid, "started": proc.started(pid), "port": port, "database_url": None, **kept}
 
 
 def server_url(data: DataDir) -> str | None:
@@ -272,6 +271,7 @@ def runner_lives(data: DataDir) -> bool:
 def start(options: Options) -> str:
     """Start the platform in the background, unless it runs, and wait until it answers; gives its address."""
     data = options.data.create()
+    logs = {path: _size(path) for path in (data.logs / "keeper.log", data.logs / "server.log")}
     if read_keeper(data) is None:
         _check_port(options.port)
         with open_log(data.logs / "keeper.log") as output:
@@ -286,7 +286,7 @@ def start(options: Options) -> str:
             break
         seen = seen or there
         time.sleep(0.1)
-    tails = "\n".join(filter(None, (tail(data.logs / f"{name}.log", 5) for name in ("keeper", "server"))))
+    tails = "\n".join(filter(None, (tail(path, 5, since) for path, since in logs.items())))
     raise UsageError(f"The platform did not start. The last lines of {data.logs} are:\n{tails}")
 
 
@@ -372,15 +372,19 @@ def free_port() -> int:
     return port
 
 
-def tail(path: Path, lines: int) -> str:
-    """The last lines of a log."""
+def tail(path: Path, lines: int, since: int = 0) -> str:
+    """The last lines of a log, those after so many bytes."""
     try:
         with open(path, "rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - 400 * lines))
+            end = file.seek(0, 2)
+            file.seek(max(since if since <= end else 0, end - 400 * lines))
             return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-lines:])
     except OSError:
         return ""
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def open_log(path: Path) -> IO[bytes]:

@@ -40,7 +40,8 @@ class _Row(NamedTuple):
 
 TABLE = (
     _Row("model", "Model", "string", "smollm2-135m", "smollm2-135m", None, None,
-         "The model to train: a name of the local registry, a directory or a hub id.", "model.name"),
+         "The model to train: a name that `benchmax models list` shows on the platform's machine. "
+         "`benchmax models add` gives a directory a name.", "model.name"),
     _Row("learning_rate", "Learning rate", "number", None, None, 1e-8, 0.1,
          "Empty: what suits the model's size (5e-4 for LoRA on 135M parameters).", "optim.lr", 5e-3),
     _Row("num_epochs", "Epochs", "number", 1, 5, 0.01, 1000, "Passes over the training rows."),
@@ -71,8 +72,8 @@ TABLE = (
     _Row("eval_every", "Steps between evals", "integer", None, None, 0, 1_000_000,
          "Empty: five in the run. 0: only before the first and after the last step."),
     _Row("save_tokens", "Keep tokens", "boolean", False, False, None, None,
-         "Keep token ids and log-probs of every rollout, for the token view. Takes several times the space, and secrets "
-         "that a rollout saw are in them.", "output.save_tokens"),
+         "Keep token ids and log-probs of every rollout, for the token view. Takes several times the space, and "
+         "secrets that a rollout saw are in them.", "output.save_tokens"),
     _Row("seed", "Seed", "integer", 0, 0, 0, 2**31 - 1, "Seed of every draw.", "seed"),
 )  # fmt: skip
 

@@ -191,7 +191,10 @@ class ResourceMethods(Connection):
         return list(self._get("/v1/datasets")["datasets"])
 
     def create_dataset(self, name: str, content: bytes) -> dict[str, Any]:
-        """Store CSV, TSV, JSON, JSON lines or Parquet under `datasets/NAME`; gives a preview with what is wrong."""
+        """Store CSV, TSV, JSON, JSON lines or Parquet under `datasets/NAME`; gives a preview with what is wrong.
+
+        Letters of the name that are not plain become `-`; the `path` of the answer is the name it got.
+        """
         return dict(self._json("POST", f"/v1/datasets?name={quote(name, safe='')}", content=content))
 
     def add_dataset_row(self, path: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,6 +216,32 @@ class ResourceMethods(Connection):
     def delete_user(self, user_id: str) -> dict[str, Any]:
         """Remove a user, and have their runs deleted."""
         return dict(self._json("DELETE", f"/v1/users/{quote(user_id, safe='')}"))
+
+    # Model servers to evaluate against, and secrets of runs
+
+    def list_endpoints(self) -> list[dict[str, Any]]:
+        """Your model servers, without their keys."""
+        return list(self._get("/v1/endpoints")["endpoints"])
+
+    def create_endpoint(self, name: str, base_url: str, model: str, *, api_key: str = "") -> dict[str, Any]:
+        """Name an OpenAI-compatible server; its `id` makes `endpoint:ID`. The key is kept encrypted."""
+        body = {"name": name, "baseUrl": base_url, "model": model, "apiKey": api_key}
+        return dict(self._json("POST", "/v1/endpoints", json=body))
+
+    def delete_endpoint(self, endpoint_id: str) -> dict[str, Any]:
+        """Forget a model server and its key."""
+        return dict(self._json("DELETE", f"/v1/endpoints/{quote(endpoint_id, safe='')}"))
+
+    def list_secrets(self) -> list[dict[str, Any]]:
+        """Names of your secrets; values are never given back."""
+        return list(self._get("/v1/secrets")["secrets"])
+
+    def set_secret(self, name: str, value: str) -> dict[str, Any]:
+        """Store a secret, or put another in its place; your runs get it as an environment variable."""
+        return dict(self._json("PUT", f"/v1/secrets/{quote(name, safe='')}", json={"value": value}))
+
+    def delete_secret(self, name: str) -> dict[str, Any]:
+        return dict(self._json("DELETE", f"/v1/secrets/{quote(name, safe='')}"))
 
 
 def run_path(run_id: str, part: str = "") -> str:

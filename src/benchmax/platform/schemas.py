@@ -396,7 +396,7 @@ def check_launch_args(specs: Iterable[LaunchArg], given: Mapping[str, Any]) -> t
             wrong.append(f"{name} is set by the server; leave it out")
         elif name not in known:
             close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {close[0]}?" if close else "GET /v1/train/launch-args lists them"
+            hint = f"did you mean {close[0]}?" if close else "`benchmax launch --list-args` lists them"
             wrong.append(f"there is no launch argument {name[:80]!r}; {hint}")
         elif fault := _fault(known[name], value):
             wrong.append(f"{name} {fault}")
@@ -407,7 +407,8 @@ def check_launch_args(specs: Iterable[LaunchArg], given: Mapping[str, Any]) -> t
                 warnings.append(f"{name} = {value:g} is above {limit:g}; it may not fit into memory.")
     wrong += [f"{spec.name} is required" for spec in known.values() if spec.required and args[spec.name] is None]
     if wrong:
-        raise ConfigError("The launch arguments have mistakes: " + "; ".join(wrong) + ".")
+        said = "; ".join(wrong)
+        raise ConfigError(f"The launch arguments have mistakes: {said}{'' if said.endswith('?') else '.'}")
     return args, warnings
 
 

@@ -20,9 +20,11 @@ from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import write_jsonl
 from benchmax.envs.readers import Source, read_rows
-from benchmax.errors import DatasetError
+from benchmax.envs.rows import kind
+from benchmax.errors import DatasetError, UsageError
 from benchmax.platform.client import StorageClient
 
+NAME_CHARS = 200
 _GOOD_ROWS = 200
 
 
@@ -57,7 +59,7 @@ def upload_training_run(
     """
     from benchmax.bundle import dump_bundle
 
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", run_name).strip("-.") or "run"
+    name = _plain_name(run_name)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmax-")))
         train, held_out = folder / "train.jsonl", folder / "eval.jsonl"
@@ -79,6 +81,14 @@ def upload_training_run(
             storage.upload_local_file(f"{data_at}/train.jsonl", train)["blobPath"],
             storage.upload_local_file(f"{data_at}/eval.jsonl", held_out)["blobPath"],
         )
+
+
+def _plain_name(run_name: Any) -> str:
+    """The run's name in letters that are safe in a path."""
+    if not isinstance(run_name, str) or not 0 < len(run_name) <= NAME_CHARS:
+        what = f"{len(run_name)} characters long" if isinstance(run_name, str) else kind(run_name)
+        raise UsageError(f"run_name is {what}. Give text of 1 to {NAME_CHARS} characters.")
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", run_name).strip("-.") or "run"
 
 
 def _rows(source: Source) -> Iterator[Any]:

@@ -76,6 +76,8 @@ class Outcome:
     first_eval: dict[str, float] = field(default_factory=dict)
     last_eval: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
+    learned: bool = True
+    """Whether any group of any step had signal."""
 
 
 class Trainer:
@@ -191,8 +193,10 @@ class Trainer:
         self.save()
         if reason != "interrupted":
             self._refuse_unscored()
-        evals = [line["values"] for line in read_metrics(self.run.path) if line["split"] == "eval"] or [{}]
+        lines = read_metrics(self.run.path)
+        evals = [line["values"] for line in lines if line["split"] == "eval"] or [{}]
         self.outcome = Outcome(self.run.path, reason, self.progress.step, evals[0], evals[-1], self.progress.seconds)
+        self.outcome.learned = any(line["values"].get("groups/used") for line in lines)
         state = "interrupted" if reason == "interrupted" else "complete"
         self.run.set_status(state, self.progress.step, reason=reason)
         self._emit("ended", step=self.progress.step, reason=reason, seconds=round(self.outcome.seconds, 3))

@@ -20,6 +20,8 @@ Values = Mapping[str, float]
 
 ENDS = 3
 """Steps averaged at either end of a window, against noise."""
+FIRST_STEPS = 4
+"""Steps without any signal, from the first on, after which it is said: nobody should wait longer for nothing."""
 PREFIX, SUFFIX = "reward_stats/", "/reward/mean"
 
 
@@ -174,6 +176,22 @@ def too_long(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
         )
 
 
+def nothing_learned(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
+    """Once, early: no group of any step had signal, so no update has happened yet."""
+    history, rewards = dogs.history, dogs.series("reward/mean")
+    if len(history) == FIRST_STEPS and rewards and not any(values.get("groups/used") for values in history):
+        low, high = min(dogs.series("reward/min") or rewards), max(dogs.series("reward/max") or rewards)
+        earned = f"all {low:g}" if low == high else f"from {low:g} to {high:g}"
+        yield Alert(
+            "nothing_learned",
+            step,
+            f"Nothing to learn from yet: in all {len(history)} steps the samples of each prompt got equal rewards "
+            f"({earned}), so no update has happened. " + _more_signal(statistics.fmean(rewards)),
+            {"steps": len(history), "lowest": low, "highest": high},
+            _ids(_each(groups)),
+        )
+
+
 def no_signal(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     recent = dogs.history[-dogs.config.equal_steps :]
     if len(recent) == dogs.config.equal_steps and all(values.get("groups/used", 0) == 0 for values in recent):
@@ -182,13 +200,20 @@ def no_signal(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
             "no_signal",
             step,
             f"For {len(recent)} steps the samples of each prompt got equal rewards, so nothing was learned. "
-            + ("All are solved: take harder rows." if reward and reward > 0.9 else _MORE_SIGNAL),
+            + _more_signal(reward),
             {"steps": len(recent), "reward": reward},
             _ids(_each(groups)),
         )
 
 
-_MORE_SIGNAL = "Show the form in the prompt, give partial reward, raise rollouts.group_size, or warm up with sft.data."
+def _more_signal(reward: float | None) -> str:
+    """Advice in words that fit both the settings of `benchmax train` and the arguments of a launch."""
+    if reward and reward > 0.9:
+        return "All are solved: take harder rows."
+    return (
+        "Read the examples; then try more samples per prompt (group_size), a warm start on examples (supervised), the "
+        "form shown in the prompt, or a reward that gives partial credit."
+    )
 
 
 def drift(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
@@ -264,6 +289,7 @@ ALARMS: tuple[Alarm, ...] = (
     component_saturated,
     repetition,
     too_long,
+    nothing_learned,
     no_signal,
     drift,
     not_moving,

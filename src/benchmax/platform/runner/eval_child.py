@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmax.errors import RewardError
 from benchmax.platform.runner.child import Phase, opened_env, run_child, train_config
 from benchmax.platform.runner.notes import LAUNCH_FILE, read_note, write_note
 
 if TYPE_CHECKING:
     from benchmax.models.base import ModelClient
+    from benchmax.rollouts.record import Rollout
     from benchmax.trainer.config import TrainConfig
 
 WORKING = "evaluating"
@@ -43,10 +45,22 @@ async def evaluate_rows(folder: Path, word: Mapping[str, Any], phase: Phase) -> 
         try:
             async with model, EnvHost(env) as host:
                 settings = rollout_settings(config, draw)
-                await evaluate(host, examples, model, settings, group_size=samples, directory=folder)
+                done = await evaluate(host, examples, model, settings, group_size=samples, directory=folder)
         finally:
             shutil.rmtree(folder / "model", ignore_errors=True)
+    refuse_unscored(done.rollouts)
     return "All rows were played."
+
+
+def refuse_unscored(rollouts: Sequence[Rollout]) -> None:
+    """An evaluation without a single score has failed, with the words of its first rollout."""
+    if not rollouts or any(rollout.reward is not None for rollout in rollouts):
+        return
+    from benchmax.rollouts.log import without_secrets
+
+    first = rollouts[0]
+    why = first.error.message if first.error else next(iter(first.unscored.values()), "a component was unscored")
+    raise RewardError(f"None of the {len(rollouts)} rollouts got a score. The first error: {without_secrets(why)}")
 
 
 async def _open_model(launch: Mapping[str, Any], folder: Path, config: TrainConfig, key: str) -> ModelClient:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmax.errors import UsageError
 from benchmax.platform.runner.child import Phase, opened_env, run_child, train_config
-from benchmax.platform.runner.eval_child import WORKING
+from benchmax.platform.runner.eval_child import WORKING, refuse_unscored
 from benchmax.platform.runner.notes import LAUNCH_FILE, read_note, write_note
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ async def _score(env: RemoteEnv, saved: list[Rollout], folder: Path, run_dir: Pa
                 log.append(fresh)
                 done.append(fresh)
             write_json(folder / REPORT, summarise(done, primary=host.env.PRIMARY_REWARD_KEY).to_dict())
+    refuse_unscored(done)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ LONGEST_PAUSE = 20.0
 """Between two attempts."""
 
 MOST_SMALL = 4
-"""Jobs at once that need no slot: examinations, exports, new scores."""
+"""Jobs at once that need no slot: examinations, exports, new scores, evaluations of endpoints."""
 
 BEATS = ("status.json", CHILD_FILE, "metrics.jsonl", "rollouts.jsonl")
 """Files that change while a child works."""

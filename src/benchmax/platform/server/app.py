@@ -103,8 +103,8 @@ def prepare(settings: ServerSettings, database: Database) -> str:
     with database.write() as session:
         if not settings.is_loopback and not users.any_password(session):
             raise UsageError(
-                f"{settings.host} can be reached by others, and no user has a password. Set one first with "
-                "`benchmax passwd`, or serve on 127.0.0.1."
+                f"{settings.host} can be reached by others, and no user has a password. Serve on 127.0.0.1, "
+                "make a user with a password there (`create_user`), then serve here."
             )
         user = users.ensure_user(session, LOCAL_USER, role="admin")
         link = users.create_link(session, user.id)
@@ -133,12 +133,13 @@ def serve(settings: ServerSettings) -> None:
         settings = replace(settings, port=listener.getsockname()[1])
         database = open_database(settings.data, settings.database_url)
         stack.callback(database.close)
-        link = prepare(settings, database)
+        prepare(settings, database)
         app = create_app(settings, database)
         info = {"url": base_url(settings), "pid": os.getpid(), "started": time.time()}
         stack.callback(settings.data.server_info.unlink, missing_ok=True)
         write_private(settings.data.server_info, json.dumps(info))
-        print(f"benchmax is at {base_url(settings)}\nSign in once with {link}", flush=True)  # noqa: T201
+        # No link to sign in with: this goes into a log that is kept.
+        print(f"benchmax is at {base_url(settings)}", flush=True)  # noqa: T201
         _run(app, settings, listener)
 
 

@@ -35,7 +35,7 @@ SHOWN_BYTES = 200 * 1024
 """Of one source file."""
 _MANIFEST_BYTES = 16 * limits.MIB
 _INSPECTED_BYTES = 16 * limits.MIB
-NOT_THERE = "You have no such environment. GET /v1/environments lists them."
+NOT_THERE = "You have no such environment. `list_environments` shows them."
 
 
 @dataclass(frozen=True, slots=True)

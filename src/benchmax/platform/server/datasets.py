@@ -28,7 +28,7 @@ PREVIEW_ROWS = 100_000
 GROWN_BYTES = 64 * limits.MIB
 """A larger file is not written anew for one row."""
 MIME_TYPE = "application/jsonl"
-NOT_THERE = "You have no dataset at that path. GET /v1/datasets lists them."
+NOT_THERE = "You have no dataset at that path. Check the path; the console and `list_datasets` show yours."
 
 
 def find(session: Session, owner_id: str, path: str) -> tuple[BlobPath, Blob]:

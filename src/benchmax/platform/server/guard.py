@@ -153,7 +153,7 @@ def check_host(headers: Headers, path: str, settings: ServerSettings) -> None:
     except ValueError:
         name, plain = "", False
     if not plain or name.lower() not in settings.hosts:
-        raise Refused(421, "This server does not answer to that Host. Use its address, or --allow-host.")
+        raise Refused(421, "This server does not answer to that Host. Use the address that `benchmax status` shows.")
 
 
 def check_origin(scope: Scope, headers: Headers) -> None:

@@ -73,5 +73,7 @@ async def _invalid(_: Request, error: Any) -> JSONResponse:
     lines = []
     for issue in error.errors():
         where = ".".join(str(part) for part in issue["loc"][1:]) or issue["loc"][0]
-        lines.append(f"{where}: {issue['msg']}")
+        wrong_form = issue["type"] == "string_pattern_mismatch"
+        said = f"{str(issue['input'])[:80]!r} has not the form that is asked for" if wrong_form else issue["msg"]
+        lines.append(f"{where}: {said}")
     return problem(400, "; ".join(lines)[:2000])

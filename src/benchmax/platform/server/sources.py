@@ -47,7 +47,7 @@ def _environment(here: Platform, owner_id: str, name: Any) -> Environment | None
     if name is None:
         return None
     if not isinstance(name, str):
-        raise UsageError("args.environment must be the id of an environment. GET /v1/environments lists them.")
+        raise UsageError("args.environment must be the id of an environment. `list_environments` shows them.")
     with here.database.read() as session:
         return catalogue.find(session, owner_id, name)
 
@@ -64,7 +64,7 @@ def _datasets(
         own = catalogue.own_dataset(environment) if environment is not None else None
         return {} if own is None else _split(here, owner_id, lambda: own, share)
     if not isinstance(path, str):
-        raise UsageError("args.dataset_path must be the path of an upload. GET /v1/datasets lists them.")
+        raise UsageError("args.dataset_path must be the path of an upload. `list_datasets` shows them.")
     with here.database.read() as session:
         sha256 = datasets.find(session, owner_id, path)[1].sha256
     return _split(here, owner_id, lambda: datasets.rows(here.blobs, sha256, path), share)

@@ -69,7 +69,7 @@ def revoke_key(here: Here, caller: Caller, key_id: Annotated[str, Path(max_lengt
     with here.database.write() as session:
         key = users.revoke_key(session, caller.user_id, key_id)
         if key is None:
-            raise Refused(404, "You have no such key. GET /v1/keys lists yours.")
+            raise Refused(404, "You have no such key. `benchmax keys list` shows yours.")
         caller.note(session, "key.revoke", key_id, prefix=key.prefix)
     return Success(success=True, message="The key is revoked.")
 
@@ -97,7 +97,7 @@ def delete_secret(here: Here, caller: Caller, name: _SecretName) -> Success:
     with here.database.write() as session:
         row = vault.find(session, caller.user_id, name)
         if row is None:
-            raise Refused(404, "You have no such secret. GET /v1/secrets lists yours.")
+            raise Refused(404, "You have no such secret. `benchmax secrets list` shows yours.")
         session.delete(row)
         caller.note(session, "secret.delete", name)
     return Success(success=True, message="The secret is gone.")
@@ -134,7 +134,7 @@ def delete_endpoint(here: Here, caller: Caller, endpoint_id: Annotated[str, Path
     with here.database.write() as session:
         row = session.get(Endpoint, endpoint_id)
         if row is None or row.owner_id != caller.user_id:
-            raise Refused(404, "You have no such endpoint. GET /v1/endpoints lists yours.")
+            raise Refused(404, "You have no such endpoint. `benchmax endpoints list` shows yours.")
         secret = vault.find(session, caller.user_id, "api_key", row.id)
         session.delete(row)
         session.flush()

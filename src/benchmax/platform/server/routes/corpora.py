@@ -115,7 +115,7 @@ def search(here: Here, caller: Caller, corpus_id: CorpusId, body: SearchRequest)
 def _own(session: Session, user_id: str, corpus_id: str) -> Corpus:
     found = session.scalars(select(Corpus).where(Corpus.id == corpus_id, Corpus.owner_id == user_id)).one_or_none()
     if found is None:
-        raise Refused(404, "You have no such corpus. GET /v1/corpora lists yours.")
+        raise Refused(404, "You have no such corpus. Check its id.")
     return found
 
 

@@ -78,7 +78,7 @@ def preview(
     with here.database.read() as session:
         found = blobs.find(session, caller.user_id, path)
     if found is None:
-        raise Refused(404, "You have no upload of that name. GET /v1/storage/files lists them.")
+        raise Refused(404, "You have no upload of that name. Check the path.")
     return datasets.preview(here.blobs, found[1].sha256, found[1].size, path, limit, _env_class(environment))
 
 

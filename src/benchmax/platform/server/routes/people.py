@@ -18,7 +18,7 @@ from benchmax.platform.store.tables import User
 
 router = APIRouter(prefix="/v1/users", tags=["users"])
 
-_NOT_THERE = "There is no such user, or you are not an administrator. GET /v1/users lists who you may see."
+_NOT_THERE = "There is no such user, or you are not an administrator. `list_users` shows who you may see."
 
 
 @router.get("")

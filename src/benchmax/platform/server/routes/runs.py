@@ -261,7 +261,7 @@ def resume_run(here: Here, run_id: RunId, caller: Caller) -> Success:
 
 
 def _no_resume(run: Run) -> str:
-    way_on = f" To train on from its checkpoint, fork it: benchmax runs fork {run.id}" if run.status == "complete" else ""
+    way_on = f" To train it further, fork it: benchmax runs fork {run.id}" if run.status == "complete" else ""
     return f"The run is {run.status}; only one that was cut off can go on.{way_on}"
 
 
@@ -280,10 +280,10 @@ def start_eval(here: Here, run_id: RunId, caller: Caller, body: EvalRequest) -> 
         _check_plays(run)
         kind, _, name = body.model.partition(":")
         if kind == "checkpoint" and name not in {*("latest", "best"), *(each.name for each in _checkpoints(here, run))}:
-            raise UsageError("The run has no such checkpoint. GET …/checkpoints lists them.")
+            raise UsageError("The run has no such checkpoint. Use best, latest or step-N of one that is kept.")
         endpoint = session.get(Endpoint, name) if kind == "endpoint" else None
         if kind == "endpoint" and (endpoint is None or endpoint.owner_id != caller.user_id):
-            raise Refused(404, "You have no such endpoint. GET /v1/endpoints lists them.")
+            raise Refused(404, "You have no such endpoint. `benchmax endpoints list` shows yours.")
         options = {"rows": body.rows, "samples": body.samples, "reach": reach_of(here.settings)}
         row = evals.create(session, run.id, model=body.model, name=body.name, options=options)
         # An endpoint computes elsewhere: nothing here that needs a slot.

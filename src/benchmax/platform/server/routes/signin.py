@@ -75,7 +75,7 @@ def login(request: Request, here: Here, form: Annotated[dict[str, str], Depends(
         with here.database.write() as session:
             user_id = users.use_link(session, form["token"])
         if user_id is None:
-            raise Refused(401, "This link was used or is too old. `benchmax up --link` prints a new one.")
+            raise Refused(401, "This link was used or is too old. `benchmax up` prints a new one, also while it runs.")
     else:
         user_id = check_password(here.database, form.get("email", ""), form.get("password", ""), address)
     with here.database.write() as session:

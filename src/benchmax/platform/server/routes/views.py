@@ -28,7 +28,7 @@ Mode = Annotated[str, Query(max_length=40)]
 EvalId = Annotated[str | None, Query(alias="externalEvalId", max_length=80)]
 
 _WITH_JOB = select(Job.run_id).where(Job.run_id.in_(bindparam("ids", expanding=True))).distinct()
-NOT_FOUND = "There is no such run, or it is not yours. GET /v1/train/runs lists yours."
+NOT_FOUND = "There is no such run, or it is not yours. `benchmax runs list` shows yours."
 
 
 async def visible_run(run_id: RunId, request: Request, caller: MaybeCaller) -> Run:
