@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 
 import pytest
@@ -30,7 +31,9 @@ from benchmax.platform.exceptions import (
     RolloutNotFound,
     TrainerError,
 )
+from benchmax.platform.keeper import Options, sign_in_link
 from benchmax.platform.store import blobs, events, jobs, points, rollouts, runs
+from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.training_run import UploadedTrainingRun, upload_training_run
 from platform_world import LiveServer
 
@@ -368,18 +371,25 @@ def test_the_local_servers_key_goes_to_the_local_server_alone(tmp_path, monkeypa
 # The process
 
 
+@contextmanager
 def start(folder, port, *more):
     command = [sys.executable, "-m", "benchmax.platform.server", "--data", str(folder), "--port", str(port), *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        try:
+            yield server
+            server.wait(30)
+        finally:
+            server.kill()
 
 
-def test_the_server_starts_prints_a_link_and_keeps_a_second_one_out(tmp_path, monkeypatch):
+def test_the_server_starts_and_keeps_a_second_one_out(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     monkeypatch.setenv("BENCHMAX_DATA", str(tmp_path))
     with start(tmp_path, port) as first:
         assert first.stdout.readline() == f"benchmax is at http://127.0.0.1:{port}\n"
-        token = first.stdout.readline().strip().partition("token=")[2]
+        link = sign_in_link(Options(DataDir(tmp_path), port))
+        token = link.partition("token=")[2]
         with TrainerClient() as client:  # finds the server and its key by itself
             assert client.base_url == f"http://127.0.0.1:{port}"
             assert client.list_runs() == []
