@@ -1,5 +1,5 @@
 // A turn becomes a row of a dataset: its columns are guessed from the rows that are there, and can be changed first.
-import { useEffect, useState } from "react";
+import { useState } from "react";
 import { datasetHref, datasetName, useAddRow, useDatasets, usePreview } from "../../api/datasets";
 import type { Turn } from "../../api/playground";
 import { Button, Dialog, Empty, ErrorNote, Field, format, Link, Note, Plain, Select, TextArea } from "../../ui";
@@ -17,10 +17,12 @@ export function SaveRow({ turn, context, runId, onClose }: SaveRowProps) {
   const [path, setPath] = useState("");
   const chosen = path || datasets.data?.[0]?.path || "";
   const preview = usePreview(chosen || null, undefined, 1);
-  const [text, setText] = useState("");
-  const example = preview.data?.sample[0];
-  // Another dataset has other columns
-  useEffect(() => setText(JSON.stringify(rowOf(turn, context, example), null, 2)), [turn, example]);
+  const [edited, setEdited] = useState<string | null>(null);
+  const text = edited ?? JSON.stringify(rowOf(turn, context, preview.data?.sample[0]), null, 2);
+  const choose = (other: string) => {
+    setPath(other);
+    setEdited(null); // another dataset has other columns
+  };
   const row = parsed(text);
   if (add.data) return <Saved path={add.data.path} rows={add.data.rows} onClose={onClose} />;
   return (
@@ -51,7 +53,7 @@ export function SaveRow({ turn, context, runId, onClose }: SaveRowProps) {
         <div className="stack">
           <Field label="Dataset" hint="The row goes to its end. Runs launched before keep the rows they had.">
             {(id) => (
-              <Select id={id} value={chosen} onChange={(event) => setPath(event.target.value)}>
+              <Select id={id} value={chosen} onChange={(event) => choose(event.target.value)}>
                 {datasets.data?.map((each) => (
                   <option key={each.path} value={each.path}>
                     {datasetName(each.path)}
@@ -72,7 +74,7 @@ export function SaveRow({ turn, context, runId, onClose }: SaveRowProps) {
                 className="mono"
                 rows={10}
                 value={text}
-                onChange={(event) => setText(event.target.value)}
+                onChange={(event) => setEdited(event.target.value)}
               />
             )}
           </Field>
