@@ -246,7 +246,7 @@ def test_a_broken_or_sleeping_upload_leaves_nothing_and_can_be_done_again(tmp_pa
 TRAVERSAL = [
     "..", "../../etc/passwd", "%2e%2e%2f%2e%2e%2fetc%2fpasswd", "%252e%252e%252fetc", "..;/", "..\\..\\etc", "%00",
     "a%00b",
-    "//proc/self/root/etc/passwd", "/etc/passwd", "．．/etc", "a" * 4096, "'; DROP TABLE runs; --", "run_" + "0" * 32,
+    "//proc/self/cwd/etc/passwd", "/etc/passwd", "．．/etc", "a" * 4096, "'; DROP TABLE runs; --", "run_" + "0" * 32,
 ]  # fmt: skip
 
 
