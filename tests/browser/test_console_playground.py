@@ -58,7 +58,8 @@ def test_it_is_streamed_and_can_be_stopped(open_page, world):
     ready(page)
     say(page, "Go on and on.")
     page.locator(".bubble-drawing").wait_for(timeout=30_000)
-    page.wait_for_function("document.querySelector('.bubble-drawing')?.textContent.length > 4")
+    # A bare expression would be evaluated anew at every look, which the page's policy forbids; a function is not.
+    page.wait_for_function("() => document.querySelector('.bubble-drawing')?.textContent.length > 4")
     page.get_by_role("button", name="Stop", exact=True).last.click()
     page.get_by_text("Stopped. The model forgets this turn.").wait_for()
     page.get_by_label("Most tokens").fill("4")

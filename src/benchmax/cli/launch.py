@@ -18,7 +18,23 @@ import typer
 from benchmax.cli.account import AccountClient, Json, platform
 from benchmax.cli.evals import parse_env_args
 from benchmax.cli.output import FAILED, print_json, safe, visible, words
-from benchmax.cli.project import LAUNCH_KEYS, VALIDATE_KEYS, env_spec, project_config, project_home, project_rows
+from benchmax.cli.project import (
+    LAUNCH_KEYS,
+    VALIDATE_KEYS,
+    Data,
+    Directory,
+    EnvArgs,
+    EnvClass,
+    EnvName,
+    EvalRows,
+    Module,
+    RunFile,
+    TrainRows,
+    env_spec,
+    project_config,
+    project_home,
+    project_rows,
+)
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
 from benchmax.envs.readers import Source, read_rows
@@ -46,20 +62,15 @@ class Project:
 
 
 def launch(
-    env: Annotated[
-        str | None,
-        typer.Argument(help="arithmetic, main.py[:Class] or package.module.Class; the project's when omitted."),
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="Rows: a file, or a name the environment loads. Same as --train.")
-    ] = None,
-    train: Annotated[str | None, typer.Option(help="Training rows; train_dataset.jsonl of the project.")] = None,
-    evaluation: Annotated[str | None, typer.Option("--eval", help="Held-out rows; eval_dataset.jsonl.")] = None,
-    directory: Annotated[Path, typer.Option("--dir", help="The project's folder.")] = Path(),
-    run_file: Annotated[str, typer.Option(help="The project's file that defines the environment.")] = "main.py",
-    module: Annotated[str | None, typer.Option(help="A module to take the environment from.")] = None,
-    env_class: Annotated[str | None, typer.Option(help="The class, when there are several.")] = None,
-    env_arg: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for the constructor; repeatable.")] = None,
+    env: EnvName = None,
+    data: Data = None,
+    train: TrainRows = None,
+    evaluation: EvalRows = None,
+    directory: Directory = Path(),
+    run_file: RunFile = "main.py",
+    module: Module = None,
+    env_class: EnvClass = None,
+    env_arg: EnvArgs = None,
     pip: Annotated[list[str] | None, typer.Option(help="A package the environment needs; repeatable.")] = None,
     name: Annotated[str | None, typer.Option(help="The run's name; the class's when not given.")] = None,
     setting: Annotated[

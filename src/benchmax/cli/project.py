@@ -8,7 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.loading import find_rows
@@ -21,6 +23,19 @@ VALIDATE_KEYS = ("env_args", *EXAMINATION)
 LAUNCH_KEYS = ("name", "env_args", "pip", "args")
 """What LAUNCH_CONFIG may hold; `args` are launch arguments."""
 TRAIN, HELD_OUT = "train_dataset.jsonl", "eval_dataset.jsonl"
+
+EnvName = Annotated[
+    str | None,
+    typer.Argument(help="arithmetic, main.py[:Class] or package.module.Class; the project's when omitted."),
+]
+Data = Annotated[str | None, typer.Option(help="Rows: a file, or a name the environment loads. Same as --train.")]
+TrainRows = Annotated[str | None, typer.Option(help=f"Training rows; {TRAIN} of the project.")]
+EvalRows = Annotated[str | None, typer.Option("--eval", help=f"Held-out rows; {HELD_OUT}.")]
+Directory = Annotated[Path, typer.Option("--dir", help="The project's folder.")]
+RunFile = Annotated[str, typer.Option(help="The project's file that defines the environment.")]
+Module = Annotated[str | None, typer.Option(help="A module to take the environment from, instead of a file.")]
+EnvClass = Annotated[str | None, typer.Option(help="The class, when there are several.")]
+EnvArgs = Annotated[list[str] | None, typer.Option(help="KEY=VALUE for the constructor; repeatable.")]
 
 
 def env_spec(env: str | None, directory: Path, run_file: str, module: str | None, env_class: str | None) -> str:

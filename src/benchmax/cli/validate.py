@@ -15,7 +15,23 @@ from rich.table import Table
 
 from benchmax.cli.evals import parse_env_args
 from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
-from benchmax.cli.project import EXAMINATION, VALIDATE_KEYS, env_spec, project_config, project_home, project_rows
+from benchmax.cli.project import (
+    EXAMINATION,
+    VALIDATE_KEYS,
+    Data,
+    Directory,
+    EnvArgs,
+    EnvClass,
+    EnvName,
+    EvalRows,
+    Module,
+    RunFile,
+    TrainRows,
+    env_spec,
+    project_config,
+    project_home,
+    project_rows,
+)
 from benchmax.doctor import Diagnosis, examine_sync
 from benchmax.doctor.findings import MARKS
 from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
@@ -26,22 +42,15 @@ _SHOWN_PROBES = ("gold", "wrong", "empty-tags", "garbage", "nothing")
 
 
 def validate(
-    env: Annotated[
-        str | None,
-        typer.Argument(help="arithmetic, main.py[:Class] or package.module.Class; the project's when omitted."),
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="Rows: a file, or a name the environment loads. Same as --train.")
-    ] = None,
-    train: Annotated[str | None, typer.Option(help="Training rows; train_dataset.jsonl of the project.")] = None,
-    evaluation: Annotated[str | None, typer.Option("--eval", help="Evaluation rows; eval_dataset.jsonl.")] = None,
-    directory: Annotated[Path, typer.Option("--dir", help="The project's folder.")] = Path(),
-    run_file: Annotated[str, typer.Option(help="The project's file that defines the environment.")] = "main.py",
-    module: Annotated[
-        str | None, typer.Option(help="A module to take the environment from, instead of a file.")
-    ] = None,
-    env_class: Annotated[str | None, typer.Option(help="The class, when there are several.")] = None,
-    env_arg: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for the constructor; repeatable.")] = None,
+    env: EnvName = None,
+    data: Data = None,
+    train: TrainRows = None,
+    evaluation: EvalRows = None,
+    directory: Directory = Path(),
+    run_file: RunFile = "main.py",
+    module: Module = None,
+    env_class: EnvClass = None,
+    env_arg: EnvArgs = None,
     examples: Annotated[int | None, typer.Option(min=1, help="Examples to play (8).")] = None,
     group_samples: Annotated[int | None, typer.Option(min=1, help="Siblings in a group (2).")] = None,
     max_turns: Annotated[int | None, typer.Option(min=1, help="Model turns in one rollout.")] = None,
