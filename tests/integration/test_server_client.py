@@ -134,7 +134,7 @@ def test_a_checkpoint_is_waited_for_and_unpacked(live, trainer, run_id, tmp_path
         trainer.download_checkpoint(run_id, tmp_path / "deep" / "out")
     with pytest.raises(TrainerError, match="no such checkpoint"):
         trainer.download_checkpoint(run_id, tmp_path / "other", "step-8")
-    back_up(live.data, tmp_path / "backup.tar")
+    back_up(live.data, tmp_path / "backup.tar", database=live.data.database.exists())
     with tarfile.open(tmp_path / "backup.tar") as archive:
         names = archive.getnames()
     assert any(name.endswith("step-7/weights.safetensors") for name in names)
