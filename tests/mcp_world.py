@@ -73,8 +73,17 @@ def signal(pid: int) -> str:
 
 @server.tool()
 def leave_behind(detached: bool) -> str:
-    child = subprocess.Popen(["sleep", "300"], start_new_session=detached, stdout=subprocess.DEVNULL)
-    return str(child.pid)
+    if not detached:
+        return str(subprocess.Popen(["sleep", "300"], stdout=subprocess.DEVNULL).pid)
+    alone = ["setsid", "--fork", "env", "-i", "setsid", "--fork"]  # of another session, without a parent or variables
+    command = [*alone, "sh", "-c", "echo $$; exec sleep 300 > /dev/null"]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+@server.tool()
+def hoard(megabytes: int, in_child: bool, seconds: float) -> str:
+    program = f"import time; block = b'x' * ({megabytes} << 20); time.sleep({seconds})"
+    subprocess.run([sys.executable, "-c", program]) if in_child else exec(program, {})
+    return "held"
 
 @server.tool()
 def crash(code: int) -> str:

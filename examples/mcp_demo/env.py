@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmax import Example, ToolCall
-from benchmax.envs.mcp import ParallelMcpEnv
+from benchmax.envs.mcp import Luggage, ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import LocalProvisioner
 
-HERE = Path(__file__).parent
+WORKDIR = Luggage(Path(__file__).parent)
 
 
 class McpDemoEnv(ParallelMcpEnv):
@@ -19,7 +19,7 @@ class McpDemoEnv(ParallelMcpEnv):
     PRIMARY_REWARD_KEY = "variable"
 
     def __init__(self, num_servers: int = 4, **kwargs: Any) -> None:
-        super().__init__(HERE, LocalProvisioner(HERE, num_servers), **kwargs)
+        super().__init__(WORKDIR, LocalProvisioner(WORKDIR, num_servers), **kwargs)
 
     @classmethod
     def load_dataset(cls, dataset_name: str = "sums", **kwargs: Any) -> tuple[list[dict[str, Any]], None]:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from time import monotonic
 
@@ -293,6 +294,25 @@ asyncio.run(main())
     while root.exists() and monotonic() < end:
         pass
     assert not root.exists()
+
+
+def test_a_setup_ends_with_the_program(tmp_path: Path) -> None:
+    workdir = make_workdir(tmp_path / "w")
+    daemon = tmp_path / "pid"
+    (workdir / "setup.sh").write_text(f"setsid sh -c 'echo $$ $PWD > {daemon}; exec sleep 300' & exec sleep 300\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmax", "mcp", "inspect", str(workdir)], stderr=subprocess.PIPE
+    )
+    end = monotonic() + 30
+    while not (daemon.exists() and daemon.read_text().strip()):
+        assert monotonic() < end, "setup.sh did not begin"
+        time.sleep(0.02)
+    pid, copy = daemon.read_text().split()
+    started = [*descendants(process.pid), int(pid)]
+    process.kill()
+    process.communicate()
+    assert wait_until_gone(started) == []
+    assert not Path(copy).exists()
 
 
 async def test_what_a_server_leaves_behind_ends_with_its_rollout(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from benchmax.cli.app import app
 from benchmax.errors import NotFoundError, UsageError
-from mcp_world import DEMO, make_workdir
+from mcp_world import DEMO, PROBE, make_workdir
 
 runner = CliRunner()
 
@@ -50,6 +50,18 @@ def test_bench_hammers_and_counts_failures(tmp_path: Path) -> None:
     assert "exit code 3" in next(iter(json.loads(crashed.stdout)["failures"]))
     with pytest.raises(UsageError, match="no tool 'nope'"):
         runner.invoke(app, ["mcp", "bench", workdir, "nope"], catch_exceptions=False)
+
+
+@pytest.mark.slow
+def test_what_cannot_be_shown_or_called_is_told(tmp_path: Path) -> None:
+    tool = '@server.tool(name="zähle")\ndef count() -> str:\n    return ""\n\nif __name__'
+    workdir = make_workdir(tmp_path / "w", PROBE.replace("if __name__", tool))
+    (workdir / "setup.sh").write_text("true\n")
+    shown = runner.invoke(app, ["mcp", "inspect", str(workdir)], catch_exceptions=False)
+    assert "setup.sh is run first" in shown.stderr
+    assert "zähle is left out" in shown.stderr
+    picture = runner.invoke(app, ["mcp", "run", str(workdir), "picture"], catch_exceptions=False)
+    assert "a picture, image/png, about 21 bytes" in picture.stderr
 
 
 def test_a_folder_that_is_no_workdir_is_told(tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from benchmax import EnvHost, RolloutSettings, ScriptedModel, Termination, ToolCall, make_example, run_batch
+from benchmax.bundle import dump_bundle, load_bundle
+from benchmax.envs.loading import load_env_class
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import LocalProvisioner, ManualProvisioner
 from benchmax.envs.types import ToolResult, Transcript, Unscored
 from benchmax.errors import EnvDefinitionError, McpError, UsageError
-from mcp_world import DEMO, make_workdir, opened
+from mcp_world import DEMO, alive, make_workdir, opened, wait_until_gone
 
 
 async def about(env: ParallelMcpEnv, rollout: str) -> dict[str, str]:
@@ -227,17 +229,45 @@ async def test_it_can_be_made_outside_a_loop_and_used_from_several(tmp_path: Pat
 
 async def test_setup_is_run_in_an_environment_that_goes_away(tmp_path: Path) -> None:
     workdir = make_workdir(tmp_path / "w")
-    (workdir / "setup.sh").write_text("set -e\npython -c 'import sys; print(sys.prefix)' > made_by_setup\n")
+    prints = "python -c 'import sys; print(sys.prefix)' > made_by_setup"
+    (workdir / "setup.sh").write_text(f"set -e\n{prints}\nsleep 300 &\necho $! > service\n")
     async with opened(workdir) as env:
         await env.init_rollout("a")
         prefix = (await env.run_tool("a", "read", path=str(await _sync_workdir(env) / "made_by_setup"))).strip()
         assert "benchmax-mcp-" in prefix
+        service = int(await env.run_tool("a", "read", path=str(await _sync_workdir(env) / "service")))
+        assert alive([service]), "it is of use to the servers"
+    assert wait_until_gone([service]) == []
     assert not Path(prefix).exists()
     assert not (workdir / "made_by_setup").exists()
     (workdir / "setup.sh").write_text("echo no such package >&2\nexit 3\n")
     async with opened(workdir) as env:
         with pytest.raises(EnvDefinitionError, match="no such package"):
             await env.init_rollout("a")
+
+
+async def test_a_workdir_travels_in_the_bundle_of_its_class(tmp_path: Path) -> None:
+    program = make_workdir(tmp_path / "w") / "main.py"
+    program.write_text(
+        "from pathlib import Path\n"
+        "from benchmax.envs.mcp import Luggage, ParallelMcpEnv\n"
+        "from benchmax.envs.mcp.provisioners import LocalProvisioner\n"
+        "WORKDIR = Luggage(Path(__file__).parent)\n"
+        "class Env(ParallelMcpEnv):\n"
+        "    def __init__(self):\n"
+        "        super().__init__(WORKDIR, LocalProvisioner(WORKDIR, 1, spares=0))\n"
+    )
+    bundle = dump_bundle(load_env_class(f"{program}:Env"))
+    shutil.rmtree(program.parent)
+    env = load_bundle(bundle, trust=True)
+    folder = Path(env._luggage)
+    try:
+        await env.init_rollout("a")
+        assert await env.run_tool("a", "recall") == "|"
+        assert (folder / "reward_fn.py").is_file()
+    finally:
+        await env.shutdown()
+    assert not folder.exists()
 
 
 async def _sync_workdir(env: ParallelMcpEnv) -> Path:

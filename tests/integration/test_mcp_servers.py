@@ -15,6 +15,7 @@ from aiohttp.test_utils import TestServer
 
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.http_session import HttpSession
+from benchmax.envs.mcp.provisioners import LocalProvisioner
 from benchmax.errors import McpError
 from mcp_world import PROBE, make_workdir, opened
 
@@ -65,6 +66,35 @@ process.stdin.on('data', (data) => {
 """
 
 
+TASKS = """
+import json, sys
+tools = [
+    {"name": "research", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
+    {"name": "plain", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}},
+    {"name": "nothing", "inputSchema": {"type": "object"}},
+    {"name": "prüfen"},
+]
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method, params, result = message["method"], message.get("params") or {}, {}
+    if method == "initialize":
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "t"}}
+    elif method == "tools/list":
+        result = {"tools": tools}
+    elif params.get("name") == "nothing":
+        result = None
+    elif "task" in params:
+        result = {"task": {"taskId": "7", "status": "working", "pollInterval": 1000}}
+    elif method == "tools/call":
+        result = {"content": [{"type": "text", "text": "at once"}], "isError": params["name"] == "research"}
+    elif method == "tasks/result":
+        result = {"content": [{"type": "text", "text": "of task " + params["taskId"]}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
 def config(**server: Any) -> str:
     return json.dumps({"mcpServers": {"it": server}})
 
@@ -75,6 +105,51 @@ async def test_a_server_that_knows_only_the_new_protocol(tmp_path: Path) -> None
         assert [tool.name for tool in await env.list_tools()] == ["first", "second"]
         await env.init_rollout("a")
         assert await env.run_tool("a", "second") == "second"
+
+
+async def test_tools_that_run_only_as_tasks_and_answers_without_a_result(tmp_path: Path) -> None:
+    workdir = make_workdir(tmp_path / "w", TASKS, config(command="python", args=["server.py"]))
+    async with opened(workdir, servers=1, spares=0) as env:
+        assert [tool.name for tool in await env.list_tools()] == ["research", "plain", "nothing"]
+        assert list((await env.state())[0]["left_out"]) == ["prüfen"]
+        await env.init_rollout("a")
+        assert await env.run_tool("a", "research") == "of task 7"
+        failed = await env.run_tool("a", "nothing")
+        assert failed.is_error
+        assert "without a result" in failed.text
+        assert await env.run_tool("a", "plain") == "at once"
+
+
+async def test_a_server_that_takes_too_much_memory_is_ended(tmp_path: Path) -> None:
+    servers = {
+        "big": {"command": "python", "args": ["server.py"], "memory": "1GB"},
+        "small": {"command": "python", "args": ["server.py"]},
+    }
+    workdir = make_workdir(tmp_path / "w", config=json.dumps({"mcpServers": servers}))
+    env = ParallelMcpEnv(workdir, LocalProvisioner(workdir, 2, spares=0, server_memory="200MB"))
+
+    async def play(rollout: str, in_child: bool) -> None:
+        await env.init_rollout(rollout)
+        assert await env.run_tool(rollout, "big_hoard", megabytes=250, in_child=in_child, seconds=0.5) == "held"
+        with pytest.raises(McpError, match="'small' took more than 200MB of memory"):
+            await env.run_tool(rollout, "small_hoard", megabytes=250, in_child=in_child, seconds=20)
+
+    try:
+        await asyncio.gather(play("a", in_child=False), play("b", in_child=True))
+    finally:
+        await env.shutdown()
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+async def test_node_lives_within_its_memory(tmp_path: Path) -> None:
+    hungry = "asked += 1; if (asked > 1) { globalThis.kept = new Uint8Array(3e8).fill(1); return; }"
+    workdir = make_workdir(tmp_path / "w", config=config(command="node", args=["server.js"], memory="256 MiB"))
+    (workdir / "server.js").write_text(NODE.replace("asked += 1;", hungry))
+    async with opened(workdir, servers=1, spares=0) as env:
+        await env.init_rollout("a")
+        assert (await env.run_tool("a", "count")).startswith("1 ")
+        with pytest.raises(McpError, match="took more than 256 MiB"):
+            await env.run_tool("a", "count")
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
@@ -199,7 +274,8 @@ async def test_a_server_that_wraps_its_output_can_be_forked(tmp_path: Path) -> N
 
 
 async def test_what_web_servers_say_beside_the_protocol() -> None:
-    """An empty event before the answer is skipped; a refusal in words of its own is told by its status."""
+    """An empty event before the answer is skipped, a refusal told by its status, and a shared server the end."""
+    ended: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
         if "Authorization" not in request.headers:
@@ -207,19 +283,25 @@ async def test_what_web_servers_say_beside_the_protocol() -> None:
         number = (await request.json()).get("id")
         result = {"jsonrpc": "2.0", "id": number, "result": {"protocolVersion": "2025-11-25", "tools": []}}
         events = f"id: 1\nretry: 50\ndata: \n\n: still here\n\nid: 2\ndata: {json.dumps(result)}\n\n"
-        return web.Response(text=events, content_type="text/event-stream")
+        return web.Response(text=events, content_type="text/event-stream", headers={"Mcp-Session-Id": "s1"})
+
+    async def end(request: web.Request) -> web.Response:
+        ended.append(request.headers["Mcp-Session-Id"])
+        return web.Response()
 
     app = web.Application()
     app.router.add_post("/mcp", answer)
+    app.router.add_delete("/mcp", end)
     async with TestServer(app) as server:
         for headers in ({"Authorization": "x"}, {}):
-            session = HttpSession("web", str(server.make_url("/mcp")), headers)
+            session = HttpSession("web", str(server.make_url("/mcp")), headers, shared=True)
             try:
                 if headers:
                     await session.open(10)
                     assert await session.tools(10) == []
                 else:
-                    with pytest.raises(McpError, match="401 Unauthorized"):
+                    with pytest.raises(McpError, match=r"401 Unauthorized. Check its headers"):
                         await session.open(10)
             finally:
                 await session.close()
+    assert ended == ["s1"]

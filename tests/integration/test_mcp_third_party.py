@@ -283,6 +283,17 @@ async def test_everything_over_both_transports(peers: Peers, tmp_path: Path, mon
             assert not {"NOT_FOR_SERVERS", "SHOP_KEY", "BENCHMAX_MCP_SECRET"} & {*seen[0], *seen[1]}
 
 
+@pytest.mark.slow
+async def test_everything_that_runs_as_a_task(peers: Peers, tmp_path: Path) -> None:
+    web = {"url": "http://127.0.0.1:${{ port }}/mcp", "env": {"PORT": "${{ port }}"}}
+    servers = {"pipe": peers.npm("everything", "stdio"), "web": peers.npm("everything", "streamableHttp", **web)}
+    async with serving(tmp_path, servers) as env:
+        await env.init_rollout("a")
+        call = ("simulate-research-query", {"topic": "tea"})
+        both = await asyncio.gather(tell(env, "a", call, "pipe_"), tell(env, "a", call, "web_"))
+        assert all(each.startswith("# Research Report: tea") for each in both)
+
+
 async def _check_contents(env: ParallelMcpEnv, prefix: str) -> None:
     """Images are kept as parts, everything else that is not text is described."""
     picture = await env.run_tool("a", f"{prefix}get-tiny-image")

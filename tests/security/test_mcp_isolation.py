@@ -54,6 +54,8 @@ async def test_a_server_reaches_neither_files_nor_processes_of_another(
         await refused("listing", path=b["cwd"])
         await refused("listing", path=str(Path(a["cwd"]).parents[1]))
         await refused("listing", path=f"/proc/{b['pid']}/cwd/")
+        await refused("listing", path="/dev/shm")
+        await refused("listing", path="/tmp")
         await refused("write", path=f"{b['cwd']}/nonce", text="from a")
         await refused("write", path=f"{tmp_path}/outside", text="from a")
         for pid in (b["pid"], agent, os.getpid()):
@@ -206,6 +208,10 @@ async def test_files_cannot_leave_the_workspace(doors: Doors, tmp_path: Path) ->
             assert status in (400, 404), query
         with pytest.raises(ValueError, match=r"workspace|file"):
             await doors.env.copy_content_to_workspace("a", "x", name)
+    body = b'--b\r\nContent-Disposition: form-data; name="f"; filename="a\0b"\r\n\r\nx\r\n--b--\r\n'
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    status, said = await doors.ask("POST", "/upload", token, data=body, headers=headers)
+    assert (status, json.loads(said)["error"]) == (400, "invalid_request")
     await doors.upload("/etc/out", b"x", token)  # its leading slash is dropped
     assert not Path("/etc/out").exists()
     assert (await doors.upload("notes/ok.txt", b"fine", token))[0] == 200
@@ -280,6 +286,6 @@ async def test_the_sdk_can_use_a_rollouts_door(doors: Doors) -> None:
 
 def test_paths_that_are_none() -> None:
     assert path_parts("a/./b//c.txt") == ["a", "b", "c.txt"]
-    for path in ("", "/", "..", "a/..", "../a", "a\0", "/a", "a\\b", "a/" * 40 + "b", "./"):
+    for path in ("", "/", "..", "a/..", "../a", "a\0", "/a", "a\\b", "a/" * 40 + "b", "./", "\ud800"):
         with pytest.raises(ValueError, match=r"workspace|file"):
             path_parts(path)

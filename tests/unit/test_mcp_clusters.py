@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from benchmax.envs.mcp.luggage import pack, unpack
 from benchmax.envs.mcp.provisioners import RayProvisioner, SkypilotProvisioner
-from benchmax.envs.mcp.provisioners.ray import pack, unpack
 from benchmax.envs.mcp.provisioners.skypilot import lay_out, requirements
 
 DEMO = Path(__file__).parents[2] / "examples" / "mcp_demo"
@@ -39,6 +39,8 @@ def test_a_folder_without_a_workdir_is_refused_at_once(tmp_path: Path) -> None:
 def test_sizes_are_known_before_the_launch() -> None:
     assert SkypilotProvisioner(DEMO, "aws", num_nodes=5, servers_per_node=20).num_servers == 100
     assert RayProvisioner(DEMO, num_nodes=2, servers_per_node=3).num_servers == 6
+    told = SkypilotProvisioner(DEMO, "aws", servers_per_node=20, server_memory="1.5 GB")._told
+    assert told == "--servers 20 --server-memory 1.5GB"
     names = {SkypilotProvisioner(DEMO, "aws").cluster_name for _ in range(20)}
     assert all(name.startswith("benchmax-env-cluster-") for name in names)
     assert len(names) > 1

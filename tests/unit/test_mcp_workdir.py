@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +12,14 @@ import pytest
 from benchmax.envs.mcp.client import CallResult, TextContent
 from benchmax.envs.mcp.content import as_tool_result
 from benchmax.envs.mcp.env import ParallelMcpEnv
+from benchmax.envs.mcp.grounds import _without
 from benchmax.envs.mcp.guard import _trusted
+from benchmax.envs.mcp.luggage import left_behind
 from benchmax.envs.mcp.nurseries import python_command
 from benchmax.envs.mcp.preload import _imports_of, split_command
 from benchmax.envs.mcp.provisioners import LocalProvisioner, ManualProvisioner
-from benchmax.envs.mcp.workdir import check_workdir, parse_config, read_workdir, write_workdir
+from benchmax.envs.mcp.reward_worker import load_rewards, score
+from benchmax.envs.mcp.workdir import check_workdir, memory_bytes, parse_config, read_workdir, write_workdir
 from benchmax.errors import EnvDefinitionError
 from mcp_world import make_workdir
 
@@ -68,6 +72,11 @@ def test_holes_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"mcpServers": {"a": {"command": "x\0"}}}, "NUL"),
         ({"mcpServers": {"a": {"command": "x", "start_seconds": -1}}}, "start_seconds"),
         ({"mcpServers": {"a": {"command": "x", "disabled": True}}}, "disabled"),
+        ({"mcpServers": {"a": {"command": "x", "fork": "false"}}}, "true or false"),
+        ({"mcpServers": {"a": {"command": "x", "args": ["${{ port }}"]}}}, "no url"),
+        ({"mcpServers": {"a": {"command": "x", "memory": 512}}}, "512MB"),
+        ({"mcpServers": {"a": {"command": "x", "memory": "0MB"}}}, "its unit"),
+        ({"mcpServers": {"a": {"url": "http://x/mcp", "memory": "1GB"}}}, "started here"),
     ],
 )
 def test_a_wrong_configuration_is_told(config: object, said: str) -> None:
@@ -88,6 +97,49 @@ def test_servers_given_in_code_become_a_workdir(tmp_path: Path) -> None:
     assert (second.url, second.headers) == ("http://h/mcp", {"K": "v"})
 
 
+def test_what_is_said_in_code_is_kept(tmp_path: Path) -> None:
+    write_workdir(tmp_path, {"a": {"command": "x", "start_seconds": 1, "fork": False, "memory": "1.5 GB"}})
+    (spec,) = read_workdir(tmp_path).servers
+    assert (spec.start_seconds, spec.fork, spec.memory) == (1.0, False, "1.5 GB")
+    assert [memory_bytes(each) for each in ("1.5 GB", "512m", "2KiB")] == [3 << 29, 512 << 20, 2048]
+
+
+def test_pipes_and_caches_do_not_travel(tmp_path: Path) -> None:
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "console").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    assert left_behind(str(tmp_path), os.listdir(tmp_path)) == {"__pycache__", "pipe"}
+
+
+def test_a_link_opens_nothing_that_is_closed(tmp_path: Path) -> None:
+    for name in ("open", "shut/inner", "plain"):
+        (tmp_path / name).mkdir(parents=True)
+    closed = {tmp_path / "open" / "private", tmp_path / "shut"}
+    (tmp_path / "open" / "private").write_text("x")
+    for number, target in enumerate(("open/private", "shut", "shut/inner", ".", "plain")):
+        (tmp_path / f"link{number}").symlink_to(target)
+    assert set(_without(tmp_path, closed)) == {tmp_path / "plain"}
+
+
+async def test_one_wrong_reward_costs_no_other() -> None:
+    class Pair:
+        def item(self) -> float:
+            raise ValueError("two numbers")
+
+    wrong = {"huge": lambda: 10**400, "pair": Pair, "ends": lambda: sys.exit(3), "fine": lambda: 2}
+    scored = await score(wrong, {"completion": ""})
+    assert "not a finite number" in scored["huge"]["unscored"]
+    assert [scored[name]["error"]["type"] for name in ("pair", "ends")] == ["ValueError", "SystemExit"]
+    assert scored["fine"] == {"value": 2.0}
+
+
+def test_a_file_without_rewards_is_told(tmp_path: Path) -> None:
+    (tmp_path / "reward_fn.py").write_text("reward_functions = {}")
+    with pytest.raises(ValueError, match="is empty"):
+        load_rewards(tmp_path / "reward_fn.py")
+
+
 def test_an_empty_setup_is_not_run(tmp_path: Path) -> None:
     workdir = make_workdir(tmp_path)
     assert read_workdir(workdir).setup_script is None
@@ -104,6 +156,10 @@ def test_provisioners_check_what_they_are_given(tmp_path: Path) -> None:
             LocalProvisioner(workdir, **wrong)
     with pytest.raises(FileNotFoundError, match="mcp_config"):
         LocalProvisioner(tmp_path.parent)
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        LocalProvisioner(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="512MB"):
+        LocalProvisioner(workdir, server_memory="lots")
     assert LocalProvisioner(workdir, 7).num_servers == 7
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,7 +42,14 @@ def inspect(workdir: Folder, as_json: Json = False) -> None:
         schemas = [
             {"name": each.name, "description": each.description, "parameters": each.input_schema} for each in tools
         ]
-        print_json({"tools": schemas, "confined": state["confined"], "not_forked": state["not_forked"]})
+        print_json(
+            {
+                "tools": schemas,
+                "confined": state["confined"],
+                "not_forked": state["not_forked"],
+                "left_out": state["left_out"],
+            }
+        )
         return
     table = Table("tool", "arguments", "does", box=None, header_style="bold")
     for tool in tools:
@@ -50,6 +57,8 @@ def inspect(workdir: Folder, as_json: Json = False) -> None:
     Console().print(table)
     for name, reason in state["not_forked"].items():
         words.print(f"{safe(name)} is started afresh for every rollout: {safe(reason)}.")
+    for name, reason in state["left_out"].items():
+        words.print(f"{safe(name)} is left out, as no model can call it: {safe(reason)}.")
     if not state["confined"]:
         words.print("This kernel has no landlock: only file modes keep rollouts out of one another's directories.")
 
@@ -75,9 +84,10 @@ def run(
     if as_json:
         print_json({"text": result.text, "is_error": result.is_error, "parts": list(result.parts)})
     else:
-        typer.echo(visible(result.text))
+        if result.text or not result.parts:
+            typer.echo(visible(result.text))
         for part in result.parts:
-            words.print(f"and a part of type {safe(part.get('type'))}")
+            words.print(f"and {safe(_described(part))}")
     if result.is_error:
         raise typer.Exit(FAILED)
 
@@ -115,9 +125,12 @@ def bench(
 async def _opened(workdir: Path, servers: int) -> AsyncIterator[ParallelMcpEnv]:
     from benchmax.envs.mcp import ParallelMcpEnv
     from benchmax.envs.mcp.provisioners import LocalProvisioner
+    from benchmax.envs.mcp.workdir import read_workdir
 
     env = ParallelMcpEnv(workdir, LocalProvisioner(workdir, servers))
     try:
+        if read_workdir(workdir).setup_script is not None:
+            words.print("setup.sh is run first.")
         yield env
     finally:
         await env.shutdown()
@@ -148,6 +161,15 @@ def _arguments(given: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             arguments[name] = text
     return arguments
+
+
+def _described(part: Mapping[str, Any]) -> str:
+    """A part that a terminal cannot show, in words."""
+    url = str((part.get("image_url") or {}).get("url") or "")
+    head, comma, data = url.partition(",")
+    if not comma:
+        return f"a part of type {part.get('type')}"
+    return f"a picture, {head.removeprefix('data:').split(';')[0]}, about {len(data) * 3 // 4:,} bytes"
 
 
 def _parameters(tool: ToolDefinition) -> str:

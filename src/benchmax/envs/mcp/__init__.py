@@ -26,5 +26,6 @@ from __future__ import annotations
 
 from benchmax.envs.mcp.client import McpClient
 from benchmax.envs.mcp.env import ParallelMcpEnv
+from benchmax.envs.mcp.luggage import Luggage
 
-__all__ = ["McpClient", "ParallelMcpEnv"]
+__all__ = ["Luggage", "McpClient", "ParallelMcpEnv"]

@@ -27,9 +27,9 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import WSMsgType, web
 
@@ -40,10 +40,12 @@ from benchmax.envs.mcp.gateway import Gateway, errors_as_json
 from benchmax.envs.mcp.guard import MIN_SECRET_CHARS, bearer, host_checked, refusal, same
 from benchmax.envs.mcp.install import install
 from benchmax.envs.mcp.node import Node
-from benchmax.envs.mcp.workdir import read_workdir
+from benchmax.envs.mcp.nurseries import end_children
+from benchmax.envs.mcp.workdir import memory_bytes, read_workdir
 from benchmax.envs.remote.wire import FRAME_BYTES, Frames, describe, pack
 from benchmax.errors import BenchmaxError, UsageError
 
+T = TypeVar("T")
 SECRET_VARIABLE = "BENCHMAX_MCP_SECRET"
 PROTOCOL = 1
 LAST_SECONDS = 4.0
@@ -205,8 +207,12 @@ async def _listen(app: web.Application, listen: str) -> tuple[web.AppRunner, str
         os.chmod(path, 0o600)
         return runner, listen
     host, _, port = listen.rpartition(":")
-    site = web.TCPSite(runner, host.strip("[]") or "127.0.0.1", int(port))
-    await site.start()
+    try:
+        await web.TCPSite(runner, host.strip("[]") or "127.0.0.1", int(port)).start()
+    except (OSError, ValueError) as error:
+        await runner.cleanup()
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        raise UsageError(f"The agent cannot listen on {listen}: {reason}. Choose another port or address.") from None
     bound = runner.addresses[0]
     return runner, f"{host or '127.0.0.1'}:{bound[1]}"
 
@@ -218,9 +224,12 @@ async def serve(options: argparse.Namespace, secret: str, root: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if options.lifeline:
-        threading.Thread(target=_watch_lifeline, args=(loop, stop), daemon=True).start()
+        threading.Thread(target=_watch_lifeline, args=(loop, stop, root), daemon=True).start()
     workdir = read_workdir(options.workdir)
-    node = Node(workdir, root, await install(workdir, root), options.servers, options.spares)
+    installed = await _unless(stop, install(workdir, root))
+    if installed is None:
+        return
+    node = Node(workdir, root, installed, options.servers, options.spares, options.server_memory)
     try:
         names = [*options.allow_host, socket.gethostname()]
         runner, address = await _listen(make_app(node, secret, names), options.listen)
@@ -233,13 +242,31 @@ async def serve(options: argparse.Namespace, secret: str, root: Path) -> None:
         await node.close()
 
 
-def _watch_lifeline(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """What the work gives, or None when the agent is told to stop before it is done."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if working.done():
+        return working.result()
+    working.cancel()
+    await asyncio.wait([working])
+    return None
+
+
+def _watch_lifeline(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, root: Path) -> None:
     while os.read(0, 4096):
         pass
-    timer = threading.Timer(LAST_SECONDS, os._exit, [1])
+    timer = threading.Timer(LAST_SECONDS, _end_at_once, [root])
     timer.daemon = True
     timer.start()
     loop.call_soon_threadsafe(stop.set)
+
+
+def _end_at_once(root: Path) -> None:
+    end_children()
+    shutil.rmtree(root, ignore_errors=True)
+    os._exit(1)
 
 
 def _print(message: dict[str, Any]) -> None:
@@ -254,6 +281,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--workdir", required=True, help="folder with mcp_config.yaml")
     parser.add_argument("--servers", type=int, default=1, help="rollouts served at once")
     parser.add_argument("--spares", type=int, default=None, help="further seats kept ready; two per core if not told")
+    parser.add_argument("--server-memory", default=None, help="what a server may take, such as 512MB")
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port, or unix:/path")
     parser.add_argument("--allow-host", action="append", default=[], help="a name clients may call this machine by")
     parser.add_argument("--root", default=None, help="folder for the rollouts' directories; made and removed")
@@ -290,11 +318,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.servers < 1:
             raise UsageError("--servers must be at least 1. Give more.")
+        if options.server_memory is not None:
+            memory_bytes(options.server_memory)
         asyncio.run(serve(options, _secret(options), root))
-    except (BenchmaxError, OSError, ImportError) as error:
+    except (BenchmaxError, OSError, ImportError, ValueError) as error:
         _print({"failed": str(error)})
         return 2
     finally:
+        end_children()  # what setup.sh left running
         shutil.rmtree(root, ignore_errors=True)
     return 0
 

@@ -30,6 +30,9 @@ _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
 
+_LOCKS = 10
+"""RLIMIT_LOCKS: Linux has long ceased to heed it, but hands it down, and only root may raise it. So it holds a mark."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -96,6 +99,22 @@ def limit(open_files: int, file_bytes: int) -> None:
         hard = resource.getrlimit(kind)[1]
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(kind, (most, most))
+
+
+def mark(number: int) -> None:
+    """Give this process and all that it will start a number that they cannot shed, whatever they detach or clear."""
+    hard = resource.getrlimit(_LOCKS)[1]
+    number = number if hard == resource.RLIM_INFINITY else min(number, hard)
+    resource.setrlimit(_LOCKS, (number, number))
+
+
+def mark_of(pid: int) -> int | None:
+    """The number a process was marked with; None when it was not, or is gone."""
+    try:
+        number = resource.prlimit(pid, _LOCKS)[1]
+    except (OSError, ValueError):
+        return None
+    return None if number == resource.getrlimit(_LOCKS)[1] else number
 
 
 def die_with_parent(parent: int | None) -> None:

@@ -11,6 +11,7 @@ release_rollout  ends the servers and deletes the directory
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 import threading
@@ -25,6 +26,7 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.mcp.client import McpClient
 from benchmax.envs.mcp.content import as_tool_result
 from benchmax.envs.mcp.io_loop import IoLoop
+from benchmax.envs.mcp.luggage import Luggage
 from benchmax.envs.mcp.pool import Health, ServerPool, read_file
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner
 from benchmax.envs.mcp.workdir import check_workdir, write_workdir
@@ -41,9 +43,11 @@ _TOOL_MARGIN, _REWARD_MARGIN = 2.0, 5.0
 class ParallelMcpEnv(BaseEnv):
     """An environment of MCP servers. Subclass it to set a system prompt and to turn rows into examples."""
 
+    _luggage: Luggage | None = None
+
     def __init__(
         self,
-        workdir_path: str | Path | None = None,
+        workdir_path: str | os.PathLike[str] | None = None,
         provisioner: BaseProvisioner | None = None,
         api_secret: str | None = None,
         allowed_tools: Sequence[str] | None = None,
@@ -68,6 +72,7 @@ class ParallelMcpEnv(BaseEnv):
             max_health_check_attempts, backoff_factor,
         )  # fmt: skip
         self._set_up(provisioner, api_secret or uuid4().hex, allowed_tools, output_parsers, health)
+        self._luggage = workdir_path if isinstance(workdir_path, Luggage) else None
         if provision_at_init:
             self._io.begin(self._open_quietly)
 
@@ -210,6 +215,8 @@ class ParallelMcpEnv(BaseEnv):
         await asyncio.to_thread(self._io.stop)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+        if self._luggage is not None:
+            self._luggage.drop()
 
     async def _close(self) -> None:
         if self._opening is not None and not self._opening.done():

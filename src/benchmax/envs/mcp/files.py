@@ -25,7 +25,8 @@ _MOST_PARTS = 32
 
 def path_parts(path: str) -> list[str]:
     """The folders and the name of a path inside a workspace; UsageError when it is not one."""
-    if not path or "\0" in path or "\\" in path or path.startswith("/") or len(path) > 1024:
+    half = any("\ud800" <= letter <= "\udfff" for letter in path)  # of a pair: no file system writes it
+    if not path or half or "\0" in path or "\\" in path or path.startswith("/") or len(path) > 1024:
         raise UsageError(f"{path[:80]!r} is not a path inside the workspace. Give a relative one, such as notes/a.txt.")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts or path.endswith("/") or len(parts) > _MOST_PARTS:

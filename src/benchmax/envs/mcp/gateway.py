@@ -17,6 +17,7 @@ import json
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from benchmax import limits
 from benchmax.envs.mcp.guard import bearer, refusal
@@ -180,6 +181,8 @@ async def errors_as_json(request: web.Request, handler: Any) -> web.StreamRespon
         return refusal(error.status, error.reason.lower().replace(" ", "_"), error.reason)
     except UsageError as error:
         return refusal(400, "invalid_request", str(error))
+    except HttpProcessingError as error:  # a part of the body that is not HTTP, such as a name with NUL
+        return refusal(400, "invalid_request", error.message)
     except BenchmaxError as error:
         return refusal(500, "internal_error", str(error))
 

@@ -33,6 +33,7 @@ def rules_for(workdir: Workdir, root: Path, path: str) -> Rules:
     closed = {Path(each) for each in CLOSED} | {root, *_hidden(Path.home())}
     if workdir.path not in (Path("/"), Path.home()):
         closed |= {workdir.path / name for name in private}
+    closed |= {each.resolve() for each in closed}
     found = [*_without(Path("/"), closed), *_without(workdir.path, closed), *_interpreters(path)]
     found += _named(workdir, closed)
     return Rules(tuple(dict.fromkeys(map(str, found))), landlock_version() > 0)
@@ -50,11 +51,21 @@ def _without(folder: Path, closed: set[Path]) -> Iterator[Path]:
     except OSError:
         return
     for entry in entries:
-        if entry.is_symlink() or not entry.is_dir():
+        if entry.is_symlink():
+            yield from _target(entry, closed)
+        elif not entry.is_dir():
             if entry not in closed:
                 yield entry
         else:
             yield from _without(entry, closed)
+
+
+def _target(link: Path, closed: set[Path]) -> Iterator[Path]:
+    """Where a link leads, for landlock opens that and not the link; never to what is closed, nor to what holds it."""
+    target = link.resolve()
+    inside = [each for each in closed if target.is_relative_to(each) or each.is_relative_to(target)]
+    if link not in closed and not inside:
+        yield target
 
 
 def _hidden(home: Path) -> Iterator[Path]:

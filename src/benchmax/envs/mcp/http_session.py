@@ -14,6 +14,7 @@ from benchmax import limits
 from benchmax.envs.mcp.sessions import MODERN, NoAnswer, RpcError, Session, result_of
 from benchmax.errors import McpError
 
+GOODBYE_SECONDS = 2.0
 RETRY_SECONDS = 0.05
 """Between two looks whether the server listens yet."""
 
@@ -21,8 +22,10 @@ RETRY_SECONDS = 0.05
 class HttpSession(Session):
     """Requests to one URL. A server that is still starting is waited for."""
 
-    def __init__(self, name: str, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, name: str, url: str, headers: Mapping[str, str], shared: bool = False) -> None:
         super().__init__(name)
+        self._shared = shared
+        """Whether the server outlives the rollout, and so is told of its end."""
         self._url = url
         self._numbers = itertools.count(1)
         accept = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -82,7 +85,8 @@ class HttpSession(Session):
             if isinstance(message, dict) and ("result" in message or isinstance(message.get("error"), dict)):
                 return message
             code = -32601 if response.status in (400, 404, 405) else 0
-            raise RpcError(f"MCP server {self.name!r} answered {response.status} {response.reason}.", code)
+            hint = " Check its headers." if response.status in (401, 403) else ""
+            raise RpcError(f"MCP server {self.name!r} answered {response.status} {response.reason}.{hint}", code)
 
     async def _from_events(self, number: int, response: aiohttp.ClientResponse) -> dict[str, Any]:
         data: list[str] = []
@@ -102,8 +106,18 @@ class HttpSession(Session):
             pass
 
     async def close(self) -> None:
+        if self._shared and self.lost is None and "Mcp-Session-Id" in self._headers:
+            await self._say_goodbye()
         self.fail(f"MCP server {self.name!r} was stopped.")
         await self._http.close()
+
+    async def _say_goodbye(self) -> None:
+        """End the session there, or a server that many rollouts use would remember them all."""
+        try:
+            async with asyncio.timeout(GOODBYE_SECONDS), self._http.delete(self._url, headers=self._headers):
+                pass
+        except (aiohttp.ClientError, OSError):  # it need not know of sessions' ends
+            pass
 
 
 def _parsed(text: str | bytes) -> Any:

@@ -17,7 +17,7 @@ from benchmax.envs.mcp.workdir import Workdir
 from benchmax.errors import EnvDefinitionError
 
 SETUP_SECONDS = 1_800.0
-_LINES = 20
+_LINES, _TAIL_BYTES = 20, 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ async def install(workdir: Workdir, root: Path) -> Installed:
     folder = root / "venv"
     await asyncio.to_thread(_make_venv, folder)
     path = os.pathsep.join([str(folder / "bin"), usual])
-    await _run(workdir, {**os.environ, "PATH": path, "VIRTUAL_ENV": str(folder)})
+    await _run(workdir, {**os.environ, "PATH": path, "VIRTUAL_ENV": str(folder)}, root / "setup.log")
     return Installed(path, str(folder / "bin" / "python"), (folder,))
 
 
@@ -55,14 +55,15 @@ def _make_venv(folder: Path) -> None:
     pip.chmod(0o755)
 
 
-async def _run(workdir: Workdir, variables: dict[str, str]) -> None:
+async def _run(workdir: Workdir, variables: dict[str, str], log: Path) -> None:
     assert workdir.setup_script is not None
-    process = await asyncio.create_subprocess_exec(
-        "bash", str(workdir.setup_script), cwd=workdir.path, env=variables, start_new_session=True,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+    with log.open("wb") as output:  # not a pipe, whose end a service that the script started would hold open
+        process = await asyncio.create_subprocess_exec(
+            "bash", str(workdir.setup_script), cwd=workdir.path, env=variables, start_new_session=True,
+            stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), SETUP_SECONDS)
+        await asyncio.wait_for(process.wait(), SETUP_SECONDS)
     except TimeoutError:
         raise EnvDefinitionError(f"setup.sh took longer than {SETUP_SECONDS:g} s. Make it faster.") from None
     finally:
@@ -70,5 +71,13 @@ async def _run(workdir: Workdir, variables: dict[str, str]) -> None:
             os.killpg(process.pid, 9)
             await process.wait()
     if process.returncode:
-        tail = "\n".join(output.decode("utf-8", "replace").splitlines()[-_LINES:])
-        raise EnvDefinitionError(f"setup.sh failed with exit code {process.returncode}. Its last lines were:\n{tail}")
+        raise EnvDefinitionError(
+            f"setup.sh failed with exit code {process.returncode}. Its last lines were:\n{_tail(log)}\n"
+            "Correct setup.sh, or what it needs on this machine."
+        )
+
+
+def _tail(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-_LINES:])

@@ -32,13 +32,19 @@ class Node:
     """The servers of one workdir on this machine."""
 
     def __init__(
-        self, workdir: Workdir, root: Path, installed: Installed, servers: int, spares: int | None = None
+        self,
+        workdir: Workdir,
+        root: Path,
+        installed: Installed,
+        servers: int,
+        spares: int | None = None,
+        server_memory: str | None = None,
     ) -> None:
         seats_root = root / "seats"
         seats_root.mkdir(mode=0o700)
         self._rules = rules_for(workdir, root, installed.path)
         rules = Rules((*self._rules.read, *map(str, installed.folders)), self._rules.confined)
-        self._launcher = Launcher(workdir, rules, installed.path)
+        self._launcher = Launcher(workdir, rules, installed.path, server_memory)
         if spares is None:
             spares = min(servers, 2 * len(os.sched_getaffinity(0)))
         self.stock = Stock(Seats(self._launcher, seats_root), servers, spares)

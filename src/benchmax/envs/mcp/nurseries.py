@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmax.envs.mcp.confine import mark_of
 from benchmax.envs.mcp.preload import split_command
 from benchmax.errors import McpError
 
 SCRIPT = Path(__file__).with_name("nursery.py")
-MARK = "BENCHMAX_MCP_CHILD"
-"""A variable of every server, and of what it starts."""
 ORPHAN_SECONDS = (0.1, 0.5, 2.0)
 """When to look for what a dead nursery left behind."""
+MOST_GENERATIONS = 20
 OPEN_FILES = 4096
 FILE_BYTES = 2**31
 """The largest file a server may write."""
@@ -45,6 +45,8 @@ class Child:
     number: int
     nursery: Nursery
     pid: int = 0
+    over: bool = False
+    """Whether it was ended for taking more memory than it may."""
     started: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     ended: asyncio.Future[int] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -96,11 +98,19 @@ class Nursery:
         asyncio.get_running_loop().add_reader(ours, self._heard)
 
     async def spawn(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], own: Sequence[str], fds: Sequence[int]
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        own: Sequence[str],
+        fds: Sequence[int],
+        memory: int | None = None,
     ) -> Child:
-        """Start a server whose descriptors 0, 1, 2, … are `fds`; they are closed here."""
+        """Start a server whose descriptors 0, 1, 2, … are `fds`; they are closed here. `memory`: in bytes, at most."""
         child = Child(next(self._numbers), self)
-        message = {"spawn": child.number, "argv": list(argv), "cwd": cwd, "env": dict(env), "own": list(own)}
+        message = {
+            "spawn": child.number, "argv": list(argv), "cwd": cwd, "env": dict(env), "own": list(own), "memory": memory,
+        }  # fmt: skip
         try:
             if self.dead or self._sock is None:
                 raise McpError("The parent of the MCP servers is gone. Try again.")
@@ -148,6 +158,7 @@ class Nursery:
                     McpError(f"No MCP server can be started: it {message['reason']}. Free memory.")
                 )
         elif "ended" in message and (child := self._children.pop(message["ended"], None)) is not None:
+            child.over = message["over"]
             _settle(child.started, None)
             _settle(child.ended, message["status"])
 
@@ -194,7 +205,21 @@ _parents: set[int] = set()
 def _end_orphans() -> None:
     """What a nursery's servers had detached is the agent's child now, when the nursery died before it could end it."""
     for pid in _children():
-        if pid not in _parents and MARK.encode() + b"=" in _environment(pid):
+        if pid not in _parents and mark_of(pid) is not None:
+            _kill_group(pid)
+            try:
+                os.kill(pid, 9)
+                os.waitpid(pid, 0)
+            except OSError:
+                pass
+
+
+def end_children() -> None:
+    """Kill all that this process started, and what that leaves to it; for an agent, which ends then itself."""
+    for _ in range(MOST_GENERATIONS):
+        if not (pids := _children()):
+            return
+        for pid in pids:
             _kill_group(pid)
             try:
                 os.kill(pid, 9)
@@ -211,13 +236,6 @@ def _children() -> list[int]:
         except OSError:
             pass
     return found
-
-
-def _environment(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return b""
 
 
 def _kill_group(pid: int) -> None:

@@ -3,14 +3,17 @@
     python nursery.py FD          FD: a socket to the agent, one JSON message a packet
 
     agent → nursery   {"plan": …}                               once, first: what to import, what may be read
-                      {"spawn": 7, "argv": […], "cwd": …, "env": {…}, "own": […]} + the child's descriptors 0, 1, 2, …
+                      {"spawn": 7, "argv": […], "cwd": …, "env": {…}, "own": […], "memory": …}
+                      + the child's descriptors 0, 1, 2, …
                       {"kill": 7}
     nursery → agent   {"ready": null}, or {"ready": "why servers cannot be forked from here"}
-                      {"spawned": 7, "pid": 4711}, {"failed": 7, "reason": …}, {"ended": 7, "status": -9}
+                      {"spawned": 7, "pid": 4711}, {"failed": 7, "reason": …}, {"ended": 7, "status": -9, "over": false}
 
 With a Python plan, children are forked from this process, which has imported their packages, and run the server
 without an exec; otherwise each child executes its command. Every child leads a session of its own, all of which is
-killed when the child ends; what it detached is this process's child then, known by its variables, and killed too.
+killed when the child ends; what it detached is this process's child then, known by its mark, and killed too.
+A child that with all it started takes more memory than it may is killed, and its end says so ("over"). Limits of the
+kernel would not do: they hold for one process each, and count what Node or Go reserve and never use.
 When the agent's end of the socket closes, everything here ends.
 
 Runs under any Python from 3.9, with the standard library alone: the server's interpreter need not know benchmax.
@@ -25,12 +28,15 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
-MARK = "BENCHMAX_MCP_CHILD"
 MOST_BYTES = 200_000
 MOST_FDS = 8
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+LOOK_SECONDS = 0.2
+"""Between two looks at the memory of children that have a limit."""
 
 
 def _sibling(name: str) -> Any:
@@ -53,6 +59,9 @@ class Nursery:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._children: dict[int, int] = {}  # pid: the agent's number for it
+        self._limits: dict[int, int] = {}  # mark: bytes
+        self._over: set[int] = set()
+        self._next_look = 0.0
         self._plan: dict[str, Any] = {}
         self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -72,7 +81,10 @@ class Nursery:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._say({"ready": reason})
         while True:
-            readable, _, _ = select.select([self._sock.fileno(), self._wake[0]], [], [])
+            pause = LOOK_SECONDS if self._limits else None
+            readable, _, _ = select.select([self._sock.fileno(), self._wake[0]], [], [], pause)
+            if self._limits and time.monotonic() > self._next_look:
+                self._look_at_memory()
             if self._wake[0] in readable:
                 os.read(self._wake[0], 4096)
                 self._reap()
@@ -120,6 +132,8 @@ class Nursery:
             os.close(fd)
         if pid > 0:
             self._children[pid] = message["spawn"]
+            if message["memory"] is not None:
+                self._limits[_mark(parent, message["spawn"])] = message["memory"]
             self._say({"spawned": message["spawn"], "pid": pid})
         return None
 
@@ -136,11 +150,11 @@ class Nursery:
         self._sock.close()
         os.closerange(len(fds), 1024)
         environment = dict(message["env"])
-        environment[MARK] = str(message["spawn"])
         os.chdir(message["cwd"])
         try:
             confine.hide(False)
             confine.limit(self._plan["open_files"], self._plan["file_bytes"])
+            confine.mark(_mark(parent, message["spawn"]))
             if self._plan["confined"]:
                 confine.drop_powers()
                 confine.confine(self._plan["read"], message["own"])
@@ -158,6 +172,20 @@ class Nursery:
 
     # The end
 
+    def _look_at_memory(self) -> None:
+        """Kill those that with all they started have more than they may."""
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        taken = dict.fromkeys(self._limits, 0)
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            mark = confine.mark_of(pid)
+            if mark in taken:
+                taken[mark] += _memory(pid)
+        for pid, number in self._children.items():
+            mark = _mark(os.getpid(), number)
+            if mark in taken and taken[mark] > self._limits[mark]:
+                self._over.add(number)
+                _kill_group(pid)
+
     def _reap(self) -> None:
         while True:
             try:
@@ -166,16 +194,24 @@ class Nursery:
                 return
             if ended is None:
                 return
-            _kill_group(ended.si_pid)  # before it is reaped, while the number is still its own
+            if ended.si_pid in self._children:
+                _kill_group(ended.si_pid)  # before it is reaped, while the number is still its own
             _, status = os.waitpid(ended.si_pid, 0)
             number = self._children.pop(ended.si_pid, None)
             if number is not None:
-                self._kill_detached(str(number))
-                self._say({"ended": number, "status": _exit_code(status)})
+                self._limits.pop(_mark(os.getpid(), number), None)
+            self._kill_detached()
+            if number is not None:
+                self._say({"ended": number, "status": _exit_code(status), "over": number in self._over})
 
-    def _kill_detached(self, number: str | None) -> None:
+    def _kill_detached(self, all_of_them: bool = False) -> None:
+        """What servers left behind that are no more; what those left in turn comes here when they end."""
+        alive = {_mark(os.getpid(), number) for number in self._children.values()}
         for pid in _children_of(os.getpid()):
-            if pid not in self._children and (number is None or _variable(pid, MARK) == number):
+            if pid in self._children:
+                continue
+            mark = confine.mark_of(pid)
+            if all_of_them or (mark is not None and mark not in alive):
                 _kill_group(pid)
                 _kill(pid)
 
@@ -183,7 +219,7 @@ class Nursery:
         for pid in list(self._children):
             _kill_group(pid)
         for _ in range(20):  # those of the dead come to this process one generation at a time
-            self._kill_detached(None)
+            self._kill_detached(all_of_them=True)
             self._children.clear()
             try:
                 while os.waitpid(-1, os.WNOHANG)[0]:
@@ -220,6 +256,21 @@ def _exit_code(status: int) -> int:
     return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
+def _mark(parent: int, number: int) -> int:
+    """What a child of this parent is marked with; no other process of the machine has the same."""
+    return parent << 32 | number
+
+
+def _memory(pid: int) -> int:
+    """The bytes of memory that a process has, less what it shares through files."""
+    try:
+        with open(f"/proc/{pid}/statm") as file:
+            _, resident, shared = file.read().split()[:3]
+    except OSError:
+        return 0
+    return (int(resident) - int(shared)) * PAGE_BYTES
+
+
 def _kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
@@ -240,16 +291,6 @@ def _children_of(pid: int) -> list[int]:
             return [int(each) for each in file.read().split()]
     except OSError:
         return []
-
-
-def _variable(pid: int, name: str) -> str | None:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            pairs = file.read().split(b"\0")
-    except OSError:
-        return None
-    wanted = name.encode() + b"="
-    return next((pair[len(wanted) :].decode() for pair in pairs if pair.startswith(wanted)), None)
 
 
 def main() -> None:

@@ -80,6 +80,8 @@ def load_rewards(path: Path) -> dict[str, Callable[..., Any]]:
     found = namespace.get("reward_functions")
     if not isinstance(found, Mapping) or not all(callable(each) for each in found.values()):
         raise ValueError(f"{path.name} must define reward_functions, a dict of names and functions. Add it.")
+    if not found:
+        raise ValueError(f"reward_functions in {path.name} is empty. Add a function.")
     return {str(name): function for name, function in found.items()}
 
 
@@ -99,11 +101,15 @@ async def _one(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[s
             value = await asyncio.to_thread(function, **given)
             if inspect.isawaitable(value):
                 value = await value
-    except Exception as error:
+        return _checked(value)
+    except (Exception, SystemExit) as error:
         return {"error": describe(error)}
+
+
+def _checked(value: Any) -> dict[str, Any]:
     if callable(getattr(value, "item", None)):
         value = value.item()
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    if not isinstance(value, int | float) or abs(value) > sys.float_info.max or math.isnan(value):
         return {"unscored": f"it returned {value!r:.100}, which is not a finite number"}
     return {"value": float(value)}
 

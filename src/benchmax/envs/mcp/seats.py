@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -15,8 +14,6 @@ from typing import Any
 from benchmax.envs.mcp.servers import Launcher, Places, Server
 from benchmax.envs.mcp.sessions import NoAnswer, RpcError
 from benchmax.errors import EnvDefinitionError, McpError, ToolError
-
-logger = logging.getLogger(__name__)
 
 LIST_SECONDS = 20.0
 DESCRIPTION_CHARS = 16_384
@@ -35,6 +32,8 @@ class Tool:
     read_only: bool
     repeatable: bool
     """Whether calling it twice does no more than calling it once."""
+    as_task: bool = False
+    """Whether the server runs it only as a task."""
 
     def told(self) -> dict[str, Any]:
         return {
@@ -78,7 +77,7 @@ class Seat:
         """A tool's result as the server gave it. ToolError: only this call failed; McpError: the server is gone."""
         tool = self.tool(name)
         try:
-            return await self._servers[tool.server].session.call(tool.own_name, arguments, seconds)
+            return await self._servers[tool.server].session.call(tool.own_name, arguments, seconds, tool.as_task)
         except (RpcError, NoAnswer) as error:  # the server is well; only this call is not
             raise ToolError(str(error)) from None
 
@@ -120,6 +119,8 @@ class Seats:
         self._launcher = launcher
         self._root = root
         self.tools: dict[str, Tool] | None = None
+        self.left_out: dict[str, str] = {}
+        """Tools that are listed but cannot be offered, and why."""
 
     async def make(self) -> Seat:
         places = Places.make(self._root)
@@ -145,8 +146,10 @@ class Seats:
         for index, (server, found) in enumerate(zip(servers, listed, strict=True)):
             prefix = f"{server.spec.name}_" if len(servers) > 1 else ""
             for raw in found:
-                tool = _read_tool(raw, index, prefix, server.spec.name)
+                tool = _read_tool(raw, index, prefix)
                 if tool is None:
+                    name = raw.get("name") if isinstance(raw, Mapping) else raw
+                    self.left_out[f"{prefix}{name}"[:80]] = "a name has 1 to 128 letters, digits and _ . / -"
                     continue
                 if tool.name in tools:
                     raise EnvDefinitionError(
@@ -156,14 +159,11 @@ class Seats:
         return tools
 
 
-def _read_tool(raw: Any, server: int, prefix: str, server_name: str) -> Tool | None:
+def _read_tool(raw: Any, server: int, prefix: str) -> Tool | None:
     name = raw.get("name") if isinstance(raw, Mapping) else None
     if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
-        logger.warning(
-            "MCP server %r lists a tool named %.80r, which no model can call; it is left out.", server_name, name
-        )
         return None
-    schema, notes = raw.get("inputSchema"), raw.get("annotations")
+    schema, notes, execution = raw.get("inputSchema"), raw.get("annotations"), raw.get("execution")
     notes = notes if isinstance(notes, Mapping) else {}
     read_only = notes.get("readOnlyHint") is True
     return Tool(
@@ -174,6 +174,7 @@ def _read_tool(raw: Any, server: int, prefix: str, server_name: str) -> Tool | N
         input_schema=schema if isinstance(schema, dict) else None,
         read_only=read_only,
         repeatable=read_only or notes.get("idempotentHint") is True,
+        as_task=isinstance(execution, Mapping) and execution.get("taskSupport") == "required",
     )
 
 

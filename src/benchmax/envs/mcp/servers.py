@@ -18,7 +18,7 @@ from typing import Any
 from benchmax.envs.mcp.http_session import HttpSession
 from benchmax.envs.mcp.nurseries import Child, Nursery, Rules, python_command
 from benchmax.envs.mcp.sessions import NoAnswer, Session, StdioSession, Tail
-from benchmax.envs.mcp.workdir import ServerSpec, Workdir
+from benchmax.envs.mcp.workdir import ServerSpec, Workdir, memory_bytes
 from benchmax.envs.remote.surroundings import scrubbed_environment
 from benchmax.errors import EnvDefinitionError, McpError
 
@@ -48,6 +48,8 @@ class Server:
         how = f"was killed by {_signal(-status)}" if status < 0 else f"ended with exit code {status}"
         lines = "\n".join(self.tail.lines) if self.tail is not None else ""
         said = f" Its last lines were:\n{lines}" if lines else " It printed no error."
+        if self.child.over:
+            how = f"took more than {self.spec.memory} of memory and was ended; raise `memory` if it needs more"
         return f"MCP server {self.spec.name!r} {how}.{said}"
 
     async def stop(self) -> None:
@@ -89,12 +91,14 @@ class Places:
 class Launcher:
     """Starts servers: Python ones by fork from a parent that knows their packages, all others by running them."""
 
-    def __init__(self, workdir: Workdir, rules: Rules, path: str) -> None:
+    def __init__(self, workdir: Workdir, rules: Rules, path: str, memory: str | None = None) -> None:
         places = {"sync_workdir": str(workdir.path)}
         self._path = path
         self.specs = [
             _beside(spec.filled(places).with_variables(os.environ), workdir.path, path) for spec in workdir.servers
         ]
+        if memory is not None:
+            self.specs = [replace(spec, memory=spec.memory or memory) for spec in self.specs]
         self._rules = rules
         self._plain: Nursery | None = None
         self._forking: dict[str, Nursery] = {}
@@ -175,7 +179,7 @@ class Launcher:
 
     async def _reach(self, spec: ServerSpec, places: Places) -> Server:
         filled = spec.filled({"workspace": str(places.workspace)})
-        session = HttpSession(spec.name, filled.url or "", filled.headers)
+        session = HttpSession(spec.name, filled.url or "", filled.headers, shared=True)
         try:
             await session.open(spec.start_seconds)
         except BaseException:
@@ -210,7 +214,8 @@ class Launcher:
         stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
         ours, theirs = (stdin[1], stdout[0], stderr[0]), (stdin[0], stdout[1], stderr[1])
         try:
-            child = await parent.spawn(argv, cwd, variables, [own], theirs)
+            memory = memory_bytes(spec.memory) if spec.memory is not None else None
+            child = await parent.spawn(argv, cwd, variables, [own], theirs, memory)
         except BaseException:
             for fd in ours:
                 os.close(fd)

@@ -17,6 +17,7 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
+from time import monotonic
 from typing import Any
 
 from benchmax import limits
@@ -110,8 +111,20 @@ class Session(ABC):
             params = {"cursor": page["nextCursor"]}
         raise McpError(f"MCP server {self.name!r} lists tools without end. Correct its paging.")
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        return await self.request("tools/call", {"name": tool, "arguments": dict(arguments)}, seconds)
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], seconds: float, as_task: bool = False
+    ) -> dict[str, Any]:
+        """A tool's result. `as_task`: the tool only runs as a task, whose result is asked for in a second request."""
+        params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
+        if not as_task or self.modern:
+            return await self.request("tools/call", params, seconds)
+        began = monotonic()
+        begun = await self.request("tools/call", {**params, "task": {"ttl": int(seconds * 1_000)}}, seconds)
+        task = begun.get("task")
+        if not isinstance(task, Mapping):
+            return begun
+        left = max(0.0, seconds - (monotonic() - began))
+        return await self.request("tasks/result", {"taskId": task.get("taskId")}, left)
 
     async def ping(self, seconds: float) -> None:
         """Whether the server answers at all."""
@@ -128,7 +141,7 @@ def result_of(name: str, message: Mapping[str, Any]) -> dict[str, Any]:
         raise RpcError(str(error.get("message") or "error")[: limits.ERROR_CHARS], _as_int(error.get("code")))
     result = message.get("result")
     if not isinstance(result, dict):
-        raise McpError(f"MCP server {name!r} gave an answer without a result. Correct the server.")
+        raise RpcError(f"MCP server {name!r} gave an answer without a result. Correct the server.")
     return result
 
 
@@ -210,7 +223,8 @@ class StdioSession(Session, asyncio.Protocol):
         self._rest.append(data)
         self._held += len(data)
         if self._held > limits.MCP_MESSAGE_BYTES:
-            self.fail(f"MCP server {self.name!r} sent a message of more than {limits.MCP_MESSAGE_BYTES:,} bytes.")
+            most = f"{limits.MCP_MESSAGE_BYTES:,} bytes"
+            self.fail(f"MCP server {self.name!r} sent a message of more than {most}. Have it send less at once.")
 
     def _heard(self, line: bytes) -> None:
         try:
@@ -242,7 +256,9 @@ class StdioSession(Session, asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         # Its process most often ended, and how is known in a moment; that is the better reason.
-        self._loop.call_later(DOUBT_SECONDS, self.fail, f"MCP server {self.name!r} closed its output.")
+        self._loop.call_later(
+            DOUBT_SECONDS, self.fail, f"MCP server {self.name!r} closed its output. Have it keep stdout open."
+        )
 
     def fail(self, reason: str) -> None:
         super().fail(reason)

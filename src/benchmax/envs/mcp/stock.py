@@ -271,7 +271,8 @@ class Stock:
 
     def _why(self) -> BenchmaxError:
         return McpError(
-            f"The MCP servers cannot be started. {self._error} Correct the server; nothing is tried for a while."
+            f"The MCP servers cannot be started. {self._error}\n"
+            f"Correct the server. The next start is tried in {REST_SECONDS:g} s."
         )
 
     # Loss
@@ -319,7 +320,8 @@ class Stock:
         """Numbers for people who watch."""
         return {
             "capacity": self.capacity, "leased": len(self._leases), "ready": len(self._ready),
-            "starting": len(self._starting), "waiting": len(self._waiters), **self.metrics.told(),
+            "starting": len(self._starting), "waiting": len(self._waiters), "left_out": dict(self._seats.left_out),
+            **self.metrics.told(),
         }  # fmt: skip
 
     def pids(self) -> list[int]:

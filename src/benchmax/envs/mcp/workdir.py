@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,13 @@ CONFIG_NAMES = ("mcp_config.yaml", "mcp_config.yml")
 REWARD_FILE = "reward_fn.py"
 SETUP_FILE = "setup.sh"
 
-_KNOWN = {"command", "args", "env", "url", "headers", "fork", "start_seconds"}
+_KNOWN = {"command", "args", "env", "url", "headers", "fork", "start_seconds", "memory"}
 _IGNORED = {"type", "transport", "cwd", "timeout", "description", "autoApprove", "alwaysAllow", "disabled"}
 """Keys of other clients; the working directory is always the rollout's own."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _HOLE = re.compile(r"\$\{\{\s*(\w+)\s*\}\}")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+_MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT])i?B?", re.IGNORECASE)
 _HOLES = ("sync_workdir", "workspace", "port")
 START_SECONDS = 20.0
 
@@ -57,26 +59,24 @@ class ServerSpec:
     fork: bool = True
     """Python servers are forked from a parent that has imported their packages; False starts each one afresh."""
     start_seconds: float = START_SECONDS
+    memory: str | None = None
+    """What it may take with all that it starts, such as 512MB."""
 
     def filled(self, places: Mapping[str, str]) -> ServerSpec:
         """With every `${{ … }}` replaced that `places` has a word for."""
-        return ServerSpec(
-            self.name,
-            _fill(self.command, places) if self.command is not None else None,
-            tuple(_fill(arg, places) for arg in self.args),
-            {key: _fill(value, places) for key, value in self.env.items()},
-            _fill(self.url, places) if self.url is not None else None,
-            {key: _fill(value, places) for key, value in self.headers.items()},
-            self.fork,
-            self.start_seconds,
+        return replace(
+            self,
+            command=_fill(self.command, places) if self.command is not None else None,
+            args=tuple(_fill(arg, places) for arg in self.args),
+            env={key: _fill(value, places) for key, value in self.env.items()},
+            url=_fill(self.url, places) if self.url is not None else None,
+            headers={key: _fill(value, places) for key, value in self.headers.items()},
         )
 
     def with_variables(self, variables: Mapping[str, str]) -> ServerSpec:
         """With every `${NAME}` in env and headers replaced by the agent's variable of that name."""
-        return ServerSpec(
-            self.name, self.command, self.args, self._expanded("env", self.env, variables), self.url,
-            self._expanded("headers", self.headers, variables), self.fork, self.start_seconds,
-        )  # fmt: skip
+        env, headers = (self._expanded(part, getattr(self, part), variables) for part in ("env", "headers"))
+        return replace(self, env=env, headers=headers)
 
     def _expanded(self, part: str, pairs: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
         def value_of(match: re.Match[str]) -> str:
@@ -92,11 +92,8 @@ class ServerSpec:
 
     def as_config(self) -> dict[str, Any]:
         """As it is written in mcp_config.yaml."""
-        config: dict[str, Any] = {
-            "command": self.command, "args": list(self.args), "env": dict(self.env), "url": self.url,
-            "headers": dict(self.headers), "fork": self.fork, "start_seconds": self.start_seconds,
-        }  # fmt: skip
-        return {key: value for key, value in config.items() if value not in (None, [], {}, True, START_SECONDS)}
+        usual = ServerSpec(self.name)
+        return {key: value for key in sorted(_KNOWN) if (value := getattr(self, key)) != getattr(usual, key)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +120,9 @@ class Workdir:
         )
 
 
-def check_workdir(path: str | Path) -> Path:
+def check_workdir(path: str | os.PathLike[str]) -> Path:
     """The folder as an absolute path; MissingFile when it lacks one of its three files."""
     folder = Path(path).expanduser().resolve()
-    if not folder.is_dir():
-        raise MissingFile(f"There is no folder {folder}. Make it, with mcp_config.yaml, reward_fn.py and setup.sh.")
     find_config(folder)
     for name in (REWARD_FILE, SETUP_FILE):
         if not (folder / name).is_file():
@@ -136,6 +131,8 @@ def check_workdir(path: str | Path) -> Path:
 
 
 def find_config(folder: Path) -> Path:
+    if not folder.is_dir():
+        raise MissingFile(f"There is no folder {folder}. Make it, with mcp_config.yaml, reward_fn.py and setup.sh.")
     for name in CONFIG_NAMES:
         if (folder / name).is_file():
             return folder / name
@@ -145,8 +142,6 @@ def find_config(folder: Path) -> Path:
 def read_workdir(path: str | Path) -> Workdir:
     """The folder's servers. Only the configuration must be there."""
     folder = Path(path).expanduser().resolve()
-    if not folder.is_dir():
-        raise MissingFile(f"There is no folder {folder}. Check the path.")
     file = find_config(folder)
     return Workdir(folder, parse_config(_load(file), file.name))
 
@@ -197,15 +192,47 @@ def _parse_server(name: Any, raw: Any, source: str) -> ServerSpec:
         raise EnvDefinitionError(f"{where} needs a command to run or a url to reach, as text. Add one.")
     if url is not None and not re.fullmatch(r"https?://\S+", _HOLE.sub("0", url)):
         raise EnvDefinitionError(f"{where}: url {url!r} does not begin with http:// or https://. Correct it.")
-    seconds = raw.get("start_seconds", START_SECONDS)
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 600:
-        raise EnvDefinitionError(f"{where}: start_seconds must be a number up to 600. Correct it.")
     spec = ServerSpec(
         name, command or None, _texts(where, "args", raw.get("args")), _pairs(where, "env", raw.get("env")), url,
-        _pairs(where, "headers", raw.get("headers")), bool(raw.get("fork", True)), float(seconds),
+        _pairs(where, "headers", raw.get("headers")), _fork(where, raw), _seconds(where, raw), _memory(where, raw),
     )  # fmt: skip
     _check_holes(where, spec)
     return spec
+
+
+def _fork(where: str, raw: Mapping[str, Any]) -> bool:
+    fork = raw.get("fork", True)
+    if not isinstance(fork, bool):
+        raise EnvDefinitionError(f"{where}: fork must be true or false, not {fork!r}. Correct it.")
+    return fork
+
+
+def _seconds(where: str, raw: Mapping[str, Any]) -> float:
+    seconds = raw.get("start_seconds", START_SECONDS)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 600:
+        raise EnvDefinitionError(f"{where}: start_seconds must be a number up to 600. Correct it.")
+    return float(seconds)
+
+
+def _memory(where: str, raw: Mapping[str, Any]) -> str | None:
+    memory = raw.get("memory")
+    if memory is None:
+        return None
+    if not raw.get("command"):
+        raise EnvDefinitionError(f"{where}: memory is for servers that are started here. Remove it.")
+    try:
+        memory_bytes(memory)
+    except ValueError as error:
+        raise EnvDefinitionError(f"{where}: {error}") from None
+    return str(memory)
+
+
+def memory_bytes(text: Any) -> int:
+    """How many bytes an amount such as 512MB or 1.5GB is; ValueError when it is not one."""
+    match = _MEMORY.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None or not float(match[1]):
+        raise ValueError(f"memory must be an amount such as 512MB or 1.5GB, not {text!r}. Write it with its unit.")
+    return int(float(match[1]) * 1024 ** ("KMGT".index(match[2].upper()) + 1))
 
 
 def _refuse_unknown(where: str, keys: Iterable[str]) -> None:
@@ -242,6 +269,10 @@ def _check_holes(where: str, spec: ServerSpec) -> None:
         if "\0" in text:
             raise EnvDefinitionError(f"{where} has a NUL character in {text!r}. Remove it.")
         for hole in _HOLE.findall(text):
+            if hole == "port" and spec.url is None:
+                raise EnvDefinitionError(
+                    f"{where} has a ${{{{ port }}}} but no url. Add url: http://127.0.0.1:${{{{ port }}}}/mcp."
+                )
             if hole not in _HOLES:
                 known = ", ".join(f"${{{{ {each} }}}}" for each in _HOLES)
                 raise EnvDefinitionError(f"{where}: there is no ${{{{ {hole} }}}}. Use one of {known}.")

@@ -8,6 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from benchmax.envs.mcp.workdir import memory_bytes
+
+
+def agent_arguments(servers: int, server_memory: str | None) -> list[str]:
+    """What every agent is told: how many rollouts it serves, and how much memory a server may take."""
+    if server_memory is None:
+        return ["--servers", str(servers)]
+    memory_bytes(server_memory)
+    return ["--servers", str(servers), "--server-memory", server_memory.replace(" ", "")]
+
 
 class BaseProvisioner(ABC):
     """Machines that run MCP servers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,14 +14,14 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.provisioners.base import BaseProvisioner
+from benchmax.envs.mcp.luggage import left_behind
+from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
 from benchmax.envs.mcp.workdir import find_config
 from benchmax.errors import EnvDefinitionError
 
 START_SECONDS = 1_860.0
 """setup.sh may install a great deal."""
 STOP_SECONDS = 5.0
-_LEFT_BEHIND = shutil.ignore_patterns(".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache")
 
 
 class LocalProvisioner(BaseProvisioner):
@@ -28,10 +29,16 @@ class LocalProvisioner(BaseProvisioner):
 
     The workdir is copied, setup.sh is run in the copy, and all of it is gone when the environment shuts down or this
     process ends. The agent listens on a private socket; give `base_port` to have it listen on that port of 127.0.0.1.
+    `server_memory`, such as "512MB", is what a server may take when the configuration does not say.
     """
 
     def __init__(
-        self, workdir_path: str | Path, num_servers: int = 1, base_port: int | None = None, spares: int | None = None
+        self,
+        workdir_path: str | os.PathLike[str],
+        num_servers: int = 1,
+        base_port: int | None = None,
+        spares: int | None = None,
+        server_memory: str | None = None,
     ) -> None:
         if num_servers < 1:
             raise ValueError(f"num_servers must be at least 1, not {num_servers}. Give more.")
@@ -42,6 +49,7 @@ class LocalProvisioner(BaseProvisioner):
         self._num_servers = num_servers
         self._base_port = base_port
         self._spares = spares
+        self._told = agent_arguments(num_servers, server_memory)
         self._agent: _AgentProcess | None = None
 
     @property
@@ -59,7 +67,7 @@ class LocalProvisioner(BaseProvisioner):
             raise
 
     def _arguments(self) -> list[str]:
-        arguments = ["--servers", str(self._num_servers)]
+        arguments = list(self._told)
         if self._spares is not None:
             arguments += ["--spares", str(self._spares)]
         if self._base_port is not None:
@@ -98,7 +106,7 @@ class _AgentProcess:
     async def start(self, secret: str) -> str:
         self._root = Path(tempfile.mkdtemp(prefix="benchmax-mcp-"))  # short, as a socket's path must be
         copy = self._root / "workdir"
-        await asyncio.to_thread(shutil.copytree, self._workdir, copy, symlinks=True, ignore=_LEFT_BEHIND)
+        await asyncio.to_thread(shutil.copytree, self._workdir, copy, symlinks=True, ignore=left_behind)
         if "--listen" not in self._arguments:
             self._arguments += ["--listen", f"unix:{self._root}/agent"]
         self._process = self._spawn(copy)

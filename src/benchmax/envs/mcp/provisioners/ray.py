@@ -7,19 +7,18 @@ does, whatever ends it. The workdir travels through Ray's object store. A lost n
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.provisioners.base import BaseProvisioner
+from benchmax.envs.mcp.luggage import pack, unpack
+from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
 from benchmax.envs.mcp.workdir import find_config
 from benchmax.errors import ConfigError, EnvDefinitionError
 
@@ -28,7 +27,6 @@ START_SECONDS = 1_860.0
 PLACE_SECONDS = 60.0
 """How long an agent may wait for a processor of its node."""
 ASK_SECONDS = 5.0
-_LEFT_BEHIND = frozenset({".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
 
 
 class RayProvisioner(BaseProvisioner):
@@ -40,13 +38,14 @@ class RayProvisioner(BaseProvisioner):
 
     def __init__(
         self,
-        workdir_path: str | Path,
+        workdir_path: str | os.PathLike[str],
         num_nodes: int | None = None,
         servers_per_node: int = 5,
         cpus: float = 1.0,
         memory: int | None = None,
         address: str = "auto",
         runtime_env: Mapping[str, Any] | None = None,
+        server_memory: str | None = None,
     ) -> None:
         if num_nodes is not None and num_nodes < 1:
             raise ValueError(f"num_nodes must be at least 1, not {num_nodes}. Give more, or none for every node.")
@@ -56,6 +55,7 @@ class RayProvisioner(BaseProvisioner):
         find_config(self._workdir)
         self._num_nodes = num_nodes
         self._servers = servers_per_node
+        self._told = agent_arguments(servers_per_node, server_memory)
         self._options = {"num_cpus": cpus, "memory": memory, "runtime_env": dict(runtime_env or {}) or None}
         self._address = address
         self._connected_here = False
@@ -109,7 +109,7 @@ class RayProvisioner(BaseProvisioner):
     async def _start(self, node: str, secret: str) -> str:
         placed = _Placed(node, self._options)
         try:
-            address = await asyncio.to_thread(placed.start, self._pack(), self._servers, secret)
+            address = await asyncio.to_thread(placed.start, self._pack(), self._told, secret)
         except BaseException:
             await asyncio.to_thread(placed.end)
             raise
@@ -152,11 +152,11 @@ class _Placed:
         given = {name: value for name, value in options.items() if value is not None}
         self._actor = _ray().remote(AgentActor).options(scheduling_strategy=strategy, max_restarts=0, **given).remote()
 
-    def start(self, packed: Any, servers: int, secret: str) -> str:
+    def start(self, packed: Any, arguments: Sequence[str], secret: str) -> str:
         ray = _ray()
         try:
             ray.get(self._actor.alive.remote(), timeout=PLACE_SECONDS)
-            return str(ray.get(self._actor.start.remote(packed, servers, secret), timeout=START_SECONDS))
+            return str(ray.get(self._actor.start.remote(packed, arguments, secret), timeout=START_SECONDS))
         except ray.exceptions.GetTimeoutError:
             raise EnvDefinitionError(
                 f"Ray did not start an agent on node {self.node[:8]} in time. Free a processor there, or ask for fewer."
@@ -191,13 +191,13 @@ class AgentActor:
         self._process: subprocess.Popen[bytes] | None = None
         self._root: Path | None = None
 
-    def start(self, packed: bytes, servers: int, secret: str) -> str:
+    def start(self, packed: bytes, arguments: Sequence[str], secret: str) -> str:
         self._root = Path(tempfile.mkdtemp(prefix="benchmax-mcp-"))
         workdir = self._root / "workdir"
         unpack(packed, workdir)
         host = _ray().util.get_node_ip_address()
         command = [sys.executable, "-P", "-m", "benchmax.envs.mcp.agent", "--workdir", str(workdir)]
-        command += ["--servers", str(servers), "--listen", f"{host}:0", "--root", str(self._root), "--lifeline"]
+        command += [*arguments, "--listen", f"{host}:0", "--root", str(self._root), "--lifeline"]
         with open(self._root / "agent.log", "wb") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
@@ -226,26 +226,6 @@ class AgentActor:
                 self._process.kill()
         if self._root is not None:
             shutil.rmtree(self._root, ignore_errors=True)
-
-
-def pack(folder: Path) -> bytes:
-    """A folder as a zip, with its files' modes."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, folders, files in os.walk(folder):
-            folders[:] = sorted(set(folders) - _LEFT_BEHIND)
-            for name in sorted(files):
-                archive.write(Path(path, name), Path(path, name).relative_to(folder))
-    return packed.getvalue()
-
-
-def unpack(packed: bytes, folder: Path) -> None:
-    """The inverse of `pack`; the modes come back too, so that scripts stay runnable."""
-    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        for entry in archive.infolist():
-            path = Path(archive.extract(entry, folder))
-            if mode := entry.external_attr >> 16:
-                path.chmod(mode & 0o777)
 
 
 def _ray() -> Any:

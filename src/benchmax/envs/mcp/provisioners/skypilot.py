@@ -11,6 +11,7 @@ import asyncio
 import importlib.metadata
 import io
 import logging
+import os
 import secrets
 import shutil
 import socket
@@ -21,7 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.provisioners.base import BaseProvisioner
+from benchmax.envs.mcp.luggage import left_behind
+from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
 from benchmax.envs.mcp.workdir import find_config
 from benchmax.errors import ConfigError, EnvDefinitionError
 
@@ -57,7 +59,7 @@ root=$(mktemp -d)
 trap 'kill $agent 2>/dev/null; wait; rm -rf "$root"' EXIT TERM INT
 while true; do
   agent-venv/bin/python -m benchmax.envs.mcp.agent --workdir "$PWD/workdir" \\
-    --servers {servers} --listen "$host:$port" --allow-host "$host" --root "$root/rollouts" &
+    {arguments} --listen "$host:$port" --allow-host "$host" --root "$root/rollouts" &
   agent=$!
   wait $agent
   echo "The agent ended with code $?; another one is started."
@@ -76,7 +78,7 @@ class SkypilotProvisioner(BaseProvisioner):
 
     def __init__(
         self,
-        workdir_path: str | Path,
+        workdir_path: str | os.PathLike[str],
         cloud: str,
         num_nodes: int = 1,
         servers_per_node: int = 5,
@@ -84,6 +86,7 @@ class SkypilotProvisioner(BaseProvisioner):
         memory: str | int | float | None = "8+",
         base_cluster_name: str = "benchmax-env-cluster",
         *,
+        server_memory: str | None = None,
         max_hourly_cost: float | None = None,
         on_cost: Callable[[str, float], None] | None = None,
     ) -> None:
@@ -98,6 +101,7 @@ class SkypilotProvisioner(BaseProvisioner):
         self._infra = str(cloud).lower()
         self._num_nodes = num_nodes
         self._servers = servers_per_node
+        self._told = " ".join(agent_arguments(servers_per_node, server_memory))
         self._size = {"cpus": cpus, "memory": memory}
         self._name = f"{base_cluster_name}-{secrets.token_hex(2)}"
         self._max_cost = max_hourly_cost
@@ -170,7 +174,7 @@ class SkypilotProvisioner(BaseProvisioner):
         host = '"$(hostname)"' if self._on_slurm else "127.0.0.1"
         task = sky.Task(
             name="benchmax-mcp", num_nodes=self._num_nodes, workdir=str(folder), setup=_SETUP,
-            run=_RUN.format(base=BASE_PORT, host=host, servers=self._servers),
+            run=_RUN.format(base=BASE_PORT, host=host, arguments=self._told),
             secrets={"BENCHMAX_MCP_SECRET": secret},
         )  # fmt: skip
         return task.set_resources(self._resources())
@@ -281,7 +285,7 @@ def lay_out(folder: Path, workdir: Path) -> None:
     """What travels: the user's workdir, this very benchmax, and what it needs from the package index."""
     import benchmax
 
-    shutil.copytree(workdir, folder / "workdir", symlinks=True, ignore=_LEFT_BEHIND)
+    shutil.copytree(workdir, folder / "workdir", symlinks=True, ignore=left_behind)
     shutil.copytree(Path(benchmax.__file__).parent, folder / "package" / "benchmax", ignore=_LEFT_BEHIND)
     (folder / "requirements.txt").write_text("\n".join(requirements()) + "\n", "utf-8")
 
