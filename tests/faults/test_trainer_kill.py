@@ -315,6 +315,7 @@ def test_two_signals_stop_at_once(server, model, tmp_path):
     assert server.end() == 130
     assert time.monotonic() - began < 2
     assert not list(run.rglob(".tmp-*"))
+    assert json.loads((run / "status.json").read_text())["state"] == "interrupted"
 
 
 def test_full_disk_fails_clearly_and_resumes(server, model, unbroken, tmp_path):

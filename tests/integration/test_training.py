@@ -14,11 +14,15 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
 from benchmax.cli import train as commands
+from benchmax.cli.serve import open_served
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
-from benchmax.errors import ConfigError, DatasetError, RewardError, UsageError
+from benchmax.errors import ConfigError, DatasetError, NotFoundError, RewardError, UsageError
+from benchmax.inference.download import silent
+from benchmax.inference.local import LocalModel
 from benchmax.inference.tokens import ChatTokens
+from benchmax.models.base import Sampling
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer import loop
 from benchmax.trainer.config import SftConfig, build_config
@@ -29,6 +33,7 @@ from benchmax.trainer.sampler import SharedPrompts
 from benchmax.trainer.sft import sft_sequences, split_chat, warm_start
 from benchmax.trainer.start import Task, load_task, resume, train
 from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.view import describe
 
 torch.set_num_threads(1)  # the models are tiny
 
@@ -153,6 +158,20 @@ def test_adapter_is_peft_and_equals_the_merged_model(trained, model, tmp_path):
     ids = torch.arange(20)[None]
     with torch.no_grad():
         assert torch.allclose(adapted(ids).logits, merged(ids).logits, atol=1e-4)
+    served = LocalModel.load(model, checkpoint=out)
+    served.engine.close()
+    assert served.name == f"{model.name}:adapter", "not to be taken for the base model"
+
+
+async def test_a_run_is_served_as_the_model_it_made(trained, tmp_path):
+    merged = export_merged(trained.path, tmp_path / "merged", which="latest")
+    ask, greedy, drawn = [{"role": "user", "content": "7?"}], Sampling(temperature=0, max_tokens=8), []
+    for name, checkpoint in ((str(trained.path), "latest"), (str(merged), None)):
+        async with open_served(name, checkpoint, silent, device="cpu") as served:
+            drawn.append((await served.converse(sampling=greedy).reply(ask)).segments[1].ids)
+    assert drawn[0] == drawn[1]
+    with pytest.raises(NotFoundError, match="no checkpoint step-999"):
+        open_served(str(trained.path), "step-999", silent)
 
 
 @pytest.mark.parametrize("tune", ["full", "lora"])
@@ -263,10 +282,24 @@ def test_nothing_of_this_machine_is_in_an_export(model, tmp_path):
     assert json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"] == model.name
     assert 'library_name: "peft"' in (adapter / "README.md").read_text().split("---")[1]
     assert 'library_name: "transformers"' in (merged / "README.md").read_text().split("---")[1]
+    assert "benchmax serve FOLDER" in (merged / "README.md").read_text()
+    modes = {file.stat().st_mode for folder in (adapter, merged) for file in folder.iterdir()}
+    assert len(modes) == 1, "the weights can be read by whom the card can be read by"
     for file in [*adapter.iterdir(), *merged.iterdir()]:
         assert str(tmp_path.parent) not in file.read_text("latin-1"), file
     assert base_name("smollm2-135m") == "HuggingFaceTB/SmolLM2-135M-Instruct"
     assert base_name("org/name") == "org/name"
+
+
+def test_a_model_card_carries_the_base_models_licence(tmp_path):
+    from benchmax.trainer.export import _licence
+
+    stored = {"name": "m", "title": "M", "source": "here", "license": "MIT", "sha256": "", "parameters": 1, "bytes": 1}
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
+    assert _licence(str(tmp_path)) == {}
+    (tmp_path / "benchmax.json").write_text(json.dumps(stored))
+    assert _licence(str(tmp_path)) == {"license": "mit"}
 
 
 def rows_file(folder, count, bad=0):
@@ -306,13 +339,30 @@ async def test_an_interrupt_saves_and_gives_up_a_step_that_takes_too_long(model,
     main = asyncio.get_running_loop()
     seen: list[loop.Trainer] = []
     monkeypatch.setattr("benchmax.trainer.start.handle_signals", _remember(seen))
-    running = asyncio.create_task(train(config(model, tmp_path), task=Task(SlowEnv, examples(16), [])))
+    told: list[str] = []
+    task = Task(SlowEnv, examples(16), [])
+    running = asyncio.create_task(
+        train(
+            config(model, tmp_path), task=task, on_event=lambda kind, data: told.append(describe(kind, data, 3) or "")
+        )
+    )
     await started.wait()
     seen[0].interrupt()
     done = await asyncio.wait_for(running, 15)
+    assert sum("Ctrl-C again stops at once" in line for line in told) == 1, "who pressed Ctrl-C is answered"
+    assert any("with 16 rows, 0 held out; the run is kept in" in line for line in told)
     assert (done.reason, done.step) == ("interrupted", 0)
     assert (done.path / "checkpoints" / "latest").read_text() == "step-0"
     assert json.loads((done.path / "status.json").read_text())["state"] == "interrupted"
+
+
+def test_rows_of_which_none_fits_the_model_are_refused_before_the_first_step(model, tmp_path):
+    long = [make_example([{"role": "user", "content": f"{i} " * 3000}], {"ground_truth": "1"}) for i in range(16)]
+    with pytest.raises(DatasetError, match=r"No prompt fits .* of 16 rows looked at, the shortest has \d,\d+\. Short"):
+        go(train(config(model, tmp_path), task=Task(DigitsEnv, long, [])))
+    assert list(tmp_path.rglob("config.toml")) == [], "a run that never began does not take the name"
+    some = Task(DigitsEnv, [*long, *examples(16)], [])
+    assert go(train(config(model, tmp_path / "some", limits={"steps": 1}), task=some)).step == 1
 
 
 def _remember(seen):
@@ -389,6 +439,8 @@ def test_the_command_line(model, tmp_path, monkeypatch):
     assert "optim.lr" in shell.invoke(app, ["train", "--settings"]).output
     with pytest.raises(ConfigError, match=r"did you mean optim\.lr"):
         shell.invoke(app, [*call, "--optim.lrr", "1"], catch_exceptions=False)
+    with pytest.raises(UsageError, match=r"'more\.jsonl' is one word too many: the environment is 'arithmetic'"):
+        shell.invoke(app, [*call, "more.jsonl"], catch_exceptions=False)
     with pytest.raises(ConfigError, match="No environment"):
         shell.invoke(app, ["train"], catch_exceptions=False)
 

@@ -230,6 +230,9 @@ async def test_models(chat):
         ({"n": 0}, "n:"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"presence_penalty": 1}, "presence_penalty: not supported"),
+        ({"min_p": 0.1}, "min_p: not supported"),
+        ({"repetition_penalty": 1.2}, "repetition_penalty: not supported"),
+        ({"guided_json": {"type": "object"}}, "guided_json: not supported"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"logprobs": True, "top_logprobs": 5}, "top_logprobs"),
@@ -268,7 +271,8 @@ async def test_a_body_that_is_no_json(chat):
                 assert (await response.json())["error"]["message"]
         async with session.get(f"{client.base_url}nothing") as response:
             assert response.status == 404
-            assert "error" in await response.json()
+            message = (await response.json())["error"]["message"]
+            assert message.startswith("GET /v1/nothing: Not Found. There are POST /v1/chat/completions")
 
 
 async def test_a_key_is_asked_for(chat):

@@ -264,6 +264,17 @@ def test_command_line(index, home):
     assert not (home / "models" / "tiny").exists()
 
 
+def test_an_evaluation_tells_that_it_fetches_the_model(index, capsys):
+    from benchmax.cli.evals import _fetch
+
+    _fetch({"model": "scripted:gold", "base_url": None})
+    _fetch({"model": "tiny", "base_url": "http://127.0.0.1:1/v1"})
+    assert (store.list_models(), capsys.readouterr().err) == ([], "")
+    _fetch({"model": "tiny", "base_url": None})
+    assert [model.card.name for model in store.list_models()] == ["tiny"]
+    assert capsys.readouterr().err.startswith("tiny: downloading")
+
+
 def test_a_directory_gets_a_name(tiny, home, tmp_path):
     folder = tmp_path / "exported"
     folder.mkdir()

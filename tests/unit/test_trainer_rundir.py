@@ -200,6 +200,25 @@ def test_plain_view_is_one_line_per_event():
     assert lines[2].startswith("ALERT drift in step 1")
 
 
+def test_fetching_is_told_once_in_a_pipe():
+    stream = io.StringIO()
+    with PlainView(5, stream) as view:
+        for got in range(3):
+            view("fetching", {"message": f"smollm2-135m: downloading ({got} of 93 MB)"})
+    assert stream.getvalue() == "smollm2-135m: downloading (0 of 93 MB)\n"
+
+
+def test_live_view_says_what_is_going_on_before_the_first_rollout():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with LiveView(5, console) as view:
+        view("begins", {"run": "runs/x", "model": "tiny", "device": "cpu", "train": 16, "held_out": 4})
+        view("resumed", {"step": 2})
+        view("started", {"step": 2})
+    text = console.file.getvalue()
+    assert "tiny on cpu, 16 rows, in runs/x" in text
+    assert "sampling" in text.rpartition("now")[2], "not what is over"
+
+
 def test_live_view_shows_the_run_and_prints_no_markup():
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     with LiveView(5, console) as view:

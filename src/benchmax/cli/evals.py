@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
+from benchmax.cli.models import fetching
 from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
 from benchmax.cli.progress import progress
 from benchmax.cli.tables import print_comparison, print_report
@@ -170,6 +171,7 @@ async def _evaluate(config: dict[str, Any], directory: Path, kept: dict[str, Any
         max_turns=config["max_turns"], max_tool_calls=config.get("max_tool_calls"),
         sampling=Sampling(**config["sampling"]),
     )  # fmt: skip
+    _fetch(config)
     model = open_model(
         config["model"], env_class=env_class, examples=examples, base_url=config["base_url"],
         api_key_var=config["api_key_var"],
@@ -186,6 +188,16 @@ async def _evaluate(config: dict[str, Any], directory: Path, kept: dict[str, Any
     if result.duplicates:
         words.print(f"[yellow]{result.duplicates} duplicate rows were left out.[/]")
     return result
+
+
+def _fetch(config: Mapping[str, Any]) -> None:
+    """A model that is not here yet takes a while to come, so that is told."""
+    if config["base_url"] is not None or config["model"].startswith("scripted:"):
+        return
+    from benchmax.inference.store import resolve
+
+    with fetching(config["model"]) as say:
+        resolve(config["model"], say=say)
 
 
 def parse_env_args(pairs: list[str] | None) -> dict[str, Any]:

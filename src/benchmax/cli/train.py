@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmax.cli.output import INTERRUPTED, safe, words
+from benchmax.errors import UsageError
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 """How `train` is mounted: settings come as dotted flags that typer does not know."""
@@ -59,7 +60,12 @@ def _env_and_flags(words: list[str]) -> tuple[str | None, list[str]]:
     while words:
         word = words.pop(0)
         if not word.startswith("--"):
-            env = env or word
+            if env:
+                raise UsageError(
+                    f"{word!r} is one word too many: the environment is {env!r}. "
+                    "Give rows with --data, and put quotes around what has spaces in it."
+                )
+            env = word
             continue
         flags.append(word)
         if "=" not in word and words and not words[0].startswith("--"):
@@ -85,7 +91,8 @@ def export(
         export_adapter(run, out, which=chosen)
     else:
         export_merged(run, out, which=chosen, dtype=dtype)
-    words.print(f"Wrote {safe(out)} from checkpoint {chosen}" + (" (the best)." if checkpoint == "best" else "."))
+    best = " (the best)" if checkpoint == "best" else ""
+    words.print(f"Wrote {safe(out)} from checkpoint {chosen}{best}.", soft_wrap=True)
 
 
 def plot(
@@ -111,10 +118,12 @@ def _finished(run: Path, changes: dict[str, Any]) -> bool:
         return False
     done = status["step"]
     words.print(
-        f"{safe(run)} is complete after {done} steps ({status.get('reason', 'steps')}); there is nothing to do."
+        f"{safe(run)} is complete after {done} steps ({status.get('reason', 'steps')}); there is nothing to do.",
+        soft_wrap=True,
     )
     words.print(
-        f"To train on, change what ended it, such as: benchmax train --resume {safe(run)} --steps {2 * done or 1}"
+        f"To train on, change what ended it, such as: benchmax train --resume {safe(run)} --steps {2 * done or 1}",
+        soft_wrap=True,
     )
     return True
 
@@ -137,7 +146,8 @@ def _run(target: Any, changes: dict[str, Any] | None = None) -> None:
         outcome = asyncio.run(work)
     if outcome.reason == "interrupted":
         words.print(
-            f"Stopped after {outcome.step} steps; saved. Go on with: benchmax train --resume {safe(outcome.path)}"
+            f"Stopped after {outcome.step} steps; saved. Go on with: benchmax train --resume {safe(outcome.path)}",
+            soft_wrap=True,
         )
         raise typer.Exit(INTERRUPTED)
     before, after = outcome.first_eval, outcome.last_eval
@@ -147,9 +157,10 @@ def _run(target: Any, changes: dict[str, Any] | None = None) -> None:
     if not outcome.learned:
         words.print(
             "[yellow]No step taught the model anything: in every group all answers earned the same.[/] "
-            "See the alerts in events.jsonl, and read some rollouts with `benchmax show`."
+            "See the alerts in events.jsonl, and read some rollouts with `benchmax show`.",
+            soft_wrap=True,
         )
-    words.print(f"Done: {safe(outcome.path)}")
+    words.print(f"Done: {safe(outcome.path)}", soft_wrap=True)
 
 
 def _given(**values: Any) -> dict[str, Any]:

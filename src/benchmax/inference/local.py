@@ -71,7 +71,7 @@ class LocalModel(ModelClient):
         engine = Engine.from_directory(weights, device=device, dtype=dtype, **engine_options)
         if checkpoint is not None and weights == directory:
             engine.update_weights(_adapted_weights(directory, Path(checkpoint)))
-        return cls(engine, chat, name=name or _name(name_or_path, directory))
+        return cls(engine, chat, name=name or _name(name_or_path, directory, checkpoint))
 
     def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> LocalConversation:
         return LocalConversation(self, tuple(tools), sampling)
@@ -200,7 +200,9 @@ def _adapted_weights(directory: Path, adapter: Path) -> dict[str, Any]:
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # who loads us tells what happens
     base = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     try:
         merged = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
@@ -210,6 +212,8 @@ def _adapted_weights(directory: Path, adapter: Path) -> dict[str, Any]:
     return dict(merged.named_parameters())
 
 
-def _name(name_or_path: str | Path, directory: Path) -> str:
+def _name(name_or_path: str | Path, directory: Path, checkpoint: str | Path | None) -> str:
+    """What it is called; with its checkpoint, or a trained model would pass for the one it began as."""
     card = read_card(directory)
-    return card.name if card else Path(name_or_path).name
+    base = card.name if card else Path(name_or_path).name
+    return f"{base}:{Path(checkpoint).resolve().name}" if checkpoint else base

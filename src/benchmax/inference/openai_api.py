@@ -23,6 +23,13 @@ from benchmax.models.base import Sampling
 Json: TypeAlias = dict[str, Any]
 
 MAX_CHOICES = 128
+_CHANGES_NOTHING = {"repetition_penalty": 1, "length_penalty": 1, "modalities": ["text"], "function_call": "none"}
+_REFUSED = {
+    "audio", "bad_words", "function_call", "functions", "guided_choice", "guided_grammar", "guided_json",
+    "guided_regex", "ignore_eos", "length_penalty", "min_p", "min_tokens", "modalities", "prompt_logprobs",
+    "repetition_penalty", "stop_token_ids", "structured_outputs", "typical_p", "use_beam_search",
+}  # fmt: skip
+"""Fields of other servers that change what is sampled. All else that is unknown is harmless and left alone."""
 
 
 class StreamOptions(BaseModel):
@@ -51,6 +58,14 @@ class Request(BaseModel):
     @classmethod
     def _null_is_default(cls, raw: Any) -> Any:
         return {key: value for key, value in raw.items() if value is not None} if isinstance(raw, dict) else raw
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_foreign(cls, raw: Any) -> Any:
+        for name in sorted(_REFUSED.intersection(raw if isinstance(raw, dict) else ())):
+            if raw[name] and raw[name] != _CHANGES_NOTHING.get(name):
+                raise ValueError(f"{name}: not supported by this server; leave it out")
+        return raw
 
     @field_validator("stop", mode="before")
     @classmethod

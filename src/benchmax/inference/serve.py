@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 BODY_BYTES = 32 * 1024 * 1024
 SHUTDOWN_SECONDS = 2.0
 """For replies under way when the server is stopped."""
+ROUTES = "There are POST /v1/chat/completions and /v1/completions, and GET /v1/models and /health."
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 RequestT = TypeVar("RequestT", bound=api.Request)
@@ -104,7 +105,7 @@ class Server:
         except (ConfigError, ModelRejected, ValueError) as error:
             return _error(400, str(error))
         except web.HTTPException as error:
-            return _error(error.status, error.reason or "refused")
+            return _error(error.status, f"{request.method} {request.path}: {error.reason}. {ROUTES}")
         except ConnectionResetError:
             raise
         except Exception:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from benchmax.errors import UsageError
-from benchmax.inference.store import KNOWN, resolve
+from benchmax.inference.store import KNOWN, read_card, resolve
 from benchmax.trainer.checkpoint import Checkpoint, find_checkpoint, load_weights, plain_disk_errors
 from benchmax.trainer.config import TrainConfig, dump_toml
 from benchmax.trainer.policy import Policy
@@ -93,9 +93,10 @@ def base_name(model: str) -> str:
 
 def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint, *, library: str = "transformers") -> str:
     """What the model is, how it was made, and what it was measured at; nothing in it is a path of this machine."""
-    config = _portable(config)
+    licence, base, config = _licence(config.model.name), config.model.name, _portable(config)
+    served = f"{base if base in KNOWN else config.model.name}:FOLDER" if library == "peft" else "FOLDER"
     evals = [line for line in read_metrics(run) if line["split"] == "eval" and line["step"] <= checkpoint.step]
-    head = {"base_model": config.model.name, "library_name": library, "tags": ["benchmax", "grpo"]}
+    head = {"base_model": config.model.name, **licence, "library_name": library, "tags": ["benchmax", "grpo"]}
     front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in head.items())
     rows = "\n".join(
         f"| {line['step']} | {line['values'].get('reward/mean', float('nan')):.3f} "
@@ -111,6 +112,10 @@ def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint, *, librar
 {config.model.name} trained with GRPO on the environment `{config.data.env or "(given in code)"}`,
 {checkpoint.step} steps ({"LoRA adapter" if config.model.tune == "lora" else "all weights"}), by benchmax.
 
+```bash
+benchmax serve {served}   # FOLDER holds this file
+```
+
 ## Held-out rows
 
 | step | mean reward | solved |
@@ -122,6 +127,12 @@ def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint, *, librar
 ```toml
 {settings}```
 """
+
+
+def _licence(model: str) -> dict[str, str]:
+    """The base model's, which holds for what was made from it; nothing where it is not known."""
+    card = read_card(resolve(model))
+    return {"license": card.license.lower()} if card and card.license.lower() not in ("", "-", "unknown") else {}
 
 
 def _name_base(file: Path, name: str) -> None:
@@ -150,6 +161,13 @@ def choose_checkpoint(run: Path, which: str = "best") -> Checkpoint:
     return find_checkpoint(folder, which)
 
 
+def _readable(folder: Path) -> None:
+    """Some writers make files only their owner may read; a server of another user must read the model."""
+    mode = (folder / "README.md").stat().st_mode & 0o777
+    for file in folder.iterdir():
+        file.chmod(mode)
+
+
 def _build(out: Path, write: Callable[[Path], None]) -> Path:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} is not empty. Choose another folder, or remove it first.")
@@ -158,6 +176,7 @@ def _build(out: Path, write: Callable[[Path], None]) -> Path:
     try:
         with plain_disk_errors(out):
             write(temporary)
+            _readable(temporary)
         if out.exists():
             out.rmdir()
         temporary.rename(out)

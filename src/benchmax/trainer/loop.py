@@ -195,7 +195,7 @@ class Trainer:
             self._refuse_unscored()
         lines = read_metrics(self.run.path)
         evals = [line["values"] for line in lines if line["split"] == "eval"] or [{}]
-        self.outcome = Outcome(self.run.path, reason, self.progress.step, evals[0], evals[-1], self.progress.seconds)
+        self.outcome = Outcome(self.run.path, reason, self.progress.step, evals[0], evals[-1], self._seconds())
         self.outcome.learned = any(line["values"].get("groups/used") for line in lines)
         state = "interrupted" if reason == "interrupted" else "complete"
         self.run.set_status(state, self.progress.step, reason=reason)
@@ -243,6 +243,7 @@ class Trainer:
         while not task.done():
             await asyncio.wait([task], timeout=0.2)
             if self._stop:
+                self.on_event("stopping", {"seconds": GRACE_SECONDS})
                 await asyncio.wait([task], timeout=GRACE_SECONDS)
                 self._give_up = True
                 if not task.done():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -18,11 +19,11 @@ from typing import Any
 
 import torch
 
-from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.base_env import BaseEnv, with_system_prompt
 from benchmax.envs.datasets import load_examples
 from benchmax.envs.loading import find_rows, load_env_class, make_env
 from benchmax.envs.types import Example
-from benchmax.errors import ConfigError, DatasetError
+from benchmax.errors import ConfigError, DatasetError, ModelRejected
 from benchmax.inference.engine import Engine
 from benchmax.inference.local import LocalModel
 from benchmax.inference.store import resolve
@@ -34,12 +35,15 @@ from benchmax.trainer.config import TrainConfig, build_config, dump_toml
 from benchmax.trainer.learner import Learner
 from benchmax.trainer.loop import OnEvent, Outcome, Trainer
 from benchmax.trainer.policy import Policy
-from benchmax.trainer.rundir import RunDir, write_whole
+from benchmax.trainer.rundir import RunDir, read_status, write_whole
 from benchmax.trainer.sampler import EngineSampler, SharedPrompts
 from benchmax.trainer.sft import sft_sequences, warm_start
 
 RESUMABLE = {"limits", "eval", "checkpoint", "watch"}
 """Sections whose settings may change when a run is resumed; the others made the run what it is."""
+
+PROMPTS_MEASURED = 64
+"""Rows whose length is looked at before the first step; they lie evenly over all."""
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -63,10 +67,16 @@ async def train(
     config = config.model_copy(deep=True)
     config.output.name = config.output.name or f"{_short_name(config.data.env)}-{time.strftime('%Y%m%d-%H%M%S')}"
     _locate(config)
-    directory = resolve(config.model.name)
-    run = RunDir.create(Path(config.output.dir) / config.output.name, config)
+    directory = _fetched(config, on_event)
+    path = Path(config.output.dir) / config.output.name
+    ours = not path.exists()
+    run = RunDir.create(path, config)
     try:
         return await _train(run, directory, task, on_event)
+    except Exception:
+        if ours and not read_status(path):  # it never began: the name stays free for the next try
+            shutil.rmtree(path, ignore_errors=True)
+        raise
     finally:
         run.close()
 
@@ -83,9 +93,15 @@ async def resume(
     try:
         if changes:
             _change(run, changes)
-        return await _train(run, resolve(run.config.model.name), task or load_task(run.config), on_event)
+        return await _train(run, _fetched(run.config, on_event), task or load_task(run.config), on_event)
     finally:
         run.close()
+
+
+def _fetched(config: TrainConfig, on_event: OnEvent) -> Path:
+    """The model's folder; fetching it takes a while, so that is told."""
+    name = config.model.name
+    return resolve(name, say=lambda what: on_event("fetching", {"message": f"{name}: {what}"}))
 
 
 def load_task(config: TrainConfig) -> Task:
@@ -151,6 +167,8 @@ async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent) ->
     with _log_file(run.path / "logs" / "train.log"):
         learner = _learner(config, directory, device)
         async with _sampler(config, directory, device, task) as sampler:
+            check_lengths(task.train, sampler)
+            on_event("begins", _facts(run, device, task))
             if config.output.save_tokens:
                 run.write_vocabulary(sampler.model.chat.spell([i]) for i in range(sampler.model.chat.vocabulary))
             trainer = Trainer(run, learner, sampler, task.train, task.held_out, on_event)
@@ -177,6 +195,31 @@ async def _sampler(config: TrainConfig, directory: Path, device: str, task: Task
     model = LocalModel(engine, SharedPrompts(directory), name=config.model.name)
     async with model, EnvHost(task.env) as host:
         yield EngineSampler(host, model, config)
+
+
+def _facts(run: RunDir, device: str, task: Task) -> dict[str, Any]:
+    """What a person wants to see confirmed before waiting."""
+    held_out = len(task.held_out[: run.config.eval.rows])
+    model = run.config.model.name
+    return {"run": str(run.path), "model": model, "device": device, "train": len(task.train), "held_out": held_out}
+
+
+def check_lengths(rows: Sequence[Example], sampler: EngineSampler) -> None:
+    """Refuse rows of which none fits the model: every step would be empty. Some that do not fit raise an alert."""
+    model, system = sampler.model, sampler.host.env.system_prompt
+    lengths: list[int] = []
+    for row in rows[:: -(-len(rows) // PROMPTS_MEASURED)]:
+        try:
+            prompt = model.chat.prompt(with_system_prompt(row["prompt_messages"], system))
+        except ModelRejected:  # its rollouts say why
+            return
+        lengths.append(len(prompt))
+        if lengths[-1] < model.context:
+            return
+    raise DatasetError(
+        f"No prompt fits {model.name}, which takes {model.context:,} tokens with its reply: of {len(lengths)} rows "
+        f"looked at, the shortest has {min(lengths):,}. Shorten them, or train a model with a longer context."
+    )
 
 
 def _restore_or_begin(trainer: Trainer, directory: Path) -> None:
@@ -220,6 +263,8 @@ def handle_signals(trainer: Trainer, run: RunDir) -> Iterator[None]:
     def on_signal(number: int, frame: object) -> None:
         if asked:
             run.sweep()
+            with contextlib.suppress(OSError):
+                run.set_status("interrupted", trainer.progress.step, reason="stopped at once")
             os._exit(130)
         asked.append(number)
         trainer.interrupt()

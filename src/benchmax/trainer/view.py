@@ -39,6 +39,7 @@ class PlainView:
     def __init__(self, steps: int, stream: TextIO) -> None:
         self.steps = steps
         self.stream = stream
+        self._fetching = False
 
     def __enter__(self) -> PlainView:
         return self
@@ -48,6 +49,8 @@ class PlainView:
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
         line = describe(kind, data, self.steps)
+        if kind == "fetching":  # its progress is for terminals
+            line, self._fetching = None if self._fetching else line, True
         if line:
             print(line, file=self.stream, flush=True)
 
@@ -62,6 +65,13 @@ def describe(kind: str, data: dict[str, Any], steps: int) -> str | None:
         return f"note  {data['message']}"
     if kind == "sft":
         return f"warm start {data['step'] + 1}/{data['steps']}  loss {data['loss']:.3f}"
+    if kind == "fetching":
+        return str(data["message"])
+    if kind == "begins":
+        rows = f"{data['train']} rows, {data['held_out']} held out"
+        return f"training {data['model']} on {data['device']} with {rows}; the run is kept in {data['run']}"
+    if kind == "stopping":
+        return f"stopping: {data['seconds']:.0f} s for what is under way, then it is saved; Ctrl-C again stops at once"
     if kind == "resumed":
         return f"resumed after {data['step']} steps"
     if kind == "ended":
@@ -100,6 +110,7 @@ class LiveView:
         self.step = 0
         self.rollouts = 0
         self.note = "loading"
+        self.run = ""
         self._began = time.monotonic()
         self._steps_seen = 0
         self._live = Live(self, console=console, refresh_per_second=4, transient=False)
@@ -112,7 +123,11 @@ class LiveView:
         self._live.stop()
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
-        if kind == "metrics" and data["split"] == "train":
+        if kind in ("started", "metrics"):
+            self.note = "sampling"  # what comes next, and the first rollout may take a while
+        if kind == "begins":
+            self.run = f"{data['model']} on {data['device']}, {data['train']} rows, in {data['run']}"
+        elif kind == "metrics" and data["split"] == "train":
             self._saw_step(data)
         elif kind == "metrics":
             self.evals.append((data["step"], data["values"].get("reward/mean", float("nan"))))
@@ -142,7 +157,8 @@ class LiveView:
 
     def _rows(self) -> list[tuple[str, Text]]:
         values = self.values
-        rows = [("step", Text(f"{self.step}/{self.steps}   {self._eta()}")), ("now", Text(self.note))]
+        rows = [("run", Text(self.run))] if self.run else []
+        rows += [("step", Text(f"{self.step}/{self.steps}   {self._eta()}")), ("now", Text(self.note))]
         if self.rewards:
             rows.append(("reward", Text(f"{sparkline(self.rewards)} {self.rewards[-1]:.3f}", style="bold")))
         if self.evals:
