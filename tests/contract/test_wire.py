@@ -186,6 +186,28 @@ def test_launches_that_cannot_work_are_refused_in_words(wire, paths, change, sta
     assert words in wire.launch({**paths, **change}, (status,))["error"]
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"args": ', "The body is not JSON"),
+        (b"[]", "not a JSON object"),
+        (b"", "not a JSON object"),
+        (json.dumps({"name": "x" * 301, "args": {}}).encode(), "name: has a length of 301; at most 300 is taken"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_refused_in_words(wire, body, words):
+    answer = wire.http.post("/v1/train/runs/launch", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]
+
+
+def test_an_argument_that_is_null_was_not_given(wire, paths):
+    run_id = wire.launch({**paths, "num_epochs": None, "prompts_per_step": None, "group_size": 4})["runId"]
+    defaults = {arg["name"]: arg["default"] for arg in wire.get("/v1/train/launch-args")["args"]}
+    args = wire.get(f"/v1/train/runs/{run_id}", includeConfig="true")["launcherArgs"]
+    assert [args[name] for name in ("num_epochs", "group_size")] == [defaults["num_epochs"], 4]
+
+
 def test_too_few_rows_and_another_python_are_refused(wire, paths):
     few = wire.upload("datasets/w/few/train.jsonl", rows(15) + b"\n  \n", "application/jsonl")
     assert "15 rows; at least 16" in wire.launch({**paths, "train_dataset_path": few}, (400,))["error"]

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -11,6 +12,7 @@ from benchmax.platform.runner import leases as lease_rules
 from benchmax.platform.runner import proc
 from benchmax.platform.runner.leases import Leases, this_process
 from benchmax.platform.runner.notes import PROCESS_FILE, read_note
+from benchmax.platform.runner.processes import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store import jobs, rollouts, runs
 from runner_world import (
@@ -200,6 +202,16 @@ def test_a_lease_of_another_machine_is_taken_only_after_a_wide_margin(world):
         (job,) = jobs.of_run(session, run_id)
         job.lease_until = time.time() - lease_rules.MARGIN_SECONDS - 1
     assert [job.run_id for job in mine.take_abandoned()] == [run_id]
+
+
+def test_what_a_run_sent_into_the_background_ends_with_it(tmp_path):
+    """It was gone from the family before anybody looked: another session, and its parent has ended."""
+    script = "import subprocess; print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid, flush=True)"
+    process = RunProcess.start(tmp_path, command=(sys.executable, "-c", script))
+    wait_until(lambda: not process.poll())
+    pid = int((tmp_path / "child.log").read_text())
+    wait_until(lambda: not is_running(pid))
+    assert process.remains() == []
 
 
 def test_a_pid_used_again_is_not_the_old_process():

@@ -67,7 +67,7 @@ def test_an_address_that_may_not_be_called_fails_with_words(live):
             assert "may not be called" in row["statusReason"]
 
 
-def test_an_evaluation_without_a_single_score_fails_with_the_first_error(live):
+def test_an_evaluation_without_a_single_score_fails_with_the_reason(live):
     owner, key = live.user()
     run_id = store_run(live, owner, GroupEnv, ROWS)
     url = f"http://127.0.0.1:{free_port()}/v1"
@@ -75,7 +75,7 @@ def test_an_evaluation_without_a_single_score_fails_with_the_first_error(live):
         endpoint = client.post("/v1/endpoints", json={"name": "down", "baseUrl": url, "model": "m"}).json()["id"]
         row = evaluated(client, run_id, f"endpoint:{endpoint}", rows=2)
         assert row["status"] == "failed", row
-        assert row["statusReason"].startswith("None of the 2 rollouts got a score. The first error: ")
+        assert row["statusReason"].startswith("None of the 2 rollouts got a score. The most common reason: ")
         assert "onnect" in row["statusReason"]
 
 

@@ -378,6 +378,7 @@ def finished(server):
 
 
 def test_runs_are_listed_and_shown(here, finished):
+    assert "The newest 1 of" in call("runs", "list", "-n", 1).stderr
     shown = call("runs", "list", "-n", 1000).stdout
     assert finished in shown
     assert "do[b]ne\\x1b[31m" in shown, "hostile names are shown, not obeyed"

@@ -204,6 +204,7 @@ def test_a_run_as_data_frames(trainer, run_id):
     assert list(run.rollouts_df(mode="train").columns)[:2] == ["id", "step"]
     assert run.url == f"{trainer.base_url}/experiments/{run_id}"
     assert "<td>my-first-run</td>" in run._repr_html_()
+    assert "<th>steps</th><td>3 / " in run._repr_html_()
     assert repr(run) == f"TrainingRun('{run_id}')"
 
 

@@ -17,7 +17,10 @@ from benchmax.cli import platform as commands
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform import keeper
 from benchmax.platform.backup import back_up
+from benchmax.platform.runner import proc
 from benchmax.platform.runner.supervisor import Supervisor
+from benchmax.platform.store import events, users
+from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
 from runner_world import is_running, launch, open_world, start_stub, wait_until
 
@@ -89,8 +92,57 @@ def test_server_and_runner_end_with_a_killed_keeper(data, capfd):
     os.kill(running[0], signal.SIGKILL)
     wait_until(lambda: not any(map(is_running, running)), 10)
     assert keeper.read_keeper(data) is None
+    revoke_local_key(data)
     assert keeper.ensure_running(data)
     assert set(pids(data)).isdisjoint(running)
+    assert local_key_works(data), "who starts the platform can use it"
+
+
+def test_the_next_start_finds_the_database_of_the_last(data, monkeypatch):
+    """With another one all runs would seem lost. Its address, which may hold a password, is no secret in `ps`."""
+    monkeypatch.setenv("BENCHMAX_DATABASE_URL", f"sqlite:///{data.root.parent}/elsewhere.db")
+    keeper.ensure_running(data)
+    wait_until(data.database_note.exists)
+    assert data.database_note.stat().st_mode & 0o777 == 0o600
+    assert not [word for pid in pids(data) for word in proc.command_line(pid) if "elsewhere" in word]
+    keeper.stop(data)
+    monkeypatch.delenv("BENCHMAX_DATABASE_URL")
+    call("up", "--port", keeper.free_port(), "--data-dir", data.root)
+    assert keeper.read_keeper(data)["database_url"].endswith("elsewhere.db")
+    assert not data.database.exists()
+    assert local_key_works(data)
+
+
+@pytest.mark.parametrize("port", ["0", "-1", "65536"])
+def test_a_port_that_cannot_be_is_refused_in_words(data, port):
+    assert "Invalid value for '--port'" in call("up", "--port", port, "--data-dir", data.root, code=2).stderr
+
+
+def test_a_platform_that_does_not_answer_yet_is_not_at_none(data, monkeypatch):
+    found = {"running": True, "url": None, "data": str(data.root)}
+    process = {"running": True, "pid": 1}
+    monkeypatch.setattr(keeper, "status", lambda _: {**found, "server": process, "runner": process})
+    assert "The platform starts, and does not answer yet" in call("status", "--data-dir", data.root).stderr
+
+
+def local_key(data):
+    return json.loads(data.credentials.read_text())["api_key"]
+
+
+def revoke_local_key(data):
+    database = open_database(data)
+    with database.write() as session:
+        key, user = users.find_key(session, local_key(data))
+        users.revoke_key(session, user.id, key.id)
+    database.close()
+
+
+def local_key_works(data):
+    database = open_database(data, data.database_url())
+    with database.read() as session:
+        found = users.find_key(session, local_key(data))
+    database.close()
+    return found is not None
 
 
 def test_two_that_start_it_at_once_share_one(data):
@@ -187,7 +239,7 @@ def points(path):
 
 
 def test_reindex_rebuilds_what_was_lost(finished):
-    _, data, run_id = finished
+    database, data, run_id = finished
     before = points(data.database)
     assert len(before) == 10
     with sqlite3.connect(data.database) as connection:
@@ -196,6 +248,9 @@ def test_reindex_rebuilds_what_was_lost(finished):
     connection.close()
     assert f"Rebuilt {run_id}" in call("reindex", "--data-dir", data.root).stderr
     assert points(data.database) == before
+    with database.read() as session:
+        kinds = [event.kind for event in events.of_run(session, run_id)]
+    assert (kinds[0], kinds[-1]) == ("training.pending", "training.complete"), "oldest first, whenever it was read"
     with pytest.raises(NotFoundError, match="no run"):
         call("reindex", "run_absent", "--data-dir", data.root)
 

@@ -9,9 +9,10 @@ import pytest
 
 from benchmax.bundle import dump_bundle
 from benchmax.envs.base_env import BaseEnv
+from benchmax.errors import ConfigError
 from benchmax.platform.launch_args import complete_args, launch_args, settings_tree, total_steps
 from benchmax.platform.runner import supervisor
-from benchmax.platform.runner.child import _failure, train_config
+from benchmax.platform.runner.child import _failure, env_limits, train_config
 from benchmax.platform.runner.ingest import reindex
 from benchmax.platform.runner.leases import machine_slots
 from benchmax.platform.runner.outcome import CRASHED, MISTAKE, NO_MEMORY, NO_SPACE, Exit, judge
@@ -179,6 +180,20 @@ def test_cancel_saves_and_leaves_nobody(world, model):
     assert (data.run(run_id) / "checkpoints" / "latest").exists()
 
 
+@pytest.mark.parametrize(("given", "bytes"), [("2", 2**31), ("0.5", 2**29), ("0", None)])
+def test_an_environment_has_a_memory_limit(monkeypatch, given, bytes):
+    assert env_limits().memory_bytes == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    monkeypatch.setenv("BENCHMAX_ENV_MEMORY", given)
+    assert env_limits().memory_bytes == bytes
+
+
+@pytest.mark.parametrize("given", ["much", "-1", "nan", "inf"])
+def test_a_memory_limit_that_is_none_is_refused(monkeypatch, given):
+    monkeypatch.setenv("BENCHMAX_ENV_MEMORY", given)
+    with pytest.raises(ConfigError, match="Give a number of GiB"):
+        env_limits()
+
+
 def test_a_users_mistake_fails_at_once_with_its_words(world, model):
     database, data, boss = world
     few = start(database, data, boss, rows=3, model=str(model))
@@ -220,6 +235,8 @@ def test_what_is_worth_another_attempt(tmp_path):
     assert _failure(ConfigError("Set it."), tmp_path) == Exit(MISTAKE, "Set it.")
     assert _failure(OSError(28, "full", "/x/y"), tmp_path).code == NO_SPACE
     assert "/x/y" in _failure(OSError(28, "full", "/x/y"), tmp_path).reason
+    theirs = RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)")
+    assert _failure(theirs, tmp_path) == Exit(NO_SPACE, f"No space left on {tmp_path}. Free some, then resume the run.")
     assert _failure(MemoryError(), tmp_path).code == NO_MEMORY
     for error in (EnvError("gone"), OSError(5, "io"), RuntimeError("?")):
         assert _failure(error, tmp_path).code == CRASHED

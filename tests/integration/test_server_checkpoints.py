@@ -97,7 +97,8 @@ def test_others_and_missing_ones_are_not_there(client, stranger, live, run_id):
 
 
 def test_a_fork_has_its_own_names_for_what_it_needs(client, live, run_id):
-    answer = client.post(f"/v1/train/runs/{run_id}/fork", json={"checkpoint": "step-1", "args": {"max_steps": 3}})
+    body = {"checkpoint": "step-1", "args": {"max_steps": 3, "kl": None}}
+    answer = client.post(f"/v1/train/runs/{run_id}/fork", json=body)
     assert answer.status_code == 201, answer.text
     with live.database.read() as session:
         run = runs.get(session, answer.json()["runId"])

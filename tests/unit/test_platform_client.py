@@ -314,6 +314,13 @@ def test_a_login_that_is_refused_or_late_says_so(scripted, monkeypatch, tmp_path
         credentials.login("http://127.0.0.1:9", say=lambda _: None)
 
 
+def test_a_platform_that_is_not_there_is_told_without_the_trace_of_the_library():
+    with pytest.raises(TrainerError, match="Cannot reach") as caught:
+        TrainerClient("sk_x", base_url="http://127.0.0.1:9").cancel_run("run_1")
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
 # Launch arguments
 
 SPECS = [
@@ -328,6 +335,18 @@ def test_launch_arguments_are_completed_and_warned_about():
     args, warned = check_launch_args(SPECS, {"steps": 6, "model": "a"})
     assert args == {"lr": 0.5, "steps": 6, "fast": None, "model": "a"}
     assert warned == ["steps = 6 is above 5; it may not fit into memory."]
+
+
+def test_a_launch_argument_that_is_null_was_not_given():
+    args, _ = check_launch_args(SPECS, {"lr": None, "steps": None, "model": "a"})
+    assert args == {"lr": 0.5, "steps": None, "fast": None, "model": "a"}
+
+
+def test_a_name_of_another_version_leads_to_ours():
+    specs = [LaunchArg(name=name, label="", type="integer", description="") for name in ("max_new", "max_rollout_len")]
+    for name in ("max_context_tokens", "max_response_len"):
+        with pytest.raises(ConfigError, match=f"{name}.*max_rollout_len"):
+            check_launch_args(specs, {name: 1})
 
 
 def test_all_mistakes_in_launch_arguments_are_told_at_once():

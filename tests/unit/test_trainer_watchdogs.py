@@ -109,6 +109,11 @@ def test_drift_nan_unscored_and_a_flat_reward():
     failed = rollout(None)
     failed.error = Failure("RewardError", "judge is down")
     assert "judge is down" in ring([{"unscored": 0.5}], failed)["unscored"].message
+    failed.error = Failure("ValueError", "x" * 5000)
+    assert len(ring([{"unscored": 0.5}], failed)["unscored"].message) < 1000, "an environment's words are bounded"
+    nan = rollout(None)
+    nan.unscored = {"r": "Reward 'r' is nan; return a finite number."}
+    assert "'r' is nan; return" in ring([{"unscored": 0.5}], nan)["unscored"].message
     flat = ring([{"reward/mean": 0.2, "reward/max": 1.0, "lr": 2e-5} for _ in range(20)])["not_moving"]
     assert "6.0e-05" in flat.message
 

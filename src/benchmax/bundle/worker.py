@@ -101,6 +101,7 @@ def _limit_self(orders: Mapping[str, Any]) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != orders["parent"]:  # it died before the line above
             os._exit(1)
+        _offer_self()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = orders["open_files"] if hard == resource.RLIM_INFINITY else min(hard, orders["open_files"])
@@ -111,6 +112,14 @@ def _limit_self(orders: Mapping[str, Any]) -> None:
         threading.stack_size(STACK_BYTES)
     if orders["nice"]:
         os.nice(orders["nice"])
+
+
+def _offer_self() -> None:
+    """When the machine's memory runs out the kernel ends an environment, and not who trains on it."""
+    try:
+        Path("/proc/self/oom_score_adj").write_text("500")
+    except OSError:  # one that stands higher already may not come down
+        pass
 
 
 def _make_env(orders: Mapping[str, Any]) -> BaseEnv:

@@ -28,7 +28,7 @@ UrlOption = Annotated[
 
 def up(
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay here until Ctrl-C.")] = False,
-    port: Annotated[int | None, typer.Option(help="Port on 127.0.0.1 (8321).")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65_535, help="Port on 127.0.0.1 (8321).")] = None,
     data_dir: DataOption = None,
     database_url: UrlOption = None,
     console: Annotated[Path | None, typer.Option(help="Folder of the built web console.")] = None,
@@ -36,7 +36,8 @@ def up(
     """Start the platform: server and runner, on this machine alone."""
     from benchmax.platform import keeper
 
-    options = keeper.Options(_data(data_dir), port or keeper.DEFAULT_PORT, database_url, console)
+    data = _data(data_dir)
+    options = keeper.Options(data, port or keeper.DEFAULT_PORT, data.database_url(database_url), console)
     running = keeper.read_keeper(options.data)
     if running is not None:
         unused = port is not None and port != running["port"]
@@ -87,7 +88,8 @@ def status(
     if json:
         print_json(found)
     elif found["running"]:
-        words.print(f"The platform runs at {safe(found['url'])}; data in {safe(found['data'])}.")
+        at = f"runs at {safe(found['url'])}" if found["url"] else "starts, and does not answer yet"
+        words.print(f"The platform {at}; data in {safe(found['data'])}.")
         for name in ("server", "runner"):
             process = found[name]
             words.print(f"  {name}: " + (f"process {process['pid']}" if process["running"] else "down, starting again"))
@@ -168,10 +170,10 @@ def _data(path: Path | None) -> DataDir:
 
 
 def _database_url(data: DataDir, given: str | None) -> str | None:
-    """What was given, else what the running platform uses."""
+    """What was given, else what the running platform uses, else what it used when it last ran."""
     from benchmax.platform import keeper
 
-    return given or (keeper.read_keeper(data) or {}).get("database_url")
+    return given or (keeper.read_keeper(data) or {}).get("database_url") or data.database_url()
 
 
 def _open(data: DataDir, given: str | None) -> Database:

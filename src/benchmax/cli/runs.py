@@ -55,7 +55,8 @@ def list_runs(
 ) -> None:
     """Show your runs, newest first."""
     with platform() as client:
-        found = client.list_runs()[:limit]
+        all_runs = client.list_runs()
+    found = all_runs[:limit]
     if json:
         print_json(found)
         return
@@ -65,6 +66,8 @@ def list_runs(
         shown = (run["id"], shorten(run["name"], 30), run["status"], _step(run), run["createdAt"][:16])
         table.add_row(*map(safe, shown), safe(shorten(doing, 60)))
     print_table(table)
+    if len(all_runs) > len(found):
+        words.print(f"The newest {len(found)} of {len(all_runs)}; `--limit` shows more.")
 
 
 @app.command()

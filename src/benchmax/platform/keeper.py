@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
+from benchmax.config import setting
 from benchmax.errors import BenchmaxError, UsageError
 from benchmax.platform.runner import proc
 from benchmax.platform.store.datadir import DataDir, write_private
@@ -61,9 +62,12 @@ class Options:
     console: Path | None = None
 
     def words(self) -> list[str]:
-        """For a command line."""
-        given = ["--data", str(self.data.root)]
-        return given + (["--database-url", self.database_url] if self.database_url else [])
+        """For a command line, which every user of the machine can read."""
+        return ["--data", str(self.data.root)]
+
+    def variables(self) -> dict[str, str]:
+        """For a process's environment: the address of a database can hold a password."""
+        return {**os.environ, "BENCHMAX_DATABASE_URL": self.database_url or ""}
 
     def server(self) -> list[str]:
         return self._with_port("benchmax.platform.server")
@@ -85,7 +89,10 @@ class Kept:
 
     name: str
     command: Sequence[str]
+    variables: dict[str, str]
     log: Path
+    lives: Callable[[], bool]
+    """Asks for a sign of life."""
     popen: subprocess.Popen[bytes] | None = None
     began: float = 0.0
     not_before: float = 0.0
@@ -93,23 +100,20 @@ class Kept:
     """Deaths in a row of processes that did not live long."""
     refused: int = 0
     """Those among them that were nobody's kill."""
-    lives: Callable[[], bool] | None = None
-    """Asks for a sign of life."""
     looked: float = 0.0
     seen: float | None = None
     """When it last gave one. A server may bring large tables up to date before its first."""
 
     def start(self) -> None:
         with open_log(self.log) as output:
-            self.popen = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_end_with_parent
-            )
+            options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
+            self.popen = subprocess.Popen(self.command, preexec_fn=_end_with_parent, env=self.variables, **options)
         self.began, self.seen = time.monotonic(), None
 
     def check(self) -> None:
         """Kill a process that runs and does nothing any more; `tend` starts it again."""
         now = time.monotonic()
-        if self.popen is None or self.lives is None or now - self.looked < LOOK_SECONDS:
+        if self.popen is None or now - self.looked < LOOK_SECONDS:
             return
         self.looked = now
         if self.lives():
@@ -151,10 +155,10 @@ class Keeper:
 
     def run(self) -> None:
         os.umask(0o077)
-        data = self.options.data.create()
+        options, data = self.options, self.options.data.create()
         self.kept = [
-            Kept("server", self.options.server(), data.logs / "server.log", lives=lambda: server_lives(data)),
-            Kept("runner", self.options.runner(), data.logs / "runner.log", lives=lambda: runner_lives(data)),
+            Kept("server", options.server(), options.variables(), data.logs / "server.log", lambda: server_lives(data)),
+            Kept("runner", options.runner(), options.variables(), data.logs / "runner.log", lambda: runner_lives(data)),
         ]
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: self.stop())
@@ -171,6 +175,7 @@ class Keeper:
 
     def _keep(self) -> None:
         self._write()
+        ready = False
         while not self.stopping:
             for each in self.kept:
                 each.check()
@@ -180,9 +185,11 @@ class Keeper:
             for each in self.kept:
                 if each.refused >= REFUSALS:
                     raise UsageError(f"The {each.name} does not stay up. Its log, {each.log}, says why.")
-            if self.on_ready is not None and server_url(self.options.data) is not None:
-                self.on_ready()
-                self.on_ready = None
+            if not ready and server_url(self.options.data) is not None:
+                ready = True
+                self.options.data.note_database(self.options.database_url)
+                if self.on_ready is not None:
+                    self.on_ready()
             time.sleep(0.1)
 
     def _write(self) -> None:
@@ -231,11 +238,11 @@ def _is_whole(note: dict[str, Any]) -> bool:
 
 
 def _note_from_locks(data: DataDir, pid: int) -> dict[str, Any]:
-    """The note anew, for the moment until the keeper has written it again; which database it uses is not known."""
+    """The note anew, for the moment until the keeper has written it again."""
     held = {name: data.holder(name) for name in ("server", "runner")}
     kept = {name: {"pid": each, "started": proc.started(each)} if each else {} for name, each in held.items()}
     port = urlsplit(str(_read(data.server_info).get("url", ""))).port or DEFAULT_PORT
-    return {"pid": pid, "started": proc.started(pid), "port": port, "database_url": None, **kept}
+    return {"pid": pid, "started": proc.started(pid), "port": port, "database_url": data.database_url(), **kept}
 
 
 def server_url(data: DataDir) -> str | None:
@@ -276,7 +283,8 @@ def start(options: Options) -> str:
         _check_port(options.port)
         with open_log(data.logs / "keeper.log") as output:
             command = [*options.keeper(), "--detach"]
-            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=True)
+            null, variables = subprocess.DEVNULL, options.variables()
+            subprocess.run(command, stdin=null, stdout=output, stderr=output, check=True, env=variables)
     until, seen = time.monotonic() + START_SECONDS, False
     while time.monotonic() < until:
         there = read_keeper(data) is not None
@@ -313,11 +321,12 @@ def status(data: DataDir) -> dict[str, Any]:
         process = (note or {}).get(name) or {}
         alive = proc.alive(process.get("pid"), process.get("started"))
         found[name] = {"running": alive, "pid": process.get("pid") if alive else None}
-    if data.database.exists() or (note or {}).get("database_url"):
+    url = note["database_url"] if note else data.database_url()
+    if data.database.exists() or url:
         from benchmax.platform.store import queue
         from benchmax.platform.store.database import open_database
 
-        database = open_database(data, (note or {}).get("database_url"), migrate=False)
+        database = open_database(data, url, migrate=False)
         try:
             with database.read() as session:
                 found |= queue.counts(session)
@@ -347,12 +356,11 @@ def ensure_running(data: DataDir | None = None) -> str:
     data = data or DataDir()
     if (url := server_url(data)) is not None:
         return url
-    print(  # noqa: T201
-        f"Starting the benchmax platform in the background (data in {data.root}; `benchmax down` stops it).",
-        file=sys.stderr,
-    )
+    said = f"Starting the benchmax platform in the background (data in {data.root}; `benchmax down` stops it)."
+    waiting = "The benchmax platform is about to answer; waiting for it."
+    print(said if read_keeper(data) is None else waiting, file=sys.stderr)  # noqa: T201
     port = DEFAULT_PORT if is_free(DEFAULT_PORT) else free_port()
-    return start(Options(data, port=port))
+    return start(Options(data, port, data.database_url()))
 
 
 def is_free(port: int) -> bool:
@@ -419,7 +427,6 @@ def _read(path: Path) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmax.platform.keeper")
     parser.add_argument("--data")
-    parser.add_argument("--database-url")
     parser.add_argument("--port", type=int, default=DEFAULT_PORT)
     parser.add_argument("--console", type=Path)
     parser.add_argument("--detach", action="store_true", help="go on in the background")
@@ -429,7 +436,7 @@ def main() -> int:
             return 0
         os.setsid()
     try:
-        Keeper(Options(DataDir(given.data), given.port, given.database_url, given.console)).run()
+        Keeper(Options(DataDir(given.data), given.port, setting("DATABASE_URL") or None, given.console)).run()
     except BenchmaxError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2

@@ -100,11 +100,11 @@ class TrainingRun:
     def _repr_html_(self) -> str:
         details = self.details
         total = details.get("totalSteps")
-        step = "–" if details.get("latestStep") is None else str(details["latestStep"])
+        done = 0 if details.get("latestStep") is None else details["latestStep"] + 1  # steps count from 0 on the wire
         cells = {
             "run": details.get("name"),
             "status": details.get("status"),
-            "step": f"{step} / {total - 1}" if total else step,
+            "steps": f"{done} / {total}" if total else done,
             "doing": details.get("latestActivityMessage"),
             "page": self.url,
         }

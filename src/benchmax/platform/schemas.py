@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -24,6 +24,9 @@ SERVER_CONTROLLED = frozenset(
     }
 )  # fmt: skip
 """Launch arguments the server sets by itself."""
+
+OTHER_NAMES = {"max_response_len": "max_rollout_len", "max_context_tokens": "max_rollout_len"}
+"""Names that other versions of the API use for one of ours."""
 
 Time = Annotated[
     float, PlainSerializer(lambda at: datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z"), str)
@@ -387,29 +390,37 @@ class Problem(BaseModel):
 
 
 def check_launch_args(specs: Iterable[LaunchArg], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The arguments of a run, defaults filled in, and warnings; ConfigError lists every mistake at once."""
+    """The arguments of a run, defaults filled in, and warnings; ConfigError lists every mistake at once.
+
+    An argument that is null was not given.
+    """
     known = {spec.name: spec for spec in specs}
     wrong, warnings = [], []
     args = {spec.name: spec.default for spec in known.values()}
     for name, value in given.items():
         if name in SERVER_CONTROLLED:
-            wrong.append(f"{name} is set by the server; leave it out")
+            other = OTHER_NAMES.get(name)
+            wrong.append(f"{name} is set by the server; {f'{other} is yours to set' if other else 'leave it out'}")
         elif name not in known:
-            close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {close[0]}?" if close else "`benchmax launch --list-args` lists them"
-            wrong.append(f"there is no launch argument {name[:80]!r}; {hint}")
+            wrong.append(f"there is no launch argument {name[:80]!r}; {_hint(name, known)}")
         elif fault := _fault(known[name], value):
             wrong.append(f"{name} {fault}")
-        else:
+        elif value is not None:
             args[name] = value
             limit = known[name].warn_above
-            if limit is not None and value is not None and value > limit:
+            if limit is not None and value > limit:
                 warnings.append(f"{name} = {value:g} is above {limit:g}; it may not fit into memory.")
     wrong += [f"{spec.name} is required" for spec in known.values() if spec.required and args[spec.name] is None]
     if wrong:
         said = "; ".join(wrong)
         raise ConfigError(f"The launch arguments have mistakes: {said}{'' if said.endswith('?') else '.'}")
     return args, warnings
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    other = OTHER_NAMES.get(name)
+    close = [other] if other in known else difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else "`benchmax launch --list-args` lists them"
 
 
 def _fault(spec: LaunchArg, value: Any) -> str | None:
@@ -427,7 +438,8 @@ def _fault(spec: LaunchArg, value: Any) -> str | None:
     if not isinstance(value, str):
         return f"must be text, not {str(value)[:80]!r}"
     if spec.enum and value not in spec.enum:
-        return f"must be one of {', '.join(spec.enum)}, not {value[:80]!r}"
+        more = "; `benchmax models add` on the platform's machine adds others" if spec.name == "model" else ""
+        return f"must be one of {', '.join(spec.enum)}, not {value[:80]!r}{more}"
     return None
 
 

@@ -97,7 +97,7 @@ class Connection:
         raise TrainerError(
             f"Cannot reach {self.base_url}: {lost or type(lost).__name__}. Check that the platform runs "
             "(`benchmax up` starts one here) and that its address is right."
-        ) from lost
+        ) from None  # what was lost is told above; its own trace is long and of no use
 
 
 def failure(answer: Any, kinds: Callable[[int], type[TrainerError]] | None = None) -> TrainerError:

@@ -22,6 +22,8 @@ ENDS = 3
 """Steps averaged at either end of a window, against noise."""
 FIRST_STEPS = 4
 """Steps without any signal, from the first on, after which it is said: nobody should wait longer for nothing."""
+REASON_CHARS = 600
+"""Of the environment's words in ours."""
 PREFIX, SUFFIX = "reward_stats/", "/reward/mean"
 
 
@@ -275,9 +277,16 @@ def unscored(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
 
 
 def most_common_error(groups: Groups) -> str:
-    """Why rollouts without a reward have none."""
-    errors = Counter(rollout.error.message for rollout in _each(groups) if rollout.reward is None and rollout.error)
-    return errors.most_common(1)[0][0].rstrip(".") if errors else "a component was unscored"
+    """Why rollouts without a reward have none, in bounded words: they may be the environment's own."""
+    reasons = Counter(_why_unscored(rollout) for rollout in _each(groups) if rollout.reward is None)
+    reason = reasons.most_common(1)[0][0].rstrip(".") if reasons else "a component was unscored"
+    return reason if len(reason) <= REASON_CHARS else f"{reason[: REASON_CHARS - 1]}…"
+
+
+def _why_unscored(rollout: Rollout) -> str:
+    if rollout.error:
+        return rollout.error.message
+    return next(iter(rollout.unscored.values()), "a component was unscored")
 
 
 Alarm = Callable[[Watchdogs, int, Groups], Iterator[Alert]]

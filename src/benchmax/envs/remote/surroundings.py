@@ -11,7 +11,7 @@ PASSED_ON = frozenset(
         "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "OMP_NUM_THREADS",
         "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
         "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
-        "BENCHMAX_NO_AUTO_START",
+        "BENCHMAX_NO_AUTO_START", "BENCHMAX_RUN_DIR",
     }
 )  # fmt: skip
 """Variables an environment's process sees; the rest, keys and database addresses among them, it does not."""

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 
+from benchmax.config import setting
 from benchmax.errors import BenchmaxError
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.database import open_database
@@ -17,7 +18,7 @@ from benchmax.platform.store.datadir import DataDir
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmax.platform.runner")
     parser.add_argument("--data", help="data directory (BENCHMAX_DATA, ~/.benchmax)")
-    parser.add_argument("--database-url")
+    parser.add_argument("--database-url", default=setting("DATABASE_URL") or None)
     parser.add_argument("--policy", choices=["adopt", "stop"], default="adopt", help="runs when the runner dies")
     given = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")

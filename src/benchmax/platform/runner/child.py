@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import errno
 import json
+import math
 import os
 import sys
 import threading
@@ -18,7 +19,7 @@ import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from benchmax.platform.runner import lifeline
 from benchmax.platform.runner.notes import CHILD_FILE, EXIT_FILE, LAUNCH_FILE, hidden, hide, write_note
@@ -36,6 +37,7 @@ from benchmax.platform.runner.sft_run import sft_run
 
 if TYPE_CHECKING:
     from benchmax.envs.remote import RemoteEnv
+    from benchmax.envs.remote.surroundings import ProcessLimits
     from benchmax.envs.types import Example
     from benchmax.trainer.config import TrainConfig
     from benchmax.trainer.start import Task
@@ -78,6 +80,15 @@ def run_child(work: Work) -> int:
     lifeline.let_go(run_dir)
     _write_exit(run_dir, ended)
     return ended.code or 0
+
+
+def main(work: Work) -> NoReturn:
+    """This process as a program. All is written when the work is done: to take the interpreter down in order, with
+    torch in it, would hold the run's slot for seconds more."""
+    code = run_child(work)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 def attempt(work: Work, run_dir: Path, word: Mapping[str, Any], phase: Phase) -> Exit:
@@ -158,12 +169,34 @@ async def opened_env(
     secrets = hidden(variables.values())
     keep_secret(secrets)
     env = await open_remote_env(
-        bundle, python=python, variables=variables, output=lambda stream, line: _relay(stream, hide(line, secrets))
+        bundle,
+        python=python,
+        variables=variables,
+        process_limits=env_limits(),
+        output=lambda stream, line: _relay(stream, hide(line, secrets)),
     )
     try:
         yield env
     finally:
         await env.shutdown()
+
+
+def env_limits() -> ProcessLimits:
+    """What one environment process may use: half of the machine's memory, or `BENCHMAX_ENV_MEMORY` GiB (0: all)."""
+    from benchmax.config import setting
+    from benchmax.envs.remote.surroundings import ProcessLimits
+    from benchmax.errors import ConfigError
+
+    given = setting("ENV_MEMORY")
+    if not given:
+        return ProcessLimits(memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+    try:
+        size = float(given)
+    except ValueError:
+        size = math.nan
+    if not 0 <= size < math.inf:
+        raise ConfigError(f"BENCHMAX_ENV_MEMORY is {given!r}. Give a number of GiB, 0 for no limit.")
+    return ProcessLimits(memory_bytes=int(size * 2**30) or None)
 
 
 async def _task(env: Any, files: Mapping[str, Path]) -> Task:
@@ -235,11 +268,19 @@ def _failure(error: BaseException, run_dir: Path) -> Exit:
 
     if isinstance(error, UsageError | BundlingError | RewardError):
         return Exit(MISTAKE, str(error))
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Exit(NO_SPACE, f"No space left on {error.filename or run_dir}. Free some, then resume the run.")
+    if _is_full(error):
+        where = getattr(error, "filename", None) or run_dir
+        return Exit(NO_SPACE, f"No space left on {where}. Free some, then resume the run.")
     if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
         return Exit(NO_MEMORY, f"Out of memory: {error}. Use a smaller model, group_size or max_rollout_len.")
     return Exit(CRASHED, f"{type(error).__name__}: {error}")
+
+
+def _is_full(error: BaseException) -> bool:
+    """Whether a disk is full; libraries in other languages have errors of their own for it, with the system's words."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return os.strerror(errno.ENOSPC) in str(error)
 
 
 def _write_exit(run_dir: Path, ended: Exit) -> None:
@@ -256,4 +297,4 @@ def _relay(stream: str, line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_child(train_run))
+    main(train_run)

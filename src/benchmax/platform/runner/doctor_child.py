@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.errors import UsageError
-from benchmax.platform.runner.child import Phase, run_child
+from benchmax.platform.runner.child import Phase, env_limits, main
 from benchmax.platform.runner.notes import LAUNCH_FILE, hidden, hide, read_note
 
 WORKER = "benchmax.platform.runner.doctor_worker"
@@ -58,7 +58,8 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
         str(python), "-P", "-m", WORKER, cwd=home, env={**scrubbed_environment(variables), "TMPDIR": str(home)},
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
-    orders = json.dumps({**launch, "report": str(folder / "report.json")}).encode()
+    most = env_limits().memory_bytes
+    orders = json.dumps({**launch, "report": str(folder / "report.json"), "memory_bytes": most}).encode()
     try:
         async with asyncio.timeout(SECONDS):
             assert process.stdin is not None
@@ -82,4 +83,4 @@ async def _relay(process: asyncio.subprocess.Process, secrets: list[str]) -> Non
 
 
 if __name__ == "__main__":
-    sys.exit(run_child(examine_environment))
+    main(examine_environment)

@@ -27,6 +27,8 @@ TOOLS_SECONDS = 30.0
 def main() -> int:
     orders = json.load(sys.stdin)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if most := orders.get("memory_bytes"):
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     try:
         found = asyncio.run(_examine(orders))
     except (BenchmaxError, OSError) as error:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmax.errors import RewardError
-from benchmax.platform.runner.child import Phase, opened_env, run_child, train_config
+from benchmax.platform.runner.child import Phase, main, opened_env, train_config
 from benchmax.platform.runner.notes import LAUNCH_FILE, read_note, write_note
 
 if TYPE_CHECKING:
@@ -53,14 +52,14 @@ async def evaluate_rows(folder: Path, word: Mapping[str, Any], phase: Phase) -> 
 
 
 def refuse_unscored(rollouts: Sequence[Rollout]) -> None:
-    """An evaluation without a single score has failed, with the words of its first rollout."""
+    """An evaluation without a single score has failed, with the words most of its rollouts have."""
     if not rollouts or any(rollout.reward is not None for rollout in rollouts):
         return
     from benchmax.rollouts.log import without_secrets
+    from benchmax.trainer.watchdogs import most_common_error
 
-    first = rollouts[0]
-    why = first.error.message if first.error else next(iter(first.unscored.values()), "a component was unscored")
-    raise RewardError(f"None of the {len(rollouts)} rollouts got a score. The first error: {without_secrets(why)}")
+    why = without_secrets(most_common_error([rollouts]))
+    raise RewardError(f"None of the {len(rollouts)} rollouts got a score. The most common reason: {why}.")
 
 
 async def _open_model(launch: Mapping[str, Any], folder: Path, config: TrainConfig, key: str) -> ModelClient:
@@ -84,4 +83,4 @@ def _load_model(kind: str, name: str, run_dir: Path, folder: Path, config: Train
 
 
 if __name__ == "__main__":
-    sys.exit(run_child(evaluate_rows))
+    main(evaluate_rows)

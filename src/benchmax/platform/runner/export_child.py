@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmax.platform.runner.child import Phase, run_child
+from benchmax.platform.runner.child import Phase, main
 from benchmax.platform.runner.notes import LAUNCH_FILE, read_note
 
 KEPT = 3
@@ -65,4 +64,4 @@ def _forget_old(newest: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_child(export_checkpoint))
+    main(export_checkpoint)

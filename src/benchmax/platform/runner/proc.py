@@ -74,6 +74,19 @@ def command_line(pid: int) -> list[str]:
     return [os.fsdecode(word) for word in words if word]
 
 
+def with_variable(name: str, value: str, processes: dict[int, Process]) -> list[Process]:
+    """Of these processes, those that began with this variable in their environment."""
+    wanted = os.fsencode(f"{name}={value}")
+    return [each for each in processes.values() if wanted in _variables(each.pid)]
+
+
+def _variables(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
 def everything() -> dict[int, Process]:
     """All processes that have not ended."""
     found = (find(int(name)) for name in os.listdir("/proc") if name.isdecimal())

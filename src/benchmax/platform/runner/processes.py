@@ -1,7 +1,8 @@
 """One process group for each run: started, adopted, ended, and checked to be gone.
 
 The group's leader is in a session of its own. Environment processes have sessions of their own below it, so a child's
-whole family is looked up while it lives and remembered: when the leader is killed, what it leaves behind is known.
+whole family is looked up while it lives and remembered: when the leader is killed, what it leaves behind is known. What
+an environment sent into the background between two looks is known by a variable that all of a run's processes inherit.
 """
 
 from __future__ import annotations
@@ -26,9 +27,13 @@ GRACE_SECONDS = 10.0
 LOG_BYTES = 32 * 1024 * 1024
 """A larger child.log is put aside when a child starts."""
 
+MARK = "BENCHMAX_RUN_DIR"
+"""The variable by which a run's processes are known; its value is their folder."""
+
 _PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "MKL_", "KMP_", "ONEDNN_", "PYTORCH_", "PIP_", "UV_")
 _NAMES = PASSED_ON | {
     "BENCHMAX_HOME",
+    "BENCHMAX_ENV_MEMORY",
     "HF_HOME",
     "HF_HUB_OFFLINE",
     "HF_ENDPOINT",
@@ -85,7 +90,7 @@ class RunProcess:
                     pass_fds=[theirs],
                     start_new_session=True,
                     cwd=run_dir,
-                    env=child_environment(variables),
+                    env=child_environment({**(variables or {}), MARK: str(run_dir)}),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -158,7 +163,8 @@ class RunProcess:
 
     def remains(self) -> list[proc.Process]:
         """What still lives of the run."""
-        return self._left(proc.everything())
+        processes = proc.everything()
+        return list({*self._left(processes), *proc.with_variable(MARK, str(self.run_dir), processes)})
 
     def _left(self, processes: dict[int, proc.Process]) -> list[proc.Process]:
         """Of these processes, the remembered ones and those in a session of one of them."""

@@ -5,13 +5,12 @@ The new rollouts have ids of their own and belong to the evaluation, so both can
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmax.errors import UsageError
-from benchmax.platform.runner.child import Phase, opened_env, run_child, train_config
+from benchmax.platform.runner.child import Phase, main, opened_env, train_config
 from benchmax.platform.runner.eval_child import WORKING, refuse_unscored
 from benchmax.platform.runner.notes import LAUNCH_FILE, read_note, write_note
 
@@ -66,4 +65,4 @@ async def _score(env: RemoteEnv, saved: list[Rollout], folder: Path, run_dir: Pa
 
 
 if __name__ == "__main__":
-    sys.exit(run_child(rescore))
+    main(rescore)

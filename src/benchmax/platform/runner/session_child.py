@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from benchmax.envs.types import Example
 from benchmax.errors import NotFoundError
-from benchmax.platform.runner.child import Phase, opened_env, run_child, train_config
+from benchmax.platform.runner.child import Phase, main, opened_env, train_config
 from benchmax.platform.runner.notes import LAUNCH_FILE, hidden, hide, read_note
 from benchmax.platform.store.sessions import MESSAGE_BYTES, SOCKET, SessionFolder
 
@@ -193,4 +193,4 @@ class Door:
 
 
 if __name__ == "__main__":
-    sys.exit(run_child(sit))
+    main(sit)

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from benchmax.config import setting
 from benchmax.errors import BenchmaxError
 from benchmax.platform.server.app import serve
 from benchmax.platform.server.settings import ServerSettings
@@ -15,7 +16,7 @@ from benchmax.platform.store.datadir import DataDir
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmax.platform.server")
     parser.add_argument("--data", help="data directory (BENCHMAX_DATA, ~/.benchmax)")
-    parser.add_argument("--database-url")
+    parser.add_argument("--database-url", default=setting("DATABASE_URL") or None)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8765)
     parser.add_argument("--public-url")

@@ -11,9 +11,11 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from anyio import to_thread
 from fastapi import FastAPI
+from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
 from benchmax.platform.schemas import Problem
@@ -93,13 +95,14 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
         app.include_router(module.router)
     app.include_router(console.pages(settings.console))
     problems.install(app)
+    app.add_exception_handler(404, console.unknown(settings.console))
     platform.doors = Doors(app)
     app.add_middleware(Guard, platform=platform)
     return app
 
 
 def prepare(settings: ServerSettings, database: Database) -> str:
-    """Make the first user and the local key when they are missing; gives the address of a one-time sign-in."""
+    """Make the first user, and the local key if none works; gives the address of a one-time sign-in."""
     with database.write() as session:
         if not settings.is_loopback and not users.any_password(session):
             raise UsageError(
@@ -108,10 +111,18 @@ def prepare(settings: ServerSettings, database: Database) -> str:
             )
         user = users.ensure_user(session, LOCAL_USER, role="admin")
         link = users.create_link(session, user.id)
-        if not settings.data.credentials.exists():
+        if not _key_works(session, settings.data.credentials):
             _, key = users.create_key(session, user.id, name="this machine", scopes=users.SCOPES)
             write_private(settings.data.credentials, json.dumps({"url": base_url(settings), "api_key": key}))
     return f"{base_url(settings)}/login?token={link}"
+
+
+def _key_works(session: Session, credentials: Path) -> bool:
+    """Whether the key of this machine opens this database."""
+    try:
+        return users.find_key(session, str(json.loads(credentials.read_bytes())["api_key"])) is not None
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def base_url(settings: ServerSettings) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -70,10 +71,21 @@ async def _data(_: Request, error: Any) -> JSONResponse:
 
 async def _invalid(_: Request, error: Any) -> JSONResponse:
     """400, as clients of the published API expect, not 422."""
-    lines = []
-    for issue in error.errors():
-        where = ".".join(str(part) for part in issue["loc"][1:]) or issue["loc"][0]
-        wrong_form = issue["type"] == "string_pattern_mismatch"
-        said = f"{str(issue['input'])[:80]!r} has not the form that is asked for" if wrong_form else issue["msg"]
-        lines.append(f"{where}: {said}")
-    return problem(400, "; ".join(lines)[:2000])
+    return problem(400, "; ".join(map(_said, error.errors()))[:2000])
+
+
+def _said(issue: Mapping[str, Any]) -> str:
+    """What is wrong with one value, and where it stands."""
+    where = ".".join(str(part) for part in issue["loc"][1:])
+    kind, context = issue["type"], issue.get("ctx", {})
+    if kind == "json_invalid":
+        return f"The body is not JSON: {context.get('error')}, at character {where}. Send one JSON object."
+    if not where and issue["loc"][0] == "body":
+        return "The body is not a JSON object. Send one, with Content-Type: application/json."
+    if kind == "string_pattern_mismatch":
+        said = f"{str(issue['input'])[:80]!r} has not the form that is asked for"
+    elif kind == "too_long":
+        said = f"has a length of {context.get('actual_length')}; at most {context.get('max_length')} is taken"
+    else:
+        said = issue["msg"].removeprefix("Value error, ")
+    return f"{where or issue['loc'][0]}: {said}"

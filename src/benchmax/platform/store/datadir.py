@@ -23,6 +23,8 @@ class DataDir:
         self.logs = self.root / "logs"
         self.locks = self.root / "locks"
         self.database = self.root / "platform.db"
+        self.database_note = self.root / "database.url"
+        """The address of a database elsewhere, for the next start. It may hold a password."""
         self.secret_key = self.root / "secret.key"
         self.server_info = self.root / "server.json"
         """`{"url", "pid", "started"}` of the server that runs now."""
@@ -48,6 +50,22 @@ class DataDir:
         if not run_id.replace("_", "").isalnum():
             raise UsageError(f"{run_id!r} is not the id of a run. `benchmax runs list` shows them.")
         return self.runs / run_id
+
+    def database_url(self, given: str | None = None) -> str | None:
+        """The database to use: as given, `BENCHMAX_DATABASE_URL`, that of the last start; None: this folder's own."""
+        if url := given or setting("DATABASE_URL"):
+            return url
+        try:
+            return self.database_note.read_text("utf-8").strip() or None
+        except OSError:
+            return None
+
+    def note_database(self, url: str | None) -> None:
+        """Let the next start, by whomever, find the same database: with another one all runs would seem lost."""
+        if url:
+            write_private(self.database_note, url)
+        else:
+            self.database_note.unlink(missing_ok=True)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:

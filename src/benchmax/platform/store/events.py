@@ -46,9 +46,10 @@ def append(
 
 
 def of_run(session: Session, run_id: str, categories: Sequence[str] = SHOWN, limit: int = 10_000) -> list[Event]:
-    """Oldest first; the newest `limit` of them."""
+    """Oldest first; the newest `limit` of them. Those that `reindex` read again have late ids and early times."""
     query = select(Event).where(Event.run_id == run_id, Event.category.in_(categories))
-    return list(session.scalars(query.order_by(Event.id.desc()).limit(limit)))[::-1]
+    found = session.scalars(query.order_by(Event.id.desc()).limit(limit))
+    return sorted(found, key=lambda event: (event.time, event.id))
 
 
 def after(session: Session, run_id: str, last_id: int, limit: int = 500) -> list[Event]:

@@ -115,7 +115,8 @@ def fork(here: Here, parent: OwnedRun, caller: Caller, body: ForkRequest) -> Lau
     if "model" in body.args:
         raise UsageError("A fork goes on with the model of its checkpoint. Leave `model` out.")
     checkpoint = forks.checkpoint(here.data.run(parent.id), body.checkpoint)
-    changes = {name: value for name, value in body.args.items() if name not in (*RUN_PATHS, *SOURCES)}
+    given = {name: value for name, value in body.args.items() if value is not None}
+    changes = {name: value for name, value in given.items() if name not in (*RUN_PATHS, *SOURCES)}
     asked = {**parent.asked, **changes}
     # What the parent was launched with was checked then; its model may be of a place the list does not have.
     args, warnings = check_launch_args(specs(), changes)

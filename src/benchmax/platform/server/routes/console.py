@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import mimetypes
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from benchmax.platform.server.access import PAGES
-from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.problems import Refused, problem
 
 BUILT = Path(__file__).resolve().parent.parent / "console"
 """Where an install puts it."""
 
+_FOR_PROGRAMS = ("/v1/", "/api/", "/assets/")
 _FOREVER = "public, max-age=31536000, immutable"
 _MISSING = """<!doctype html><html lang="en"><meta charset="utf-8"><title>benchmax</title>
 <h1>The server runs. Its web console is not built.</h1>
@@ -22,10 +25,21 @@ _MISSING = """<!doctype html><html lang="en"><meta charset="utf-8"><title>benchm
 <p>Then load this page again. Everything else works meanwhile: try <code>benchmax runs list</code>.</p>"""
 
 
-def page(folder: Path | None) -> Response | None:
+def page(folder: Path | None, status: int = 200) -> Response | None:
     """The console's one page; None when it is not built."""
     index = (folder or BUILT) / "index.html"
-    return FileResponse(index, headers={"Cache-Control": "no-cache"}) if index.is_file() else None
+    return FileResponse(index, status, headers={"Cache-Control": "no-cache"}) if index.is_file() else None
+
+
+def unknown(folder: Path | None) -> Callable[[Request, Any], Awaitable[Response]]:
+    """The answer to an address that is not there: a person gets the console, which says so; a program gets JSON."""
+
+    async def answer(request: Request, error: Any) -> Response:
+        person = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+        shown = page(folder, 404) if person and not request.url.path.startswith(_FOR_PROGRAMS) else None
+        return shown or problem(404, str(error.detail), dict(error.headers or {}))
+
+    return answer
 
 
 def pages(folder: Path | None) -> APIRouter:

@@ -48,7 +48,7 @@ def launch(here: Here, caller: Caller, body: LaunchRequest) -> Launched:
             name=body.name or run_name(assets.paths["env_cls_path"]),
             kind=body.type,
             args=args,
-            asked=given,
+            asked={name: value for name, value in given.items() if value is not None},
             paths=assets.paths,
             blobs=assets.blobs,
             total_steps=total_steps(args, rows),
