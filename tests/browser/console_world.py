@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -75,7 +76,9 @@ def train_toy(folder: Path, steps: int = 12) -> Path:
             "output": {"dir": str(folder), "name": "toy"},
         }
     )
-    asyncio.run(train(config, task=Task(DigitsEnv, rows[:16], rows[16:])))
+    # A browser that is open runs a loop in this thread.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, train(config, task=Task(DigitsEnv, rows[:16], rows[16:]))).result()
     return folder / "toy"
 
 

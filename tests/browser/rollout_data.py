@@ -40,6 +40,8 @@ def record(
     read = {"id": "call_2", "type": "function", "function": {"name": "read_page", "arguments": json.dumps({"page": 4})}}
     messages = [
         {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": "Where is the head office?"},
+        {"role": "assistant", "content": "In Lyon."},
         {"role": "user", "content": question},
         {"role": "assistant", "content": "I will look it up.", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_1", "name": "search", "content": json.dumps(found)},
@@ -66,7 +68,7 @@ def record(
         "split": split,
         "step": step,
         "messages": messages,
-        "completion_start": 2,
+        "completion_start": 4,
         "task": {"ground_truth": gold, "document": "Handbook 2025, chapter 4"},
         "init_rollout_args": None,
         "rewards": {"correct": correct, "brief": brief, "penalty": -0.1 if failed else 0.0},

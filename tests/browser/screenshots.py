@@ -111,9 +111,16 @@ SHOTS = [
 
 
 def quickstart() -> Path | None:
-    """The newest run of `make quickstart`."""
-    found = sorted(ROOT.glob("runs/quickstart-*/checkpoints/best"))
-    return found[-1].parents[1] if found else None
+    """The newest run of `make quickstart` on this machine's platform."""
+    from benchmax.cli.quickstart import NAME
+    from benchmax.platform.credentials import data_dir
+
+    found = [
+        file.parent
+        for file in data_dir().glob("runs/*/launch.json")
+        if json.loads(file.read_text("utf-8"))["name"] == NAME and (file.parent / "checkpoints" / "best").exists()
+    ]
+    return max(found, key=lambda folder: folder.stat().st_mtime, default=None)
 
 
 def add_quickstart(world: WorkingWorld, recorded: Path) -> str:

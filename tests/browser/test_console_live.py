@@ -44,7 +44,12 @@ def test_a_restarted_server_is_found_again(browser, console, tmp_path, open_page
         page.watch.allow("ERR_", "Failed to load resource")
         page.locator(".chart").first.wait_for()
         page.evaluate("window.__same = true")
+        runs = open_page("/experiments", to=first)
+        runs.watch.allow("ERR_", "Failed to load resource")
+        runs.locator(".run-link").wait_for()
     page.get_by_role("status").get_by_text("Reconnecting").wait_for(timeout=20_000)
+    # The list asks only now and then, and says so at the first call that is not answered.
+    runs.get_by_role("status").get_by_text("Reconnecting").wait_for(timeout=20_000)
     with ConsoleWorld(tmp_path, console=console, port=first.port) as second:
         second.add_points(run, [(1, "train", time.time(), VALUES | {"reward/mean": 0.75})], total=10)
         page.locator(".tile", has_text="Reward").first.get_by_text("0.750").wait_for(timeout=20_000)
@@ -52,4 +57,6 @@ def test_a_restarted_server_is_found_again(browser, console, tmp_path, open_page
         second.add_points(run, [(2, "train", time.time(), VALUES | {"reward/mean": 0.875})], total=10)
         page.locator(".tile", has_text="Reward").first.get_by_text("0.875").wait_for(timeout=20_000)
         assert page.evaluate("window.__same") is True
-        page.goto("about:blank")
+        runs.get_by_text("Reconnecting").wait_for(state="hidden", timeout=20_000)
+        for each in (page, runs):
+            each.goto("about:blank")

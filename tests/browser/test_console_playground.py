@@ -115,6 +115,24 @@ def test_a_turn_becomes_a_row(open_page, world):
     assert seen["sample"][-1] == {"prompt": "Count to 99.", "ground_truth": "99"}
 
 
+def test_a_turn_can_begin_a_dataset(open_page, world):
+    page = open_page(f"/playground/{world.run_id}?tokens=6")
+    ready(page)
+    say(page, "Count to 98.\u202e")
+    page.get_by_role("button", name="Save as a row").click(timeout=30_000)
+    assert page.get_by_label("Dataset", exact=True).input_value() == "", "a new one, when none was chosen before"
+    row = page.get_by_label("Row", exact=True)
+    wait_until(lambda: "Count to 98.\\u202e" in row.input_value(), 10, lambda: page.wait_for_timeout(50))
+    page.get_by_label("Its name").fill("begun here")
+    page.get_by_role("button", name="Add the row").click()
+    page.get_by_text("begun-here.jsonl has 1 row now").wait_for()
+    page.get_by_role("button", name="Close").last.click()
+    page.get_by_role("button", name="Save as a row").click()
+    assert page.get_by_label("Dataset", exact=True).input_value() == "datasets/begun-here.jsonl", "the next goes there"
+    page.get_by_role("button", name="Add the row").click()
+    page.get_by_text("has 2 rows now").wait_for()
+
+
 def test_leaving_the_page_ends_the_session(open_page, world):
     page = open_page(f"/experiments/{world.run_id}/playground")
     ready(page)

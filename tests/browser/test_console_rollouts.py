@@ -55,6 +55,7 @@ def test_a_rollout_is_read_whole(viewer):
     talk = page.locator("[data-transcript]")
     talk.get_by_text("You answer questions about the company").wait_for()
     talk.get_by_text("When was the travel policy last changed?").first.wait_for()
+    assert talk.get_by_text("part of the prompt").count() == 1, "the example it was shown, not what it wrote"
     call = talk.get_by_role("button", name=re.compile("^search"))
     assert call.get_attribute("aria-expanded") == "false"
     call.click()
@@ -121,6 +122,15 @@ def test_a_link_shows_what_its_sender_saw(viewer):
     again.get_by_role("heading", name=shown).wait_for()
     again.get_by_text("reward ≥ 1").wait_for()
     assert again.get_by_role("button", name="Eval", exact=True).get_attribute("aria-pressed") == "true"
+
+
+def test_a_step_that_was_clicked_leaves_the_room_to_its_rollouts(viewer):
+    page = viewer("?mode=nonsense&step=3")
+    page.get_by_text("16 rollouts", exact=True).wait_for()
+    page.get_by_role("button", name="step 3").or_(page.get_by_text("step 3", exact=True)).first.wait_for()
+    assert page.get_by_label("Reward from").count() == 0
+    page.get_by_role("button", name="Filter").click()
+    page.get_by_label("Reward from").wait_for()
 
 
 def test_filters_narrow_and_orders_sort(viewer):

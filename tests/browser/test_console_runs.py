@@ -60,6 +60,45 @@ def test_the_table_can_be_saved_as_csv(open_page):
     assert b"digits" in found.value.path().read_bytes()
 
 
+def test_the_csv_holds_what_the_list_shows(open_page):
+    page = open_page("/experiments?q=tag:toy")
+    page.get_by_text(re.compile(r"2 of \d+ runs")).wait_for()
+    with page.expect_download() as found:
+        page.get_by_role("link", name="CSV").click()
+    lines = found.value.path().read_text("utf-8").splitlines()
+    assert len(lines) == 3
+    assert all("digits" in line for line in lines[1:])
+
+
+def test_all_runs_of_the_list_are_chosen_at_once_and_a_refusal_is_said(open_page, world):
+    kept, gone = (world.add_run(name=f"bulk {name}") for name in ("kept", "gone"))
+    page = open_page("/experiments?q=bulk")
+    page.get_by_label("Choose all runs of the list").check()
+    page.get_by_text("2 runs chosen").wait_for()
+    page.route(f"**/runs/{gone}", lambda route: route.fulfill(status=400, json={"error": "The disk is full."}))
+    page.watch.allow("400")
+    page.get_by_role("button", name="Archive", exact=True).click()
+    page.get_by_role("alert").get_by_text("The disk is full.").wait_for()
+    page.get_by_text("1 run not changed").wait_for()
+    page.get_by_text("1 run chosen").wait_for()
+    assert page.get_by_label("Choose bulk gone").is_checked()
+    assert kept
+
+
+def test_keys_follow_the_order_that_is_seen_and_a_link_keeps_it(open_page, world):
+    page = open_page("/experiments?q=status:complete")
+    page.locator(".run-link").nth(1).wait_for()
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_url(re.compile("sort=-name"))
+    seen = names(page)
+    assert seen == sorted(seen, key=str.lower, reverse=True)
+    page.keyboard.press("j")
+    page.locator(".table-row-current", has_text=seen[0]).wait_for()
+    again = open_page(page.url.removeprefix(world.url))
+    again.locator(".run-link").nth(1).wait_for()
+    assert names(again) == seen
+
+
 def test_keys_open_a_run_and_its_tabs(open_page):
     page = open_page("/experiments?q=toy")
     page.locator(".run-link").first.wait_for()
@@ -154,10 +193,80 @@ def test_another_run_can_be_laid_over_the_charts(open_page, world):
     assert f"with={world.runs['long']}" in page.url
 
 
+def test_a_run_whose_model_is_loaded_waits_for_no_slot(open_page, world):
+    from benchmax.platform.store import runs
+    from platform_world import make_run
+
+    with world.database.write() as session:
+        run = make_run(session, "ada@example.org", name="begins").id
+        runs.set_status(session, run, "pending", "starting")
+    page = open_page(f"/experiments/{run}")
+    page.get_by_text("The model is being loaded").wait_for()
+    page.locator(".pill", has_text="Starting").wait_for()
+    assert page.get_by_text("free slot").count() == 0
+
+
+def test_a_run_that_never_began_offers_no_curves(open_page):
+    page = open_page("/experiments?q=status:cancelled")
+    page.locator(".run-link").first.wait_for()
+    assert page.get_by_text("See its curves").count() == 0
+
+
+def test_the_legend_agrees_with_the_head_of_the_page(open_page, world):
+    page = open_page(f"/experiments/{world.runs['recorded']}")
+    head = page.locator(".tile", has_text="Reward").first.locator("b").inner_text()
+    page.locator(".chart-key b").first.wait_for()
+    assert page.locator(".chart-key b").first.inner_text() == head
+
+
+def test_alerts_are_put_away_until_there_is_a_new_one(open_page, world):
+    from benchmax.platform.store import events
+
+    run = world.add_run(name="watched", status="active")
+
+    def alert(words):
+        with world.database.write() as session:
+            events.append(session, run, "trainer.alert", words, category="alert")
+
+    alert("The reward fell.")
+    page = open_page(f"/experiments/{run}")
+    page.get_by_role("button", name="Put away").click()
+    page.get_by_text("The reward fell.").wait_for(state="detached")
+    page.reload()
+    page.get_by_role("heading", name="watched").wait_for()
+    alert("The reward fell again.")
+    page.get_by_text("The reward fell again.").wait_for()
+    assert page.get_by_text("The reward fell.", exact=True).count() == 0
+
+
+def test_a_long_count_of_steps_stays_in_its_tile(open_page, world):
+    for step, total in ((98_765, 99_999), (987_654, 1_000_000)):
+        run = world.add_run(name="many steps", status="active")
+        world.add_points(run, [(step, "train", 1.0, {"reward/mean": 0.5})], total=total)
+        page = open_page(f"/experiments/{run}")
+        words = page.locator(".tile", has_text=f"{step + 1:,}").locator("b")
+        assert words.evaluate("(words) => words.scrollWidth <= words.parentElement.clientWidth"), total
+
+
+def test_an_address_that_is_not_there_is_a_page(open_page):
+    page = open_page("/nowhere/at/all")
+    page.watch.allow("404")
+    page.get_by_text("There is nothing at this address").wait_for()
+    page.get_by_role("link", name="Go to the runs").click()
+    page.locator(".run-link").first.wait_for()
+
+
 def test_a_run_that_is_not_there_says_so(open_page):
     page = open_page("/experiments/run_nothing")
     page.watch.allow("404")
     page.get_by_role("alert").get_by_text("no such run").wait_for()
+
+
+def test_how_to_save_a_runs_pages_is_said(open_page, world):
+    page = open_page(f"/experiments/{world.runs['recorded']}")
+    page.get_by_role("button", name="More", exact=True).click()
+    page.get_by_role("menuitem", name="Save its pages").click()
+    page.get_by_role("dialog").get_by_text("--static").wait_for()
 
 
 def test_a_run_is_renamed_stopped_and_resumed(open_page, world):

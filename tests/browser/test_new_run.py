@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from working_world import add_dataset, add_environment, lines, working
+from working_world import add_dataset, add_environment, key_of, lines, working
 
 from benchmax.platform.launch_args import launch_args
 from benchmax.platform.server.datasets import held_out
@@ -67,6 +67,7 @@ def test_from_an_empty_form_to_a_trained_model(open_page, world):
         page.get_by_label("Launch it anyway").check()
     launch_button(page).click()
     page.get_by_role("heading", name="my first").wait_for()
+    page.get_by_text("Only 35 training rows; 200 or more are recommended.").wait_for()
     run_id = page.url.split("/experiments/")[1].split("/")[0]
     with world.database.read() as session:
         run = runs.get(session, run_id)
@@ -139,11 +140,12 @@ def test_every_number_is_checked_against_the_served_range_as_it_is_typed(open_pa
             box.fill(text)
             assert field.locator(".field-error").inner_text().startswith("Give "), (name, text)
             assert launch_button(page).is_disabled()
-        for text in (f"{spec.min:.12g}", f"{spec.max:.12g}"):
+        for text in (f"{spec.max:.12g}", f"{spec.min:.12g}"):
             box.fill(text)
             assert field.locator(".field-error").count() == 0, (name, text)
-        box.fill("")
         assert field.get_by_text("Default: ").count() == 1
+        box.fill("")
+        assert field.get_by_text("Default: ").count() == 0, "the empty field shows it"
     assert launch_button(page).is_enabled()
 
 
@@ -175,3 +177,26 @@ def test_the_servers_refusal_is_shown(open_page, world):
     page.watch.allow("400")
     launch_button(page).click()
     page.get_by_role("alert").get_by_text("The dataset has a row that cannot be read").wait_for()
+
+
+def test_another_run_like_one_that_was_launched(open_page, world):
+    """The same environment and rows, the settings it was given, and what is changed now."""
+    args = {"environment": "arithmetic", "model": world.model, "max_steps": 3}
+    with world.client(key_of(world)) as client:
+        made = client.post("/v1/train/runs/launch", json={"type": "simple", "name": "the pattern", "args": args})
+        run_id = made.json()["runId"]
+        client.post(f"/v1/train/runs/{run_id}/cancel")
+    page = open_page(f"/experiments/{run_id}")
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("menuitem", name="Launch another like it").click()
+    page.get_by_role("link", name="the pattern").wait_for()
+    page.get_by_label("Group size", exact=True).fill("3")
+    page.get_by_label("Name", exact=True).fill("its double")
+    launch_button(page).click()
+    page.get_by_role("heading", name="its double").wait_for()
+    with world.database.read() as session:
+        first, second = runs.get(session, run_id), runs.get(session, page.url.split("/experiments/")[1].split("/")[0])
+    assert second.blobs == first.blobs
+    assert (second.args["max_steps"], second.args["group_size"]) == (3, 3)
+    with world.client(key_of(world)) as client:
+        client.post(f"/v1/train/runs/{second.id}/cancel")

@@ -121,6 +121,18 @@ def test_a_row_is_added_as_a_new_version(client, stranger, live):
     assert client.post("/v1/datasets/rows", content=json.dumps(bad)).status_code == 400
 
 
+def test_a_row_can_begin_a_dataset(client, stranger):
+    body = {"path": "my turns.jsonl", "row": {"prompt": "new?", "ground_truth": "yes"}, "create": True}
+    made = client.post("/v1/datasets/rows", json=body)
+    assert (made.status_code, made.json()) == (201, {"path": "datasets/my-turns.jsonl", "rows": 1})
+    again = client.post("/v1/datasets/rows", json=body)
+    assert (again.status_code, "Choose it to add the row" in again.json()["error"]) == (409, True)
+    more = client.post("/v1/datasets/rows", json={**body, "path": made.json()["path"], "create": False})
+    assert more.json()["rows"] == 2
+    assert stranger.post("/v1/datasets/rows", json=body).status_code == 201, "names are one's own"
+    assert client.post("/v1/datasets/rows", json={**body, "path": "../x.exe"}).status_code == 400
+
+
 def test_a_large_file_is_not_written_anew_for_one_row(client, monkeypatch):
     create(client, "large.csv", CSV)
     monkeypatch.setattr("benchmax.platform.server.datasets.GROWN_BYTES", 10)

@@ -119,6 +119,9 @@ def test_runs_as_a_table(client, live, run_id):
     rows = {row["id"]: row for row in csv.DictReader(io.StringIO(answer.text))}
     assert rows[run_id]["name"] == "'=HYPERLINK(1)"
     assert rows[run_id]["tags"] == "a, b"
+    some = client.get("/v1/train/runs.csv", params={"ids": f"{run_id},run_of_others,{run_id}"})
+    assert [row["id"] for row in csv.DictReader(io.StringIO(some.text))] == [run_id]
+    assert len(client.get("/v1/train/runs.csv?ids=").text.splitlines()) == 1
 
 
 def test_settings_and_which_were_given(client, stranger, live, run_id):

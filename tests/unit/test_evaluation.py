@@ -12,7 +12,7 @@ from benchmax.envs.datasets import load_examples
 from benchmax.errors import UsageError
 from benchmax.evaluation import compare, evaluate, summarise
 from benchmax.evaluation.opening import open_model
-from benchmax.evaluation.statistics import estimate, estimate_share, max_at_k, pass_at_k, quantile
+from benchmax.evaluation.statistics import estimate, estimate_difference, estimate_share, max_at_k, pass_at_k, quantile
 from benchmax.models.base import Usage
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.host import EnvHost
@@ -29,8 +29,13 @@ def test_an_interval_is_students():
     got = estimate([0.0, 1.0, 1.0, 0.0, 1.0, 1.0])
     assert got is not None
     assert got.mean == pytest.approx(2 / 3)
-    assert got.high - got.mean == pytest.approx(2.5706 * 0.5164 / 6**0.5, rel=2e-3)
+    assert got.mean - got.low == pytest.approx(2.5706 * 0.5164 / 6**0.5, rel=2e-3)
     assert estimate([]) is None
+    assert estimate([0.9, 1.0, 1.0]).high == 1.0, "no mean of rewards from 0 to 1 is above 1"
+    assert estimate([0.9, 1.0, 1.1]).high > 1.1
+    sure, wide = estimate_difference([(1, 0), (1, 0.1)]), estimate_difference([(1.5, 0), (1, 0.1)])
+    assert (sure.low, sure.high) == (pytest.approx(0.315, abs=0.001), 1.0)
+    assert wide.high > 1.4
     assert estimate([1.0]).low == float("-inf")
 
 

@@ -1,6 +1,7 @@
 // Calls to the server. Every error becomes an ApiError whose message says what to do; a 401 opens the sign-in page.
 import createClient from "openapi-fetch";
 import type { components, paths } from "./schema";
+import { session } from "./session";
 
 export type Schemas = components["schemas"];
 export type RunInfo = Schemas["RunInfo"];
@@ -29,9 +30,9 @@ export async function unwrap<T>(call: Promise<Answer<T>>): Promise<T> {
   try {
     answer = await call;
   } catch (error) {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, AWAY);
+    throw away(error);
   }
+  session.found();
   if (!answer.response.ok) throw new ApiError(answer.response.status, problem(answer.error, answer.response.status));
   return answer.data as T;
 }
@@ -45,14 +46,21 @@ export async function request<T>(method: string, path: string, body?: unknown, i
     const sent = raw ? (body as BodyInit) : body === undefined ? undefined : JSON.stringify(body);
     response = await fetch(path, { ...init, method, headers, body: sent });
   } catch (error) {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, AWAY);
+    throw away(error);
   }
+  session.found();
   const text = await response.text();
   const isJson = response.headers.get("content-type")?.includes("json");
   const data = isJson && text ? JSON.parse(text) : text;
   if (!response.ok) throw new ApiError(response.status, problem(data, response.status));
   return data as T;
+}
+
+/** A call that found no server says so at once: a query tells its page only after its last try. */
+function away(error: unknown): unknown {
+  if (error instanceof DOMException && error.name === "AbortError") return error;
+  session.lost();
+  return new ApiError(0, AWAY);
 }
 
 export function problem(body: unknown, status: number): string {

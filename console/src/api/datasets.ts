@@ -49,7 +49,8 @@ export function useDeleteDataset() {
 
 export function useAddRow() {
   return useRenewing(
-    (body: { path: string; row: Record<string, unknown> }) => unwrap(api.POST("/v1/datasets/rows", { body })),
+    (body: { path: string; row: Record<string, unknown>; create: boolean }) =>
+      unwrap(api.POST("/v1/datasets/rows", { body })),
     ["datasets"],
     ["dataset"],
   );

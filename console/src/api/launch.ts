@@ -1,6 +1,7 @@
 // Starting a run from the browser: the served arguments, their checks (the same as the server's), the launch.
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { api, type Schemas, unwrap } from "./client";
+import { queries } from "./queries";
 import { useRenewing } from "./renew";
 
 export type LaunchArg = Schemas["LaunchArg"];
@@ -20,6 +21,26 @@ export function useLaunchArgs() {
   });
 }
 
+/** Another run to launch one like: its environment and rows, and what was given to it. */
+export type LikeRun = { id: string; name: string; paths: Record<string, string>; given: Record<string, Value> };
+
+export function useLikeRun(id: string | null) {
+  return useQuery({
+    queryKey: ["run", id, "as-launched"],
+    queryFn: async (): Promise<LikeRun> => {
+      const params = { params: { path: { run_id: id ?? "" } } };
+      const [config, details] = await Promise.all([
+        unwrap(api.GET("/v1/train/runs/{run_id}/config", params)),
+        unwrap(api.GET("/v1/train/runs/{run_id}/details", params)),
+      ]);
+      const given = config.args.filter((arg) => arg.given).map((arg) => [arg.name, arg.value as Value]);
+      return { id: details.id, name: details.name, paths: config.paths, given: Object.fromEntries(given) };
+    },
+    enabled: id !== null,
+    staleTime: 300_000,
+  });
+}
+
 export function useLaunch() {
   return useRenewing(
     (body: { name?: string; args: Record<string, unknown> }) =>
@@ -28,6 +49,23 @@ export function useLaunch() {
     ["datasets"],
     ["environments"],
   );
+}
+
+const warned = (runId: string) => ["launch-warnings", runId];
+
+/** Keep what a launch warned of for the page of the run it leads to. */
+export function rememberWarnings({ runId, warnings }: Schemas["Launched"]): void {
+  queries.setQueryData(warned(runId), warnings);
+}
+
+export function useLaunchWarnings(runId: string): { warnings: readonly string[]; forget: () => void } {
+  const client = useQueryClient();
+  const { data } = useQuery({
+    queryKey: warned(runId),
+    queryFn: (): string[] => [],
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+  return { warnings: data ?? [], forget: () => client.setQueryData(warned(runId), []) };
 }
 
 /** What somebody typed, as the server wants it; undefined when it is no value of that kind. */

@@ -12,15 +12,12 @@ import { ApiError, api, request, type Schemas, unwrap } from "./client";
 import { session } from "./session";
 
 function watch(error: unknown, quiet = false): void {
-  if (!(error instanceof ApiError)) return;
-  if (error.status === 401 && !quiet) session.end();
-  if (error.status === 0) session.lost();
+  if (error instanceof ApiError && error.status === 401 && !quiet) session.end();
 }
 
 export const queries = new QueryClient({
   queryCache: new QueryCache({
     onError: (error, query) => watch(error, query.meta?.quiet === true),
-    onSuccess: () => session.found(),
   }),
   mutationCache: new MutationCache({ onError: (error) => watch(error) }),
   defaultOptions: {

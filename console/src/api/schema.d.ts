@@ -305,7 +305,7 @@ export interface paths {
         };
         /**
          * List Runs Csv
-         * @description Your runs as a table, archived ones too.
+         * @description Your runs as a table, archived ones too; with `ids`, these alone, in that order.
          */
         get: operations["list_runs_csv_v1_train_runs_csv_get"];
         put?: never;
@@ -2646,6 +2646,11 @@ export interface components {
             row: {
                 [key: string]: unknown;
             };
+            /**
+             * Create
+             * @default false
+             */
+            create: boolean;
         };
         /**
          * RunChange
@@ -4399,7 +4404,10 @@ export interface operations {
     };
     list_runs_csv_v1_train_runs_csv_get: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Ids with commas between. */
+                ids?: string | null;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4447,6 +4455,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };

@@ -28,6 +28,8 @@ const KEYS: [string[], string][] = [
   [["1"], "… 9: tabs of a run"],
   [["j"], "Next row or sample"],
   [["k"], "Previous row or sample"],
+  [["J", "K"], "Next and previous group of samples"],
+  [["x"], "Choose the run"],
   [["t"], "Light or dark"],
   [["?"], "This help"],
 ];

@@ -116,6 +116,7 @@ export function Chart({
   );
 }
 
+/** The values at the cursor, or the last ones: as they were measured, so that they agree with the head of the page. */
 function Legend({
   lines,
   smoothed,
@@ -137,13 +138,13 @@ function Legend({
       {lines.map((line, i) => {
         const { x, y } = line.series;
         const index = cursor === null ? x.length - 1 : nearest(x, cursor);
-        const value = y[index];
+        const shown = (value: number | undefined) => (value === undefined || Number.isNaN(value) ? "–" : unit(value));
         const soft = smoothed[i]?.[index];
         return (
-          <span key={line.id} className="chart-key" title={value === undefined ? undefined : `raw ${value}`}>
+          <span key={line.id} className="chart-key" title={`${y[index]}; smoothed ${soft}`}>
             <i style={{ background: `var(${line.color})` }} />
             <span className="muted">{line.label}</span>
-            <b className="num">{soft === undefined || Number.isNaN(soft) ? "–" : unit(soft)}</b>
+            <b className="num">{shown(y[index])}</b>
           </span>
         );
       })}

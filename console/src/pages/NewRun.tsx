@@ -1,12 +1,12 @@
 // A run from the browser: an environment, rows, settings, the doctor's word, launch. Nothing is lost on reload.
 import type { ReactNode } from "react";
 import { useReport } from "../api/environments";
-import { Card, cx, Icon, Page } from "../ui";
+import { Button, Card, cx, ErrorNote, Icon, Link, Page, Plain, Skeleton } from "../ui";
 import { Arguments } from "./newrun/Arguments";
 import { CheckUp } from "./newrun/CheckUp";
 import { ChooseData } from "./newrun/ChooseData";
 import { ChooseEnvironment } from "./newrun/ChooseEnvironment";
-import { faulty, useForm } from "./newrun/form";
+import { type Form, faulty, useForm } from "./newrun/form";
 import { Launch } from "./newrun/Launch";
 import "./environments/environments.css";
 import "./newrun/newrun.css";
@@ -19,22 +19,61 @@ export default function NewRun() {
     <Page title="New run" crumbs={[{ label: "Runs", href: "/experiments" }]}>
       <div className="newrun">
         <div className="newrun-steps">
-          <Step number={1} title="Environment" done={form.environment !== null}>
-            <ChooseEnvironment form={form} />
-          </Step>
-          <Step number={2} title="Rows" done={form.environment !== null && hasRows}>
-            <ChooseData form={form} />
-          </Step>
-          <Step number={3} title="Settings" done={Object.keys(form.typed).length > 0 && faulty(form).length === 0}>
+          {form.like ? (
+            <Step number={1} title="Environment and rows" done={form.likeRun.data !== undefined}>
+              <AsIn form={form} />
+            </Step>
+          ) : (
+            <>
+              <Step number={1} title="Environment" done={form.environment !== null}>
+                <ChooseEnvironment form={form} />
+              </Step>
+              <Step number={2} title="Rows" done={form.environment !== null && hasRows}>
+                <ChooseData form={form} />
+              </Step>
+            </>
+          )}
+          <Step
+            number={form.like ? 2 : 3}
+            title="Settings"
+            done={Object.keys(form.typed).length > 0 && faulty(form).length === 0}
+          >
             <Arguments form={form} />
           </Step>
-          <Step number={4} title="Doctor" done={report.data?.status === "complete" && report.data.ok === true}>
-            <CheckUp form={form} />
-          </Step>
+          {!form.like && (
+            <Step number={4} title="Doctor" done={report.data?.status === "complete" && report.data.ok === true}>
+              <CheckUp form={form} />
+            </Step>
+          )}
         </div>
         <Launch form={form} />
       </div>
     </Page>
+  );
+}
+
+/** The environment and the rows of another run, as they were when it was launched. */
+function AsIn({ form }: { form: Form }) {
+  const { data, error, isPending, refetch } = form.likeRun;
+  if (isPending) return <Skeleton lines={2} />;
+  return (
+    <div className="stack-tight">
+      {error && <ErrorNote error={error} onRetry={() => refetch()} />}
+      {data && (
+        <p>
+          Those of{" "}
+          <Link href={`/experiments/${encodeURIComponent(data.id)}`}>
+            <Plain text={data.name} />
+          </Link>
+          , as they were when it was launched. Its settings are below: change what should differ.
+        </p>
+      )}
+      <div>
+        <Button size="small" onClick={() => form.choose({ like: null })}>
+          Choose others
+        </Button>
+      </div>
+    </div>
   );
 }
 

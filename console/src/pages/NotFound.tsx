@@ -1,10 +1,18 @@
-import { Empty, Page } from "../ui";
+import { Empty, Link, Page } from "../ui";
 
 export default function NotFound() {
   return (
     <Page title="Not found">
-      <Empty title="There is nothing at this address" command="benchmax runs list">
-        Your runs are under Runs.
+      <Empty
+        title="There is nothing at this address"
+        icon="search"
+        actions={
+          <Link className="button button-primary" href="/experiments">
+            Go to the runs
+          </Link>
+        }
+      >
+        Check it for a typing mistake. What is here is in the menu.
       </Empty>
     </Page>
   );

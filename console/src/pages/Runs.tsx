@@ -18,6 +18,8 @@ import {
   SearchBox,
   Segments,
   Skeleton,
+  type Sort,
+  sorted,
   Table,
   useGo,
   useKeys,
@@ -29,6 +31,9 @@ import { columns, runHref } from "./runs/columns";
 import { HELP, parse } from "./runs/filter";
 import "./runs/runs.css";
 
+/** As many as an address can name. */
+const MOST_SAVED = 1_000;
+
 export default function Runs() {
   const search = useSearch();
   const archived = search.get("show") === "archived";
@@ -37,7 +42,12 @@ export default function Runs() {
   const found = useMemo(() => pinnedFirst((runs.data ?? []).filter(filter.test)), [runs.data, filter]);
   const actions = (
     <>
-      <a className="button" href="/v1/train/runs.csv" download>
+      <a
+        className="button"
+        href={`/v1/train/runs.csv?ids=${found.slice(0, MOST_SAVED).map((run) => encodeURIComponent(run.id))}`}
+        title="The runs of this list, as a table"
+        download
+      >
         <Icon name="download" /> CSV
       </a>
       <Link className="button button-primary" href="/experiments/new">
@@ -90,26 +100,30 @@ function List({ runs, found, archived }: { runs: RunInfo[]; found: RunInfo[]; ar
   const change = useChangeRun();
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const [current, setCurrent] = useState<string | null>(null);
-  const baseline = runs.find((run) => run.pinned);
-  const order = found.map((run) => run.id);
-  const move = (by: number) =>
-    setCurrent(order[Math.max(0, Math.min(order.length - 1, order.indexOf(current ?? "") + by))] ?? null);
+  const choose = (ids: readonly string[], on: boolean) => setChosen((before) => toggled(before, ids, on));
+  const shown = columns(
+    {
+      listed: found.map((run) => run.id),
+      chosen,
+      choose,
+      pin: (run) => change.mutate({ id: run.id, pinned: !run.pinned }),
+      tag: (tag) => search.set({ q: `${search.get("q")} tag:${/\s/.test(tag) ? `"${tag}"` : tag}`.trim() }),
+      baseline: runs.find((run) => run.pinned),
+    },
+    narrow,
+  );
+  const sort = sortOf(search.get("sort"));
+  const rows = sorted(found, shown, sort);
+  const move = (by: number) => {
+    const at = rows.findIndex((run) => run.id === current);
+    setCurrent(rows[Math.max(0, Math.min(rows.length - 1, at + by))]?.id ?? null);
+  };
   useKeys({
     j: () => move(1),
     k: () => move(-1),
     Enter: () => current && go(`/experiments/${current}`),
-    x: () => current && setChosen((before) => toggled(before, current, !before.has(current))),
+    x: () => current && choose([current], !chosen.has(current)),
   });
-  const shown = columns(
-    {
-      chosen,
-      choose: (id, on) => setChosen((before) => toggled(before, id, on)),
-      pin: (run) => change.mutate({ id: run.id, pinned: !run.pinned }),
-      tag: (tag) => search.set({ q: `${search.get("q")} tag:${/\s/.test(tag) ? `"${tag}"` : tag}`.trim() }),
-      baseline,
-    },
-    narrow,
-  );
   if (runs.length === 0) return <Nothing archived={archived} />;
   if (found.length === 0)
     return (
@@ -121,14 +135,12 @@ function List({ runs, found, archived }: { runs: RunInfo[]; found: RunInfo[]; ar
     );
   return (
     <>
-      {chosen.size > 0 && (
-        <Chosen runs={runs.filter((run) => chosen.has(run.id))} onDone={() => setChosen(new Set())} />
-      )}
+      {chosen.size > 0 && <Chosen runs={runs.filter((run) => chosen.has(run.id))} onDone={choose} />}
       {change.isError && <ErrorNote error={change.error} />}
       <Card flush>
         <Table
           label="Runs"
-          rows={found}
+          rows={rows}
           columns={shown}
           rowKey={(run) => run.id}
           onOpen={(run) => go(runHref(run))}
@@ -137,29 +149,46 @@ function List({ runs, found, archived }: { runs: RunInfo[]; found: RunInfo[]; ar
           minWidth={narrow ? undefined : 940}
           current={current}
           onCurrent={setCurrent}
+          sort={sort}
+          onSort={(next) => search.set({ sort: next && (next.down ? "-" : "") + next.id })}
         />
       </Card>
     </>
   );
 }
 
-function toggled(before: ReadonlySet<string>, id: string, on: boolean): ReadonlySet<string> {
+/** `reward` goes up, `-reward` down. */
+function sortOf(text: string): Sort {
+  return text ? { id: text.replace(/^-/, ""), down: text.startsWith("-") } : null;
+}
+
+function toggled(before: ReadonlySet<string>, ids: readonly string[], on: boolean): ReadonlySet<string> {
   const next = new Set(before);
-  if (on) next.add(id);
-  else next.delete(id);
+  for (const id of ids) {
+    if (on) next.add(id);
+    else next.delete(id);
+  }
   return next;
 }
 
-/** What can be done to several runs at once. */
-function Chosen({ runs, onDone }: { runs: RunInfo[]; onDone: () => void }) {
+type ChosenProps = { runs: RunInfo[]; onDone: (ids: readonly string[], on: boolean) => void };
+
+/** What can be done to several runs at once. Those it could not be done to stay chosen, and it says why. */
+function Chosen({ runs, onDone }: ChosenProps) {
   const change = useChangeRun();
   const action = useRunAction();
   const [asking, setAsking] = useState<"delete" | "tag" | null>(null);
   const [tag, setTag] = useState("");
+  const [failed, setFailed] = useState<{ count: number; why: unknown } | null>(null);
   const every = async (work: (run: RunInfo) => Promise<unknown>) => {
-    await Promise.allSettled(runs.map(work));
+    const ends = await Promise.allSettled(runs.map(work));
+    const refused = ends.filter((end) => end.status === "rejected");
     setAsking(null);
-    onDone();
+    setFailed(refused[0] ? { count: refused.length, why: refused[0].reason } : null);
+    onDone(
+      runs.filter((_, index) => ends[index]?.status === "fulfilled").map((run) => run.id),
+      false,
+    );
   };
   const archive = runs.some((run) => !run.archived);
   return (
@@ -180,9 +209,19 @@ function Chosen({ runs, onDone }: { runs: RunInfo[]; onDone: () => void }) {
       <Button size="small" kind="danger" icon={<Icon name="trash" />} onClick={() => setAsking("delete")}>
         Delete
       </Button>
-      <Button size="small" kind="quiet" onClick={onDone}>
+      <Button
+        size="small"
+        kind="quiet"
+        onClick={() =>
+          onDone(
+            runs.map((run) => run.id),
+            false,
+          )
+        }
+      >
         Clear
       </Button>
+      {failed && <ErrorNote title={`${format.plural(failed.count, "run")} not changed`} error={failed.why} />}
       <Confirm
         open={asking === "delete"}
         onClose={() => setAsking(null)}

@@ -1,7 +1,8 @@
 // Text from models, users and files. It is shown as it is: never as HTML, and what would be invisible gets a mark.
 import type { ReactNode } from "react";
 
-const HIDDEN =
+/** Characters that would not be seen, or turn the text around. */
+export const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/u;
 const NAMES: Record<string, string> = {
   "\u001b": "ESC",

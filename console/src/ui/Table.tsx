@@ -25,8 +25,8 @@ export type TableProps<Row> = {
   /** The row that j, k and the arrows moved to, by key. */
   current?: string | null;
   onCurrent?: (key: string) => void;
-  sort?: { id: string; down: boolean } | null;
-  onSort?: (sort: { id: string; down: boolean } | null) => void;
+  sort?: Sort;
+  onSort?: (sort: Sort) => void;
   rowHeight?: number;
   /** Rows beyond this scroll inside the table; default: as high as the window allows. */
   maxHeight?: string;
@@ -47,7 +47,7 @@ export function Table<Row>(props: TableProps<Row>) {
     maxHeight = "70vh",
     minWidth,
   } = props;
-  const [ownSort, setOwnSort] = useState<{ id: string; down: boolean } | null>(null);
+  const [ownSort, setOwnSort] = useState<Sort>(null);
   const sort = props.sort !== undefined ? props.sort : ownSort;
   const setSort = props.onSort ?? setOwnSort;
   const shown = useMemo(() => sorted(rows, columns, sort), [rows, columns, sort]);
@@ -125,7 +125,7 @@ export function Table<Row>(props: TableProps<Row>) {
   );
 }
 
-type Sort = { id: string; down: boolean } | null;
+export type Sort = { id: string; down: boolean } | null;
 
 function Head<Row>({ column, sort, setSort }: { column: Column<Row>; sort: Sort; setSort: (sort: Sort) => void }) {
   const on = sort?.id === column.id;
@@ -151,7 +151,8 @@ function Head<Row>({ column, sort, setSort }: { column: Column<Row>; sort: Sort;
   );
 }
 
-function sorted<Row>(rows: readonly Row[], columns: Column<Row>[], sort: Sort): readonly Row[] {
+/** The rows in the order of a column. */
+export function sorted<Row>(rows: readonly Row[], columns: Column<Row>[], sort: Sort): readonly Row[] {
   const by = sort && columns.find((column) => column.id === sort.id)?.sort;
   if (!by) return rows;
   const sign = sort.down ? -1 : 1;

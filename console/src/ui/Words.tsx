@@ -1,5 +1,5 @@
 import type { ReactNode } from "react";
-import { ago, bytes, compact, duration, number, percent, signed } from "./format";
+import { ago, bytes, compact, duration, number, percent, reward, signed } from "./format";
 import { useNow } from "./hooks";
 
 /** A moment, as "3 min ago"; the exact time on hover. */
@@ -13,9 +13,10 @@ export function Time({ at }: { at: string | null | undefined }) {
   );
 }
 
-type As = "number" | "signed" | "compact" | "percent" | "bytes" | "duration";
+type As = "number" | "reward" | "signed" | "compact" | "percent" | "bytes" | "duration";
 const FORMATS: Record<As, (value: number | null | undefined) => string> = {
   number,
+  reward,
   signed,
   compact,
   percent,

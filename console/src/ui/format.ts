@@ -18,6 +18,20 @@ export function signed(value: number | null | undefined, digits = 3): string {
   return (value > 0 ? "+" : value < 0 ? "−" : "±") + number(Math.abs(value), digits);
 }
 
+/** A reward always has three places, so that rewards below each other line up: 0.200, 0.343. */
+export function reward(value: number | null | undefined, places = 3): string {
+  if (value === null || value === undefined) return "–";
+  const size = Math.abs(value);
+  if (!(size < 1000) || (size > 0 && size < 0.5 * 10 ** -places)) return number(value);
+  return value.toFixed(size >= 10 ? Math.min(2, places) : places);
+}
+
+/** A difference of rewards, with its sign: +0.120, −0.030. */
+export function gain(value: number | null | undefined, places = 3): string {
+  if (value === null || value === undefined) return "–";
+  return (value > 0 ? "+" : value < 0 ? "−" : "±") + reward(Math.abs(value), places);
+}
+
 /** 1.2k, 3.4M. */
 export function compact(value: number | null | undefined): string {
   if (value === null || value === undefined) return "–";

@@ -124,9 +124,9 @@ def _pairs(ours: Iterable[Mapping[str, Any]], theirs: Iterable[Mapping[str, Any]
 
 def difference(pairs: list[dict[str, Any]]) -> dict[str, Any]:
     """Both means, the mean difference with its 95 % interval, and the verdict."""
-    from benchmax.evaluation.statistics import estimate
+    from benchmax.evaluation.statistics import estimate_difference
 
-    delta = estimate([pair["delta"] for pair in pairs])
+    delta = estimate_difference([(pair["run"], pair["other"]) for pair in pairs])
     assert delta is not None
     verdict = "better" if delta.low > 0 else "worse" if delta.high < 0 else "no clear difference"
     means = {name: sum(pair[name] for pair in pairs) / len(pairs) for name in ("run", "other")}

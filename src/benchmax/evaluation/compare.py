@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from benchmax.evaluation.report import by_example
-from benchmax.evaluation.statistics import Estimate, estimate
+from benchmax.evaluation.statistics import Estimate, estimate_difference
 from benchmax.rollouts.record import Rollout
 
 
@@ -90,13 +90,12 @@ def compare(base: Iterable[Rollout], other: Iterable[Rollout]) -> Comparison:
     shared = left.keys() & right.keys()
     pairs = [Pair(key, _reward(left[key]), _reward(right[key]), left[key], right[key]) for key in shared]
     pairs.sort(key=lambda pair: (pair.delta, pair.example_id))
-    comparison = Comparison(pairs, estimate([pair.delta for pair in pairs]))
+    comparison = Comparison(pairs, estimate_difference([(pair.other, pair.base) for pair in pairs]))
     _count_left_out(comparison, left.keys(), right.keys(), _ids(base), _ids(other))
     comparison.new_components, comparison.gone_components = _new_names(base, other), _new_names(other, base)
     for name in sorted(_components(pairs)):
-        delta = estimate(
-            [_component(name)(pair.other_rollouts) - _component(name)(pair.base_rollouts) for pair in pairs]
-        )
+        value = _component(name)
+        delta = estimate_difference([(value(pair.other_rollouts), value(pair.base_rollouts)) for pair in pairs])
         if delta:
             comparison.components[name] = delta
     return comparison

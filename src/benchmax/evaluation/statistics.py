@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb, sqrt
+from math import comb, inf, sqrt
 from statistics import NormalDist, fmean, stdev
 
 CONFIDENCE = 0.95
@@ -27,15 +27,31 @@ class Estimate:
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """The mean of one value per example; None when there are none."""
+    """The mean reward, of one value per example; None when there are none."""
+    return _estimate(values, 0.0 if _are_shares(values) else -inf)
+
+
+def estimate_difference(pairs: Sequence[tuple[float, float]]) -> Estimate | None:
+    """The mean of the first minus the second, over pairs of one value each per example."""
+    values = [one - other for one, other in pairs]
+    return _estimate(values, -1.0 if _are_shares([each for pair in pairs for each in pair]) else -inf)
+
+
+def _are_shares(values: Sequence[float]) -> bool:
+    """Whether rewards go from 0 to 1, as nearly all do: then no mean of them, and no interval, leaves that."""
+    return all(0.0 <= value <= 1.0 for value in values)
+
+
+def _estimate(values: Sequence[float], lowest: float) -> Estimate | None:
     n = len(values)
     if n == 0:
         return None
     mean = fmean(values)
     if n == 1:
-        return Estimate(mean, float("-inf"), float("inf"), 1)
+        return Estimate(mean, -inf, inf, 1)
     half = _t_quantile(n - 1) * stdev(values) / sqrt(n)
-    return Estimate(mean, mean - half, mean + half, n)
+    highest = 1.0 if lowest > -inf else inf
+    return Estimate(mean, max(lowest, mean - half), min(highest, mean + half), n)
 
 
 def estimate_share(values: Sequence[float]) -> Estimate | None:

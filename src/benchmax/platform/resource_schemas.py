@@ -139,6 +139,8 @@ class DatasetList(Wire):
 class RowRequest(Wire):
     path: str = Field(min_length=1, max_length=500)
     row: JsonObject
+    create: bool = False
+    """Make a new dataset of this name, with this one row."""
 
 
 class RowAdded(Wire):

@@ -41,19 +41,19 @@ function Component({ each, most, reach }: { each: Compared; most: number; reach:
       <div
         className="cm-pair"
         role="img"
-        aria-label={`this run ${format.number(each.ours)}, the other ${format.number(each.other)}`}
+        aria-label={`this run ${format.reward(each.ours)}, the other ${format.reward(each.other)}`}
       >
         <Bar value={each.ours} most={most} kind="ours" />
         <Bar value={each.other} most={most} kind="other" />
       </div>
       <Interval each={each} reach={reach} />
       <div className="cm-said">
-        <strong className="num">{format.signed(each.delta)}</strong>
+        <strong className="num">{format.gain(each.delta)}</strong>
         <Pill tone={said.tone} title={said.hint}>
           {said.label}
         </Pill>
         <span className="muted small num">
-          {each.ciLow === null ? "" : `${format.signed(each.ciLow)} to ${format.signed(each.ciHigh)}`}
+          {each.ciLow === null ? "" : `${format.gain(each.ciLow)} to ${format.gain(each.ciHigh)}`}
         </span>
       </div>
     </div>
@@ -66,7 +66,7 @@ function Bar({ value, most, kind }: { value: number; most: number; kind: "ours" 
       <span className="cm-track">
         <i className={`cm-${kind}`} style={{ width: `${(Math.abs(value) / most) * 100}%` }} />
       </span>
-      <span className="num small">{format.number(value)}</span>
+      <span className="num small">{format.reward(value)}</span>
     </span>
   );
 }

@@ -22,7 +22,7 @@ const COLUMNS: Column<Pair>[] = [
     align: "right",
     width: "90px",
     sort: (pair) => pair.ours?.meanReward ?? null,
-    cell: (pair) => <Num value={pair.ours?.meanReward} />,
+    cell: (pair) => <Num value={pair.ours?.meanReward} as="reward" />,
   },
   {
     id: "other",
@@ -30,7 +30,7 @@ const COLUMNS: Column<Pair>[] = [
     align: "right",
     width: "90px",
     sort: (pair) => pair.other.meanReward,
-    cell: (pair) => <Num value={pair.other.meanReward} />,
+    cell: (pair) => <Num value={pair.other.meanReward} as="reward" />,
   },
   {
     id: "gain",
@@ -45,7 +45,7 @@ const COLUMNS: Column<Pair>[] = [
 function Gain({ value }: { value: number | null }) {
   return (
     <span className={value === null || value === 0 ? "muted num" : value > 0 ? "good num strong" : "bad num strong"}>
-      {format.signed(value)}
+      {format.gain(value)}
     </span>
   );
 }

@@ -43,14 +43,15 @@ function Argument({ arg, form }: { arg: LaunchArg; form: Form }) {
   const hint = high ? (
     <span className="warn">Above {arg.warnAbove?.toLocaleString("en-US")}: it may not fit into memory.</span>
   ) : (
-    <span className="arg-hint">
-      {text === undefined ? `Default: ${shown(arg.default)}` : `Default was ${shown(arg.default)}`}
-      {text !== undefined && (
+    // What was not touched shows its default in the field itself.
+    text !== undefined && (
+      <span className="arg-hint">
+        Default: {shown(arg.default)}
         <Button kind="quiet" size="small" aria-label={`Reset ${arg.label}`} onClick={() => form.setArg(arg.name, null)}>
           Reset
         </Button>
-      )}
-    </span>
+      </span>
+    )
   );
   return (
     <div className="arg">

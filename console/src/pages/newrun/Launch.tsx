@@ -2,7 +2,7 @@
 import { useState } from "react";
 import { datasetName } from "../../api/datasets";
 import { useReport } from "../../api/environments";
-import { MIN_ROWS, size, useLaunch } from "../../api/launch";
+import { MIN_ROWS, rememberWarnings, size, useLaunch } from "../../api/launch";
 import { Button, Check, ErrorNote, Field, format, Input, Note, Plain, useGo } from "../../ui";
 import { type Form, launchBody, missing, valuesOf } from "./form";
 
@@ -15,7 +15,13 @@ export function Launch({ form }: { form: Form }) {
   const todo = missing(form);
   const tooFew = form.rows !== null && form.rows < MIN_ROWS;
   const blocked = todo.length > 0 || tooFew || (sick && !anyway);
-  const start = () => launch.mutate(launchBody(form), { onSuccess: (made) => go(`/experiments/${made.runId}`) });
+  const start = () =>
+    launch.mutate(launchBody(form), {
+      onSuccess: (made) => {
+        rememberWarnings(made);
+        go(`/experiments/${made.runId}`);
+      },
+    });
   return (
     <aside className="launch" aria-label="What will be launched">
       <h2>Your run</h2>
@@ -43,7 +49,11 @@ export function Launch({ form }: { form: Form }) {
       </Button>
       <p className="muted small" aria-live="polite">
         {todo[0] ??
-          (tooFew ? `At least ${MIN_ROWS} rows are needed.` : form.report ? "" : "Not examined by the doctor yet.")}
+          (tooFew
+            ? `At least ${MIN_ROWS} rows are needed.`
+            : form.report || form.like
+              ? ""
+              : "Not examined by the doctor yet.")}
       </p>
     </aside>
   );
@@ -57,6 +67,26 @@ function Summary({ form }: { form: Form }) {
   const changed = Object.keys(form.typed).length;
   return (
     <dl className="launch-facts">
+      {form.like && <Line name="Like">{form.likeRun.data ? <Plain text={form.likeRun.data.name} /> : <None />}</Line>}
+      {!form.like && <Chosen form={form} />}
+      <Line name="Model">
+        <Plain text={String(values.model ?? "–")} />
+      </Line>
+      {!form.like && (
+        <>
+          <Line name="Steps">{plan ? `${plan.steps.toLocaleString("en-US")} at most` : <None />}</Line>
+          <Line name="Rollouts">{plan ? `${format.compact(plan.rollouts)} at most` : <None />}</Line>
+        </>
+      )}
+      {typeof minutes === "number" && <Line name="Time">{format.duration(minutes * 60)} at most</Line>}
+      <Line name="Settings">{changed ? `${changed} changed` : form.like ? "the same" : "defaults"}</Line>
+    </dl>
+  );
+}
+
+function Chosen({ form }: { form: Form }) {
+  return (
+    <>
       <Line name="Environment">{form.environment ? <Plain text={form.environment.name} /> : <None />}</Line>
       <Line name="Rows">
         {form.dataset ? (
@@ -74,14 +104,7 @@ function Summary({ form }: { form: Form }) {
           <None />
         )}
       </Line>
-      <Line name="Model">
-        <Plain text={String(values.model ?? "–")} />
-      </Line>
-      <Line name="Steps">{plan ? `${plan.steps.toLocaleString("en-US")} at most` : <None />}</Line>
-      <Line name="Rollouts">{plan ? `${format.compact(plan.rollouts)} at most` : <None />}</Line>
-      {typeof minutes === "number" && <Line name="Time">{format.duration(minutes * 60)} at most</Line>}
-      <Line name="Settings">{changed ? `${changed} changed` : "defaults"}</Line>
-    </dl>
+    </>
   );
 }
 

@@ -2,7 +2,7 @@
 import { useMemo } from "react";
 import { usePreview } from "../../api/datasets";
 import { type Environment, useEnvironments } from "../../api/environments";
-import { fault, type LaunchArg, parsed, split, useLaunchArgs, type Value } from "../../api/launch";
+import { fault, type LaunchArg, parsed, split, useLaunchArgs, useLikeRun, type Value } from "../../api/launch";
 import { useSearch } from "../../ui";
 
 const ARG = "arg.";
@@ -13,7 +13,10 @@ export type Form = ReturnType<typeof useForm>;
 export function useForm() {
   const search = useSearch();
   const environments = useEnvironments();
-  const args = useLaunchArgs();
+  const served = useLaunchArgs();
+  const like = search.get("like") || null;
+  const likeRun = useLikeRun(like);
+  const args = useMemo(() => ({ ...served, data: asGiven(served.data, likeRun.data?.given) }), [served, likeRun.data]);
   const environment = environments.data?.find((each) => each.id === search.get("environment")) ?? null;
   const dataset = search.get("dataset") || null;
   const preview = usePreview(dataset, readAs(environment), 20);
@@ -23,6 +26,9 @@ export function useForm() {
   const rows = fromDataset ? (preview.data?.rows ?? null) : (environment?.ownRows ?? null);
   const typed = useMemo(() => typedArgs(search.values, args.data ?? []), [search.values, args.data]);
   return {
+    /** The run it is to be like, when one was chosen: then environment and rows are that one's. */
+    like,
+    likeRun,
     environments,
     environment,
     dataset,
@@ -41,6 +47,11 @@ export function useForm() {
     /** Another environment or dataset makes the doctor's report worthless. */
     choose: (change: Record<string, string | null>) => search.set({ ...change, report: null }),
   };
+}
+
+/** The arguments with what another run was given as their defaults. */
+function asGiven(args: LaunchArg[] | undefined, given: Record<string, Value> = {}): LaunchArg[] | undefined {
+  return args?.map((arg) => (Object.hasOwn(given, arg.name) ? { ...arg, default: given[arg.name] } : arg));
 }
 
 /** Only a built-in environment's columns are known to the server without opening a bundle. */
@@ -75,12 +86,21 @@ export function faulty(form: Form): LaunchArg[] {
 /** What keeps the run from being launched, in words; empty when nothing does. */
 export function missing(form: Form): string[] {
   const found: string[] = [];
-  if (!form.environment) found.push("Choose an environment.");
+  if (form.like) {
+    if (!form.likeRun.data) found.push("Choose a run that is there, or an environment and rows.");
+  } else if (!form.environment) found.push("Choose an environment.");
   else if (!form.dataset && form.fromDataset) found.push("Choose or upload a dataset.");
   if (form.dataset && form.preview.isError) found.push("Choose a dataset that can be read.");
   const wrong = faulty(form);
   if (wrong.length) found.push(`Correct ${wrong.map((arg) => arg.label.toLowerCase()).join(", ")}.`);
   return found;
+}
+
+/** Environment and rows: those of the run it is to be like, else those that were chosen. */
+function sources(form: Form): Record<string, unknown> {
+  if (form.like) return form.likeRun.data?.paths ?? {};
+  const rows = form.dataset ? { dataset_path: form.dataset } : {};
+  return { environment: form.environment?.id, ...rows, eval_share: form.percent / 100 };
 }
 
 export function launchBody(form: Form): { name?: string; args: Record<string, unknown> } {
@@ -90,11 +110,6 @@ export function launchBody(form: Form): { name?: string; args: Record<string, un
   });
   return {
     ...(form.name.trim() ? { name: form.name.trim() } : {}),
-    args: {
-      ...Object.fromEntries(given),
-      environment: form.environment?.id,
-      ...(form.dataset ? { dataset_path: form.dataset } : {}),
-      eval_share: form.percent / 100,
-    },
+    args: { ...form.likeRun.data?.given, ...Object.fromEntries(given), ...sources(form) },
   };
 }

@@ -74,7 +74,7 @@ function Facts({ details }: { details: Details }) {
     ["Turns", String(details.turns)],
     ["Tokens written", details.tokens.toLocaleString("en-US")],
   ];
-  if (details.advantage !== null) facts.push(["Advantage", format.signed(details.advantage, 3)]);
+  if (details.advantage !== null) facts.push(["Advantage", format.gain(details.advantage)]);
   if (details.toolEvents.length) facts.push(["Tool calls", String(details.toolEvents.length)]);
   const phases = Object.entries(details.seconds).filter(([name]) => name !== "total");
   const total = details.seconds.total;
@@ -134,7 +134,7 @@ function Across({
         {[...steps].map(([step, found]) => (
           <div key={step} className="ro-across-step">
             {found.map((cell) => (
-              <Tip key={cell.id} text={`Step ${step}, sample #${cell.sample}: ${format.number(cell.totalReward)}`}>
+              <Tip key={cell.id} text={`Step ${step}, sample #${cell.sample}: ${format.reward(cell.totalReward)}`}>
                 <button
                   type="button"
                   className={cx("ro-square", cell.id === details.id && "ro-square-on")}

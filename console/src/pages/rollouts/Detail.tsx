@@ -165,7 +165,7 @@ function BesidePicker({ run, view, details, scope }: { run: string; view: View; 
       )}
       {others.map((cell) => (
         <option key={cell.id} value={cell.id}>
-          step {cell.step} #{cell.sample}: {format.number(cell.totalReward)}
+          step {cell.step} #{cell.sample}: {format.reward(cell.totalReward)}
         </option>
       ))}
     </Select>

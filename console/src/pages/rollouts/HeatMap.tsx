@@ -158,13 +158,13 @@ const GridRow = memo(function GridRow({
             tabIndex={-1}
             className="ro-cell-heat"
             style={{ background: rewardColour(value, range) }}
-            title={`Step ${(columns[index] as Column).from}: ${format.number(value)}`}
-            aria-label={`Open step ${(columns[index] as Column).from}, reward ${format.number(value)}`}
+            title={`Step ${(columns[index] as Column).from}: ${format.reward(value)}`}
+            aria-label={`Open step ${(columns[index] as Column).from}, reward ${format.reward(value)}`}
             onClick={() => onOpen(group, columns[index] as Column)}
           />
         ),
       )}
-      <span className="right small num">{format.number(latest(group))}</span>
+      <span className="right small num">{format.reward(latest(group))}</span>
     </div>
   );
 });

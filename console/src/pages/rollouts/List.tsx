@@ -135,7 +135,7 @@ const StepRow = memo(function StepRow({
       )}
       <Dot
         colour={rewardColour(step.meanReward, scale.reward)}
-        text={format.number(step.meanReward)}
+        text={format.reward(step.meanReward)}
         title="Mean reward of this step"
       />
     </button>
@@ -158,7 +158,7 @@ const GroupRow = memo(function GroupRow({
   return (
     <div className="ro-group" title={`${text.slice(0, 400)}\n\n${format.plural(count, "sample")} of example ${id}`}>
       <Plain text={text.slice(0, 120) || id} className="clip grow" />
-      <Dot colour={rewardColour(mean, range)} text={format.number(mean)} title="Mean reward of the group" />
+      <Dot colour={rewardColour(mean, range)} text={format.reward(mean)} title="Mean reward of the group" />
     </div>
   );
 });
@@ -192,13 +192,13 @@ const Sample = memo(function Sample({ item, words, flat, open, beside, scale, on
       <Flags item={item} short={flat} />
       <Dot
         colour={rewardColour(item.totalReward, scale.reward)}
-        text={format.number(item.totalReward)}
+        text={format.reward(item.totalReward)}
         title="Reward"
       />
       {!flat && (
         <Dot
           colour={advantageColour(item.advantage)}
-          text={item.advantage === null ? "" : format.signed(item.advantage, 2)}
+          text={item.advantage === null ? "" : format.gain(item.advantage, 2)}
           title="Advantage: against its group"
         />
       )}

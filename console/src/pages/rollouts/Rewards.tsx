@@ -8,7 +8,7 @@ export function Rewards({ details, brief }: { details: Details; brief?: boolean 
     <div className="ro-rewards">
       {!brief && (
         <div className="ro-total">
-          <span className="ro-total-value num">{format.number(details.totalReward)}</span>
+          <span className="ro-total-value num">{format.reward(details.totalReward)}</span>
           <span className="muted small">{details.totalReward === null ? "not scored" : "reward"}</span>
         </div>
       )}
@@ -46,7 +46,7 @@ function Bar({ name, value, most, strong }: { name: string; value: number | null
       <dt className="clip">
         <Plain text={name} />
       </dt>
-      <dd className="num">{format.number(value)}</dd>
+      <dd className="num">{format.reward(value)}</dd>
       <span className="ro-track" aria-hidden="true">
         <i className={value !== null && value < 0 ? "ro-minus" : undefined} style={{ width: `${width}%` }} />
       </span>

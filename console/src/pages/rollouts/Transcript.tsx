@@ -59,8 +59,9 @@ const BlockView = memo(function BlockView({ block, onToggle }: { block: Block; o
   switch (block.kind) {
     case "turn":
       return (
-        <div className={cx("ro-turn", `ro-${known(block.role)}`)}>
+        <div className={cx("ro-turn", block.shown ? "ro-shown" : `ro-${known(block.role)}`)}>
           <span className="ro-role">{ROLES.get(block.role) ?? <Plain text={block.role.slice(0, 60)} />}</span>
+          {block.shown && <span className="muted small">part of the prompt</span>}
           {block.name && <Plain text={block.name.slice(0, 120)} className="mono small clip" />}
           {block.size > 2_000 && <span className="muted small">{format.compact(block.size)} characters</span>}
         </div>

@@ -9,7 +9,7 @@ export const FOLD_ABOVE = 16_000;
 export type Message = { [name: string]: unknown };
 
 export type Block =
-  | { kind: "turn"; key: string; role: string; name: string; number: number; size: number; sampled: boolean }
+  | { kind: "turn"; key: string; role: string; name: string; number: number; size: number; shown: boolean }
   | {
       kind: "text";
       key: string;
@@ -48,12 +48,13 @@ export function blocksOf(details: Details, open: ReadonlySet<string>): Block[] {
   const blocks: Block[] = [];
   messages.forEach((message, index) => {
     if (shown.has(message)) return;
-    const sampled = index >= start && message.role === "assistant";
+    // An answer the model was shown as an example is not one it wrote.
+    const given = index < start && message.role === "assistant";
     const text = textOf(message.content);
     const calls = callsOf(message);
     const role = typeof message.role === "string" ? message.role : "unknown";
     const name = role === "tool" && typeof message.name === "string" ? message.name : "";
-    blocks.push({ kind: "turn", key: `${index}`, role, name, number: index, size: text.length, sampled });
+    blocks.push({ kind: "turn", key: `${index}`, role, name, number: index, size: text.length, shown: given });
     const thoughts = textOf(message.reasoning_content ?? message.reasoning);
     if (thoughts) addText(blocks, `${index}:r`, thoughts, "thought", open, false);
     if (text || !calls.length) addText(blocks, `${index}:t`, text, role, open, false);

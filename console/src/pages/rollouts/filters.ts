@@ -14,17 +14,22 @@ export type View = {
   shape: "list" | "map";
   /** Whether anything narrows the list. */
   narrowed: boolean;
+  /** Whether a field of the filter panel does; a step or an example is chosen elsewhere, and its chip says so. */
+  byField: boolean;
   search: Search;
 };
 
-const NARROWING = ["step", "example", "ended", "failed", "tool", "discarded", "low", "high", "q"];
+const FIELDS = ["ended", "failed", "tool", "discarded", "low", "high"];
+const NARROWING = ["step", "example", ...FIELDS, "q"];
 export const CLEARED = Object.fromEntries(NARROWING.map((name) => [name, null]));
+
+export const MODES = ["train", "eval", "external-eval"];
 
 export function useView(firstMode: string): View {
   const search = useSearch();
   return useMemo(() => {
     const { values } = search;
-    const mode = values.mode || firstMode;
+    const mode = values.mode && MODES.includes(values.mode) ? values.mode : firstMode;
     const filters: Filters = {
       mode,
       externalEvalId: mode === "external-eval" ? values.eval : undefined,
@@ -46,6 +51,7 @@ export function useView(firstMode: string): View {
       beside: values.with ?? "",
       shape: values.view === "map" ? "map" : "list",
       narrowed: NARROWING.some((name) => values[name]),
+      byField: FIELDS.some((name) => values[name]),
       search,
     };
   }, [search, firstMode]);

@@ -2,6 +2,7 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { ApiError, problem, request, type Schemas } from "../../api/client";
+import { rememberWarnings } from "../../api/launch";
 import { useCheckpoints } from "../../api/queries";
 import { useScalars } from "../../api/scalars";
 import { nearest, type Series } from "../../chart/series";
@@ -62,7 +63,7 @@ export default function Checkpoints() {
       width: "110px",
       align: "right",
       sort: (row) => value(train.data?.get("reward/mean"), row.step),
-      cell: (row) => <Num value={value(train.data?.get("reward/mean"), row.step)} />,
+      cell: (row) => <Num value={value(train.data?.get("reward/mean"), row.step)} as="reward" />,
     },
     {
       id: "eval",
@@ -70,7 +71,7 @@ export default function Checkpoints() {
       width: "110px",
       align: "right",
       sort: (row) => value(held.data?.get("reward/mean"), row.step),
-      cell: (row) => <Num value={value(held.data?.get("reward/mean"), row.step)} />,
+      cell: (row) => <Num value={value(held.data?.get("reward/mean"), row.step)} as="reward" />,
     },
     {
       id: "bytes",
@@ -201,7 +202,10 @@ function Fork({ row, onClose }: { row: Checkpoint; onClose: () => void }) {
         checkpoint: row.name,
         name: name.trim(),
       }),
-    onSuccess: (made) => go(`/experiments/${made.runId}`),
+    onSuccess: (made) => {
+      rememberWarnings(made);
+      go(`/experiments/${made.runId}`);
+    },
   });
   return (
     <Dialog

@@ -1,10 +1,11 @@
 // The top of a run's page: what it does now, how far it is, whether it learns, and what needs a look.
 import { useState } from "react";
 import type { Schemas } from "../../api/client";
-import { useAlerts, useChangeRun, useRunAction } from "../../api/queries";
+import { useChangeRun, useRunAction } from "../../api/queries";
 import {
   Button,
   Chip,
+  Command,
   Confirm,
   Copy,
   cx,
@@ -15,7 +16,6 @@ import {
   Icon,
   Input,
   Menu,
-  Note,
   Num,
   Plain,
   TextArea,
@@ -23,7 +23,8 @@ import {
   useNow,
 } from "../../ui";
 import { fixed } from "../runs/columns";
-import { meaning, StatusPill } from "../runs/status";
+import { isStarting, meaning, StatusPill } from "../runs/status";
+import { Alerts, LaunchWarnings } from "./Alerts";
 import { useRun } from "./context";
 import "./run.css";
 
@@ -34,6 +35,7 @@ export function Header() {
   return (
     <>
       <Tiles run={run} />
+      <LaunchWarnings />
       <Alerts />
       {run.notes && (
         <p className="muted small run-notes">
@@ -101,7 +103,7 @@ function Tiles({ run }: { run: Run }) {
 /** What the run says of itself, or what its status means. */
 function told(run: Run): string {
   const said = (run.status === "active" ? run.latestActivityMessage : run.statusReason) || run.latestActivityMessage;
-  return said && said !== run.status ? said : meaning(run.status).means;
+  return said && said !== run.status && !isStarting(run) ? said : meaning(run).means;
 }
 
 function Tile({ name, children }: { name: string; children: React.ReactNode }) {
@@ -123,9 +125,14 @@ function Step({ run }: { run: Run }) {
   const done = Math.min(run.latestStep + 1, total ?? Number.POSITIVE_INFINITY);
   return (
     <>
-      <b>
+      <b className={cx((total ?? 0) >= 10_000 && "tile-long")}>
         <Num value={done} />
-        {total !== null && <span className="muted"> / {total.toLocaleString("en-US")}</span>}
+        {total !== null && (
+          <span className="muted" title={total.toLocaleString("en-US")}>
+            {" / "}
+            {total < 100_000 ? total.toLocaleString("en-US") : format.compact(total)}
+          </span>
+        )}
       </b>
       {total !== null && (
         <span className="bar tile-bar">
@@ -177,42 +184,13 @@ function Heartbeat({ at, now }: { at: string | null | undefined; now: number }) 
   );
 }
 
-function Alerts() {
-  const { id } = useRun();
-  const alerts = useAlerts(id);
-  const [all, setAll] = useState(false);
-  const found = alerts.data?.events ?? [];
-  if (found.length === 0) return null;
-  const shown = all ? [...found].reverse() : found.slice(-1);
-  return (
-    <div className="stack-tight">
-      {shown.map((event) => (
-        <Note
-          key={event.id}
-          tone="warn"
-          actions={
-            !all && found.length > 1 ? (
-              <Button size="small" kind="quiet" onClick={() => setAll(true)}>
-                {found.length - 1} more
-              </Button>
-            ) : undefined
-          }
-        >
-          {typeof event.data.step === "number" && <span className="alert-step">step {event.data.step}</span>}
-          <Plain text={event.message} />
-        </Note>
-      ))}
-    </div>
-  );
-}
-
 /** What the owner may do. */
 export function Actions() {
   const { id, run, live } = useRun();
   const change = useChangeRun();
   const action = useRunAction();
   const go = useGo();
-  const [asking, setAsking] = useState<"cancel" | "delete" | "edit" | null>(null);
+  const [asking, setAsking] = useState<"cancel" | "delete" | "edit" | "save" | null>(null);
   const close = () => setAsking(null);
   const act = (name: "cancel" | "resume" | "delete") =>
     action.mutate({ id, action: name }, { onSuccess: () => (close(), name === "delete" && go("/experiments")) });
@@ -243,6 +221,9 @@ export function Actions() {
       <Menu
         label="More"
         items={[
+          ...(run.type === "simple" && !run.parentRunId
+            ? [{ label: "Launch another like it…", icon: "plus" as const, onSelect: () => go(likeHref(run)) }]
+            : []),
           { label: "Name, tags, notes…", onSelect: () => setAsking("edit") },
           {
             label: run.pinned ? "Unpin" : "Pin as the baseline",
@@ -259,6 +240,7 @@ export function Actions() {
             icon: "archive",
             onSelect: () => change.mutate({ id, archived: !run.archived }),
           },
+          { label: "Save its pages…", icon: "download", onSelect: () => setAsking("save") },
           null,
           { label: "Delete…", icon: "trash", danger: true, onSelect: () => setAsking("delete") },
         ]}
@@ -284,8 +266,18 @@ export function Actions() {
         Its curves, rollouts and checkpoints are removed. This cannot be undone.
       </Confirm>
       {asking === "edit" && <Edit run={run} onClose={close} />}
+      <Dialog open={asking === "save"} onClose={close} title="Save its pages">
+        <div className="stack">
+          <p>This writes what you see here into a folder that opens in any browser, without a server:</p>
+          <Command text={`benchmax runs export ${id} ${id} --static`} />
+        </div>
+      </Dialog>
     </>
   );
+}
+
+function likeHref(run: Run): string {
+  return `/experiments/new?${new URLSearchParams({ like: run.id, name: run.name })}`;
 }
 
 function Edit({ run, onClose }: { run: Run; onClose: () => void }) {

@@ -21,6 +21,7 @@ import {
   useSearch,
   useStored,
 } from "../../ui";
+import { beginning, type Told } from "../runs/status";
 import { useRun } from "./context";
 
 type Mode = "train" | "eval";
@@ -51,7 +52,7 @@ export function Plots({ mode }: { mode: Mode }) {
   const view = useView(sources[0], mode, tabHref, time);
   if (own.isError) return <ErrorNote error={own.error} onRetry={() => own.refetch()} />;
   if (own.isPending) return <Waiting />;
-  if (!own.data?.size) return <Nothing mode={mode} live={live} status={run.status} />;
+  if (!own.data?.size) return <Nothing mode={mode} live={live} run={run} />;
   return (
     <div className="stack">
       <Tools view={view} mode={mode} />
@@ -331,11 +332,11 @@ function Waiting() {
   );
 }
 
-function Nothing({ mode, live, status }: { mode: Mode; live: boolean; status: string }) {
+function Nothing({ mode, live, run }: { mode: Mode; live: boolean; run: Told }) {
   if (live) {
     const what = mode === "train" ? "The first step" : "The first evaluation";
     return (
-      <Empty icon="runs" title={status === "pending" ? "Waiting for a free slot" : `${what} is under way`}>
+      <Empty icon="runs" title={beginning(run) ?? `${what} is under way`}>
         {what} appears here by itself as soon as it is done.
       </Empty>
     );

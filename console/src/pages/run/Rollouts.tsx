@@ -4,7 +4,7 @@ import { useEvals } from "../../api/evals";
 import { type Item, useOutline } from "../../api/rollouts";
 import { Empty, ErrorNote, Skeleton, useKeys } from "../../ui";
 import { Detail } from "../rollouts/Detail";
-import { CLEARED, useView } from "../rollouts/filters";
+import { CLEARED, MODES, useView } from "../rollouts/filters";
 import { HeatMap } from "../rollouts/HeatMap";
 import { List, type Scale } from "../rollouts/List";
 import "../rollouts/rollouts.css";
@@ -12,8 +12,6 @@ import { useRoom } from "../rollouts/room";
 import type { Rows } from "../rollouts/sections";
 import { Toolbar } from "../rollouts/Toolbar";
 import { useRun } from "./context";
-
-const MODES = ["train", "eval", "external-eval"];
 
 export default function Rollouts() {
   const { id, run, live } = useRun();
@@ -26,7 +24,7 @@ export default function Rollouts() {
   );
   const outline = useOutline(id, view.filters);
   const whole = useOutline(id, scope);
-  const [more, setMore] = useState(view.narrowed && !view.text);
+  const [more, setMore] = useState(view.byField);
   const scale = useMemo(() => scaleOf(whole.data), [whole.data]);
   const rows = useRef<Rows | null>(null);
   const open = (item: Item, beside: boolean) => {

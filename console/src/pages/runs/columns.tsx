@@ -1,10 +1,12 @@
 import type { RunInfo } from "../../api/client";
 import { Chip, type Column, cx, Icon, Link, Num, Plain, Time } from "../../ui";
-import { meaning, StatusPill } from "./status";
+import { isStarting, meaning, StatusPill } from "./status";
 
 export type Marks = {
+  /** Every run of the list, by id. */
+  listed: readonly string[];
   chosen: ReadonlySet<string>;
-  choose: (id: string, on: boolean) => void;
+  choose: (ids: readonly string[], on: boolean) => void;
   pin: (run: RunInfo) => void;
   tag: (tag: string) => void;
   baseline: RunInfo | undefined;
@@ -53,14 +55,21 @@ export function columns(marks: Marks, narrow: boolean): Column<RunInfo>[] {
   return [
     {
       id: "choose",
-      head: "",
+      head: (
+        <input
+          type="checkbox"
+          aria-label="Choose all runs of the list"
+          checked={marks.listed.every((id) => marks.chosen.has(id))}
+          onChange={(event) => marks.choose(marks.listed, event.target.checked)}
+        />
+      ),
       width: "15px",
       cell: (run) => (
         <input
           type="checkbox"
           aria-label={`Choose ${run.name}`}
           checked={marks.chosen.has(run.id)}
-          onChange={(event) => marks.choose(run.id, event.target.checked)}
+          onChange={(event) => marks.choose([run.id], event.target.checked)}
         />
       ),
     },
@@ -121,20 +130,22 @@ const over = (run: RunInfo) => run.status === "failed" || run.status === "stalle
 
 function Name({ run, marks, narrow }: { run: RunInfo; marks: Marks; narrow: boolean }) {
   const told = over(run) ? run.statusReason : run.latestActivityMessage || run.statusReason;
-  const said = told && told !== run.status ? told : meaning(run.status).means;
+  const said = told && told !== run.status && !isStarting(run) ? told : meaning(run).means;
   return (
     <div className="run-name">
       <div className="grow">
         <div className="row-tight">
-          <Link href={runHref(run)} className="run-link clip">
-            <Plain text={run.name} />
-          </Link>
-          {!narrow &&
-            run.tags.slice(0, 3).map((tag) => (
-              <Chip key={tag} onClick={() => marks.tag(tag)}>
-                <Plain text={tag} />
-              </Chip>
-            ))}
+          <span className="run-words">
+            <Link href={runHref(run)} className="run-link clip">
+              <Plain text={run.name} />
+            </Link>
+            {!narrow &&
+              run.tags.slice(0, 3).map((tag) => (
+                <Chip key={tag} onClick={() => marks.tag(tag)}>
+                  <Plain text={tag} />
+                </Chip>
+              ))}
+          </span>
           <button
             type="button"
             className={cx("run-pin", run.pinned && "run-pinned")}
@@ -155,7 +166,7 @@ function Name({ run, marks, narrow }: { run: RunInfo; marks: Marks; narrow: bool
 }
 
 function Status({ run, narrow }: { run: RunInfo; narrow: boolean }) {
-  const { next } = meaning(run.status);
+  const { next } = meaning(run);
   return (
     <div className="run-status">
       <StatusPill run={run} />

@@ -33,13 +33,36 @@ const MEANINGS: Record<string, Meaning> = {
   },
 };
 
-export function meaning(status: string): Meaning {
-  const known = Object.hasOwn(MEANINGS, status) ? MEANINGS[status] : undefined;
-  return known ?? { word: status, tone: "neutral", means: "" };
+const STARTING: Meaning = {
+  word: "Starting",
+  tone: "live",
+  means: "A runner took it and loads the model.",
+  next: { label: "Read its log", tab: "logs" },
+};
+
+export type Told = Pick<RunInfo, "status" | "statusReason" | "latestStep">;
+
+export function meaning(run: Told): Meaning {
+  if (isStarting(run)) return STARTING;
+  const known = Object.hasOwn(MEANINGS, run.status) ? MEANINGS[run.status] : undefined;
+  const found = known ?? { word: run.status, tone: "neutral", means: "" };
+  // Without a step there are no curves to see.
+  return run.status === "cancelled" && run.latestStep === null ? { ...found, next: undefined } : found;
 }
 
-export function StatusPill({ run }: { run: Pick<RunInfo, "status" | "statusReason"> }) {
-  const { word, tone, means } = meaning(run.status);
+/** A slot was found; the status stays "pending" until the trainer speaks. */
+export function isStarting(run: Told): boolean {
+  return run.status === "pending" && run.statusReason === "starting";
+}
+
+/** What a run that has not begun waits for. */
+export function beginning(run: Told): string | null {
+  if (isStarting(run)) return "The model is being loaded";
+  return run.status === "pending" ? "Waiting for a free slot" : null;
+}
+
+export function StatusPill({ run }: { run: Told }) {
+  const { word, tone, means } = meaning(run);
   return (
     <Pill tone={tone} dot title={[means, run.statusReason].filter(Boolean).join(" ")}>
       {word}

@@ -2,20 +2,9 @@
 import { useMemo } from "react";
 import { type AuditLine, useAudit, useUsers } from "../../api/account";
 import { useMe } from "../../api/queries";
-import {
-  Button,
-  Card,
-  type Column,
-  Empty,
-  ErrorNote,
-  Plain,
-  SearchBox,
-  Skeleton,
-  Table,
-  Time,
-  useSearch,
-} from "../../ui";
+import { Button, type Column, Empty, Plain, SearchBox, Time, useSearch } from "../../ui";
 import { Intro } from "./Intro";
+import { Listed } from "./parts";
 
 export default function Audit() {
   const audit = useAudit();
@@ -40,24 +29,16 @@ export default function Audit() {
       >
         {me.data?.role === "admin" ? "What everyone did" : "What you did"}, by browser, key or device, and where from.
       </Intro>
-      {audit.isError && <ErrorNote error={audit.error} onRetry={() => audit.refetch()} />}
-      {audit.isPending && <Skeleton lines={6} />}
-      {audit.data && (
-        <Card flush>
-          {shown.length ? (
-            <Table
-              rows={shown}
-              columns={columns(names)}
-              rowKey={(line) => String(line.id)}
-              label="Audit log"
-              rowHeight={36}
-              minWidth={900}
-            />
-          ) : (
-            <Empty title={lines.length ? "Nothing here matches" : "Nothing happened yet"} />
-          )}
-        </Card>
-      )}
+      <Listed
+        asked={audit}
+        rows={audit.data && shown}
+        columns={columns(names)}
+        rowKey={(line) => String(line.id)}
+        label="Audit log"
+        rowHeight={36}
+        minWidth={900}
+        empty={<Empty title={lines.length ? "Nothing here matches" : "Nothing happened yet"} />}
+      />
       {audit.hasNextPage && (
         <div>
           <Button busy={audit.isFetchingNextPage} onClick={() => audit.fetchNextPage()}>

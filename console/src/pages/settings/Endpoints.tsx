@@ -1,24 +1,9 @@
 // Model servers to compare with: any that speaks the OpenAI way. Keys go in and never come out.
-import { type FormEvent, useState } from "react";
+import { useState } from "react";
 import { type Endpoint, useCreateEndpoint, useDeleteEndpoint, useEndpoints } from "../../api/account";
-import {
-  Button,
-  Card,
-  type Column,
-  Confirm,
-  Dialog,
-  Empty,
-  ErrorNote,
-  Field,
-  Icon,
-  Input,
-  Pill,
-  Plain,
-  Skeleton,
-  Table,
-  Time,
-} from "../../ui";
+import { Button, type Column, Empty, Field, Icon, Input, Pill, Plain, Time } from "../../ui";
 import { Intro } from "./Intro";
+import { act, FormDialog, Listed, Removal } from "./parts";
 
 export default function Endpoints() {
   const endpoints = useEndpoints();
@@ -36,26 +21,19 @@ export default function Endpoints() {
         A model elsewhere that your runs can be compared with: any server that speaks the OpenAI chat API, such as vLLM,
         SGLang, Ollama or a provider.
       </Intro>
-      {endpoints.isError && <ErrorNote error={endpoints.error} onRetry={() => endpoints.refetch()} />}
-      {endpoints.isPending && <Skeleton lines={4} />}
-      {endpoints.data && (
-        <Card flush>
-          {endpoints.data.length ? (
-            <Table
-              rows={endpoints.data}
-              columns={columns(setRemoving)}
-              rowKey={(row) => row.id}
-              label="Endpoints"
-              rowHeight={46}
-              minWidth={760}
-            />
-          ) : (
-            <Empty title="No endpoints yet" icon="link">
-              Add one, then choose it on a run's Compare tab.
-            </Empty>
-          )}
-        </Card>
-      )}
+      <Listed
+        asked={endpoints}
+        rows={endpoints.data}
+        columns={columns(setRemoving)}
+        rowKey={(row) => row.id}
+        label="Endpoints"
+        minWidth={760}
+        empty={
+          <Empty title="No endpoints yet" icon="link">
+            Add one, then choose it on a run's Compare tab.
+          </Empty>
+        }
+      />
       {adding && <NewEndpoint onClose={() => setAdding(false)} />}
       <Remove endpoint={removing} onClose={() => setRemoving(null)} />
     </>
@@ -105,87 +83,60 @@ function columns(onRemove: (row: Endpoint) => void): Column<Endpoint>[] {
       cell: (row) => <Time at={row.createdAt} />,
       sort: (row) => row.createdAt,
     },
-    {
-      id: "act",
-      head: <span className="offscreen">Actions</span>,
-      width: "90px",
-      align: "right",
-      cell: (row) => (
-        <Button size="small" kind="quiet" aria-label={`Remove the endpoint ${row.name}`} onClick={() => onRemove(row)}>
-          Remove
-        </Button>
-      ),
-    },
+    act("Remove", (row) => `Remove the endpoint ${row.name}`, onRemove),
   ];
 }
 
 function NewEndpoint({ onClose }: { onClose: () => void }) {
   const create = useCreateEndpoint();
-  const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const form = new FormData(event.currentTarget);
-    const text = (name: string) => String(form.get(name) ?? "").trim();
+  const send = (text: (name: string) => string) =>
     create.mutate(
-      { name: text("name"), baseUrl: text("url"), model: text("model"), apiKey: text("key") },
+      {
+        name: text("name").trim(),
+        baseUrl: text("url").trim(),
+        model: text("model").trim(),
+        apiKey: text("key").trim(),
+      },
       { onSuccess: onClose },
     );
-  };
   return (
-    <Dialog
-      open
-      onClose={onClose}
-      title="New endpoint"
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" form="new-endpoint" busy={create.isPending}>
-            Add it
-          </Button>
-        </>
-      }
-    >
-      <form id="new-endpoint" className="settings-form" onSubmit={submit}>
-        <Field label="Name" hint="As it is called in comparisons.">
-          {(id) => <Input id={id} name="name" required maxLength={200} placeholder="the big one" autoFocus />}
-        </Field>
-        <Field label="Base URL" hint="Ends in /v1 for most servers.">
-          {(id) => (
-            <Input id={id} name="url" type="url" required maxLength={500} placeholder="http://127.0.0.1:8000/v1" />
-          )}
-        </Field>
-        <Field label="Model" hint="The name that server knows it by.">
-          {(id) => <Input id={id} name="model" required maxLength={200} placeholder="qwen3-8b" />}
-        </Field>
-        <Field
-          label="API key"
-          hint="Kept encrypted and never given back. Leave it empty when the server asks for none."
-        >
-          {(id) => <Input id={id} name="key" type="password" autoComplete="new-password" />}
-        </Field>
-        {create.isError && <ErrorNote error={create.error} />}
-      </form>
-    </Dialog>
+    <FormDialog title="New endpoint" action="Add it" sending={create} onSend={send} onClose={onClose}>
+      <Field label="Name" hint="As it is called in comparisons.">
+        {(id) => <Input id={id} name="name" required maxLength={200} placeholder="the big one" autoFocus />}
+      </Field>
+      <Field label="Base URL" hint="Ends in /v1 for most servers.">
+        {(id) => (
+          <Input id={id} name="url" type="url" required maxLength={500} placeholder="http://127.0.0.1:8000/v1" />
+        )}
+      </Field>
+      <Field label="Model" hint="The name that server knows it by.">
+        {(id) => <Input id={id} name="model" required maxLength={200} placeholder="qwen3-8b" />}
+      </Field>
+      <Field label="API key" hint="Kept encrypted and never given back. Leave it empty when the server asks for none.">
+        {(id) => <Input id={id} name="key" type="password" autoComplete="new-password" />}
+      </Field>
+    </FormDialog>
   );
 }
 
 function Remove({ endpoint, onClose }: { endpoint: Endpoint | null; onClose: () => void }) {
-  const remove = useDeleteEndpoint();
   return (
-    <Confirm
-      open={endpoint !== null}
-      onClose={onClose}
+    <Removal
+      row={endpoint}
+      id={(row) => row.id}
+      removal={useDeleteEndpoint()}
       title="Remove this endpoint?"
       action="Remove it"
-      busy={remove.isPending}
-      onConfirm={() => endpoint && remove.mutate(endpoint.id, { onSuccess: onClose })}
+      onClose={onClose}
     >
-      <div className="stack">
-        <p>
-          <strong>{endpoint && <Plain text={endpoint.name} />}</strong> and its key are forgotten. Comparisons made with
-          it stay.
-        </p>
-        {remove.isError && <ErrorNote error={remove.error} />}
-      </div>
-    </Confirm>
+      {(row) => (
+        <>
+          <strong>
+            <Plain text={row.name} />
+          </strong>{" "}
+          and its key are forgotten. Comparisons made with it stay.
+        </>
+      )}
+    </Removal>
   );
 }

@@ -1,16 +1,13 @@
 // API keys: made with a scope and an end, shown once, revoked for good.
-import { type FormEvent, useState } from "react";
+import { useState } from "react";
 import { type KeyInfo, useApiKeys, useCreateKey, useRevokeKey } from "../../api/account";
 import {
   Button,
-  Card,
   Check,
   type Column,
-  Confirm,
   Copy,
   Dialog,
   Empty,
-  ErrorNote,
   Field,
   Icon,
   Input,
@@ -18,13 +15,12 @@ import {
   Pill,
   Plain,
   Select,
-  Skeleton,
-  Table,
   Time,
   useNow,
   useSearch,
 } from "../../ui";
 import { Intro } from "./Intro";
+import { act, FormDialog, Listed, Removal } from "./parts";
 
 const SCOPES = [
   { id: "read", label: "Read", text: "see runs, datasets and environments" },
@@ -54,28 +50,21 @@ export default function Keys() {
       >
         A key lets a program act as you. The server keeps only a digest of it, so a key is shown once, when it is made.
       </Intro>
-      {keys.isError && <ErrorNote error={keys.error} onRetry={() => keys.refetch()} />}
-      {keys.isPending && <Skeleton lines={4} />}
-      {keys.data && (
-        <Card flush>
-          {shown.length ? (
-            <Table
-              rows={shown}
-              columns={columns(now, setRevoking)}
-              rowKey={(key) => key.id}
-              label="API keys"
-              rowHeight={46}
-              minWidth={860}
-              rowClass={(key) => (isUsable(key, now) ? undefined : "settings-gone")}
-            />
-          ) : (
-            <Empty title="No keys yet" icon="key" command="benchmax login">
-              Make one for a script or another machine. On this machine you need none, and this command signs another
-              one in without a key.
-            </Empty>
-          )}
-        </Card>
-      )}
+      <Listed
+        asked={keys}
+        rows={keys.data && shown}
+        columns={columns(now, setRevoking)}
+        rowKey={(key) => key.id}
+        label="API keys"
+        minWidth={860}
+        rowClass={(key) => (isUsable(key, now) ? undefined : "settings-gone")}
+        empty={
+          <Empty title="No keys yet" icon="key" command="benchmax login">
+            Make one for a script or another machine. On this machine you need none, and this command signs another one
+            in without a key.
+          </Empty>
+        }
+      />
       {dead > 0 && (
         <div>
           <Check
@@ -131,23 +120,12 @@ function columns(now: number, onRevoke: (key: KeyInfo) => void): Column<KeyInfo>
       cell: (key) => <Ends keyInfo={key} now={now} />,
       sort: (key) => key.expiresAt,
     },
-    {
-      id: "act",
-      head: <span className="offscreen">Actions</span>,
-      width: "84px",
-      align: "right",
-      cell: (key) =>
-        isUsable(key, now) && (
-          <Button
-            size="small"
-            kind="quiet"
-            onClick={() => onRevoke(key)}
-            aria-label={`Revoke the key ${key.name || key.prefix}`}
-          >
-            Revoke
-          </Button>
-        ),
-    },
+    act(
+      "Revoke",
+      (key) => `Revoke the key ${key.name || key.prefix}`,
+      onRevoke,
+      (key) => isUsable(key, now),
+    ),
   ];
 }
 
@@ -176,61 +154,50 @@ function NewKey({ onClose }: { onClose: () => void }) {
   const create = useCreateKey();
   const [scopes, setScopes] = useState<Scope[]>(["read", "write"]);
   const made = create.data;
-  const submit = (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const form = new FormData(event.currentTarget);
-    create.mutate({ name: String(form.get("name") ?? ""), scopes, days: Number(form.get("days")) || null });
-  };
+  const send = (text: (name: string) => string) =>
+    create.mutate({ name: text("name"), scopes, days: Number(text("days")) || null });
   if (made) return <Made text={made.key} onClose={onClose} />;
   const toggle = (scope: Scope, on: boolean) =>
     setScopes(on ? [...scopes, scope] : scopes.filter((each) => each !== scope));
   return (
-    <Dialog
-      open
-      onClose={onClose}
+    <FormDialog
       title="New API key"
-      actions={
-        <>
-          <Button onClick={onClose}>Cancel</Button>
-          <Button kind="primary" type="submit" form="new-key" busy={create.isPending} disabled={!scopes.length}>
-            Make the key
-          </Button>
-        </>
-      }
+      action="Make the key"
+      sending={create}
+      disabled={!scopes.length}
+      onSend={send}
+      onClose={onClose}
     >
-      <form id="new-key" className="settings-form" onSubmit={submit}>
-        <Field label="Name" hint="What uses it, so that you know what stops when you revoke it.">
-          {(id) => <Input id={id} name="name" maxLength={200} placeholder="laptop, nightly job …" autoFocus />}
-        </Field>
-        <fieldset className="settings-scopes">
-          <legend>It may</legend>
-          {SCOPES.map((scope) => (
-            <Check
-              key={scope.id}
-              checked={scopes.includes(scope.id)}
-              onChange={(event) => toggle(scope.id, event.target.checked)}
-              label={
-                <>
-                  <strong>{scope.label}</strong> <span className="muted">{scope.text}</span>
-                </>
-              }
-            />
-          ))}
-        </fieldset>
-        <Field label="Ends after">
-          {(id) => (
-            <Select id={id} name="days" defaultValue="90">
-              <option value="7">7 days</option>
-              <option value="30">30 days</option>
-              <option value="90">90 days</option>
-              <option value="365">a year</option>
-              <option value="">never</option>
-            </Select>
-          )}
-        </Field>
-        {create.isError && <ErrorNote error={create.error} />}
-      </form>
-    </Dialog>
+      <Field label="Name" hint="What uses it, so that you know what stops when you revoke it.">
+        {(id) => <Input id={id} name="name" maxLength={200} placeholder="laptop, nightly job …" autoFocus />}
+      </Field>
+      <fieldset className="settings-scopes">
+        <legend>It may</legend>
+        {SCOPES.map((scope) => (
+          <Check
+            key={scope.id}
+            checked={scopes.includes(scope.id)}
+            onChange={(event) => toggle(scope.id, event.target.checked)}
+            label={
+              <>
+                <strong>{scope.label}</strong> <span className="muted">{scope.text}</span>
+              </>
+            }
+          />
+        ))}
+      </fieldset>
+      <Field label="Ends after">
+        {(id) => (
+          <Select id={id} name="days" defaultValue="90">
+            <option value="7">7 days</option>
+            <option value="30">30 days</option>
+            <option value="90">90 days</option>
+            <option value="365">a year</option>
+            <option value="">never</option>
+          </Select>
+        )}
+      </Field>
+    </FormDialog>
   );
 }
 
@@ -265,25 +232,21 @@ function Made({ text, onClose }: { text: string; onClose: () => void }) {
 }
 
 function Revoke({ keyInfo, onClose }: { keyInfo: KeyInfo | null; onClose: () => void }) {
-  const revoke = useRevokeKey();
-  const confirm = () => keyInfo && revoke.mutate(keyInfo.id, { onSuccess: onClose });
   return (
-    <Confirm
-      open={keyInfo !== null}
-      onClose={onClose}
+    <Removal
+      row={keyInfo}
+      id={(key) => key.id}
+      removal={useRevokeKey()}
       title="Revoke this key?"
       action="Revoke it"
-      onConfirm={confirm}
-      busy={revoke.isPending}
+      onClose={onClose}
     >
-      <div className="stack">
-        <p>
-          Programs that use{" "}
-          <strong>{keyInfo?.name ? <Plain text={keyInfo.name} /> : <code>sk_{keyInfo?.prefix}_…</code>}</strong> are
+      {(key) => (
+        <>
+          Programs that use <strong>{key.name ? <Plain text={key.name} /> : <code>sk_{key.prefix}_…</code>}</strong> are
           refused from now on. This cannot be undone.
-        </p>
-        {revoke.isError && <ErrorNote error={revoke.error} />}
-      </div>
-    </Confirm>
+        </>
+      )}
+    </Removal>
   );
 }

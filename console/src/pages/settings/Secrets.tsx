@@ -1,23 +1,9 @@
 // Secrets: environment variables of every run of yours. Write-only.
 import { type FormEvent, useState } from "react";
 import { type Secret, useDeleteSecret, usePutSecret, useSecrets } from "../../api/account";
-import {
-  Button,
-  Card,
-  type Column,
-  Confirm,
-  Empty,
-  ErrorNote,
-  Field,
-  Input,
-  Note,
-  Pill,
-  Plain,
-  Skeleton,
-  Table,
-  Time,
-} from "../../ui";
+import { Button, Card, type Column, Empty, ErrorNote, Field, Input, Note, Pill, Plain, Time } from "../../ui";
 import { Intro } from "./Intro";
+import { act, Listed, Removal } from "./parts";
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
@@ -33,26 +19,19 @@ export default function Secrets() {
       <Card title="Add or replace a secret">
         <NewSecret known={secrets.data ?? []} />
       </Card>
-      {secrets.isError && <ErrorNote error={secrets.error} onRetry={() => secrets.refetch()} />}
-      {secrets.isPending && <Skeleton lines={3} />}
-      {secrets.data && (
-        <Card flush>
-          {secrets.data.length ? (
-            <Table
-              rows={secrets.data}
-              columns={columns(setRemoving)}
-              rowKey={(row) => row.name}
-              label="Secrets"
-              rowHeight={44}
-              minWidth={480}
-            />
-          ) : (
-            <Empty title="No secrets yet" icon="key">
-              Environments that call a paid API read its key from a secret, for example <code>SEARCH_API_KEY</code>.
-            </Empty>
-          )}
-        </Card>
-      )}
+      <Listed
+        asked={secrets}
+        rows={secrets.data}
+        columns={columns(setRemoving)}
+        rowKey={(row) => row.name}
+        label="Secrets"
+        minWidth={480}
+        empty={
+          <Empty title="No secrets yet" icon="key">
+            Environments that call a paid API read its key from a secret, for example <code>SEARCH_API_KEY</code>.
+          </Empty>
+        }
+      />
       <Remove secret={removing} onClose={() => setRemoving(null)} />
     </>
   );
@@ -79,17 +58,7 @@ function columns(onRemove: (row: Secret) => void): Column<Secret>[] {
       cell: (row) => <Time at={row.createdAt} />,
       sort: (row) => row.createdAt,
     },
-    {
-      id: "act",
-      head: <span className="offscreen">Actions</span>,
-      width: "90px",
-      align: "right",
-      cell: (row) => (
-        <Button size="small" kind="quiet" aria-label={`Remove the secret ${row.name}`} onClick={() => onRemove(row)}>
-          Remove
-        </Button>
-      ),
-    },
+    act("Remove", (row) => `Remove the secret ${row.name}`, onRemove),
   ];
 }
 
@@ -141,22 +110,24 @@ function NewSecret({ known }: { known: Secret[] }) {
 }
 
 function Remove({ secret, onClose }: { secret: Secret | null; onClose: () => void }) {
-  const remove = useDeleteSecret();
   return (
-    <Confirm
-      open={secret !== null}
-      onClose={onClose}
+    <Removal
+      row={secret}
+      id={(row) => row.name}
+      removal={useDeleteSecret()}
       title="Remove this secret?"
       action="Remove it"
-      busy={remove.isPending}
-      onConfirm={() => secret && remove.mutate(secret.name, { onSuccess: onClose })}
+      onClose={onClose}
     >
-      <div className="stack">
-        <p>
-          Runs that begin from now on do not get <code>{secret && <Plain text={secret.name} />}</code>.
-        </p>
-        {remove.isError && <ErrorNote error={remove.error} />}
-      </div>
-    </Confirm>
+      {(row) => (
+        <>
+          Runs that begin from now on do not get{" "}
+          <code>
+            <Plain text={row.name} />
+          </code>
+          .
+        </>
+      )}
+    </Removal>
   );
 }

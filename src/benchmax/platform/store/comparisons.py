@@ -13,7 +13,7 @@ from statistics import fmean
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from benchmax.evaluation.statistics import Estimate, estimate
+from benchmax.evaluation.statistics import Estimate, estimate_difference
 from benchmax.platform.store.tables import RolloutRow
 
 WHOLE = "reward"
@@ -66,7 +66,7 @@ def compare(ours: Scores, other: Scores) -> list[Compared]:
 
 
 def _component(name: str, pairs: list[tuple[float, float]]) -> Compared:
-    delta = estimate([one - other for one, other in pairs])
+    delta = estimate_difference(pairs)
     assert delta is not None
     return Compared(name or WHOLE, fmean(one for one, _ in pairs), fmean(other for _, other in pairs), delta)
 

@@ -135,6 +135,8 @@ def _env_class(name: str | None) -> type[BaseEnv] | None:
 @router.post("/rows", status_code=201)
 def add_row(here: Here, caller: Caller, body: RowRequest) -> RowAdded:
     """Add a row: the path names a new version of the file, and runs that were launched with the old one keep it."""
+    if body.create:
+        return _first_row(here, caller, body)
     target = datasets.lines_path(body.path)
     for _ in range(_APPEND_TRIES):
         with here.database.read() as session:
@@ -146,6 +148,22 @@ def add_row(here: Here, caller: Caller, body: RowRequest) -> RowAdded:
                 caller.note(session, "dataset.append", target, rows=count)
                 return RowAdded(path=target, rows=count)
     raise Refused(409, "Others add rows to this dataset at the same time. Try again.")
+
+
+def _first_row(here: Platform, caller: Principal, body: RowRequest) -> RowAdded:
+    """A dataset that begins with one row; it may be shorter than a training run asks for, since more are to come."""
+    path = datasets.lines_path(_path(body.path.removeprefix("datasets/")))
+    sha256, size, count = datasets.store_rows(here.blobs, [body.row])
+    with here.database.write() as session:
+        taken = blobs.find(session, caller.user_id, path) is not None
+        if taken:
+            libraries.note_nameless(session, sha256, size)
+        else:
+            datasets.name(session, caller.user_id, path, sha256, size, count)
+            caller.note(session, "dataset.create", path, rows=count)
+    if taken:
+        raise Refused(409, f"You have a dataset of the name {path}. Choose it to add the row, or give another name.")
+    return RowAdded(path=path, rows=count)
 
 
 @router.delete("")

@@ -32,7 +32,7 @@ from benchmax.platform.store.tables import RolloutRow
 
 router = APIRouter(prefix="/v1/train/runs/{run_id}/rollouts", tags=["rollouts"])
 
-_NO_ROLLOUT = "The run has no such rollout. GET …/rollouts/summary lists its examples."
+_NO_ROLLOUT = "The run has no such rollout. Its Rollouts page, or GET …/rollouts/summary, shows those it has."
 
 
 def _json(value: Any) -> bytes:
