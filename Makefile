@@ -46,8 +46,11 @@ format: setup ## rewrite files the way check wants them
 	$(BIN)/ruff format src tests benchmarks examples
 	$(BIN)/ruff check --fix .
 
-test: check ## everything that proves the code, in minutes
-	$(BIN)/pytest -m 'not slow and not gpu'
+QUICK = $(BIN)/pytest -m 'not slow and not gpu'
+
+test: check ## everything that proves the code, in minutes; what is timed or has a browser runs alone
+	$(QUICK) --numprocesses 2 --dist loadfile --ignore tests/load --ignore tests/browser
+	$(QUICK) tests/load tests/browser
 
 e2e: setup ## the commands a newcomer types, as a newcomer types them
 	$(BIN)/pytest tests/e2e
