@@ -51,7 +51,7 @@ def script(turns):
 
 
 class LagMeter:
-    """How long a loop works between two looks at its timers, in processor time: what else runs here is not its fault."""
+    """How long a loop works between two looks at its timers, in processor time: others' work is not its fault."""
 
     def __init__(self):
         self.lags = []

@@ -206,12 +206,7 @@ def _end_orphans() -> None:
     """What a nursery's servers had detached is the agent's child now, when the nursery died before it could end it."""
     for pid in _children():
         if pid not in _parents and mark_of(pid) is not None:
-            _kill_group(pid)
-            try:
-                os.kill(pid, 9)
-                os.waitpid(pid, 0)
-            except OSError:
-                pass
+            _end(pid)
 
 
 def end_children() -> None:
@@ -220,12 +215,17 @@ def end_children() -> None:
         if not (pids := _children()):
             return
         for pid in pids:
-            _kill_group(pid)
-            try:
-                os.kill(pid, 9)
-                os.waitpid(pid, 0)
-            except OSError:
-                pass
+            _end(pid)
+
+
+def _end(pid: int) -> None:
+    """Kill a child of this process with its group, and reap it."""
+    _kill_group(pid)
+    try:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+    except OSError:
+        pass
 
 
 def _children() -> list[int]:
