@@ -1,4 +1,4 @@
-"""`benchmax quickstart`: one-digit sums learned by a small model, through the platform, in minutes on two CPU cores.
+"""`benchmax quickstart`: a small model learns to answer sums in tags, through the platform, in minutes on two cores.
 
 Everything here is what a user's own script would do with the SDK: upload, launch, follow, evaluate against the base
 model. The recipe is that of `examples/quickstart.toml`; a test holds the two equal.
