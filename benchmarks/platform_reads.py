@@ -227,8 +227,9 @@ def measure(kind: str, folder: Path, given: argparse.Namespace, stack: ExitStack
     asked = reads(wanted(database))
     queries = statements(database, data, key, asked)
     port = keeper.free_port()
+    options = keeper.Options(data, port, url)
     with open(folder / "server.log", "wb") as log:
-        server = subprocess.Popen(keeper.Options(data, port, url).server(), stdout=log, stderr=log)
+        server = subprocess.Popen(options.server(), stdout=log, stderr=log, env=options.variables())
     stack.callback(server.wait)
     stack.callback(server.terminate)
     while keeper.server_url(data) is None:
