@@ -69,20 +69,27 @@ def ours(args: argparse.Namespace, seed: int) -> dict:
     return {"steps": steps, "evals": evals, "seconds": outcome.seconds, "training": spent}
 
 
-def report(name: str, result: dict) -> float:
-    """Print a run; gives its median seconds a step."""
-    later = result["steps"][1:] or result["steps"]  # the first step warms up caches and kernels
+def after_first(run: dict) -> list[dict]:
+    """The steps that are timed: the first one warms up caches and kernels."""
+    return run["steps"][1:] or run["steps"]
+
+
+def seconds_a_step(run: dict) -> float:
+    return statistics.median(values["seconds/sample"] + values["seconds/update"] for values in after_first(run))
+
+
+def report(name: str, result: dict) -> None:
+    later = after_first(result)
     sample = statistics.median(values["seconds/sample"] for values in later)
     update = statistics.median(values["seconds/update"] for values in later)
-    both = statistics.median(values["seconds/sample"] + values["seconds/update"] for values in later)
     rewards = " ".join(
         f"{values['reward/mean']:.2f}" for values in result["steps"][:: max(1, len(result["steps"]) // 20)]
     )
+    both = seconds_a_step(result)
     print(f"{name}: {both:.3f} s a step (sampling {sample:.3f}, update {update:.3f}), median of {len(later)}")
     print(f"  reward   {rewards}")
     print("  held-out " + " ".join(f"{step}:{value:.2f}" for step, value in result["evals"]))
     print(f"  {result['training']:.1f} s in steps, {result['seconds']:.1f} s with evaluations and checkpoints")
-    return both
 
 
 def trl(args: argparse.Namespace, seed: int) -> dict:
@@ -178,7 +185,10 @@ def main() -> None:
     size = f"{args.prompts} × {args.samples} × {args.tokens}"
     print(f"{args.model}, {args.task}, {args.tune}, {size}, lr {args.lr}, {where}")
     seeds = range(args.first_seed, args.first_seed + args.seeds)
-    speeds = [report(f"benchmax, seed {seed}", ours(args, seed)) for seed in seeds]
+    runs = []
+    for seed in seeds:
+        runs.append(ours(args, seed))
+        report(f"benchmax, seed {seed}", runs[-1])
     if args.device == "cpu":
         print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
     else:
@@ -188,12 +198,17 @@ def main() -> None:
     if importlib.util.find_spec("trl") is None:
         print("TRL is not installed: pip install trl to compare.")
         return
-    for seed, ours_a_step in zip(seeds, speeds, strict=True):
+    means = []
+    for seed, run in zip(seeds, runs, strict=True):
         result = trl(args, seed)
         step = statistics.median(result["seconds"][1:] or result["seconds"])
         print(f"TRL, seed {seed}: {step:.3f} s a step, median of {len(result['seconds'])}")
         print("  reward   " + " ".join(f"{value:.2f}" for value in result["rewards"]))
-        print(f"  benchmax is {step / ours_a_step:.1f} times as fast")
+        print(f"  benchmax is {step / seconds_a_step(run):.1f} times as fast")
+        rewards = [values["reward/mean"] for values in run["steps"]][: len(result["rewards"])]
+        means.append((statistics.fmean(rewards), statistics.fmean(result["rewards"])))
+    pairs = ", ".join(f"{mine:.2f} {theirs:.2f}" for mine, theirs in means)
+    print(f"mean reward over the same steps, benchmax and TRL, by seed: {pairs}")
 
 
 if __name__ == "__main__":

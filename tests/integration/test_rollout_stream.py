@@ -204,16 +204,13 @@ def test_what_fails_says_why(live, key):
 
 
 def test_who_hangs_up_ends_the_rollout(live, key):
-    asked, let_go = threading.Event(), threading.Event()
+    asked = threading.Event()
 
     async def slow(body):
         import asyncio
 
         asked.set()
-        try:
-            await asyncio.sleep(60)
-        finally:
-            let_go.set()
+        await asyncio.sleep(60)
 
     with fake_model(slow) as model, live.client(key) as client:
         body = {"raw_example": EXAMPLE, "env": wire_env(CounterEnv), "llm": {"base_url": model.base_url, "model": "m"}}
@@ -221,7 +218,7 @@ def test_who_hangs_up_ends_the_rollout(live, key):
             lines = answer.iter_lines()
             assert "rollout_started" in next(lines)
             assert asked.wait(10)
-        (folder,) = [each for each in open_sessions(live) if each.note("activity").get("busy")]
+            (folder,) = [each for each in open_sessions(live) if each.note("activity").get("busy")]
         wait_until(lambda: not folder.note("activity").get("busy"), 10)
         assert "released 0" in (folder.path / "child.log").read_text()
 
