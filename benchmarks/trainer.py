@@ -1,4 +1,4 @@
-"""How fast the trainer learns, against TRL on the same model, data and batch, in the same process.
+"""How fast the trainer learns, against TRL on the same model, data and batch. Each run has a process of its own.
 
     python benchmarks/trainer.py                                        the quickstart's step on this machine
     python benchmarks/trainer.py --device cuda --prompts 32 --samples 16 --tune full --lr 1e-5
@@ -12,11 +12,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.util
+import multiprocessing
 import os
 import resource
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -66,7 +69,14 @@ def ours(args: argparse.Namespace, seed: int) -> dict:
     steps = [line["values"] for line in lines if line["split"] == "train"]
     evals = [(line["step"], line["values"]["solve_rate"]) for line in lines if line["split"] == "eval"]
     spent = sum(values["seconds/sample"] + values["seconds/update"] for values in steps)
-    return {"steps": steps, "evals": evals, "seconds": outcome.seconds, "training": spent}
+    return {"steps": steps, "evals": evals, "seconds": outcome.seconds, "training": spent, "memory": peak(args.device)}
+
+
+def peak(device: str) -> str:
+    """The most memory this process has held."""
+    if device == "cuda":
+        return f"peak GPU memory of torch {torch.cuda.max_memory_allocated() / 1e9:.2f} GB"
+    return f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB"
 
 
 def after_first(run: dict) -> list[dict]:
@@ -90,6 +100,7 @@ def report(name: str, result: dict) -> None:
     print(f"  reward   {rewards}")
     print("  held-out " + " ".join(f"{step}:{value:.2f}" for step, value in result["evals"]))
     print(f"  {result['training']:.1f} s in steps, {result['seconds']:.1f} s with evaluations and checkpoints")
+    print(f"  {result['memory']}")
 
 
 def trl(args: argparse.Namespace, seed: int) -> dict:
@@ -144,7 +155,13 @@ def trl(args: argparse.Namespace, seed: int) -> dict:
             callbacks=[Clock()],
         )
         trainer.train()
-    return {"seconds": seconds, "rewards": rewards}
+    return {"seconds": seconds, "rewards": rewards, "memory": peak(args.device)}
+
+
+def alone(work: Callable[[argparse.Namespace, int], dict], args: argparse.Namespace, seed: int) -> dict:
+    """Do it in a fresh process: neither the memory nor the caches of the run before are there."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, args, seed).result()
 
 
 def main() -> None:
@@ -187,12 +204,8 @@ def main() -> None:
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     runs = []
     for seed in seeds:
-        runs.append(ours(args, seed))
+        runs.append(alone(ours, args, seed))
         report(f"benchmax, seed {seed}", runs[-1])
-    if args.device == "cpu":
-        print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
-    else:
-        print(f"peak GPU memory of torch {torch.cuda.max_memory_allocated() / 1e9:.2f} GB")
     if not args.trl_steps:
         return
     if importlib.util.find_spec("trl") is None:
@@ -200,10 +213,11 @@ def main() -> None:
         return
     means = []
     for seed, run in zip(seeds, runs, strict=True):
-        result = trl(args, seed)
+        result = alone(trl, args, seed)
         step = statistics.median(result["seconds"][1:] or result["seconds"])
         print(f"TRL, seed {seed}: {step:.3f} s a step, median of {len(result['seconds'])}")
         print("  reward   " + " ".join(f"{value:.2f}" for value in result["rewards"]))
+        print(f"  {result['memory']}")
         print(f"  benchmax is {step / seconds_a_step(run):.1f} times as fast")
         rewards = [values["reward/mean"] for values in run["steps"]][: len(result["rewards"])]
         means.append((statistics.fmean(rewards), statistics.fmean(result["rewards"])))

@@ -166,11 +166,11 @@ class LiveServer:
         import httpx2
 
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return httpx2.Client(base_url=self.url, headers=headers, timeout=20, **more)
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=60, **more)
 
     def raw(self, method, target, headers=(), body=None):
         """A request whose target and headers are sent as they are; gives (status, headers, text)."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
             for name, value in headers or [("Host", f"127.0.0.1:{self.port}")]:
@@ -193,7 +193,7 @@ class LiveServer:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
         self._thread.start()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not self._server.started and time.monotonic() < deadline and self._thread.is_alive():
             time.sleep(0.01)
         assert self._server.started
@@ -201,7 +201,7 @@ class LiveServer:
 
     def __exit__(self, *_):
         self._server.should_exit = True
-        self._thread.join(10)
+        self._thread.join(60)
         self._socket.close()
         self.database.close()
 

@@ -38,7 +38,7 @@ def get(database, run_id):
         return runs.get(session, run_id)
 
 
-def wait_until(condition, seconds=20.0, tick=lambda: time.sleep(0.05)):
+def wait_until(condition, seconds=60.0, tick=lambda: time.sleep(0.05)):
     """Until the condition holds; fails with what it last was."""
     end = time.monotonic() + seconds
     while not (seen := condition()):
@@ -47,7 +47,7 @@ def wait_until(condition, seconds=20.0, tick=lambda: time.sleep(0.05)):
     return seen
 
 
-def drive(supervisor, condition, seconds=20.0):
+def drive(supervisor, condition, seconds=60.0):
     """Let the supervisor work until the condition holds."""
 
     def tick():
@@ -55,6 +55,13 @@ def drive(supervisor, condition, seconds=20.0):
         time.sleep(0.02)
 
     return wait_until(condition, seconds, tick)
+
+
+def end_all(supervisor):
+    """Kill what it still watches, and see it gone."""
+    for watched in supervisor.watched.values():
+        watched.process.kill()
+        wait_until(lambda watched=watched: not watched.process.poll())
 
 
 def ended(database, *run_ids):
@@ -66,9 +73,9 @@ def active(database, *run_ids):
 
 
 def starts(data, run_id):
-    """What each child that began said of itself."""
+    """What each child that began said of itself; a line that is being written is none yet."""
     path = data.run(run_id) / "starts.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
 def steps(database, run_id, mode="train", name="loss"):

@@ -50,7 +50,7 @@ def supervised(folder, *, slots=("cpu:0",), **settings):
             yield live
         finally:
             boss.stop()
-            thread.join(30)
+            thread.join(60)
             assert not thread.is_alive()
 
 
@@ -100,7 +100,7 @@ def fake_model(script, **options):
     thread.start()
 
     def run(coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(20)
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(60)
 
     async def make():
         return FakeModelServer(script, **options)
@@ -112,5 +112,5 @@ def fake_model(script, **options):
     finally:
         run(server.__aexit__(None, None, None))
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(60)
         loop.close()

@@ -11,6 +11,8 @@ import pytest
 
 from benchmax.cli import main
 
+pytestmark = pytest.mark.timeout(300)  # several processes for each test, on machines that do other things too
+
 ENV = """
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.reward_helpers import extract_completion_text
@@ -49,7 +51,7 @@ def project(tmp_path: Path) -> Path:
 
 def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from benchmax.cli import main; main()", *arguments]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120)
     assert "Traceback" not in done.stderr
     return done
 

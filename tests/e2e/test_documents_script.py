@@ -1,10 +1,12 @@
 """The script of the documents, unchanged, against a platform that was started with `benchmax up`."""
 
+import glob
 import json
 import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -16,7 +18,7 @@ from benchmax.trainer.tiny import make_tiny
 from runner_world import is_running, wait_until
 
 ROWS = """dataset = [
-    {"prompt": f"what is {number}+{number % 7}?", "ground_truth": str(number + number % 7)} for number in range(200)
+    {"prompt": f"what is {number}+{number % 7}?", "ground_truth": str(number + number % 7)} for number in range(COUNT)
 ]"""
 
 SCRIPT = """
@@ -77,12 +79,9 @@ def family(pid):
     """A process and all that came from it, by /proc."""
     found = [pid]
     for each in found:
-        for task in os.listdir(f"/proc/{each}/task") if is_running(each) else ():
-            try:
-                with open(f"/proc/{each}/task/{task}/children") as file:
-                    found += map(int, file.read().split())
-            except OSError:
-                continue
+        for path in glob.glob(f"/proc/{each}/task/*/children"):
+            with suppress(OSError), open(path) as file:  # a thread may end meanwhile
+                found += map(int, file.read().split())
     return found
 
 
@@ -94,7 +93,7 @@ def platform(tmp_path):
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("BENCHMAX_", "CASTFORM_"))}
     variables |= {"BENCHMAX_HOME": str(tmp_path / "home"), "BENCHMAX_GPUS": "0", "CUDA_VISIBLE_DEVICES": ""}
     command = [*CLI, "--port", str(keeper.free_port()), "--data-dir", str(data.root)]
-    started = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=90)
+    started = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=180)
     assert started.returncode == 0, started.stderr
     try:
         yield data, keeper.server_url(data)
@@ -102,15 +101,15 @@ def platform(tmp_path):
         keeper.stop(data)
 
 
-def run_script(data, url, folder):
+def run_script(data, url, folder, rows):
     """Run the script with nothing set but the two variables it needs; gives the key and the run's id."""
     key = json.loads(data.credentials.read_text())["api_key"]
     (folder / "empty").mkdir()
-    (folder / "script.py").write_text(SCRIPT)
+    (folder / "script.py").write_text(SCRIPT.replace("COUNT", str(rows)))
     variables = {"CASTFORM_API_KEY": key, "CASTFORM_PLATFORM_URL": url}
     variables |= {"HOME": str(folder / "empty"), "PATH": os.environ["PATH"]}
     command = [sys.executable, str(folder / "script.py")]
-    ran = subprocess.run(command, env=variables, cwd=folder / "empty", capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(command, env=variables, cwd=folder / "empty", capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr
     printed = re.fullmatch(r"https://app\.castform\.com/experiments/(\S+)\n", ran.stdout)
     assert printed, ran.stdout
@@ -118,19 +117,19 @@ def run_script(data, url, folder):
     return key, printed[1]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(500)
 def test_the_script_of_the_documents(platform, tmp_path):
     data, url = platform
-    key, run_id = run_script(data, url, tmp_path)
+    key, run_id = run_script(data, url, tmp_path, rows=4000)  # it trains until it is stopped
     with TrainerClient(api_key=key, base_url=url) as trainer:
         follow(trainer, run_id, data)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_the_run_of_the_script_completes(platform, tmp_path):
     data, url = platform
-    key, run_id = run_script(data, url, tmp_path)
+    key, run_id = run_script(data, url, tmp_path, rows=200)
     with TrainerClient(api_key=key, base_url=url) as trainer:
         assert trainer.run(run_id).wait(300) == "complete", trainer.get_run(run_id)["statusReason"]
         assert trainer.get_run(run_id)["totalSteps"] == 40
@@ -143,10 +142,10 @@ def follow(trainer, run_id, data):
 
     def has_trained():
         run = trainer.get_run(run_id)
-        assert run["status"] not in ENDED - {"complete"}, run["statusReason"]
-        return run["status"] in ("active", "complete") and (run["latestStep"] or 0) >= 1
+        assert run["status"] not in ENDED, run["statusReason"]
+        return run["status"] == "active" and (run["latestStep"] or 0) >= 1
 
-    wait_until(has_trained, 90)
+    wait_until(has_trained, 150)
     assert trainer.get_run(run_id)["name"]
     rewards = trainer.get_run_scalars(run_id, "train")["reward/mean"]
     assert [point["step"] for point in rewards] == list(range(len(rewards)))
@@ -161,6 +160,6 @@ def follow(trainer, run_id, data):
     everyone = family(keeper.read_keeper(data)["pid"])
     assert len(everyone) >= 5, "keeper, server, runner, trainer, environment"
     trainer.cancel_run(run_id)
-    assert trainer.run(run_id).wait(30, poll=0.2) == "cancelled"
+    assert trainer.run(run_id).wait(60, poll=0.2) == "cancelled"
     assert keeper.stop(data)
-    wait_until(lambda: not any(map(is_running, everyone)), 10)
+    wait_until(lambda: not any(map(is_running, everyone)))

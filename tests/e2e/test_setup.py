@@ -12,6 +12,8 @@ import pytest
 
 from benchmax.cli.setup import SKILLS
 
+pytestmark = pytest.mark.timeout(300)  # several processes for each test, on machines that do other things too
+
 
 def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith(("BENCHMAX_", "CASTFORM_"))}
@@ -21,7 +23,7 @@ def run(folder: Path, *arguments: str, **variables: str) -> subprocess.Completed
         "BENCHMAX_HOME": str(folder / "home"),
     } | variables
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=own, capture_output=True, text=True, timeout=100
+        [sys.executable, *arguments], cwd=folder, env=own, capture_output=True, text=True, timeout=150
     )
     assert "Traceback" not in done.stderr
     return done

@@ -37,7 +37,7 @@ def test_run_calls_one_tool() -> None:
 
 
 def test_bench_hammers_and_counts_failures(tmp_path: Path) -> None:
-    arguments = ["--servers", "2", "--seconds", "0.5", "--calls", "3", "--json"]
+    arguments = ["--servers", "2", "--seconds", "3", "--calls", "3", "--json"]
     done = runner.invoke(app, ["mcp", "bench", str(DEMO), *arguments], catch_exceptions=False)
     told = json.loads(done.stdout)
     assert done.exit_code == 0

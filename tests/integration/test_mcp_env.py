@@ -17,6 +17,7 @@ from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import LocalProvisioner, ManualProvisioner
 from benchmax.envs.types import ToolResult, Transcript, Unscored
 from benchmax.errors import EnvDefinitionError, McpError, UsageError
+from benchmax.platform.keeper import free_port
 from mcp_world import DEMO, alive, make_workdir, opened, wait_until_gone
 
 
@@ -97,7 +98,7 @@ async def test_waiting_has_an_end_and_giving_up_leaves_no_trace(
         waiting.cancel()
         await asyncio.wait([waiting])
         await env.release_rollout("first")
-        monkeypatch.setattr("benchmax.limits.MCP_WAIT_SECONDS", 20.0)
+        monkeypatch.setattr("benchmax.limits.MCP_WAIT_SECONDS", 60.0)
         await env.init_rollout("fourth")
         assert await env.run_tool("fourth", "recall") == "|"
 
@@ -276,7 +277,7 @@ async def _sync_workdir(env: ParallelMcpEnv) -> Path:
 
 async def test_an_agent_somebody_else_started(tmp_path: Path) -> None:
     workdir = make_workdir(tmp_path / "w")
-    local = LocalProvisioner(workdir, 2, base_port=20_000 + hash(str(tmp_path)) % 20_000)
+    local = LocalProvisioner(workdir, 2, base_port=free_port())
     secret = "0123456789abcdef-secret"
     addresses = await local.provision_servers(secret)
     try:
@@ -327,11 +328,11 @@ async def test_rollouts_through_a_host_wait_as_long_as_they_must(tmp_path: Path)
             return "done"
         if number == "3":
             return ToolCall("crash", '{"code": 4}')
-        return [ToolCall("remember", json.dumps({"word": number})), ToolCall("wait", '{"seconds": 0.4}')]
+        return [ToolCall("remember", json.dumps({"word": number})), ToolCall("wait", '{"seconds": 1.5}')]
 
     async with EnvHost(env) as host:
         await host.toolbox()
-        settings = RolloutSettings(init_seconds=0.6)
+        settings = RolloutSettings(init_seconds=4.0)  # less than the last one waits for three others
         played = await run_batch(host, examples, ScriptedModel(play), settings)
     by_number = {rollout.messages[0]["content"]: rollout for rollout in played}
     died = by_number.pop("3")

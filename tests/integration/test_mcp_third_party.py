@@ -201,15 +201,15 @@ async def _ask_over_http(port: int, modern: bool) -> None:
         try:
             if not known:
                 with pytest.raises(McpError, match="401"):
-                    await session.tools(10)
+                    await session.tools(30)
                 continue
             if modern:
-                assert "2026-07-28" in (await session.request("server/discover", {}, 10))["supportedVersions"]
+                assert "2026-07-28" in (await session.request("server/discover", {}, 30))["supportedVersions"]
             else:
-                await session.open(10)
-            assert "list_workbooks" in {tool["name"] for tool in await session.tools(10)}
-            assert not (await session.call("list_workbooks", {}, 10)).get("isError")
-            assert (await session.call(*MISSING, 10))["isError"]
+                await session.open(30)
+            assert "list_workbooks" in {tool["name"] for tool in await session.tools(30)}
+            assert not (await session.call("list_workbooks", {}, 30)).get("isError")
+            assert (await session.call(*MISSING, 30))["isError"]
         finally:
             await session.close()
 

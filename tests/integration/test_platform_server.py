@@ -252,7 +252,7 @@ def test_a_live_feed_is_complete_and_goes_on_where_it_was(live, trainer, run_id)
     with live.database.write() as session:
         runs.set_status(session, run_id, "complete")
     for thread in readers:
-        thread.join(20)
+        thread.join(60)
     with live.database.read() as session:
         every = [event.id for event in events.after(session, run_id, 0)]
     assert sorted(seen) == sorted(every * 3)
@@ -378,7 +378,7 @@ def start(folder, port, *more):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
         try:
             yield server
-            server.wait(30)
+            server.wait(60)
         finally:
             server.kill()
 
@@ -406,7 +406,7 @@ def test_the_server_starts_and_keeps_a_second_one_out(tmp_path, monkeypatch):
         with TrainerClient() as client:
             assert client._get("/v1/whoami")["role"] == "admin"
         third.terminate()
-        third.wait(10)
+        third.wait(60)
     assert not (tmp_path / "server.json").exists()
 
 

@@ -65,7 +65,7 @@ def training(live, me, model):
     yield run_id
     with live.database.write() as session:
         runs.request_cancel(session, run_id)
-    wait_until(lambda: not live.boss.watched, 30)
+    wait_until(lambda: not live.boss.watched)
 
 
 def opened(client, run_id, **more):
@@ -116,7 +116,7 @@ def test_two_checkpoints_side_by_side_while_the_run_trains(live, me, training):
         info = client.get(f"/v1/playground/sessions/{first}").json()
         assert (info["status"], info["systemPrompt"], info["checkpoint"]) == ("ready", "Count.", "base")
         assert say(client, first, "Hello") != answers[second][0]
-        wait_until(lambda: step(live, training) > before + 2, 30)
+        wait_until(lambda: step(live, training) > before + 2)
         assert not (live.data.root / "sessions" / second / "model").exists(), "the weights are in memory"
         folders = [each for each in sessions.every(live.data) if each.id in (first, second)]
         pids = [each.note("process")["pid"] for each in folders]
@@ -124,7 +124,7 @@ def test_two_checkpoints_side_by_side_while_the_run_trains(live, me, training):
         for session in (first, second):
             assert client.delete(f"/v1/playground/sessions/{session}").json()["success"]
             assert client.get(f"/v1/playground/sessions/{session}").json()["status"] == "ended"
-        wait_until(lambda: not any(map(is_running, pids)), 10)
+        wait_until(lambda: not any(map(is_running, pids)))
         assert say(client, first) == [{"event": "error", "message": "You ended it."}]
 
 
@@ -169,7 +169,7 @@ def test_who_may_open_what(live, me, idle):
         assert asyncio.run(at_socket(folder, "")) == asyncio.run(at_socket(folder, "x" * 43)) == b""
         assert b"done" in asyncio.run(at_socket(folder, folder.note("ready")["token"]))
         assert client.delete(f"/v1/train/runs/{idle}").status_code == 200
-        wait_until(lambda: client.get(f"{path}/{session}").json()["status"] == "ended", 15)
+        wait_until(lambda: client.get(f"{path}/{session}").json()["status"] == "ended")
         assert "deleted" in client.get(f"{path}/{session}").json()["statusReason"]
 
 
@@ -197,7 +197,7 @@ def test_a_chat_outlives_its_runner_and_not_its_platform(tmp_path, model):
                 session = opened(client, run_id, checkpoint="base")
                 assert kinds(say(client, session)) == ["message", "done"]
                 folder = sessions.find(server.data, session, owner)
-                wait_until(lambda: len(folder.note("process").get("family") or ()) >= 2, 10)
+                wait_until(lambda: len(folder.note("process").get("family") or ()) >= 2)
                 family = [int(each[0]) for each in folder.note("process")["family"]]
                 runners[0].kill()
                 runners[0].wait()
@@ -208,4 +208,4 @@ def test_a_chat_outlives_its_runner_and_not_its_platform(tmp_path, model):
             for runner in runners:
                 runner.kill()
                 runner.wait()
-        wait_until(lambda: not any(map(is_running, family)), 20)
+        wait_until(lambda: not any(map(is_running, family)))

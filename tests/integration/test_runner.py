@@ -13,6 +13,7 @@ from benchmax.platform.store.tables import Job, Run
 from runner_world import (
     active,
     drive,
+    end_all,
     ended,
     get,
     is_running,
@@ -38,9 +39,7 @@ def boss(world, monkeypatch):
     database, data = world
     made = Supervisor(database, data, slots=["cpu:0"], start=start_stub)
     yield made
-    for watched in made.watched.values():
-        watched.process.kill()
-        wait_until(lambda watched=watched: not watched.process.poll())
+    end_all(made)
 
 
 def kinds(database, run_id):
@@ -89,7 +88,7 @@ def test_cancel_ends_the_whole_family(world, boss, monkeypatch, deaf):
     boss.tick()
     with database.write() as session:
         runs.request_cancel(session, run_id)
-    drive(boss, ended(database, run_id), 10)
+    drive(boss, ended(database, run_id))
     assert get(database, run_id).status == "cancelled"
     (start,) = starts(data, run_id)
     family = int((data.run(run_id) / "family").read_text())
@@ -175,9 +174,10 @@ def test_after_a_full_disk_the_run_can_be_resumed(world, boss):
 
 def test_a_child_that_hangs_is_stalled(world, boss, monkeypatch):
     database, _data = world
-    monkeypatch.setattr(supervisor, "STALL_SECONDS", 0.7)
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.3)
     run_id = launch(database, steps=9, hang_at=3, max_attempts=1)
+    drive(boss, lambda: steps(database, run_id) == [0, 1, 2])
+    monkeypatch.setattr(supervisor, "STALL_SECONDS", 0.7)  # only now: a slow child is none that hangs
     drive(boss, ended(database, run_id))
     run = get(database, run_id)
     assert run.status == "stalled"
@@ -262,7 +262,7 @@ def test_a_lost_lease_leaves_the_child_to_its_new_holder(world, boss):
         runs.request_cancel(session, run_id)
     drive(other, ended(database, run_id))
     assert len(starts(data, run_id)) == 1
-    assert not watched.process.poll()
+    wait_until(lambda: not watched.process.poll())
 
 
 def test_slots_never_given_twice():

@@ -21,7 +21,9 @@ from benchmax.platform.store import evals, jobs, rollouts, runs
 from benchmax.platform.store.blobs import BlobStore
 from benchmax.trainer.tiny import make_tiny
 from platform_world import make_run
-from runner_world import active, drive, ended, get, is_running, open_world, steps, wait_until
+from runner_world import active, drive, end_all, ended, get, is_running, open_world, steps, wait_until
+
+pytestmark = pytest.mark.timeout(300)  # several processes for each test, on machines that do other things too
 
 
 class DigitsEnv(BaseEnv):
@@ -36,6 +38,22 @@ class DigitsEnv(BaseEnv):
         print("printed", key)
         text = messages[-1]["content"]
         return {"digits": sum(letter.isdigit() for letter in text) / max(1, len(text))}
+
+
+class HeldEnv(DigitsEnv):
+    """Scores no more than so many rollouts until a file is there."""
+
+    def __init__(self, gate, most):
+        self.gate, self.most, self.scored = gate, most, 0
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        import asyncio
+        import os
+
+        self.scored += 1
+        while self.scored > self.most and not os.path.exists(self.gate):
+            await asyncio.sleep(0.05)
+        return await DigitsEnv.compute_reward(self, rollout_id, messages, task, **kwargs)
 
 
 class FlatEnv(BaseEnv):
@@ -56,14 +74,12 @@ def world(tmp_path, monkeypatch):
     database, data = open_world(tmp_path)
     boss = Supervisor(database, data, slots=["cpu:0"])
     yield database, data, boss
-    for watched in boss.watched.values():
-        watched.process.kill()
-        wait_until(lambda watched=watched: not watched.process.poll())
+    end_all(boss)
     database.close()
 
 
-def store_files(data, rows, env_class=DigitsEnv):
-    bundle = dump_bundle(env_class)
+def store_files(data, rows, env_class, env_args):
+    bundle = dump_bundle(env_class, constructor_args=env_args)
     lines = "".join(json.dumps({"prompt": f"{number}?"}) + "\n" for number in range(rows)).encode()
     contents = {
         "env_cls_path": ("env.pkl", bundle.pickled),
@@ -79,8 +95,8 @@ def store_files(data, rows, env_class=DigitsEnv):
     return {name: path for name, (path, _) in contents.items()}, blobs
 
 
-def start(database, data, boss, rows=16, env_class=DigitsEnv, **args):
-    paths, blobs = store_files(data, rows, env_class)
+def start(database, data, boss, rows=16, env_class=DigitsEnv, env_args=None, **args):
+    paths, blobs = store_files(data, rows, env_class, env_args)
     with database.write() as session:
         run = make_run(session, args=args, paths=paths, blobs=blobs)
         jobs.enqueue(session, run.id)
@@ -91,16 +107,26 @@ def start(database, data, boss, rows=16, env_class=DigitsEnv, **args):
 ARGS = {"learning_rate": 1e-2, "tune": "full", "group_size": 4, "max_new_tokens": 6, "max_turns": 1, "eval_every": 2}
 
 
-def test_a_whole_run_and_a_crash_in_it(world, model):
+def test_a_whole_run_and_a_crash_in_it(world, model, tmp_path):
     database, data, boss = world
-    many = 16  # so that it is seen before it ends
-    run_id = start(database, data, boss, model=str(model), max_steps=many, num_epochs=many, **ARGS)
-    drive(boss, lambda: len(steps(database, run_id)) >= 3, 90)
+    many = 16
+    held = {"gate": str(tmp_path / "gate"), "most": 200}  # more than three steps need, and less than all
+    run_id = start(
+        database, data, boss, env_class=HeldEnv, env_args=held, model=str(model), max_steps=many, num_epochs=many,
+        **ARGS,
+    )  # fmt: skip
+
+    def family():
+        return [int(each[0]) for watched in boss.watched.values() for each in watched.process.family]
+
+    # The environment has a process of its own.
+    drive(boss, lambda: len(steps(database, run_id)) >= 3 and len(family()) >= 2, 120)
     assert get(database, run_id).status == "active"
-    family = [int(each[0]) for watched in boss.watched.values() for each in watched.process.family]
+    first_family = family()
     (watched,) = boss.watched.values()
     os.kill(watched.process.pid, signal.SIGKILL)
-    drive(boss, ended(database, run_id), 90)
+    (tmp_path / "gate").touch()
+    drive(boss, ended(database, run_id), 120)
     run = get(database, run_id)
     assert (run.status, run.reason) == ("complete", "All steps are done."), run.reason
     assert steps(database, run_id, name="reward/mean") == list(range(many))
@@ -113,8 +139,7 @@ def test_a_whole_run_and_a_crash_in_it(world, model):
     log = (data.run(run_id) / "child.log").read_text()
     assert "printed [secret]" in log
     assert "abc-def" not in log
-    assert len(family) >= 2, "the environment has a process of its own"
-    wait_until(lambda: not any(map(is_running, family)), 10)
+    wait_until(lambda: not any(map(is_running, first_family)))
     assert "abc-def" not in (data.run(run_id) / "launch.json").read_text()
     check_evaluations(database, data, boss, run_id)
     files = [path for path in data.run(run_id).rglob("*") if path.is_file()]
@@ -125,7 +150,7 @@ def test_a_whole_run_and_a_crash_in_it(world, model):
 def test_a_run_that_learned_nothing_says_so(world, model):
     database, data, boss = world
     run_id = start(database, data, boss, env_class=FlatEnv, model=str(model), max_steps=4, num_epochs=4, **ARGS)
-    drive(boss, ended(database, run_id), 90)
+    drive(boss, ended(database, run_id), 120)
     run = get(database, run_id)
     assert run.status == "complete", run.reason
     assert run.reason.startswith("No step had anything to learn from: each group's rewards were equal. All steps are")
@@ -149,7 +174,7 @@ def check_evaluations(database, data, boss, run_id):
         with database.read() as session:
             return all(row.ended is not None for row in evals.of_run(session, run_id))
 
-    drive(boss, both_ended, 60)
+    drive(boss, both_ended, 120)
     with database.read() as session:
         good, bad = (evals.get(session, run_id, row.id) for row in rows)
         assert (good.status, good.done, good.total) == ("complete", 10, 10), good.reason
@@ -168,12 +193,12 @@ def check_evaluations(database, data, boss, run_id):
 def test_cancel_saves_and_leaves_nobody(world, model):
     database, data, boss = world
     run_id = start(database, data, boss, model=str(model), max_steps=5000, num_epochs=5000, **ARGS)
-    drive(boss, active(database, run_id), 60)
+    drive(boss, active(database, run_id), 120)
     boss._look_around()
     family = [int(each[0]) for watched in boss.watched.values() for each in watched.process.family]
     with database.write() as session:
         runs.request_cancel(session, run_id)
-    drive(boss, ended(database, run_id), 20)
+    drive(boss, ended(database, run_id))
     assert get(database, run_id).status == "cancelled"
     assert not any(map(is_running, family))
     assert (data.run(run_id) / "checkpoints" / "latest").exists()
@@ -196,7 +221,7 @@ def test_a_memory_limit_that_is_none_is_refused(monkeypatch, given):
 def test_a_users_mistake_fails_at_once_with_its_words(world, model):
     database, data, boss = world
     few = start(database, data, boss, rows=3, model=str(model))
-    drive(boss, ended(database, few), 60)
+    drive(boss, ended(database, few), 120)
     assert get(database, few).status == "failed"
     assert "16" in get(database, few).reason
 

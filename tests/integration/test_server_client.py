@@ -108,7 +108,7 @@ def test_an_environment_is_examined_and_waited_for(live, trainer):
         report = trainer.examine_environment("arithmetic")
     finally:
         done.set()
-        thread.join(20)
+        thread.join(60)
     assert (report["status"], report["ok"]) == ("complete", True)
 
 

@@ -152,7 +152,7 @@ def test_rows_added_at_once_are_all_there(live, client):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     good = [answer for answer in answers if answer.status_code == 201]
     assert {answer.status_code for answer in answers} <= {201, 409}
     assert listed(client)["datasets/both.jsonl"]["rows"] == 16 + len(good)

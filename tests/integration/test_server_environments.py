@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from benchmax.envs.base_env import BaseEnv
@@ -70,10 +68,7 @@ def boss(live):
     supervisor = Supervisor(live.database, live.data, slots=["cpu:0"])
     yield supervisor
     supervisor.stop()
-    end = time.monotonic() + 20
-    while supervisor.watched and time.monotonic() < end:
-        supervisor.tick()
-        time.sleep(0.02)
+    drive(supervisor, lambda: not supervisor.watched)
 
 
 def adder(client):
@@ -118,7 +113,7 @@ def examine(client, boss, environment, body):
     assert started.status_code == 201, started.text
     address = f"/v1/environments/{environment}/doctor/{started.json()['reportId']}"
     assert client.get(address).json()["status"] == "queued"
-    drive(boss, lambda: client.get(address).json()["status"] in ("complete", "failed"), 60)
+    drive(boss, lambda: client.get(address).json()["status"] in ("complete", "failed"))
     return client.get(address).json()
 
 

@@ -18,7 +18,7 @@ from benchmax.platform.store import evals, jobs, rollouts, runs
 from benchmax.platform.store.blobs import BlobStore
 from benchmax.trainer.tiny import make_tiny
 from platform_world import LiveServer, make_run
-from runner_world import drive
+from runner_world import drive, end_all
 
 pytestmark = pytest.mark.slow
 
@@ -56,8 +56,7 @@ def live(tmp_path_factory, model):
 def boss(live):
     boss = Supervisor(live.database, live.data, slots=["cpu:0"])
     yield boss
-    for watched in boss.watched.values():
-        watched.process.kill()
+    end_all(boss)
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,8 @@ from benchmax.inference.local import LocalModel
 from benchmax.inference.serve import start
 from benchmax.models.base import Sampling
 
+pytestmark = pytest.mark.timeout(600)  # the first one fetches it
+
 NAME = "smollm2-135m"
 CAPITAL = [{"role": "user", "content": "What is the capital of France?"}]
 DIGESTS = {

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import redirect_stdout
 from datetime import datetime
 from pathlib import Path
@@ -21,14 +21,16 @@ from benchmax.cli.models import fetching
 from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
 from benchmax.cli.progress import progress
 from benchmax.cli.tables import print_comparison, print_report
+from benchmax.cli.trained import find_run, open_trained, pin_checkpoint, split_checkpoint
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import load_examples
 from benchmax.envs.loading import check_arguments, find_rows, load_env_class, make_env, split_spec
+from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, NotFoundError, UsageError
 from benchmax.evaluation.compare import compare as compare_rollouts
 from benchmax.evaluation.evaluate import CONFIG, Evaluation, evaluate, read_config, save_config
 from benchmax.evaluation.opening import open_model
-from benchmax.models.base import Sampling
+from benchmax.models.base import ModelClient, Sampling
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import latest_rollouts
 from benchmax.rollouts.record import Rollout
@@ -47,7 +49,11 @@ def evaluate_command(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="A model here or on the server, scripted:TEXT, or scripted:gold (default)."),
+        typer.Option(
+            "--model",
+            "-m",
+            help="A model here or on the server, RUN[:CHECKPOINT], scripted:TEXT, scripted:gold (default).",
+        ),
     ] = None,
     base_url: Annotated[
         str | None, typer.Option(help="An OpenAI-compatible server, for example http://localhost:8000/v1.")
@@ -85,8 +91,11 @@ def evaluate_command(
         if base_url and not model:
             raise UsageError(f"--base-url {base_url} needs --model: name the model that the server should use.")
         sampling = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+        model = model or "scripted:gold"
+        if base_url is None and not model.startswith("scripted:"):
+            model = pin_checkpoint(model)
         config = {
-            "env": env, "env_args": parse_env_args(env_arg), "data": data, "model": model or "scripted:gold",
+            "env": env, "env_args": parse_env_args(env_arg), "data": data, "model": model,
             "base_url": base_url, "api_key_var": api_key_var, "rows": rows, "lenient": lenient,
             "group_size": group_size, "concurrency": concurrency, "max_turns": max_turns,
             "max_tool_calls": max_tool_calls, "sampling": sampling,
@@ -171,11 +180,7 @@ async def _evaluate(config: dict[str, Any], directory: Path, kept: dict[str, Any
         max_turns=config["max_turns"], max_tool_calls=config.get("max_tool_calls"),
         sampling=Sampling(**config["sampling"]),
     )  # fmt: skip
-    _fetch(config)
-    model = open_model(
-        config["model"], env_class=env_class, examples=examples, base_url=config["base_url"],
-        api_key_var=config["api_key_var"],
-    )  # fmt: skip
+    model = _open(config, env_class, examples)
     total = len({example["id"] for example in examples}) * config["group_size"]
     async with model, EnvHost(lambda: make_env(env_class, config["env_args"])) as host:
         if not (directory / CONFIG).exists():
@@ -190,14 +195,20 @@ async def _evaluate(config: dict[str, Any], directory: Path, kept: dict[str, Any
     return result
 
 
-def _fetch(config: Mapping[str, Any]) -> None:
-    """A model that is not here yet takes a while to come, so that is told."""
-    if config["base_url"] is not None or config["model"].startswith("scripted:"):
-        return
-    from benchmax.inference.store import resolve
+def _open(config: Mapping[str, Any], env_class: type[BaseEnv], examples: Sequence[Example]) -> ModelClient:
+    """The model; one that is not here yet takes a while to come, so that is told."""
+    spec: str = config["model"]
+    if config["base_url"] is None and not spec.startswith("scripted:"):
+        from benchmax.inference.store import resolve
 
-    with fetching(config["model"]) as say:
-        resolve(config["model"], say=say)
+        name, checkpoint = split_checkpoint(spec)
+        with fetching(name) as say:
+            if run := find_run(name):
+                return open_trained(run, checkpoint, say)
+            resolve(spec, say=say)
+    return open_model(
+        spec, env_class=env_class, examples=examples, base_url=config["base_url"], api_key_var=config["api_key_var"]
+    )
 
 
 def parse_env_args(pairs: list[str] | None) -> dict[str, Any]:

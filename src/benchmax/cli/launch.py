@@ -6,7 +6,7 @@ import json as jsonlib
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -28,8 +28,10 @@ from benchmax.cli.project import (
     EnvName,
     EvalRows,
     Module,
+    Packages,
     RunFile,
     TrainRows,
+    again,
     env_spec,
     project_config,
     project_home,
@@ -71,7 +73,7 @@ def launch(
     module: Module = None,
     env_class: EnvClass = None,
     env_arg: EnvArgs = None,
-    pip: Annotated[list[str] | None, typer.Option(help="A package the environment needs; repeatable.")] = None,
+    pip: Packages = None,
     name: Annotated[str | None, typer.Option(help="The run's name; the class's when not given.")] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="KEY=VALUE of a launch argument; repeatable.")
@@ -93,7 +95,7 @@ def launch(
         arguments = {**examined.get("env_args", {}), **config.get("env_args", {}), **parse_env_args(env_arg)}
         refuse_unknown_arguments(cls, arguments)
         rows, held_out = project_rows(cls, data or train, evaluation, project_home(env, directory))
-        rows, held_out = (_again(rows), _again(held_out)) if held_out is not None else hold_out(rows)
+        rows, held_out = (again(rows), again(held_out)) if held_out is not None else hold_out(rows)
         name, pip = name or config.get("name") or cls.__name__, pip or list(config.get("pip", []))
         project = Project(cls, arguments, rows, held_out, directory, name, pip)
     with platform() as client:
@@ -155,11 +157,6 @@ def hold_out(source: Source) -> tuple[Source, Source]:
     words.print(f"No held-out rows were given: {count} of {len(rows)} rows are set aside for evaluation.")
     aside = {(number + 1) * len(rows) // count - 1 for number in range(count)}
     return [row.data for at, row in enumerate(rows) if at not in aside], [rows[at].data for at in sorted(aside)]
-
-
-def _again(source: Source) -> Source:
-    """Rows that can be read more than once."""
-    return list(source) if isinstance(source, Iterator) else source
 
 
 def _examine(project: Project) -> None:

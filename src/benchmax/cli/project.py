@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +35,7 @@ Directory = Annotated[Path, typer.Option("--dir", help="The project's folder.")]
 RunFile = Annotated[str, typer.Option(help="The project's file that defines the environment.")]
 Module = Annotated[str | None, typer.Option(help="A module to take the environment from, instead of a file.")]
 EnvClass = Annotated[str | None, typer.Option(help="The class, when there are several.")]
+Packages = Annotated[list[str] | None, typer.Option(help="A package the environment needs; repeatable.")]
 EnvArgs = Annotated[list[str] | None, typer.Option(help="KEY=VALUE for the constructor; repeatable.")]
 
 
@@ -81,6 +82,11 @@ def project_rows(
         beside = home / HELD_OUT
         evaluation = evaluation or (str(beside) if beside.is_file() else None)
     return _source(cls, train), _source(cls, evaluation) if evaluation else None
+
+
+def again(source: Source) -> Source:
+    """Rows that can be read more than once."""
+    return list(source) if isinstance(source, Iterator) else source
 
 
 def _source(cls: type[BaseEnv], name: str | None) -> Source:

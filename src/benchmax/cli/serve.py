@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from benchmax.cli.trained import find_run, open_trained, split_checkpoint
 
 if TYPE_CHECKING:
     from benchmax.inference.download import Say
@@ -59,25 +60,9 @@ def open_served(name: str, checkpoint: str | None, say: Say, **where: Any) -> Lo
     from benchmax.inference.local import LocalModel
     from benchmax.inference.store import resolve
 
-    run = Path(name)
-    if not (run / "metrics.jsonl").is_file():
-        resolve(name, say=say)
-        say("loading")
-        return LocalModel.load(name, checkpoint=checkpoint, **where)
-    from benchmax.trainer.export import choose_checkpoint, trained_policy
-    from benchmax.trainer.rundir import read_config
-
-    chosen, config = choose_checkpoint(run, checkpoint or "best"), read_config(run)
-    resolve(config.model.name, say=say)
-    say(f"loading {chosen.path.name}")
-    model = LocalModel.load(config.model.name, name=f"{run.resolve().name}:{chosen.path.name}", **where)
-    model.engine.update_weights(trained_policy(config, chosen).sampler_weights())
-    return model
-
-
-def split_checkpoint(text: str) -> tuple[str, str | None]:
-    """MODEL and CHECKPOINT of `MODEL:CHECKPOINT`; a path that exists as a whole is a model."""
-    name, colon, checkpoint = text.rpartition(":")
-    if not colon or not name or Path(text).exists():
-        return text, None
-    return name, checkpoint or None
+    run = find_run(name)
+    if run is not None:
+        return open_trained(run, checkpoint, say, **where)
+    resolve(name, say=say)
+    say("loading")
+    return LocalModel.load(name, checkpoint=checkpoint, **where)

@@ -17,6 +17,7 @@ from benchmax.cli.evals import parse_env_args
 from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
 from benchmax.cli.project import (
     EXAMINATION,
+    LAUNCH_KEYS,
     VALIDATE_KEYS,
     Data,
     Directory,
@@ -25,16 +26,20 @@ from benchmax.cli.project import (
     EnvName,
     EvalRows,
     Module,
+    Packages,
     RunFile,
     TrainRows,
+    again,
     env_spec,
     project_config,
     project_home,
     project_rows,
 )
+from benchmax.cli.remote_checks import RemotePlay
 from benchmax.doctor import Diagnosis, examine_sync
 from benchmax.doctor.findings import MARKS
 from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
+from benchmax.errors import UsageError
 from benchmax.platform.validation import answer_lines, check_lines
 
 _STYLES = {"error": "red", "warning": "yellow", "info": "cyan", "passed": "green", "skipped": "dim"}
@@ -57,13 +62,21 @@ def validate(
     max_tool_calls: Annotated[int | None, typer.Option(min=0, help="Tool calls in one rollout.")] = None,
     seed: Annotated[int | None, typer.Option(help="Chooses the examples (0).")] = None,
     pace: Annotated[str | None, typer.Option(help="How long to wait for hooks: quick, normal or patient.")] = None,
-    reward_audit: Annotated[
-        bool, typer.Option("--reward-audit", "--full-messages", help="Show every answer and what it earned.")
+    remote: Annotated[
+        bool, typer.Option("--remote", help="Then play --examples rows (2) on the platform, as a run would.")
+    ] = False,
+    local_only: Annotated[
+        bool, typer.Option("--local-only", help="Ask no platform; so it is without --remote.")
+    ] = False,
+    model: Annotated[str | None, typer.Option(help="With --remote: the platform's model that plays.")] = None,
+    pip: Packages = None,
+    reward_audit: Annotated[bool, typer.Option("--reward-audit", help="Show every answer and what it earned.")] = False,
+    full_messages: Annotated[
+        bool, typer.Option("--full-messages", help="The same, and every message of what the platform played.")
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Show the checks that passed or were skipped, too.")
     ] = False,
-    local_only: Annotated[bool, typer.Option("--local-only", help="Accepted; all checks are local.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON on stdout.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings fail, too.")] = False,
 ) -> None:
@@ -72,6 +85,10 @@ def validate(
         "examples": examples, "group_samples": group_samples, "max_turns": max_turns,
         "max_tool_calls": max_tool_calls, "pace": pace, "seed": seed,
     }  # fmt: skip
+    if remote and local_only:
+        raise UsageError("--remote and --local-only contradict one another. Leave one of them out.")
+    if not remote and (model or pip):
+        words.print("--model and --pip are for the platform. Add --remote to ask it.")
     # What an environment prints is words, not data.
     with redirect_stdout(sys.stderr):
         cls = load_env_class(env_spec(env, directory, run_file, module, env_class))
@@ -81,12 +98,17 @@ def validate(
         arguments = {**config.get("env_args", {}), **parse_env_args(env_arg)}
         refuse_unknown_arguments(cls, arguments)
         settings = {**{key: config[key] for key in EXAMINATION if key in config}, **options}
+        there = None
+        if remote:
+            there = RemotePlay.find(model, pip or project_config(cls, "LAUNCH_CONFIG", LAUNCH_KEYS).get("pip", ()))
+            rows, eval_rows = again(rows), None if eval_rows is None else again(eval_rows)
         diagnosis = examine_sync(cls, arguments, rows=rows, eval_rows=eval_rows, **settings)
+        if not as_json:
+            _show(diagnosis, verbose=verbose, audit=reward_audit or full_messages)
+        played = there and there.play(cls, arguments, (rows, eval_rows), settings, _plain, full_messages)
     if as_json:
-        print_json(diagnosis.to_dict())
-    else:
-        _show(diagnosis, verbose=verbose, audit=reward_audit)
-    if not diagnosis.ok or (strict and diagnosis.warnings):
+        print_json(diagnosis.to_dict() | ({"remote": played} if played else {}))
+    if not diagnosis.ok or (strict and diagnosis.warnings) or (played and not played["ok"]):
         raise typer.Exit(FAILED)
 
 

@@ -88,13 +88,29 @@ async def pin(base_url: str, reach: Reach) -> Pinned | None:
     if literal is None and proxy_for(base_url):
         return None
     addresses = [host] if literal else await _look_up(host, port)
+    _check(host, addresses, reach)
+    return None if literal else Pinned(host, addresses)
+
+
+def refuse_literal(base_url: str, reach: Reach) -> None:
+    """UsageError when a URL's host is an address, however spelled, that may not be dialled. No name is looked up."""
+    host, port = _host(base_url)
+    if host in reach.hosts:
+        return
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return  # a name: what it leads to is checked when it is dialled
+    _check(host, [str(each[4][0]) for each in found], reach)
+
+
+def _check(host: str, addresses: Sequence[str], reach: Reach) -> None:
     for address in addresses:
         if not reach.allows(ipaddress.ip_address(address.partition("%")[0])):
             raise UsageError(
                 f"{host} leads to an address that may not be called from here. Use a public address, or have the "
                 "platform's operator allow it with BENCHMAX_ENDPOINT_HOSTS."
             )
-    return None if literal else Pinned(host, addresses)
 
 
 async def _look_up(host: str, port: int) -> list[str]:
@@ -109,7 +125,12 @@ def _host(base_url: str) -> tuple[str, int]:
     """As the client will dial it."""
     from benchmax.models.http import chat_url
 
-    url = chat_url(base_url)
+    try:
+        url = chat_url(base_url)
+    except UsageError:
+        raise
+    except ValueError as error:
+        raise UsageError(f"{base_url!r} is no web address: {error}. Write it as https://host/v1.") from None
     return (url.raw_host or "").lower(), url.port or 0
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from benchmax.platform.schemas import JsonObject, PlainText, Time, Wire
+
+WEB_ADDRESS = r"^https?://[^\s@]+$"
+
+
+def _web_address(url: str) -> str:
+    if not re.fullmatch(WEB_ADDRESS, url):
+        raise ValueError(f"{url[:80]!r} is not a web address. Write it as https://host/v1, without user or password.")
+    return url
 
 
 class KeyRequest(Wire):
@@ -74,7 +83,9 @@ class SecretList(Wire):
 
 class EndpointRequest(Wire):
     name: PlainText = Field(min_length=1, max_length=200)
-    base_url: str = Field(max_length=500, pattern=r"^https?://[^\s@]+$")
+    base_url: Annotated[str, AfterValidator(_web_address)] = Field(
+        max_length=500, json_schema_extra={"pattern": WEB_ADDRESS}
+    )
     model: str = Field(min_length=1, max_length=200)
     api_key: str = Field(default="", max_length=65_536)
 

@@ -33,8 +33,8 @@ from benchmax.platform.runner import proc
 from benchmax.platform.store.datadir import DataDir, write_private
 
 DEFAULT_PORT = 8321
-START_SECONDS = 60.0
-"""For the server to answer after `up`."""
+START_SECONDS = 120.0
+"""For the server to answer after `up`; a loaded machine takes its time. One that dies is not waited for."""
 STOP_SECONDS = 25.0
 """For both to end; the runner gives its runs ten seconds to save."""
 LONG_LIFE = 30.0
@@ -360,7 +360,13 @@ def ensure_running(data: DataDir | None = None) -> str:
     waiting = "The benchmax platform is about to answer; waiting for it."
     print(said if read_keeper(data) is None else waiting, file=sys.stderr)  # noqa: T201
     port = DEFAULT_PORT if is_free(DEFAULT_PORT) else free_port()
-    return start(Options(data, port, data.database_url()))
+    try:
+        return start(Options(data, port, data.database_url()))
+    except UsageError:
+        if is_free(port):
+            raise
+        # Somebody took the port after we had looked: if not this platform, started by another, then a stranger.
+        return start(Options(data, free_port(), data.database_url()))
 
 
 def is_free(port: int) -> bool:

@@ -114,9 +114,9 @@ def validate_env(
             say(line)
     if api_key or not local:
         llm = {"llm_base_url": llm_base_url, "llm_api_key": llm_api_key or ""}
-        report.remote = _remote_checks(
+        report.remote = remote_checks(
             lambda: RolloutClient(api_key, base_url),
-            (*_first(train_dataset, remote_examples), *_first(eval_dataset or (), remote_examples))[:remote_examples],
+            first_rows(train_dataset, eval_dataset, remote_examples),
             say,
             env_class=env_class,
             constructor_args=env_args,
@@ -133,11 +133,16 @@ def validate_env(
     return report
 
 
+def first_rows(train: Source, held_out: Source | None, count: int) -> list[Any]:
+    """The first training rows, and held-out ones when those are too few."""
+    return [*_first(train, count), *_first(held_out or (), count)][:count]
+
+
 def _first(rows: Source, count: int) -> list[Any]:
     return [row.data for row, _ in zip(read_rows(rows), range(count), strict=False)]
 
 
-def _remote_checks(
+def remote_checks(
     connect: Callable[[], RolloutClient], rows: Sequence[Any], say: Callable[[str], None], **options: Any
 ) -> dict[str, Any]:
     """Play the first rows on the platform as a run would: `{"ok", "examples", "group_reward", "error"}`."""

@@ -79,6 +79,7 @@ def run_child(work: Work) -> int:
         ended = attempt(work, run_dir, word, phase)
     lifeline.let_go(run_dir)
     _write_exit(run_dir, ended)
+    lifeline.end_others(run_dir)  # the runner would, but it may be gone
     return ended.code or 0
 
 

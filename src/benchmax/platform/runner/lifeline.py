@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmax.platform.runner import proc
+from benchmax.platform.runner import marks, proc
 
 Policy = Literal["stop", "adopt"]
 
@@ -67,7 +67,7 @@ def _watch(fd: int, run_dir: Path, policy: Policy) -> None:
         os.close(fd)
         adopted = _await_adoption(run_dir) if policy == "adopt" else None
         if adopted is None:
-            _end()
+            _end(run_dir)
             return
         fd = adopted
 
@@ -84,15 +84,20 @@ def _await_adoption(run_dir: Path) -> int | None:
     return fd
 
 
-def _end() -> None:
-    """Ask this process to end and save what it can, then end all that it started, and the whole group."""
+def _end(run_dir: Path) -> None:
+    """Ask this process to end and save what it can, then end the whole run."""
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(END_SECONDS)
-    own = os.getpid()
-    for process in proc.descendants([own], proc.everything()):
+    end_others(run_dir)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def end_others(run_dir: Path) -> None:
+    """End whatever belongs to the run but this process."""
+    own, processes = os.getpid(), proc.everything()
+    for process in proc.descendants([own], processes) | marks.marked(run_dir, processes):
         if process.pid != own:
             try:
                 os.kill(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
+            except (ProcessLookupError, PermissionError):
                 continue
-    os.killpg(os.getpgrp(), signal.SIGKILL)

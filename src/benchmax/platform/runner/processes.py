@@ -2,7 +2,7 @@
 
 The group's leader is in a session of its own. Environment processes have sessions of their own below it, so a child's
 whole family is looked up while it lives and remembered: when the leader is killed, what it leaves behind is known. What
-an environment sent into the background between two looks is known by a variable that all of a run's processes inherit.
+an environment sent into the background between two looks is known by the marks that all of a run's processes inherit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs.remote.surroundings import PASSED_ON
-from benchmax.platform.runner import proc
+from benchmax.platform.runner import marks, proc
 from benchmax.platform.runner.lifeline import Policy, fifo_path
 
 CHILD = "benchmax.platform.runner.child"
@@ -26,9 +26,6 @@ GRACE_SECONDS = 10.0
 """From SIGTERM to SIGKILL."""
 LOG_BYTES = 32 * 1024 * 1024
 """A larger child.log is put aside when a child starts."""
-
-MARK = "BENCHMAX_RUN_DIR"
-"""The variable by which a run's processes are known; its value is their folder."""
 
 _PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "MKL_", "KMP_", "ONEDNN_", "PYTORCH_", "PIP_", "UV_")
 _NAMES = PASSED_ON | {
@@ -90,7 +87,7 @@ class RunProcess:
                     pass_fds=[theirs],
                     start_new_session=True,
                     cwd=run_dir,
-                    env=child_environment({**(variables or {}), MARK: str(run_dir)}),
+                    env=child_environment({**(variables or {}), marks.VARIABLE: str(run_dir)}),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -100,6 +97,7 @@ class RunProcess:
             raise
         finally:
             os.close(theirs)
+        marks.mark(popen.pid, run_dir)
         return cls(run_dir, popen.pid, proc.started(popen.pid), ours, popen)
 
     @classmethod
@@ -164,7 +162,7 @@ class RunProcess:
     def remains(self) -> list[proc.Process]:
         """What still lives of the run."""
         processes = proc.everything()
-        return list({*self._left(processes), *proc.with_variable(MARK, str(self.run_dir), processes)})
+        return list({*self._left(processes), *marks.marked(self.run_dir, processes)})
 
     def _left(self, processes: dict[int, proc.Process]) -> list[proc.Process]:
         """Of these processes, the remembered ones and those in a session of one of them."""

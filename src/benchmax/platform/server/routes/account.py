@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query
 from sqlalchemy import select
 
 from benchmax.errors import UsageError
+from benchmax.models.addresses import Reach, refuse_literal
 from benchmax.platform.account_schemas import (
     AuditLine,
     AuditList,
@@ -27,6 +28,7 @@ from benchmax.platform.server.auth import Caller
 from benchmax.platform.server.platform import Here
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.routes.views import key_info
+from benchmax.platform.server.sessions import reach_of
 from benchmax.platform.store import audit, users, vault
 from benchmax.platform.store.tables import Endpoint
 
@@ -114,6 +116,7 @@ def list_endpoints(here: Here, caller: Caller) -> EndpointList:
 @router.post("/endpoints", status_code=201)
 def create_endpoint(here: Here, caller: Caller, body: EndpointRequest) -> EndpointInfo:
     """Name an OpenAI-compatible server; its key is stored encrypted and never given back."""
+    refuse_literal(body.base_url, Reach.of(reach_of(here.settings)))
     with here.database.write() as session:
         taken = select(Endpoint.id).where(Endpoint.owner_id == caller.user_id, Endpoint.name == body.name)
         if session.scalars(taken).first() is not None:

@@ -1,0 +1,73 @@
+"""A training run in place of a model: `RUN` or `RUN:CHECKPOINT`, for the model it made.
+
+RUN is its folder, its name under `runs/`, or its id on this machine's platform. Nothing is exported: the checkpoint's
+weights are put into the base model as it is loaded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmax.errors import UsageError
+from benchmax.platform.store.datadir import DataDir
+
+if TYPE_CHECKING:
+    from benchmax.inference.download import Say
+    from benchmax.inference.local import LocalModel
+
+
+def split_checkpoint(text: str) -> tuple[str, str | None]:
+    """MODEL and CHECKPOINT of `MODEL:CHECKPOINT`; a path that exists as a whole is a model."""
+    name, colon, checkpoint = text.rpartition(":")
+    if not colon or not name or Path(text).exists():
+        return text, None
+    return name, checkpoint or None
+
+
+def find_run(name: str) -> Path | None:
+    """The folder of the training run of that name; None when a model is meant."""
+    if _is_run(Path(name)):
+        return Path(name)
+    if Path(name).name != name or _is_model(name):
+        return None
+    places = (Path("runs") / name, DataDir().runs / name)
+    return next((each for each in places if _is_run(each)), None)
+
+
+def pin_checkpoint(text: str) -> str:
+    """`FOLDER:step-N` for a run, so that it means the same later, wherever one is; what names no run as it is."""
+    name, checkpoint = split_checkpoint(text)
+    run = find_run(name)
+    if run is None:
+        return text
+    try:
+        from benchmax.trainer.export import choose_checkpoint
+    except ImportError as missing:
+        raise UsageError(f"A run's model needs the package {missing.name!r}: pip install 'benchmax[train]'.") from None
+    return f"{run.absolute()}:{choose_checkpoint(run, checkpoint or 'best').path.name}"
+
+
+def open_trained(run: Path, checkpoint: str | None, say: Say, **where: Any) -> LocalModel:
+    """The model a run made, as it was at a checkpoint: its best unless one is named."""
+    from benchmax.inference.local import LocalModel
+    from benchmax.inference.store import resolve
+    from benchmax.trainer.export import choose_checkpoint, trained_policy
+    from benchmax.trainer.rundir import read_config
+
+    chosen, config = choose_checkpoint(run, checkpoint or "best"), read_config(run)
+    resolve(config.model.name, say=say)
+    say(f"loading {chosen.path.name}")
+    model = LocalModel.load(config.model.name, name=f"{run.resolve().name}:{chosen.path.name}", **where)
+    model.engine.update_weights(trained_policy(config, chosen).sampler_weights())
+    return model
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "metrics.jsonl").is_file()
+
+
+def _is_model(name: str) -> bool:
+    from benchmax.inference.store import KNOWN, list_models
+
+    return name in KNOWN or name in {stored.card.name for stored in list_models()}

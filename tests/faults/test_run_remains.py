@@ -1,0 +1,258 @@
+"""What a run sends away without a variable, a session or a parent to know it by ends with the run all the same."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.mcp import confine
+from benchmax.platform.rollout_client import RolloutClient
+from benchmax.platform.runner import lifeline, supervisor
+from benchmax.platform.runner.processes import RunProcess
+from benchmax.platform.runner.supervisor import Supervisor
+from benchmax.platform.store import runs, sessions, users
+from benchmax.trainer.tiny import make_tiny
+from runner_world import active, drive, ended, get, is_running, open_world, wait_until
+from session_world import bundled, fake_model, store_run, supervised
+
+pytestmark = pytest.mark.timeout(300)  # real trainers, on machines that do other things too
+
+GONE_SECONDS = 10
+ARGS = {
+    "learning_rate": 1e-2, "tune": "full", "group_size": 4, "max_new_tokens": 4, "max_turns": 1, "eval_every": 1000,
+}  # fmt: skip
+
+
+class Daemoniser(BaseEnv):
+    """Starts, once, a process that nothing in /proc ties to the run."""
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        import os
+        import subprocess
+
+        try:
+            os.close(os.open(f"{task['pids']}.once", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            pass
+        else:
+            script = f"echo $$ >> {task['pids']}; exec sleep 1000"
+            subprocess.run(["env", "-i", "setsid", "--fork", "sh", "-c", script], check=True)
+        text = messages[-1]["content"]
+        return {"digits": sum(letter.isdigit() for letter in text) / max(1, len(text))}
+
+
+def rows(pids):
+    return [{"prompt": f"{number}?", "pids": str(pids)} for number in range(16)]
+
+
+def strays(pids):
+    return [int(line) for line in pids.read_text().split()] if pids.exists() else []
+
+
+def assert_unknown(pid):
+    """The test's own premise: neither variables nor parent nor session tell where it came from."""
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        assert b"BENCHMAX" not in file.read()
+    assert os.getsid(pid) == pid
+    assert is_running(pid)
+
+
+@pytest.fixture
+def pids(tmp_path):
+    path = tmp_path / "pids"
+    yield path
+    for pid in filter(is_running, strays(path)):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_tiny(tmp_path_factory.mktemp("model"), hidden=32, layers=1)
+
+
+class World:
+    """What `store_run` needs of a server, without one."""
+
+    def __init__(self, folder):
+        self.database, self.data = open_world(folder)
+
+    def launch(self, pids, model, steps):
+        with self.database.write() as session:
+            owner = users.ensure_user(session, "me@example.org", "member").id
+        args = ARGS | {"model": str(model), "max_steps": steps, "num_epochs": steps}
+        return store_run(self, owner, Daemoniser, rows(pids), queued=True, **args)
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "HEARTBEAT_SECONDS", 0.5)
+    made = World(tmp_path)
+    yield made
+    made.database.close()
+
+
+@pytest.fixture
+def boss(world):
+    made = Supervisor(world.database, world.data, slots=["cpu:0"])
+    yield made
+    for watched in made.watched.values():
+        watched.process.kill()
+        wait_until(lambda watched=watched: not watched.process.poll())
+
+
+def test_when_the_run_is_complete(world, boss, pids, model):
+    run_id = world.launch(pids, model, steps=1)
+    drive(boss, ended(world.database, run_id), 120)
+    assert get(world.database, run_id).status == "complete", get(world.database, run_id).reason
+    (stray,) = wait_until(lambda: strays(pids))
+    wait_until(lambda: not is_running(stray), GONE_SECONDS)
+
+
+def test_when_the_run_is_cancelled(world, boss, pids, model):
+    run_id = world.launch(pids, model, steps=5000)
+    drive(boss, active(world.database, run_id), 120)
+    (stray,) = wait_until(lambda: strays(pids))
+    assert_unknown(stray)
+    with world.database.write() as session:
+        runs.request_cancel(session, run_id)
+    drive(boss, ended(world.database, run_id), 60)
+    assert get(world.database, run_id).status == "cancelled"
+    wait_until(lambda: not is_running(stray), GONE_SECONDS)
+
+
+@pytest.fixture
+def runner(world):
+    """Starts real runners, as the keeper does."""
+    started = []
+
+    def begin():
+        command = [sys.executable, "-m", "benchmax.platform.runner", "--data", str(world.data.root)]
+        with open(world.data.logs / "runner.log", "ab") as log:
+            started.append(subprocess.Popen(command, stdout=log, stderr=log))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        if each.poll() is None:
+            each.terminate()
+            each.wait(60)
+
+
+@pytest.mark.parametrize("child_too", [False, True], ids=["the runner", "runner and child"])
+def test_when_killed_and_back(world, runner, pids, model, child_too):
+    first = runner()
+    run_id = world.launch(pids, model, steps=5000)
+    wait_until(active(world.database, run_id), 120)
+    (stray,) = wait_until(lambda: strays(pids))
+    assert_unknown(stray)
+    first.kill()
+    first.wait()
+    if child_too:
+        os.kill(_child(world), signal.SIGKILL)
+        runner()
+        wait_until(lambda: not is_running(stray), GONE_SECONDS + 5)  # a runner takes a while to import
+        return
+    runner()
+    wait_until(lambda: "adopted process" in (world.data.logs / "runner.log").read_text(), 15)
+    assert is_running(stray), "the run goes on"
+    with world.database.write() as session:
+        runs.request_cancel(session, run_id)
+    wait_until(ended(world.database, run_id), 60)
+    wait_until(lambda: not is_running(stray), GONE_SECONDS)
+
+
+def _child(world):
+    from benchmax.platform.store.tables import Job
+
+    with world.database.read() as session:
+        return session.query(Job).one().child_pid
+
+
+def test_when_a_session_ends(tmp_path, pids):
+    with supervised(tmp_path) as live, fake_model("1") as model:
+        _, key = live.user()
+        with RolloutClient(key, live.url) as client:
+            event = client.stream_rollout(
+                rows(pids)[0], **bundled(Daemoniser), llm_base_url=model.base_url, llm_model="m"
+            )
+        assert event["success"], event
+        (stray,) = wait_until(lambda: strays(pids))
+        assert_unknown(stray)
+        (folder,) = sessions.every(live.data)
+        folder.ask_to_end("You ended it.")
+        wait_until(lambda: folder.status == "ended")
+        wait_until(lambda: not is_running(stray), GONE_SECONDS)
+
+
+# Without trainers
+
+SENDS_AWAY = """
+import signal, subprocess, sys, time
+from pathlib import Path
+from benchmax.envs.mcp import confine
+from benchmax.platform.runner import lifeline
+lifeline.wait_for_word(int(sys.argv[3]))
+lifeline.ADOPT_SECONDS = 0.1
+lifeline.hold(int(sys.argv[3]), Path(sys.argv[1]), sys.argv[5])
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+confine.mark(4711)
+subprocess.run(["env", "-i", "setsid", "--fork", "sh", "-c", "echo $$ > pids; exec sleep 1000"], check=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def sent_away(tmp_path, pids):
+    """A child that marked what it started as an MCP agent does, and what it sent away."""
+    process = RunProcess.start(tmp_path, command=(sys.executable, "-c", SENDS_AWAY))
+    process.begin({})
+    (stray,) = wait_until(lambda: strays(pids))
+    yield process, stray
+    process.kill()
+    wait_until(lambda: not process.poll())
+
+
+def test_marks_of_a_run_and_of_an_mcp_agent_do_not_disturb_one_another(sent_away):
+    process, stray = sent_away
+    assert_unknown(stray)
+    assert confine.mark_of(stray) == 4711
+    assert {each.pid for each in process.remains()} == {process.pid, stray}
+
+
+def test_another_runs_processes_are_not_taken_for_ones_own(sent_away, tmp_path):
+    _, stray = sent_away
+    (tmp_path / "other").mkdir()
+    other = RunProcess.start(tmp_path / "other", command=("sleep", "600"))
+    other.kill()
+    wait_until(lambda: not other.poll())
+    assert other.remains() == []
+    assert is_running(stray)
+
+
+def test_when_no_runner_comes_back(sent_away):
+    process, stray = sent_away
+    process.let_go()  # as the kernel does when a runner dies
+    wait_until(lambda: not is_running(stray), lifeline.END_SECONDS + GONE_SECONDS)
+
+
+def test_a_limit_in_force_that_may_not_be_raised_leaves_the_variable(tmp_path):
+    """A platform started under `ulimit -m` without root still runs, and still knows what keeps its variables."""
+    script = "import subprocess, sys; subprocess.Popen(['sleep', '600'], start_new_session=True)"
+    code = f"""
+import resource, sys, time
+from pathlib import Path
+from benchmax.envs.mcp import confine
+from benchmax.platform.runner.processes import RunProcess
+confine.drop_powers()  # root may raise it
+resource.setrlimit(resource.RLIMIT_RSS, (1 << 40, 1 << 40))
+process = RunProcess.start(Path({str(tmp_path)!r}), command=(sys.executable, "-c", {script!r}))
+end = time.monotonic() + 30
+while process.poll() and time.monotonic() < end: time.sleep(0.05)
+while process.remains() and time.monotonic() < end: process.kill()
+print(resource.getrlimit(resource.RLIMIT_RSS)[1] == 1 << 40, "left", len(process.remains()))
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert said.stdout == "True left 0\n", said.stderr
