@@ -1,6 +1,10 @@
 """Fixtures that several folders share, and the order of the tests."""
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 pytest_plugins = ["platform_world"]
 

@@ -91,12 +91,15 @@ def crash(code: int) -> str:
     os._exit(code)
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
-async def look(seconds: float) -> str:
-    await asyncio.sleep(seconds)
+async def look(while_there: str) -> str:
+    Path(".begun").touch()
+    while os.path.exists(while_there):
+        await asyncio.sleep(0.02)
     return str(os.getpid())
 
 @server.tool()
 async def wait(seconds: float) -> str:
+    Path(".begun").touch()
     await asyncio.sleep(seconds)
     return "waited"
 
@@ -185,7 +188,7 @@ def alive(pids: Iterable[int]) -> list[int]:
     return found
 
 
-def wait_until_gone(pids: Iterable[int], seconds: float = 5.0) -> list[int]:
+def wait_until_gone(pids: Iterable[int], seconds: float = 60.0) -> list[int]:
     """Those that still run after this long."""
     wanted, until = list(pids), time.monotonic() + seconds
     while (left := alive(wanted)) and time.monotonic() < until:

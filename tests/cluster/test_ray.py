@@ -50,7 +50,7 @@ def left_behind() -> list[str]:
     return found
 
 
-async def all_gone(seconds: float = 10.0) -> bool:
+async def all_gone(seconds: float = 60.0) -> bool:
     until = time.monotonic() + seconds
     while left_behind() and time.monotonic() < until:
         await asyncio.sleep(0.2)

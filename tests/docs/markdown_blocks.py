@@ -103,7 +103,7 @@ class Reader:
         environment = {**os.environ, "BENCHMAX_HOME": home, "COLUMNS": "200", "HF_HUB_OFFLINE": "1", "NO_COLOR": "1"}
         result = subprocess.run(
             [*main, *shlex.split(command)[1:]],
-            cwd=self.directory, env=environment, capture_output=True, text=True, timeout=60,
+            cwd=self.directory, env=environment, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
         said = f"{self.page.name}:{line}: {command}\n{result.stdout}{result.stderr}"
         assert result.returncode == expected, f"ended with {result.returncode}, not {expected}: {said}"

@@ -18,7 +18,7 @@ PROMISED = {
 @pytest.mark.parametrize("name", sorted(PROMISED))
 def test_example_runs(name: str) -> None:
     script = ROOT / "examples" / name
-    result = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, timeout=110)
     assert result.returncode == 0, result.stderr
     assert PROMISED[name] in result.stdout
     assert not result.stderr

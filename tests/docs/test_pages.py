@@ -33,10 +33,10 @@ def server() -> Iterator[str]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=[serve()])
     thread.start()
-    assert up.wait(10)
+    assert up.wait(60)
     yield ready[0]
     loop.call_soon_threadsafe(stop.set)
-    thread.join(10)
+    thread.join(60)
     loop.close()
 
 
@@ -52,6 +52,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", guarded)
 
 
+@pytest.mark.timeout(600)  # some pages run dozens of commands
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_page_runs(page: Path, server: str, offline: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

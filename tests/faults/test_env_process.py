@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmax.bundle import dump_bundle
@@ -64,6 +64,7 @@ class Doing(BaseEnv):
         if what == "wait":
             await asyncio.sleep(60)
         if what == "regex":
+            Path(kw["mark"]).touch()
             re.match(r"(a+)+$", "a" * 40 + "b")
         if what == "garbage":
             os.write(int(sys.argv[1]), b"\xff" * 100)
@@ -78,12 +79,19 @@ class Doing(BaseEnv):
         return {"x": 1.0}
 
 
-async def do(host, what, rollout="r", deadline=30.0):
-    return await host.call("run_tool", rollout, "do", deadline=deadline, what=what)
+async def do(host, what, rollout="r", deadline=60.0, **more):
+    return await host.call("run_tool", rollout, "do", deadline=deadline, what=what, **more)
 
 
 async def pid_of(host, rollout="someone else"):
     return int(await do(host, "pid", rollout))
+
+
+async def until(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        await asyncio.sleep(0.02)
 
 
 # The same as in one process
@@ -283,9 +291,7 @@ async def test_a_dying_process_fails_its_calls_and_is_replaced(what, words):
             await waiting
         with pytest.raises(EnvError, match="held this rollout is gone"):
             await do(host, "nothing")
-        began = time.monotonic()
         assert await pid_of(host, "new") != before
-        assert time.monotonic() - began < 5
         assert not psutil.pid_exists(before)
 
 
@@ -297,35 +303,43 @@ async def test_sys_exit_in_a_hook_fails_that_call_only():
         assert await pid_of(host) == before
 
 
-async def test_killing_one_of_four_processes_leaves_the_others_alone():
+async def test_killing_one_of_four_processes_leaves_the_others_alone(tmp_path):
     """F4."""
 
-    class Slow(BaseEnv):
+    class Held(BaseEnv):
+        """Says where it scores, and waits for a word."""
+
+        def __init__(self, folder):
+            self.folder = Path(folder)
+
         async def compute_reward(self, rollout_id, messages, task, **kw):
-            await asyncio.sleep(0.7)
+            (self.folder / f"{os.getpid()}-{rollout_id}").touch()
+            while not (self.folder / "go").exists():
+                await asyncio.sleep(0.02)
             return {"pid": float(os.getpid())}
 
-    async with hosted(Slow, processes=4) as host:
-        me = psutil.Process()
-        while len(me.children()) < 4:
-            await asyncio.sleep(0.05)
-        first = await run_batch(host, examples(8), ScriptedModel("x"))
-        pids = {int(r.rewards["pid"]) for r in first}
+    def begun():
+        return [int(path.name.partition("-")[0]) for path in tmp_path.glob("*-*")]
+
+    async with hosted(Held, constructor_args={"folder": str(tmp_path)}, processes=4) as host:
         batch = asyncio.create_task(run_batch(host, examples(64), ScriptedModel("x")))
-        await asyncio.sleep(0.3)
-        victim = pids.pop()
+        await until(lambda: len(begun()) == 64)
+        pids = set(begun())
+        assert len(pids) == 4
+        victim = min(pids)
         os.kill(victim, signal.SIGKILL)
+        await until(lambda: not _alive(victim))
+        (tmp_path / "go").touch()
         rollouts = await batch
         failed = [r for r in rollouts if not r.ok]
-        assert 8 <= len(failed) <= 32
+        assert 8 <= len(failed) == begun().count(victim)
         assert all("SIGKILL" in r.unscored["reward"] for r in failed)
-        assert {int(r.rewards["pid"]) for r in rollouts if r.ok} >= pids
-        began = time.monotonic()
-        while len([c for c in me.children() if c.status() != psutil.STATUS_ZOMBIE]) < 4:
-            await asyncio.sleep(0.05)
-        assert time.monotonic() - began < 5
-        again = await run_batch(host, examples(16), ScriptedModel("x"))
+        assert {int(r.rewards["pid"]) for r in rollouts if r.ok} == pids - {victim}
+        again = await run_batch(host, examples(64), ScriptedModel("x"))
         assert all(r.ok for r in again)
+        served = {int(r.rewards["pid"]) for r in again}
+        assert len(served) == 4
+        assert served > pids - {victim}
 
 
 async def test_memory_is_limited_and_the_error_says_so():
@@ -340,18 +354,18 @@ async def test_memory_is_limited_and_the_error_says_so():
         assert await do(host, "nothing", "other") == "nothing"
 
 
-async def test_a_process_that_holds_its_interpreter_lock_is_killed_at_the_deadline():
+async def test_a_process_that_holds_its_interpreter_lock_is_killed_at_the_deadline(tmp_path):
+    mark = tmp_path / "begun"
     async with hosted(Doing, processes=2, cancel_seconds=0.5) as host:
         with example_context("stuck"):
-            stuck = asyncio.create_task(do(host, "regex", "stuck", deadline=0.5))
-            await asyncio.sleep(0.1)
+            await pid_of(host, "first")  # the process is up
+            stuck = asyncio.create_task(do(host, "regex", "stuck", deadline=3.0, mark=str(mark)))
+            await until(mark.exists)
             bystander = asyncio.create_task(do(host, "wait", "bystander"))
-        began = time.monotonic()
         (first, second) = await asyncio.gather(stuck, bystander, return_exceptions=True)
         assert type(first).__name__ == "DeadlineExceeded"
         assert isinstance(second, EnvError)
         assert "did not answer for 0.5 s after run_tool was given up" in str(second)
-        assert time.monotonic() - began < 4
         with example_context("stuck"):
             assert await do(host, "nothing", "later") == "nothing"
 
@@ -438,10 +452,8 @@ async def test_a_process_that_always_crashes_at_its_start_is_given_up():
         async def compute_reward(self, rollout_id, messages, task, **kw):
             return {}
 
-    began = time.monotonic()
     with pytest.raises(EnvDefinitionError, match=r"exit code 9(.|\n)*the driver is missing"):
         await open_remote_env(dump_bundle(Crashing))
-    assert time.monotonic() - began < 20
 
 
 async def test_a_slow_start_is_given_up_in_time():
@@ -480,6 +492,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(JSON, max_size=5), st.integers(1, 9))
 def test_messages_survive_the_wire_in_any_pieces(values, step):
     ours = [Unscored("why"), ToolResult("t", True, ({"a": 1},)), ToolDefinition("n", "d", {}), b"\x00\xff", Path("/x")]
@@ -537,8 +550,9 @@ ORPHAN = """
 
     class Env(BaseEnv):
         async def run_tool(self, rollout_id, tool_name, **kw):
-            import os, re
+            import os, pathlib, re
             if tool_name == "stick":
+                pathlib.Path(kw["mark"]).touch()
                 re.match(r"(a+)+$", "a" * 40 + "b")
             return f"{os.getpid()} {subprocess.Popen(['sleep', '60']).pid}"
 
@@ -549,7 +563,7 @@ ORPHAN = """
         env = RemoteEnv(dump_bundle(Env))
         print(await env._ask("run_tool", ["r"], ("r", "start")), env._pool._plan.workdir, flush=True)
         if sys.argv[1] == "stuck":
-            await env._ask("run_tool", ["r"], ("r", "stick"))
+            await env._ask("run_tool", ["r"], ("r", "stick"), {"mark": sys.argv[2]})
         await asyncio.sleep(60)
 
     asyncio.run(main())
@@ -560,15 +574,18 @@ ORPHAN = """
 def test_the_process_ends_when_its_parent_is_killed(tmp_path, state):
     script = tmp_path / "orphan.py"
     script.write_text(textwrap.dedent(ORPHAN))
-    parent = subprocess.Popen([sys.executable, str(script), state], stdout=subprocess.PIPE, text=True)
+    mark = tmp_path / "begun"
+    words = [sys.executable, str(script), state, str(mark)]
+    parent = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     *pids, folder = parent.stdout.readline().split()
     child, grandchild = map(int, pids)
     try:
         assert psutil.pid_exists(child)
-        time.sleep(0.3 if state == "stuck" else 0)  # the regular expression begins
+        while state == "stuck" and not mark.exists():
+            time.sleep(0.02)  # polling another process
         parent.kill()
         parent.wait()
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + 10
         while (any(map(_alive, (child, grandchild))) or Path(folder).exists()) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert not any(map(_alive, (child, grandchild)))
@@ -587,16 +604,17 @@ def _alive(pid):
         return False
 
 
-async def test_a_call_costs_little_here():
+async def test_a_call_costs_little_on_both_sides():
+    """In processor time: how long it takes is also the machine's affair."""
     async with hosted(Doing) as host:
-        await do(host, "nothing")
+        child = psutil.Process(await pid_of(host)).cpu_times
         calls = 4000
-        cpu, began = time.process_time(), time.perf_counter()
+        here, there = time.process_time(), sum(child()[:2])
         for _ in range(calls // 250):
             await asyncio.gather(*(do(host, "nothing", f"r{i}") for i in range(250)))
-        cpu, wall = time.process_time() - cpu, time.perf_counter() - began
-        assert cpu / calls < 0.0003
-        assert calls / wall > 1000  # about 6,000 on an idle machine of two cores
+        here, there = time.process_time() - here, sum(child()[:2]) - there
+        assert here / calls < 0.0006  # a tenth of a millisecond on an idle machine
+        assert there / calls < 0.0006
 
 
 async def test_an_environment_that_is_lost_takes_its_processes_along():

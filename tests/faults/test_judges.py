@@ -40,7 +40,7 @@ NONSENSE = {
 
 
 def judge_at(server, **options):
-    return Judge(name="judge", base_url=server.base_url, api_key="k", **{"timeout": 5.0, "tries": 1, **options})
+    return Judge(name="judge", base_url=server.base_url, api_key="k", **{"timeout": 60.0, "tries": 1, **options})
 
 
 @pytest.mark.parametrize(("script", "reason"), NONSENSE.values(), ids=NONSENSE)
@@ -95,14 +95,20 @@ async def test_a_wrong_key_is_named():
 
 
 async def test_the_concurrency_limit_holds_on_the_wire():
-    async with FakeModelServer('{"score": 1}', latency=0.01) as server, judge_at(server, concurrency=4) as judge:
+    four = asyncio.Barrier(4)
+
+    async def answer(_body):
+        await four.wait()  # fewer at once are never answered
+        return '{"score": 1}'
+
+    async with FakeModelServer(answer) as server, judge_at(server, concurrency=4) as judge:
         await asyncio.gather(*(score_rubrics(judge, [RUBRIC], "q", str(n)) for n in range(40)))
     assert server.requests == 40
     assert server.max_in_flight == 4
 
 
 def test_one_judge_serves_loops_that_come_and_go():
-    judge = Judge(name="judge", base_url="http://127.0.0.1:9/v1", api_key="k", tries=1, timeout=5.0)
+    judge = Judge(name="judge", base_url="http://127.0.0.1:9/v1", api_key="k", tries=1, timeout=60.0)
 
     async def once():
         async with FakeModelServer('{"score": 1}') as server:

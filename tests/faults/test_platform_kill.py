@@ -1,5 +1,6 @@
 """kill -9 and SIGSTOP of all that one keeper keeps, with readers: nothing lost, nothing twice, nobody left (F1–F3)."""
 
+import contextlib
 import os
 import random
 import signal
@@ -16,6 +17,8 @@ from benchmax.platform import keeper
 from benchmax.platform.store import blobs, rollouts, users
 from runner_world import HERE, ended, get, is_running, launch, open_world, starts, steps, wait_until
 
+pytestmark = pytest.mark.timeout(600)  # many processes are started again and again
+
 
 class World:
     """A keeper, its server and its runner of stubs, on a data directory."""
@@ -29,7 +32,7 @@ class World:
         with self.database.write() as session:
             user = users.ensure_user(session, "a@example.org")  # whose runs `launch` makes
             self.user, self.key = user.id, users.create_key(session, user.id)[1]
-        wait_until(lambda: keeper.server_url(self.data), 40)
+        wait_until(lambda: keeper.server_url(self.data), 90)
 
     def pid(self, name):
         """Of the server or the runner that runs now."""
@@ -38,14 +41,14 @@ class World:
             pid = ((keeper.read_keeper(self.data) or {}).get(name) or {}).get("pid")
             return pid if pid and is_running(pid) else None
 
-        return wait_until(running, 40)
+        return wait_until(running, 90)
 
     def children(self):
         return [each["pid"] for folder in self.data.runs.iterdir() for each in starts(self.data, folder.name)]
 
     def client(self):
         headers = {"Authorization": f"Bearer {self.key}"}
-        return httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=20)
+        return httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=60)
 
     def close(self):
         self.keeper.terminate()
@@ -122,30 +125,31 @@ def test_kill_anything_in_any_order_under_load(world, runs, count, kills):
             for name in names[turn % len(names)]:
                 alive = [pid for pid in world.children() if is_running(pid)]
                 if name == "child" and alive:
-                    os.kill(chance.choice(alive), signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):  # it may just have ended
+                        os.kill(chance.choice(alive), signal.SIGKILL)
                 elif name != "child":
                     os.kill(world.pid(name), signal.SIGKILL)
-        wait_until(ended(world.database, *ids), 60 + count)
-        wait_until(lambda: keeper.server_url(world.data), 40)
+        wait_until(ended(world.database, *ids), 200 + count)
+        wait_until(lambda: keeper.server_url(world.data), 90)
     for run_id in ids:
         check_whole(world, run_id, count)
     assert readers.answers >= 3
     assert readers.wrong == []
-    wait_until(lambda: not any(map(is_running, world.children())), 10)
+    wait_until(lambda: not any(map(is_running, world.children())))
 
 
 @pytest.mark.parametrize("name", ["server", "runner"])
 def test_one_that_hangs_is_started_again(world, name):
     run_id = launch(world.database, steps=30, pause=0.1, every=3)
-    wait_until(lambda: get(world.database, run_id).latest_step, 40)
-    wait_until(lambda: keeper.server_lives(world.data) and keeper.runner_lives(world.data), 40)
+    wait_until(lambda: get(world.database, run_id).latest_step, 90)
+    wait_until(lambda: keeper.server_lives(world.data) and keeper.runner_lives(world.data), 90)
     old = world.pid(name)
     os.kill(old, signal.SIGSTOP)
-    wait_until(lambda: not is_running(old), 40)
+    wait_until(lambda: not is_running(old))
     assert world.pid(name) != old
-    wait_until(ended(world.database, run_id), 60)
+    wait_until(ended(world.database, run_id), 120)
     check_whole(world, run_id, 30)
-    wait_until(lambda: keeper.server_lives(world.data), 40)
+    wait_until(lambda: keeper.server_lives(world.data), 90)
     assert f"The {name} (process {old}) is stuck" in (world.data.logs / "keeper.log").read_text()
 
 
@@ -164,7 +168,7 @@ def test_an_upload_cut_off_by_a_killed_server_leaves_nothing(world):
 
         with pytest.raises(httpx2.TransportError):
             client.put(url, content=body(), headers={"Content-Length": "600000"})
-    wait_until(lambda: world.pid("server") != old and keeper.server_lives(world.data), 40)
+    wait_until(lambda: world.pid("server") != old and keeper.server_lives(world.data), 90)
     assert not [path for path in world.data.blobs.rglob("*") if path.is_file()]
     with world.database.read() as session:
         assert blobs.find(session, world.user, asked["path"]) is None

@@ -96,7 +96,7 @@ def test_an_upgrade_keeps_every_row(url, revision):
 def test_an_upgrade_killed_in_the_middle_has_not_happened(url, revision):
     engine = at_revision(url, revision)
     before = contents(engine)
-    ended = subprocess.run([sys.executable, "-c", KILLED, url], capture_output=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", KILLED, url], capture_output=True, timeout=110)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert contents(engine) == before
     with engine.connect() as connection:

@@ -99,10 +99,10 @@ def test_rubbish_is_a_problem_and_not_a_crash(data):
 
 
 def test_reading_a_large_hostile_pickle_is_quick():
-    began = time.monotonic()
+    began = time.process_time()
     inspect_bundle(b"\x80\x04" + b"(" * 300_000 + b"." * 10, BundleMetadata())
     inspect_bundle(b"\x80\x04" + b"((" * 1000 + b"N" * 100_000 + b"t" * 1000 + b"t" * 1000 + b".", BundleMetadata())
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 async def test_a_tampered_bundle_is_refused(tmp_path):

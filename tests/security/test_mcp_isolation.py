@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import os
 import secrets
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -135,10 +137,19 @@ class Doors:
         return await self.ask("POST", "/upload", token, data=form)
 
 
+def quiet_port() -> int:
+    """A free one, below those that the system gives to everybody else."""
+    while True:
+        port = 20_000 + secrets.randbelow(10_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
 @pytest.fixture
 async def doors(tmp_path: Path) -> AsyncIterator[Doors]:
     workdir = make_workdir(tmp_path / "w")
-    port = 20_000 + secrets.randbelow(20_000)
+    port = quiet_port()
     env = ParallelMcpEnv(workdir, LocalProvisioner(workdir, 2, base_port=port, spares=0), api_secret=SECRET)
     await asyncio.gather(env.init_rollout("a"), env.init_rollout("b"))
     async with aiohttp.ClientSession() as http:

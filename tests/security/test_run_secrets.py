@@ -55,7 +55,7 @@ def test_an_environment_does_not_start_a_platform(monkeypatch, tmp_path):
     monkeypatch.setenv("BENCHMAX_NO_AUTO_START", child["BENCHMAX_NO_AUTO_START"])
     seen = {**scrubbed_environment(), "HOME": str(tmp_path), "BENCHMAX_DATA": str(tmp_path / "data")}
     code = "from benchmax.platform.client import TrainerClient; TrainerClient().list_runs()"
-    ended = subprocess.run([sys.executable, "-c", code], env=seen, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", code], env=seen, capture_output=True, text=True, timeout=110)
     assert ended.returncode != 0
     assert "NO_AUTO_START" in ended.stderr
     assert not (tmp_path / "data" / "keeper.json").exists()

@@ -284,6 +284,7 @@ def test_a_planted_session_id_is_not_taken_over(world):
         assert session.get(WebSession, users.digest("planted")) is None
 
 
+@pytest.mark.timeout(400)  # slow on purpose: each of two dozen passwords costs a good part of a second
 def test_passwords_are_argon2id_and_lock_after_ten_failures(world):
     world.user("pw@example.org")
     with pytest.raises(UsageError, match="10 to 1,000"):
