@@ -211,7 +211,7 @@ def main() -> None:
     if importlib.util.find_spec("trl") is None:
         print("TRL is not installed: pip install trl to compare.")
         return
-    means = []
+    curves = []
     for seed, run in zip(seeds, runs, strict=True):
         result = alone(trl, args, seed)
         step = statistics.median(result["seconds"][1:] or result["seconds"])
@@ -220,9 +220,11 @@ def main() -> None:
         print(f"  {result['memory']}")
         print(f"  benchmax is {step / seconds_a_step(run):.1f} times as fast")
         rewards = [values["reward/mean"] for values in run["steps"]][: len(result["rewards"])]
-        means.append((statistics.fmean(rewards), statistics.fmean(result["rewards"])))
-    pairs = ", ".join(f"{mine:.2f} {theirs:.2f}" for mine, theirs in means)
-    print(f"mean reward over the same steps, benchmax and TRL, by seed: {pairs}")
+        curves.append((rewards, result["rewards"]))
+    for name, last in (f"{args.trl_steps} steps", args.trl_steps), ("the last 5 of them", 5):
+        means = [[statistics.fmean(curve[-last:]) for curve in pair] for pair in curves]
+        pairs = ", ".join(f"{mine:.2f} {theirs:.2f}" for mine, theirs in means)
+        print(f"mean reward over {name}, benchmax and TRL, by seed: {pairs}")
 
 
 if __name__ == "__main__":

@@ -7,10 +7,17 @@ import os
 import shutil
 
 import pytest
-from console_world import ConsoleWorld, demo, script, train_toy
+from console_world import PATIENCE, ConsoleWorld, demo, script, train_toy
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 SIZE = {"width": 1280, "height": 860}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test also builds the console and trains a model, and every step of a page may take its time."""
+    for item in items:
+        if "browser" in item.path.parts and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +96,7 @@ def open_page(browser, world):
 
     def make(path: str = "/", *, signed_in: bool = True, theme: str = "light", width: int = 1280, to=world):
         context = browser.new_context(viewport={**SIZE, "width": width}, color_scheme=theme, reduced_motion="reduce")
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         if signed_in:
             context.add_cookies([to.cookie()])

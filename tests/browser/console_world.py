@@ -27,6 +27,8 @@ from platform_world import LiveServer
 ROOT = Path(__file__).resolve().parents[2]
 EMAIL = "ada@example.org"
 PASSWORD = "correct horse battery"
+PATIENCE = 60_000
+"""Milliseconds a page may take for one thing: only a slow machine comes near."""
 
 
 def script(name: str):
@@ -86,6 +88,14 @@ def settle(page) -> None:
     """Wait until a page shows what it has to show."""
     page.locator("h1").first.wait_for()
     page.locator("main .skeleton").first.wait_for(state="detached")
+
+
+def until(page, look, expected) -> None:
+    """Wait until `look()` gives what is expected; fails with what it gave last."""
+    end = time.monotonic() + PATIENCE / 1000
+    while (seen := look()) != expected and time.monotonic() < end:
+        page.wait_for_timeout(50)
+    assert seen == expected
 
 
 class ConsoleWorld(LiveServer):

@@ -40,18 +40,21 @@ def test_several_comparisons_are_chips_and_links(open_page, run):
 def test_the_largest_loss_is_first_and_opens_both(open_page, run):
     page = open_page(f"/experiments/{run}/compare")
     page.get_by_role("button", name="a strong model").click()
+    page.get_by_role("heading", name=re.compile("This run against a strong model")).wait_for()
     table = page.get_by_role("table", name="Examples")
+    table.get_by_role("row").nth(len(QUESTIONS)).wait_for()
     gains = [
         float(text.replace("−", "-").replace("±", ""))
         for text in table.locator("[role=cell]:last-child").all_inner_texts()
     ]
+    assert len(gains) == len(QUESTIONS)
     assert gains == sorted(gains)
     table.get_by_role("row").nth(1).click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_text("This run", exact=True).wait_for()
     dialog.get_by_text("a strong model").wait_for()
     dialog.locator("mark").first.wait_for()
-    assert "example=" in page.url
+    page.wait_for_url(re.compile("example="))
     page.keyboard.press("Escape")
     page.wait_for_url(re.compile("^(?!.*example=)"))
 
@@ -84,7 +87,8 @@ def test_checkpoints_and_endpoints_can_be_chosen(open_page, world, recorded):
     with world.database.write() as session:
         session.add(Endpoint(owner_id=world.user_id, name="my vLLM", base_url="http://127.0.0.1:9/v1", model="qwen"))
     page = open_page(f"/experiments/{run_id}/compare")
-    page.locator("optgroup[label='Your endpoints']").wait_for(state="attached")
+    for label in ("Checkpoints of this run", "Your endpoints"):
+        page.locator(f"optgroup[label='{label}']").wait_for(state="attached")
     options = page.get_by_label("Model").locator("option").all_inner_texts()
     assert any(option.startswith("step-") for option in options)
     assert "my vLLM (qwen)" in options

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
+from console_world import until
 from working_world import add_dataset, add_environment, key_of, lines, working
 
 from benchmax.envs.datasets import check_dataset, load_examples
 
 GOOD = [{"prompt": f"Say {n}.", "ground_truth": str(n)} for n in range(20)]
+DOCTOR = 180_000
+"""Milliseconds until a process has begun and examined an environment: only a slow machine comes near."""
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe"
 
 
@@ -44,8 +47,7 @@ def test_a_dropped_file_opens_with_its_rows_ids_and_counts(open_page, tmp_path):
     file = tmp_path / "say.jsonl"
     file.write_bytes(lines(GOOD))
     ids = [example["id"][:8] for example in load_examples(file)]
-    shown = page.locator(".grid-id code").all_inner_texts()
-    assert shown == ids
+    until(page, page.locator(".grid-id code").all_inner_texts, ids)
     page.get_by_role("button", name=re.compile("^Open row 3:")).click()
     page.get_by_role("dialog").get_by_text("Say 2.").wait_for()
 
@@ -58,12 +60,12 @@ def test_what_is_wrong_with_rows_is_said_in_the_sdks_words(open_page, tmp_path, 
     choose(page, "bad.jsonl", lines(rows))
     page.get_by_role("heading", name="bad.jsonl").wait_for()
     assert (fact(page, "Rows"), fact(page, "Usable"), fact(page, "Repeated")) == ("24", "21", "1")
-    assert page.locator("tr.grid-bad").count() == 3
+    until(page, page.locator("tr.grid-bad").count, 3)
     page.get_by_role("navigation", name="Parts of the dataset").get_by_role("button", name="Problems").click()
     expected = [f"{issue.reason} → {issue.fix}" for issue in check_dataset(file).issues]
-    assert page.locator(".issue-why").all_inner_texts() == expected
+    until(page, page.locator(".issue-why").all_inner_texts, expected)
     assert [text.split()[1] for text in page.locator(".issue > .num").all_inner_texts()] == ["21", "22", "23", "24"]
-    assert "tab=problems" in page.url
+    page.wait_for_url(re.compile("tab=problems"))
 
 
 def test_fewer_than_sixteen_rows_are_refused_in_the_sdks_words(open_page, world):
@@ -111,7 +113,9 @@ def test_a_dataset_is_deleted_after_a_question(open_page, world):
     page.get_by_role("button", name="Delete it").click()
     page.get_by_role("heading", name="Datasets").wait_for()
     page.get_by_label("Dataset file").wait_for(state="attached")
-    assert page.get_by_role("link", name="gone.jsonl").count() == 0
+    page.get_by_role("link", name="gone.jsonl").wait_for(state="detached")
+    with world.client(key_of(world)) as client:
+        assert path not in [each["path"] for each in client.get("/v1/datasets").json()["datasets"]]
 
 
 # Environments
@@ -146,9 +150,9 @@ def test_source_that_is_no_python_is_shown_whole(open_page, world):
 def test_the_doctor_is_run_and_its_report_read(open_page, world):
     page = open_page("/environments/arithmetic?tab=doctor")
     page.get_by_role("button", name="Run the doctor").click()
-    page.get_by_text("Rewards of made-up answers").wait_for(timeout=90_000)
+    page.get_by_text("Rewards of made-up answers").wait_for(timeout=DOCTOR)
     page.locator(".doctor-verdict").get_by_text(re.compile("rows read, .* examples? played")).wait_for()
-    assert "report=" in page.url
+    page.wait_for_url(re.compile("report="))
     page.get_by_role("button", name=re.compile("Everything that was checked")).click()
     page.locator(".checks li").first.wait_for()
 
@@ -165,7 +169,7 @@ def test_the_doctor_groups_what_it_finds_by_severity(open_page, world):
         }
     page = open_page(f"/environments/{mine}?tab=doctor&rows={bad}")
     page.get_by_role("button", name="Run the doctor").click()
-    page.get_by_role("heading", name=re.compile(r"Errors \(\d+\)")).wait_for(timeout=90_000)
+    page.get_by_role("heading", name=re.compile(r"Errors \(\d+\)")).wait_for(timeout=DOCTOR)
     assert page.locator(".finding-error .finding-fix").first.inner_text().startswith("→")
     first = page.locator(".finding").first.get_attribute("class")
     assert "finding-error" in first

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import time
 
+import pytest
 from console_world import ConsoleWorld
 
 VALUES = {"reward/mean": 0.25, "pass@k": 0.5, "max@k": 0.5, "response_tokens/mean": 40.0}
@@ -34,9 +36,18 @@ def test_the_list_follows_too(open_page, world):
     row.get_by_text("The judge is down.").wait_for()
 
 
-def test_a_restarted_server_is_found_again(browser, console, tmp_path, open_page):
+@pytest.fixture
+def port():
+    """A port that nobody else gets while no server listens at it."""
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
+
+
+def test_a_restarted_server_is_found_again(browser, console, tmp_path, open_page, port):
     """The page says so, waits, and goes on with what happened meanwhile; nobody loads it anew."""
-    first = ConsoleWorld(tmp_path, console=console)
+    first = ConsoleWorld(tmp_path, console=console, port=port)
     with first:
         run = first.add_run(name="outlives", status="active")
         first.add_points(run, [(0, "train", time.time(), VALUES)], total=10)
@@ -47,16 +58,16 @@ def test_a_restarted_server_is_found_again(browser, console, tmp_path, open_page
         runs = open_page("/experiments", to=first)
         runs.watch.allow("ERR_", "Failed to load resource")
         runs.locator(".run-link").wait_for()
-    page.get_by_role("status").get_by_text("Reconnecting").wait_for(timeout=20_000)
+    page.get_by_role("status").get_by_text("Reconnecting").wait_for()
     # The list asks only now and then, and says so at the first call that is not answered.
-    runs.get_by_role("status").get_by_text("Reconnecting").wait_for(timeout=20_000)
-    with ConsoleWorld(tmp_path, console=console, port=first.port) as second:
+    runs.get_by_role("status").get_by_text("Reconnecting").wait_for()
+    with ConsoleWorld(tmp_path, console=console, port=port) as second:
         second.add_points(run, [(1, "train", time.time(), VALUES | {"reward/mean": 0.75})], total=10)
-        page.locator(".tile", has_text="Reward").first.get_by_text("0.750").wait_for(timeout=20_000)
+        page.locator(".tile", has_text="Reward").first.get_by_text("0.750").wait_for()
         page.get_by_text("Reconnecting").wait_for(state="hidden")
         second.add_points(run, [(2, "train", time.time(), VALUES | {"reward/mean": 0.875})], total=10)
-        page.locator(".tile", has_text="Reward").first.get_by_text("0.875").wait_for(timeout=20_000)
+        page.locator(".tile", has_text="Reward").first.get_by_text("0.875").wait_for()
         assert page.evaluate("window.__same") is True
-        runs.get_by_text("Reconnecting").wait_for(state="hidden", timeout=20_000)
+        runs.get_by_text("Reconnecting").wait_for(state="hidden")
         for each in (page, runs):
             each.goto("about:blank")

@@ -6,10 +6,12 @@ import json
 import re
 
 import pytest
-from working_world import ROWS, add_dataset, key_of, lines, train, working
+from console_world import EMAIL, until
+from working_world import ROWS, CountingEnv, add_dataset, add_never_ending, key_of, lines, train, working
 
 from benchmax.platform.store import runs, sessions
 from runner_world import wait_until
+from session_world import store_run
 
 HOSTILE = "<img src=x onerror=alert(1)> [x](javascript:alert(2)) \u202e\u0000 </script><script>alert(3)</script>"
 
@@ -22,8 +24,8 @@ def world(console, tmp_path_factory):
 
 
 def ready(page, count=1):
-    """Until every checkpoint is loaded."""
-    page.locator(".talk-head").get_by_text("ready").nth(count - 1).wait_for(timeout=60_000)
+    """Until every checkpoint is loaded, each by a process of its own."""
+    page.locator(".talk-head").get_by_text("ready").nth(count - 1).wait_for(timeout=180_000)
 
 
 def say(page, text):
@@ -35,36 +37,43 @@ def answers(page):
     return page.locator(".bubble-assistant .bubble-text")
 
 
+def latest_step(world):
+    with world.database.read() as session:
+        step = runs.get(session, world.run_id).latest_step
+    return -1 if step is None else step
+
+
 def test_a_chat_in_the_environment_while_the_run_trains(open_page, world):
     page = open_page(f"/experiments/{world.run_id}/playground?tokens=12&seed=1")
     ready(page)
     page.locator(".room-system").get_by_text("Say the number.").wait_for()
-    with world.database.read() as session:
-        before = runs.get(session, world.run_id).latest_step
+    before = latest_step(world)
     say(page, "Count to 7.")
-    page.locator(".turn-foot").get_by_text(re.compile(r"\d+ tokens? in ")).wait_for(timeout=30_000)
+    page.locator(".turn-foot").get_by_text(re.compile(r"\d+ tokens? in ")).wait_for()
     say(page, "And again?")
-    page.locator(".turn-foot").nth(1).wait_for(timeout=30_000)
+    page.locator(".turn-foot").nth(1).wait_for()
     assert (page.locator(".bubble-user").count(), answers(page).count()) == (2, 2)
-    with world.database.read() as session:
-        assert runs.get(session, world.run_id).latest_step > before
+    wait_until(lambda: latest_step(world) > before, 60)
     page.get_by_role("button", name="New conversation").click()
+    page.locator(".bubble").first.wait_for(state="detached")
     ready(page)
     assert page.locator(".bubble").count() == 0
 
 
 def test_it_is_streamed_and_can_be_stopped(open_page, world):
-    page = open_page(f"/playground/{world.run_id}?tokens=100000&temperature=1")
+    add_never_ending("never-ending")
+    run_id = store_run(world, world.user_id, CountingEnv, ROWS[:30], email=EMAIL, model="never-ending")
+    page = open_page(f"/playground/{run_id}?tokens=100000&temperature=1")
     ready(page)
     say(page, "Go on and on.")
-    page.locator(".bubble-drawing").wait_for(timeout=30_000)
+    page.locator(".bubble-drawing").wait_for()
     # A bare expression would be evaluated anew at every look, which the page's policy forbids; a function is not.
     page.wait_for_function("() => document.querySelector('.bubble-drawing')?.textContent.length > 4")
     page.get_by_role("button", name="Stop", exact=True).last.click()
     page.get_by_text("Stopped. The model forgets this turn.").wait_for()
     page.get_by_label("Most tokens").fill("4")
     say(page, "Short now.")
-    page.locator(".turn-foot").wait_for(timeout=30_000)
+    page.locator(".turn-foot").wait_for()
 
 
 def test_two_checkpoints_hear_the_same(open_page, world):
@@ -72,9 +81,9 @@ def test_two_checkpoints_hear_the_same(open_page, world):
     ready(page)
     page.get_by_role("button", name="Compare with another").click()
     ready(page, 2)
-    assert "with=base" in page.url
+    page.wait_for_url(re.compile("with=base"))
     say(page, "Hello, both.")
-    page.locator(".turn-foot").nth(1).wait_for(timeout=30_000)
+    page.locator(".turn-foot").nth(1).wait_for()
     sides = page.locator(".talk")
     assert sides.count() == 2
     for index in range(2):
@@ -82,16 +91,21 @@ def test_two_checkpoints_hear_the_same(open_page, world):
         assert sides.nth(index).locator(".bubble-assistant").count() == 1
 
 
+def has_examples(world):
+    with world.client(key_of(world)) as client:
+        params = {"mode": "eval", "limit": 100}
+        return client.get(f"/v1/train/runs/{world.run_id}/rollouts/summary", params=params).json()["data"]
+
+
 def test_an_example_is_played_and_scored(open_page, world):
+    wait_until(lambda: has_examples(world), 120)
     page = open_page(f"/playground/{world.run_id}?tokens=6")
     ready(page)
-    choice = page.get_by_label("Task")
-    wait_until(lambda: choice.locator("option").count() > 1, 20, lambda: page.wait_for_timeout(100))
-    choice.select_option(index=1)
-    page.locator(".bubble-user").get_by_text(re.compile("Count to")).wait_for(timeout=60_000)
+    page.get_by_label("Task").select_option(index=1)
+    page.locator(".bubble-user").get_by_text(re.compile("Count to")).wait_for(timeout=180_000)
     ready(page)
     page.get_by_role("button", name="Play the example").click()
-    page.locator(".turn-rewards").get_by_text(re.compile("reward")).wait_for(timeout=30_000)
+    page.locator(".turn-rewards").get_by_text(re.compile("reward")).wait_for()
     assert "said" in page.locator(".turn-rewards").inner_text()
 
 
@@ -100,10 +114,10 @@ def test_a_turn_becomes_a_row(open_page, world):
     page = open_page(f"/playground/{world.run_id}?tokens=6")
     ready(page)
     say(page, "Count to 99.")
-    page.get_by_role("button", name="Save as a row").click(timeout=30_000)
+    page.get_by_role("button", name="Save as a row").click()
     page.get_by_label("Dataset", exact=True).select_option(path)
     row = page.get_by_label("Row", exact=True)
-    wait_until(lambda: "Count to 99." in row.input_value(), 10, lambda: page.wait_for_timeout(50))
+    until(page, lambda: "Count to 99." in row.input_value(), True)
     assert list(json.loads(row.input_value())) == ["prompt", "ground_truth"]
     row.fill("[1]")
     page.get_by_text("This is no JSON object.").wait_for()
@@ -119,27 +133,31 @@ def test_a_turn_can_begin_a_dataset(open_page, world):
     page = open_page(f"/playground/{world.run_id}?tokens=6")
     ready(page)
     say(page, "Count to 98.\u202e")
-    page.get_by_role("button", name="Save as a row").click(timeout=30_000)
+    page.get_by_role("button", name="Save as a row").click()
     assert page.get_by_label("Dataset", exact=True).input_value() == "", "a new one, when none was chosen before"
     row = page.get_by_label("Row", exact=True)
-    wait_until(lambda: "Count to 98.\\u202e" in row.input_value(), 10, lambda: page.wait_for_timeout(50))
+    until(page, lambda: "Count to 98.\\u202e" in row.input_value(), True)
     page.get_by_label("Its name").fill("begun here")
     page.get_by_role("button", name="Add the row").click()
     page.get_by_text("begun-here.jsonl has 1 row now").wait_for()
     page.get_by_role("button", name="Close").last.click()
     page.get_by_role("button", name="Save as a row").click()
-    assert page.get_by_label("Dataset", exact=True).input_value() == "datasets/begun-here.jsonl", "the next goes there"
+    until(
+        page, page.get_by_label("Dataset", exact=True).input_value, "datasets/begun-here.jsonl"
+    )  # the next goes there
     page.get_by_role("button", name="Add the row").click()
     page.get_by_text("has 2 rows now").wait_for()
 
 
 def test_leaving_the_page_ends_the_session(open_page, world):
-    page = open_page(f"/experiments/{world.run_id}/playground")
+    page = open_page(f"/experiments/{world.run_id}/config")
+    with page.expect_response("**/v1/playground/sessions") as made:
+        page.get_by_role("navigation", name="Parts of the run").get_by_role("link", name="Playground").click()
+    opened = sessions.find(world.data, made.value.json()["id"], world.user_id)
     ready(page)
-    opened = [each for each in sessions.every(world.data) if each.status == "ready"]
-    assert opened
+    assert opened.status == "ready"
     page.get_by_role("link", name="Logs").click()
-    wait_until(lambda: all(each.status == "ended" for each in opened), 20)
+    wait_until(lambda: opened.status == "ended", 60)
 
 
 def scripted(page, events):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from console_world import until
 from rollout_data import add_many, handbook, record, write_run
 
 FRAMES = """() => {
@@ -139,9 +140,13 @@ def test_filters_narrow_and_orders_sort(viewer):
     page.get_by_role("button", name="Clear all").click()
     page.get_by_text("192 rollouts").wait_for()
     page.get_by_role("combobox", name="Order").select_option("worst")
-    page.locator(".ro-sample-flat").first.wait_for()
-    rewards = [float(text) for text in page.locator(".ro-sample-flat .ro-dot .num").all_inner_texts()[:10]]
-    assert rewards == sorted(rewards)
+    page.locator(".ro-sample-flat").nth(9).wait_for()
+
+    def is_sorted():
+        rewards = [float(text) for text in page.locator(".ro-sample-flat .ro-dot .num").all_inner_texts()[:10]]
+        return len(rewards) == 10 and rewards == sorted(rewards)
+
+    until(page, is_sorted, True)
     page.get_by_label("Tool", exact=True).select_option("read_page")
     page.get_by_text("calls read_page").wait_for()
     page.get_by_label("Reward from").fill("1")
@@ -171,8 +176,7 @@ def test_tokens_show_how_likely_they_were_or_how_to_save_them(viewer):
 
 def test_the_heat_map_opens_a_rollout(viewer):
     page = viewer("?view=map")
-    page.locator(".ro-cell-heat").first.wait_for()
-    assert page.locator(".ro-cell-heat").count() == 4 * 12
+    until(page, page.locator(".ro-cell-heat").count, 4 * 12)
     page.get_by_role("button", name=re.compile("Open step 3,")).first.click()
     page.get_by_role("heading", name="Step 3, sample #0").wait_for()
     page.go_back()
@@ -186,7 +190,7 @@ def test_two_samples_side_by_side_with_what_differs(viewer):
     page.locator(".ro-pair").first.wait_for()
     page.locator("mark.ro-mark-left").first.wait_for()
     page.locator("mark.ro-mark-right").first.wait_for()
-    assert "with=" in page.url
+    page.wait_for_url(re.compile("with="))
     page.keyboard.press("Escape")
     page.locator("[data-transcript] .ro-block").first.wait_for()
 
@@ -240,7 +244,6 @@ def test_a_hundred_thousand_rollouts_scroll(open_page, world):
     run_id = world.add_run(name="many")
     assert add_many(world, run_id, steps=500, examples=25, samples=8) == 100_000
     page = open_page(f"/experiments/{run_id}/rollouts?mode=train")
-    page.context.set_default_timeout(30_000)
     page.get_by_text("100,000 rollouts").wait_for()
     page.locator(".ro-sample").first.wait_for()
     assert scroll_through(page, ".ro-list") < 100

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from console_world import settle, until
 
 
 def names(page):
@@ -15,11 +16,12 @@ def test_the_filter_line_is_part_of_the_address(open_page, world):
     page = open_page("/experiments")
     box = page.get_by_label("Filter runs")
     box.fill("tag:toy -status:failed")
+    until(page, lambda: names(page), ["digits · toy"])
     page.get_by_text(re.compile(r"1 of \d+ runs")).wait_for()
-    assert names(page) == ["digits · toy"]
+    page.wait_for_url(re.compile("q=tag"))
     again = open_page(page.url.removeprefix(world.url))
     again.get_by_text(re.compile(r"1 of \d+ runs")).wait_for()
-    assert names(again) == ["digits · toy"]
+    until(again, lambda: names(again), ["digits · toy"])
     box.fill("reward>0.5 status:complete")
     page.locator(".run-link", has_text="search-qa").wait_for()
     box.fill("colour:red")
@@ -39,7 +41,7 @@ def test_runs_are_archived_together_and_taken_back(open_page, world):
     page.get_by_label("Choose old 1").check()
     page.get_by_role("button", name="Take back").click()
     page.get_by_text("1 run", exact=True).wait_for()
-    assert names(page) == ["old 2"]
+    until(page, lambda: names(page), ["old 2"])
 
 
 def test_a_pinned_run_is_the_baseline(open_page, world):
@@ -47,7 +49,7 @@ def test_a_pinned_run_is_the_baseline(open_page, world):
     page.get_by_role("row", name="search-qa").hover()
     page.get_by_label("Pin search-qa 7B, long as the baseline").click()
     page.get_by_role("columnheader", name="vs pinned").wait_for()
-    assert names(page)[0].startswith("search-qa")
+    until(page, lambda: names(page)[:1], ["search-qa 7B, long"])
     page.get_by_label("Pin search-qa 7B, long as the baseline").click()
     page.get_by_role("columnheader", name="vs pinned").wait_for(state="detached")
 
@@ -90,13 +92,13 @@ def test_keys_follow_the_order_that_is_seen_and_a_link_keeps_it(open_page, world
     page.locator(".run-link").nth(1).wait_for()
     page.get_by_role("button", name="Run", exact=True).click()
     page.wait_for_url(re.compile("sort=-name"))
-    seen = names(page)
-    assert seen == sorted(seen, key=str.lower, reverse=True)
+    seen = sorted(names(page), key=str.lower, reverse=True)
+    until(page, lambda: names(page), seen)
     page.keyboard.press("j")
     page.locator(".table-row-current", has_text=seen[0]).wait_for()
     again = open_page(page.url.removeprefix(world.url))
     again.locator(".run-link").nth(1).wait_for()
-    assert names(again) == seen
+    until(again, lambda: names(again), seen)
 
 
 def test_keys_open_a_run_and_its_tabs(open_page):
@@ -115,18 +117,20 @@ def test_charts_zoom_together_and_a_click_opens_the_rollouts_of_a_step(open_page
     page = open_page(f"/experiments/{world.runs['long']}")
     over = page.locator(".u-over").first
     over.wait_for()
+    settle(page)
     box = over.bounding_box()
     page.mouse.move(box["x"] + 100, box["y"] + 60)
     page.mouse.down()
     page.mouse.move(box["x"] + 200, box["y"] + 60, steps=4)
     page.mouse.up()
     page.get_by_role("button", name="Reset zoom").wait_for()
+    page.wait_for_url(re.compile("range="))
     low, high = map(float, re.search(r"range=([\d.]+)(?:~|%7E)([\d.]+)", page.url).groups())
     assert 0 < low < high < 300
     over.dblclick()
     page.get_by_role("button", name="Reset zoom").wait_for(state="detached")
     over.click(position={"x": box["width"] / 2, "y": 40})
-    page.wait_for_url(re.compile("/rollouts"))
+    page.wait_for_url(re.compile("/rollouts.*step="))
     step = int(re.search(r"step=(\d+)", page.url).group(1))
     assert abs(step - 150) < 12
 
@@ -137,7 +141,7 @@ def test_charts_say_their_key_and_filter_by_it(open_page, world):
     page.get_by_role("tooltip").get_by_text("reward/mean").wait_for()
     page.get_by_label("Filter metrics").fill("entropy")
     page.locator(".chart-title", has_text="Entropy").wait_for()
-    assert page.locator(".chart").count() == 1
+    until(page, page.locator(".chart").count, 1)
     page.get_by_label("Log").check()
     page.wait_for_url(re.compile("log=on"))
 
@@ -159,7 +163,7 @@ def test_logs(open_page, world, process, expected):
 def test_log_levels_and_search(open_page, world):
     page = open_page(f"/experiments/{world.runs['recorded']}/logs?level=ERROR")
     page.get_by_text("the tool `search` failed").wait_for()
-    assert page.locator(".log-line").count() == 1
+    until(page, page.locator(".log-line").count, 1)
 
 
 def test_config_marks_what_was_given(open_page, world):
@@ -190,7 +194,7 @@ def test_another_run_can_be_laid_over_the_charts(open_page, world):
     page = open_page(f"/experiments/{world.runs['recorded']}")
     page.get_by_label("Compare with a run").select_option(label="search-qa 7B, long")
     page.locator(".chart-legend").first.get_by_text("search-qa 7B, long").wait_for()
-    assert f"with={world.runs['long']}" in page.url
+    page.wait_for_url(re.compile(f"with={world.runs['long']}"))
 
 
 def test_a_run_whose_model_is_loaded_waits_for_no_slot(open_page, world):
@@ -214,9 +218,10 @@ def test_a_run_that_never_began_offers_no_curves(open_page):
 
 def test_the_legend_agrees_with_the_head_of_the_page(open_page, world):
     page = open_page(f"/experiments/{world.runs['recorded']}")
-    head = page.locator(".tile", has_text="Reward").first.locator("b").inner_text()
-    page.locator(".chart-key b").first.wait_for()
-    assert page.locator(".chart-key b").first.inner_text() == head
+    settle(page)
+    head, legend = page.locator(".tile", has_text="Reward").first.locator("b"), page.locator(".chart-key b").first
+    legend.wait_for()
+    until(page, head.inner_text, legend.inner_text())
 
 
 def test_alerts_are_put_away_until_there_is_a_new_one(open_page, world):

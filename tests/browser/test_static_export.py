@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from console_world import PATIENCE
 from rollout_data import handbook, other_model
 
 from benchmax.errors import UsageError
@@ -31,7 +32,7 @@ def saved(world, console, tmp_path_factory):
 @pytest.fixture
 def page(browser, saved):
     context = browser.new_context(viewport={"width": 1280, "height": 860})
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(PATIENCE)
     opened = context.new_page()
     problems = []
     opened.on("console", lambda message: message.type == "error" and problems.append(message.text))

@@ -82,18 +82,8 @@ def working(folder: Path, link: Sequence[str] = (), **settings) -> Iterator[Work
 
     store, own = folder / "store", models_dir()
     with stored_models(store), WorkingWorld(folder, **settings) as world:
-        make_tiny(store / "models" / "toy", hidden=32, layers=2)
-        card = {
-            "name": "toy",
-            "title": "Toy",
-            "source": "random",
-            "license": "none",
-            "sha256": "",
-            "parameters": 1,
-            "bytes": 1,
-        }
-        (store / "models" / "toy" / "benchmax.json").write_text(json.dumps(card))
         world.model = "toy"
+        make_tiny(model_folder(world.model), hidden=32, layers=2)
         for name in link:
             (store / "models" / name).symlink_to(own / name)
         boss = Supervisor(world.database, world.data, slots=["cpu:0", "cpu:1"])
@@ -103,8 +93,43 @@ def working(folder: Path, link: Sequence[str] = (), **settings) -> Iterator[Work
             yield world
         finally:
             boss.stop()
-            thread.join(30)
+            thread.join(120)
             assert not thread.is_alive()
+
+
+def model_folder(name: str) -> Path:
+    """Where a model of this name belongs, with its card written."""
+    from benchmax.inference.store import models_dir
+
+    folder = models_dir() / name
+    folder.mkdir(parents=True)
+    card = {
+        "name": name,
+        "title": name,
+        "source": "random",
+        "license": "none",
+        "sha256": "",
+        "parameters": 1,
+        "bytes": 1,
+    }
+    (folder / "benchmax.json").write_text(json.dumps(card))
+    return folder
+
+
+def add_never_ending(name: str) -> None:
+    """A toy that draws letters until it is stopped: the token that ends a turn is the least like all it reads."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from benchmax.trainer.tiny import make_tiny
+
+    folder = make_tiny(model_folder(name), hidden=32, layers=2, context=100_000)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        letters = model.get_input_embeddings().weight  # also those it draws from
+        letters[:, 0] = 3.0
+        letters[model.config.eos_token_id, 0] = -3.0
+    model.save_pretrained(folder)
 
 
 def key_of(world: ConsoleWorld) -> str:
@@ -148,7 +173,7 @@ def train(world: ConsoleWorld, *, name="counting, live", steps=100_000) -> str:
     )  # fmt: skip
     with world.client(key_of(world)) as client:
         client.patch(f"/v1/train/runs/{run_id}", json={"name": name})
-    wait_until(lambda: (world.data.run(run_id) / "checkpoints" / "latest").exists(), 90)
+    wait_until(lambda: (world.data.run(run_id) / "checkpoints" / "latest").exists(), 240)
     return run_id
 
 

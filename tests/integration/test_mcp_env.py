@@ -287,11 +287,10 @@ async def test_an_agent_somebody_else_started(tmp_path: Path) -> None:
         assert env.num_servers == 2
         await env.shutdown()
         other = ParallelMcpEnv(
-            workdir, ManualProvisioner(addresses), api_secret="another-secret-it-is",
-            max_health_check_attempts=1, provision_at_init=False,
-        )  # fmt: skip
-        with pytest.raises(McpError, match="does not know this secret"):
-            await other.init_rollout("a")
+            workdir, ManualProvisioner(addresses), api_secret="another-secret-it-is", provision_at_init=False
+        )
+        with pytest.raises(McpError, match="does not know this secret"):  # at once, for asking again would not help
+            await asyncio.wait_for(other.init_rollout("a"), 20)
         await other.shutdown()
         with pytest.raises(RuntimeError, match="already"):
             await local.provision_servers(secret)

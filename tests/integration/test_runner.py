@@ -117,6 +117,18 @@ def test_cancel_before_the_start(world, boss):
     assert starts(data, late) == []
 
 
+def test_an_evaluation_that_waits_outlives_the_cancelling_of_its_run(world, boss):
+    database, _ = world
+    run_id = launch(database)
+    with database.write() as session:
+        jobs.enqueue(session, run_id, kind="eval", eval_id="evl_1")
+        runs.request_cancel(session, run_id)
+    boss._look_around()
+    assert get(database, run_id).status == "cancelled"
+    with database.read() as session:
+        assert {job.kind: job.state for job in jobs.of_run(session, run_id)} == {"train": "done", "eval": "queued"}
+
+
 def test_a_crash_is_resumed_from_the_checkpoint(world, boss):
     database, data = world
     run_id = launch(database, steps=7, every=2, crash_at=4)

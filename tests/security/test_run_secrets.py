@@ -48,6 +48,22 @@ def test_no_line_of_a_run_directory_holds_a_secret(tmp_path, secrets):
     assert "more" not in lines[0].partition("messages")[0], "the longest first: no rest of one is left"
 
 
+def test_a_secret_of_digits_damages_no_line(tmp_path):
+    log.keep_secret(hidden(["123456"]))
+    try:
+        record = {
+            "id": "a", "example_id": "e", "reward": 0.1234567, "rewards": {"x": 0.1234567}, "started_at": 1763123456.5,
+            "messages": [{"role": "user", "content": "my PIN is 123456"}],
+        }  # fmt: skip
+        with log.RolloutLog(tmp_path / "rollouts.jsonl") as file:
+            file.append(Rollout.from_dict(record))
+        (kept,) = log.read_rollouts(tmp_path / "rollouts.jsonl")
+    finally:
+        log.keep_secret(())
+    assert (kept.reward, kept.started_at) == (0.1234567, 1763123456.5)
+    assert kept.messages[0]["content"] == "my PIN is [secret]"
+
+
 def test_an_environment_does_not_start_a_platform(monkeypatch, tmp_path):
     monkeypatch.delenv("BENCHMAX_NO_AUTO_START", raising=False)
     child = child_environment()

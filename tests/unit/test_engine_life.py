@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 
 import pytest
 import tiny_llama as tiny
@@ -88,16 +89,29 @@ def test_a_failing_callback_fails_only_its_request(engine):
     assert neighbour.result(60).ids == expected()
 
 
+class Held:
+    """Holds an engine at the first token it draws, so that nothing is done before it is let go."""
+
+    def __init__(self):
+        self.reached, self._free = threading.Event(), threading.Event()
+
+    def on_tokens(self, ids, logprobs):
+        self.reached.set()
+        self._free.wait(60)
+
+    def let_go(self):
+        self._free.set()
+
+
 async def test_cancelling_frees_the_row(engine):
-    started = threading.Event()
-    hold = SamplingParams(max_tokens=500, temperature=0)
-    tasks = [
-        asyncio.create_task(engine.generate([i + 1, 2, 3], hold, on_tokens=lambda *_: started.set())) for i in range(6)
-    ]
-    await asyncio.to_thread(started.wait, 30)
+    held = Held()
+    long = SamplingParams(max_tokens=500, temperature=0)
+    tasks = [asyncio.create_task(engine.generate([i + 1, 2, 3], long, on_tokens=held.on_tokens)) for i in range(6)]
+    assert await asyncio.to_thread(held.reached.wait, 60)
     for task in tasks:
         task.cancel()
     assert all(isinstance(r, asyncio.CancelledError) for r in await asyncio.gather(*tasks, return_exceptions=True))
+    held.let_go()
     assert (await engine.generate(PROMPT, GREEDY)).ids == expected()
     assert engine.stats()["active"] == 0
     assert engine.stats()["generated"] < 6 * 400
@@ -147,20 +161,41 @@ def test_prefix_reuse_changes_nothing(engine):
 
 def test_closing_fails_what_waits_and_refuses_more():
     engine = Engine.from_model(tiny.shared(), device="cpu", slots=1)
-    futures = [engine.submit([1, 2, i], SamplingParams(max_tokens=500)) for i in range(4)]
-    engine.close()
+    held = Held()
+    futures = [engine.submit([1, 2, i], SamplingParams(max_tokens=500), on_tokens=held.on_tokens) for i in range(4)]
+    assert held.reached.wait(60)
+    closing = threading.Thread(target=engine.close)
+    closing.start()
+    with pytest.raises(ModelUnavailable, match="closed"):
+        submit_until_refused(engine)
+    held.let_go()
+    closing.join()
     engine.close()
     for future in futures:
         with pytest.raises(ModelUnavailable):
-            future.result(5)
+            future.result(60)
     with pytest.raises(ModelUnavailable, match="closed"):
         engine.submit(PROMPT)
 
 
+def submit_until_refused(engine):
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        engine.submit(PROMPT)
+        time.sleep(0.01)
+
+
 def test_a_dead_engine_fails_everyone_and_says_why(monkeypatch):
     engine = Engine.from_model(tiny.shared(), device="cpu", slots=2)
-    monkeypatch.setattr(engine._runner, "step", lambda *_: (_ for _ in ()).throw(RuntimeError("device lost")))
+    all_asked = threading.Event()
+
+    def step(*_):
+        all_asked.wait(60)
+        raise RuntimeError("device lost")
+
+    monkeypatch.setattr(engine._runner, "step", step)
     futures = [engine.submit([1, 2, i], SamplingParams(max_tokens=50)) for i in range(5)]
+    all_asked.set()
     for future in futures:
         with pytest.raises(ModelError, match="device lost"):
             future.result(30)
@@ -263,3 +298,10 @@ def test_stats_count_what_happened(engine):
     assert stats["kv_slots"] == 4
     assert stats["tokens_per_second"] > 0
     assert 1 <= stats["mean_batch"] <= 4
+
+
+@pytest.mark.parametrize("top_k", [2**63 - 1, 2**63, 10**30])
+def test_a_top_k_of_any_size_is_no_limit(engine, top_k):
+    wide = SamplingParams(max_tokens=4, seed=1, top_k=top_k)
+    narrow = SamplingParams(max_tokens=4, seed=1)
+    assert engine.submit([1, 2, 3], wide).result(30).ids == engine.submit([1, 2, 3], narrow).result(30).ids

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import combinations
 from statistics import fmean
 
@@ -9,14 +12,18 @@ import pytest
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import load_examples
-from benchmax.errors import UsageError
+from benchmax.envs.example_id import make_example
+from benchmax.errors import RecordError, UsageError
 from benchmax.evaluation import compare, evaluate, summarise
 from benchmax.evaluation.opening import open_model
 from benchmax.evaluation.statistics import estimate, estimate_difference, estimate_share, max_at_k, pass_at_k, quantile
 from benchmax.models.base import Usage
+from benchmax.models.http import HttpModel
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.log import read_rollouts
 from benchmax.rollouts.record import Failure, Rollout, Termination, ToolEvent
+from benchmax.testing import FakeModelServer
 
 
 def rollout(example="a", sample=0, reward=1.0, **fields) -> Rollout:
@@ -200,3 +207,47 @@ def test_gold_needs_answers_to_give():
 def test_an_example_set_is_short_to_look_at():
     rows = [{"prompt": f"question {i}" * 50, "ground_truth": "x"} for i in range(1200)]
     assert repr(load_examples(rows)) == "<ExampleSet: 1,200 examples from rows, 0 errors, 0 warnings>"
+
+
+async def test_a_server_that_tells_an_endless_cost_does_not_end_the_evaluation(tmp_path):
+    def answer(body):
+        message = {"role": "assistant", "content": "4"}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "cost": float("inf")}
+        return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
+
+    examples = [make_example([{"role": "user", "content": "2 + 2?"}], {"gold": "4"})]
+    async with FakeModelServer(answer) as server, HttpModel("m", server.base_url) as model, EnvHost(Right) as host:
+        done = await evaluate(host, examples, model, directory=tmp_path)
+    assert done.report.cost_usd == 0.0
+    assert [rollout.ok for rollout in read_rollouts(tmp_path)] == [True]
+
+
+def test_files_are_utf8_whatever_the_locale(tmp_path):
+    program = (
+        "import sys; from pathlib import Path; from benchmax.evaluation.evaluate import read_config, save_config\n"
+        "path = Path(sys.argv[1]); save_config(path, {'model': '\\xe8 \\udcff \\u6a21'})\n"
+        "print(ascii(read_config(path)))"
+    )
+    locale = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], env=locale, capture_output=True, text=True)
+    assert done.stdout.strip() == ascii({"model": "è ? 模"}), done.stderr
+
+
+def test_a_file_of_something_else_is_told_by_its_line(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    for line in ('{"prompt": "2 + 2?"}', "[1]", '{"id": "a", "example_id": "b", "usage": [1]}', '{"v": "x"}'):
+        file.write_text(line + "\n")
+        with pytest.raises(RecordError, match=r"rows\.jsonl:1 .*rollout.*Give"):
+            list(read_rollouts(file))
+
+
+def test_fields_of_a_later_benchmax_are_left_alone_at_any_depth():
+    record = Rollout(id="r", example_id="e", error=Failure("ToolError", "no"), usage=Usage(1, 2)).to_dict()
+    for part in ("error", "usage"):
+        record[part]["later"] = 1
+    record["tool_events"] = [{"turn": 1, "name": "add", "ok": True, "seconds": 0.1, "later": 1}]
+    record["tokens"] = [{"ids": [1], "sampled": True, "later": 1}]
+    record["logs"] = [{"level": "INFO", "message": "m", "seconds": 0.1, "later": 1}]
+    read = Rollout.from_dict(record)
+    assert (read.error.message, read.usage.completion_tokens) == ("no", 2)
+    assert (read.tool_events[0].name, read.tokens[0].ids, read.logs[0].message) == ("add", [1], "m")

@@ -336,7 +336,7 @@ async def test_a_client_that_leaves_ends_its_generation(chat, stream):
                 await engine.started.wait()
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-        await asyncio.wait_for(engine.cancelled.wait(), 5)
+        await asyncio.wait_for(engine.cancelled.wait(), 60)
 
 
 def test_a_stream_of_text_is_never_taken_back(chat):
@@ -363,3 +363,12 @@ def test_model_and_checkpoint_are_told_apart(tmp_path):
     assert split_checkpoint("smollm2-135m:runs/a/step-3") == ("smollm2-135m", "runs/a/step-3")
     (tmp_path / "a:b").mkdir()
     assert split_checkpoint(str(tmp_path / "a:b")) == (str(tmp_path / "a:b"), None)
+
+
+async def test_a_key_that_is_no_text_is_refused_like_any_other(chat):
+    async with serving(chat, "x<|im_end|>", api_key="secret") as (client, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port)
+        writer.write(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \xff\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 401")
+        writer.close()
+        await writer.wait_closed()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -213,7 +214,7 @@ def test_too_little_space_is_said_before_the_download(index, monkeypatch, tiny):
 def test_what_a_killed_process_left_is_cleared(tiny, home):
     name = store.resolve(tiny).name
     store.remove(name)
-    stale = home / "models" / f".tmp-{name}-abc"
+    stale = home / "models" / f".tmp-{name}-ab_c0123"
     stale.mkdir()
     (stale / "half.safetensors").write_bytes(b"x" * 100)
     half = home / "models" / name
@@ -265,12 +266,17 @@ def test_command_line(index, home):
 
 
 def test_an_evaluation_tells_that_it_fetches_the_model(index, capsys):
-    from benchmax.cli.evals import _fetch
+    from benchmax.cli.evals import _open
+    from benchmax.envs.arithmetic import ArithmeticEnv
 
-    _fetch({"model": "scripted:gold", "base_url": None})
-    _fetch({"model": "tiny", "base_url": "http://127.0.0.1:1/v1"})
+    def opened(model, base_url=None):
+        model = _open({"model": model, "base_url": base_url, "api_key_var": None}, ArithmeticEnv, [])
+        asyncio.run(model.aclose())
+
+    opened("scripted:gold")
+    opened("tiny", "http://127.0.0.1:1/v1")
     assert (store.list_models(), capsys.readouterr().err) == ([], "")
-    _fetch({"model": "tiny", "base_url": None})
+    opened("tiny")
     assert [model.card.name for model in store.list_models()] == ["tiny"]
     assert capsys.readouterr().err.startswith("tiny: downloading")
 
@@ -310,3 +316,13 @@ def test_the_cache_is_where_it_is_said_to_be(monkeypatch):
     monkeypatch.delenv("BENCHMAX_HOME")
     monkeypatch.setenv("HOME", "/somewhere")
     assert os.fspath(store.models_dir()) == "/somewhere/.cache/benchmax/models"
+
+
+def test_a_model_in_the_making_is_left_alone_by_one_whose_name_it_continues(tiny, home, tmp_path):
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    convert(tiny, folder)
+    other = home / "models" / ".tmp-mine-135m-k3_x9abc"
+    other.mkdir(parents=True)
+    store.add("mine", folder)
+    assert other.is_dir()

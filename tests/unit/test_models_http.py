@@ -308,6 +308,9 @@ async def test_closing_reaches_the_sessions_of_other_running_loops():
     [
         ("localhost:8000", {}, "not an http"),
         ("", {}, "not an http"),
+        ("http://[::1", {}, "not an http"),
+        ("http://u:secret@h:99999/v1", {}, "not an http"),
+        ("http://u:secret@h:abc/v1", {}, "not an http"),
         ("http://h/v1", {"tool_format": "xml"}, "tool_format"),
         ("http://h/v1", {"tries": 0}, "at least 1"),
         ("http://h/v1", {"api_key": "sk-secret\nX: y"}, "Copy it again"),
@@ -387,3 +390,35 @@ async def test_the_error_of_a_script_is_raised_at_the_end(caplog):
     with pytest.raises(KeyError, match="wrong in the script"):
         await server.__aexit__(None, None, None)
     assert caplog.records == []
+
+
+def test_numbers_that_are_no_numbers_do_not_reach_the_record():
+    message = {"role": "assistant", "content": "4"}
+    logprobs = {"content": [{"logprob": -0.5}, {"logprob": float("-inf")}]}
+    choice = {"token_ids": [1, 2], "logprobs": logprobs}
+    usage = {"prompt_tokens": 3, "completion_tokens": 2, "cost": float("nan")}
+    body = completion(message, choice=choice, prompt_token_ids=[7, 8, 9], usage=usage)
+    reply = wire.decode_reply(json.dumps(body).encode())
+    assert (reply.text, reply.cost, reply.logprobs) == ("4", None, None)
+    assert (reply.sampled_ids, reply.prompt_ids) == ([1, 2], [7, 8, 9])
+    endless = completion(message, usage={"prompt_tokens": float("inf")})
+    with pytest.raises(ModelProtocolError):
+        wire.decode_reply(json.dumps(endless).encode())
+
+
+async def test_an_error_does_not_show_the_password_of_a_proxy(monkeypatch):
+    async def refuse(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    proxy = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    port = proxy.sockets[0].getsockname()[1]
+    monkeypatch.setenv("https_proxy", f"http://someone:hunt%21er22@127.0.0.1:{port}")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    async with proxy, HttpModel("m", "https://model.invalid/v1", tries=1) as model:
+        with pytest.raises(ModelUnavailable, match="407") as caught:
+            await model.converse().reply(ask("hi"))
+    assert "er22" not in str(caught.value)

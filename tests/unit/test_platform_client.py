@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -380,10 +379,9 @@ def test_a_run_without_a_usable_name_is_refused_in_our_words(name):
 
 def test_the_sdk_is_light():
     code = (
-        "import sys, benchmax.platform.client, benchmax.platform.training_run\n"
-        "print([m for m in ('torch', 'fastapi', 'sqlalchemy', 'pandas', 'httpx2', 'rich') if m in sys.modules])"
+        "import sys, time, benchmax.platform.client, benchmax.platform.training_run\n"
+        "heavy = [m for m in ('torch', 'fastapi', 'sqlalchemy', 'pandas', 'httpx2', 'rich') if m in sys.modules]\n"
+        "print(heavy, time.process_time() < 20)"
     )
-    start = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-    assert time.monotonic() - start < 20
+    assert done.stdout.strip() == "[] True"

@@ -392,7 +392,7 @@ def ask(path="/scalars", **headers):
 def test_kept_charts_follow_the_points(store):
     from benchmax.platform.server.charts import Charts
 
-    charts = Charts(most=200)
+    charts = Charts(most=2_000)
     made = []
 
     def scalars(request, session):
@@ -420,7 +420,8 @@ def test_kept_charts_follow_the_points(store):
         assert len(json.loads(second.body)["a"]) == 2
         for number in range(50):
             scalars(ask(f"/scalars?mode={number}"), session)
-        assert charts._size <= 200
+        assert charts._size <= 2_000
+        assert charts._kept
 
 
 def test_many_who_ask_at_once_are_answered_by_one(store):

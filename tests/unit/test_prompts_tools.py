@@ -113,9 +113,9 @@ def test_odd_texts(text, calls, malformed):
 
 def test_endless_repetition_is_not_followed_to_its_end():
     text = "<tool_call>{x</tool_call>" * 100_000
-    start = time.perf_counter()
+    began = time.thread_time()
     split = split_tool_calls(text)
-    assert time.perf_counter() - start < 1.0
+    assert time.thread_time() - began < 1.0
     assert len(split.malformed) == 64
     assert len(split.content) == len(text) * (100_000 - 64) / 100_000
 

@@ -2,7 +2,6 @@ import asyncio
 import contextvars
 import functools
 import threading
-import time
 
 import pytest
 
@@ -131,7 +130,7 @@ async def test_a_failure_costs_its_own_component_only():
 
 
 async def test_all_run_at_once():
-    barrier = threading.Barrier(3, timeout=5)
+    barrier = threading.Barrier(3, timeout=60)
     result = await Rewards({name: lambda: barrier.wait() * 0 + 1 for name in "abc"})(**CALL)
     assert result == {"a": 1, "b": 1, "c": 1}
 
@@ -146,13 +145,11 @@ async def test_a_hung_function_is_given_up():
         finally:
             cleaned.append(True)
 
-    rewards = Rewards({"blocks": release.wait, "sleeps": sleeps, "ok": lambda: 1}, timeout=0.2)
-    began = time.monotonic()
-    result = await rewards(**CALL)
-    assert time.monotonic() - began < 1.5
+    rewards = Rewards({"blocks": release.wait, "sleeps": sleeps, "ok": lambda: 1}, timeout=2)
+    result = await rewards(**CALL)  # neither would ever end by itself
     assert result["ok"] == 1.0
-    assert "longer than 0.2 s" in result["blocks"].reason
-    assert "longer than 0.2 s" in result["sleeps"].reason
+    assert "longer than 2 s" in result["blocks"].reason
+    assert "longer than 2 s" in result["sleeps"].reason
     assert cleaned == [True]
     release.set()
 
@@ -176,23 +173,16 @@ async def test_cancelling_the_caller_cancels_the_functions():
 
 
 async def test_a_blocking_function_does_not_hold_the_loop():
-    lags = []
-
-    async def watch():
-        while True:
-            began = time.perf_counter()
-            await asyncio.sleep(0.01)
-            lags.append(time.perf_counter() - began - 0.01)
+    loop, blocks, loop_answered = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
 
     def blocking():
-        time.sleep(0.3)
-        return 1.0
+        loop.call_soon_threadsafe(blocks.set)
+        return float(loop_answered.wait(60))
 
-    watcher = asyncio.create_task(watch())
-    assert await Rewards({"r": blocking})(**CALL) == {"r": 1.0}
-    watcher.cancel()
-    assert len(lags) > 5
-    assert max(lags) < 0.1
+    scored = asyncio.create_task(Rewards({"r": blocking})(**CALL))
+    await blocks.wait()
+    loop_answered.set()
+    assert await scored == {"r": 1.0}
 
 
 async def test_context_variables_reach_threads():

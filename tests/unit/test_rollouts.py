@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -163,14 +163,15 @@ async def test_images_are_kept_as_content_parts():
 
 async def test_calls_of_one_turn_run_at_once_and_keep_their_order():
     class Slow(Calculator):
+        all_begun = asyncio.Barrier(3)
+
         async def run_tool(self, rollout_id, tool_name, **args):
+            await self.all_begun.wait()
             await asyncio.sleep(0.1 / args["a"])
             return str(args["a"])
 
     calls = [ToolCall("add", json.dumps({"a": a, "b": 0}), f"c{a}") for a in (1, 2, 4)]
-    began = asyncio.get_running_loop().time()
     rollout = await play([calls, "5"], env=Slow)
-    assert asyncio.get_running_loop().time() - began < 0.17
     assert [m["content"] for m in rollout.messages if m["role"] == "tool"] == ["1", "2", "4"]
 
 
@@ -480,22 +481,22 @@ async def test_the_model_sees_no_class_names():
 def test_a_pattern_cannot_hold_the_loop(pattern):
     tool = ToolDefinition("t", "T", {"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}})
     toolbox = Toolbox([tool])
-    began = perf_counter()
+    began = thread_time()
     for length in (20, 40, 5_000):
         hostile = "a" * (length - 1) + "!"
         try:
             toolbox.arguments(call("t", x=hostile))
         except BadToolCall:
             pass
-    assert perf_counter() - began < 1.0
+    assert thread_time() - began < 1.0
 
 
 def test_a_name_pattern_cannot_hold_the_loop():
     toolbox = Toolbox([ToolDefinition("t", "T", {"type": "object", "patternProperties": {"^(a+)+$": {}}})])
-    began = perf_counter()
+    began = thread_time()
     with pytest.raises(BadToolCall, match="longer than 20 characters"):
         toolbox.arguments(call("t", **{"a" * 40 + "!": 1}))
-    assert perf_counter() - began < 1.0
+    assert thread_time() - began < 1.0
     assert toolbox.arguments(call("t", aaa=1)) == {"aaa": 1}
 
 

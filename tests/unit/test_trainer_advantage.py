@@ -104,6 +104,16 @@ def test_curriculum_prefers_what_is_solved_sometimes():
     assert len(set(drawn)) > 3, "solved rows still come up"
 
 
+def test_a_step_that_is_given_up_leaves_no_trace_in_the_curriculum():
+    stream = PromptStream(EXAMPLES, seed=1, curriculum="pass_rate")
+    stream.observe("e1", 0.5)
+    before = stream.state()
+    stream.observe("e1", 1.0)
+    stream.observe("e2", 1.0)
+    stream.restore(before)
+    assert stream.rates == {"e1": 0.5}
+
+
 def test_metrics():
     first, second = group(1.0, 0.0, None), group(0.0, 0.0, 0.0)
     first[0].rewards = {"correct": 1.0, "format": 1.0}

@@ -7,8 +7,9 @@ import tomllib
 
 import pytest
 
-from benchmax.errors import ConfigError
-from benchmax.trainer.config import TrainConfig, build_config, dump_toml, fields, load_config, preset_lr
+from benchmax.errors import ConfigError, DatasetError
+from benchmax.trainer.config import TrainConfig, build_config, dump_toml, fields, flags_tree, load_config, preset_lr
+from benchmax.trainer.sft import sft_sequences
 
 
 def test_toml_flags_and_saved_config_are_one_tree(tmp_path):
@@ -123,3 +124,32 @@ def test_a_setting_without_its_value_is_refused_and_a_switch_is_not():
 def test_what_other_trainers_call_a_setting_is_understood():
     with pytest.raises(ConfigError, match=r"did you mean optim\.lr\?"):
         build_config({"optim": {"learning_rate": 1e-4}})
+
+
+def test_any_text_comes_back_out_of_the_saved_toml(tmp_path):
+    name = 'run 🚀 \x7f é \\ " 模'
+    tree = {"data": {"env_args": {"🚀": name, "empty": None, "list": [1, "🚀"]}, "env": name}, "seed": 3}
+    file = tmp_path / "config.toml"
+    file.write_text(dump_toml(build_config(tree)), "utf-8")
+    read = load_config(file)
+    assert (read.data.env, read.data.env_args) == (name, {"🚀": name, "list": [1, "🚀"]})
+
+
+@pytest.mark.parametrize("text", ["[1]", '{"include": 5}', '{"include": [1]}'])
+def test_a_file_that_is_no_table_of_settings_is_refused(tmp_path, text):
+    file = tmp_path / "x.json"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"x\.json"):
+        load_config(file)
+
+
+def test_a_section_is_no_setting_when_a_run_is_resumed_either():
+    with pytest.raises(ConfigError, match=r"limits: give a table of settings, not 5.*--limits\.steps"):
+        flags_tree(["--limits", "5"])
+    assert flags_tree(["--limits", '{"steps": 5}']) == {"limits": {"steps": 5}}
+
+
+@pytest.mark.parametrize("row", [{"messages": "hello"}, {"messages": [1]}, {"messages": {"a": 1}}, {"prompt": 5}])
+def test_rows_of_a_warm_start_that_are_no_chats_are_named(row):
+    with pytest.raises(DatasetError, match="row 1"):
+        sft_sequences([row], chat=None)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import math
@@ -11,14 +12,16 @@ import torch
 from rich.console import Console
 
 from benchmax.errors import NotFoundError, RecordError, UsageError
+from benchmax.rollouts.log import keep_secret
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer import checkpoint as checkpoints
 from benchmax.trainer.checkpoint import find_checkpoint, mark_best, prune, save_checkpoint
 from benchmax.trainer.config import LoraConfig, OptimConfig, TrainConfig
+from benchmax.trainer.loop import Trainer
 from benchmax.trainer.optim import Optimizer, scale_at
 from benchmax.trainer.plot import plot_metrics, plot_run
 from benchmax.trainer.policy import Policy
-from benchmax.trainer.rundir import RunDir, read_config, read_metrics
+from benchmax.trainer.rundir import RunDir, read_config, read_metrics, read_status
 from benchmax.trainer.tiny import make_tiny
 from benchmax.trainer.view import LiveView, PlainView, sparkline
 
@@ -239,3 +242,66 @@ def test_plot(run, tmp_path, name):
     assert out.stat().st_size > 5_000
     with pytest.raises(UsageError, match=r"\.png"):
         plot_metrics([], tmp_path / "curve.gif", title="x")
+
+
+def test_folders_a_person_made_beside_the_checkpoints_are_left_alone(directory, tmp_path):
+    policy, optimizer = trained(directory)
+    (tmp_path / "step-1-backup").mkdir()
+    for number in (1, 2, 3):
+        save_checkpoint(tmp_path, number, policy, optimizer, {})
+    (tmp_path / "step-3").rename(tmp_path / "step-three")
+    assert find_checkpoint(tmp_path).step == 2
+    assert [path.name for path in prune(tmp_path, keep_last=1, keep_best=True)] == ["step-1"]
+    assert {path.name for path in tmp_path.glob("step-*")} == {"step-1-backup", "step-2", "step-three"}
+
+
+def test_a_file_a_person_put_beside_the_rollouts_is_left_alone(run):
+    for name in ("notes.jsonl", "train-5.jsonl", "train-5-copy.jsonl"):
+        (run.path / "rollouts" / name).write_text("")
+    run.rewind(3)
+    assert sorted(path.name for path in (run.path / "rollouts").iterdir()) == ["notes.jsonl", "train-5-copy.jsonl"]
+
+
+def test_the_status_holds_no_secret(run):
+    keep_secret(["sk-very-secret"])
+    try:
+        run.set_status("failed", 3, message="the judge refused sk-very-secret")
+    finally:
+        keep_secret([])
+    assert read_status(run.path)["message"] == "the judge refused [secret]"
+
+
+def test_views_print_no_control_characters():
+    said = {"alert": "unscored", "step": 0, "message": "the reward said \x1b[2J\x9b31m"}
+    stream, console = io.StringIO(), Console(file=io.StringIO(), force_terminal=True, width=100)
+    PlainView(3, stream)("alert", said)
+    live = LiveView(3, console)
+    live("alert", said)
+    live("note", said)
+    live("failed", {"step": 1, "message": "no \x1b]0;title\x07"})
+    console.print(live)
+    assert "\x1b" not in stream.getvalue()
+    shown = console.file.getvalue()
+    assert "\x1b[2J" not in shown
+    assert "\x1b]0" not in shown
+    assert "\x9b" not in shown
+
+
+async def test_cancelling_a_run_ends_the_work_under_way_first(run):
+    seen = []
+
+    async def work():
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            seen.append("ended")
+
+    row = {"id": "a", "prompt_messages": [{"role": "user", "content": "q"}]}
+    trainer = Trainer(run, None, None, [row])  # type: ignore[arg-type]
+    task = asyncio.create_task(trainer._unless_stopped(work()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert seen == ["ended"]

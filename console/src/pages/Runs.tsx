@@ -42,14 +42,16 @@ export default function Runs() {
   const found = useMemo(() => pinnedFirst((runs.data ?? []).filter(filter.test)), [runs.data, filter]);
   const actions = (
     <>
-      <a
-        className="button"
-        href={`/v1/train/runs.csv?ids=${found.slice(0, MOST_SAVED).map((run) => encodeURIComponent(run.id))}`}
-        title="The runs of this list, as a table"
-        download
-      >
-        <Icon name="download" /> CSV
-      </a>
+      {runs.data && (
+        <a
+          className="button"
+          href={`/v1/train/runs.csv?ids=${found.slice(0, MOST_SAVED).map((run) => encodeURIComponent(run.id))}`}
+          title="The runs of this list, as a table"
+          download
+        >
+          <Icon name="download" /> CSV
+        </a>
+      )}
       <Link className="button button-primary" href="/experiments/new">
         <Icon name="plus" /> New run
       </Link>

@@ -57,6 +57,8 @@ class _Machine:
     def __init__(self) -> None:
         self.names = Names()
         self._stack: list[Any] = []
+        self._marks: list[int] = []
+        """Where the marks are on the stack."""
         self._memo: dict[int, Any] = {}
 
     def step(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
@@ -81,20 +83,26 @@ class _Machine:
         """Pop what the opcode uses up."""
         before = opcode.stack_before
         if pickletools.markobject in before or opcode.name == "POP_MARK":
-            at = len(self._stack) - 1 - self._stack[::-1].index(_MARK)
+            at = self._marks.pop()
             fixed = before.index(pickletools.markobject) if pickletools.markobject in before else 0
-            taken = self._stack[at - fixed : at] + self._stack[at + 1 :]
-            del self._stack[at - fixed :]
-            return taken
-        count = len(before)
-        taken = self._stack[len(self._stack) - count :] if count else []
-        if count:
-            del self._stack[-count:]
+            taken = self._cut(at)[1:]
+            return self._cut(at - fixed) + taken
+        return self._cut(len(self._stack) - len(before))
+
+    def _cut(self, start: int) -> list[Any]:
+        """Take everything from `start` off the stack, marks too."""
+        if start < 0:
+            raise ValueError("it takes more than it has put down")
+        taken = self._stack[start:]
+        del self._stack[start:]
+        while self._marks and self._marks[-1] >= start:
+            self._marks.pop()
         return taken
 
     def _compute(self, opcode: pickletools.OpcodeInfo, taken: list[Any]) -> None:
         name = opcode.name
         if name == "MARK":
+            self._marks.append(len(self._stack))
             self._stack.append(_MARK)
         elif name == "STACK_GLOBAL":
             self._stack.append(self._import(*taken))

@@ -193,13 +193,17 @@ def _start(project: Project, client: TrainerClient, settings: dict[str, Any]) ->
         constructor_args=project.arguments,
         pip_dependencies=project.packages,
     )
+    manifest = _manifest(project, client, uploaded, settings)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run_id = client.launch_training_run(**asdict(uploaded), name=project.name, launcher_args=settings)
-    manifest = _manifest(project, client, uploaded, settings) | {"runId": run_id}
-    path = _write_manifest(project.folder, run_id, manifest)
     told = [str(each.message) for each in caught if each.category is UserWarning]
-    return {"runId": run_id, "url": client.run(run_id).url, "manifest": str(path), "warnings": told}
+    path: Path | None = None
+    try:
+        path = _write_manifest(project.folder, run_id, manifest | {"runId": run_id})
+    except OSError as error:  # the run goes on without it, and its id must be told
+        told.append(f"No note of this run could be left in {project.folder / MANIFESTS}: {error.strerror}.")
+    return {"runId": run_id, "url": client.run(run_id).url, "manifest": path and str(path), "warnings": told}
 
 
 def _manifest(

@@ -129,6 +129,7 @@ def reindex(
     database_url: UrlOption = None,
 ) -> None:
     """Rebuild what the database knows of runs from their directories."""
+    from benchmax.errors import UsageError
     from benchmax.platform.runner.ingest import reindex as rebuild
 
     data = _data(data_dir)
@@ -136,7 +137,13 @@ def reindex(
     try:
         known = sorted(path.name for path in data.runs.iterdir() if path.is_dir()) if data.runs.exists() else []
         for run_id in run_ids or known:
-            rebuild(database, data, run_id)
+            try:
+                rebuild(database, data, run_id)
+            except UsageError as error:
+                if run_ids:
+                    raise
+                words.print(f"Left {safe(data.runs / run_id)} as it is: {safe(error)}", soft_wrap=True)
+                continue
             words.print(
                 f"Rebuilt {safe(run_id)} from {safe(data.run(run_id))}: curves, rollouts, logs.", soft_wrap=True
             )
@@ -183,12 +190,14 @@ def _open(data: DataDir, given: str | None) -> Database:
 
 
 def _follow(path: Path, offset: int) -> None:
+    line = b""
     with open(path, "rb") as file:
         file.seek(offset)
         while True:
-            piece = file.readline()
-            if piece:
-                sys.stdout.write(visible(piece.decode("utf-8", "replace").rstrip("\n")) + "\n")
+            line += file.readline()
+            if line.endswith(b"\n"):
+                sys.stdout.write(visible(line.decode("utf-8", "replace").rstrip("\n")) + "\n")
                 sys.stdout.flush()
+                line = b""
             else:
                 time.sleep(0.3)

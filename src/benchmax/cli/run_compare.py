@@ -11,12 +11,15 @@ import typer
 from benchmax.cli.account import Json, new_table, platform, print_table
 from benchmax.cli.output import FAILED, print_json, safe, shorten, words
 from benchmax.errors import UsageError
+from benchmax.platform.exceptions import TrainerError
 from benchmax.platform.run import ENDED
 
 if TYPE_CHECKING:
     from benchmax.platform.client import TrainerClient
 
 _PAGE = 200
+_MODELS = ("base", "checkpoint", "endpoint")
+"""How a model to be evaluated begins."""
 POLL_SECONDS = 1.0
 
 
@@ -34,9 +37,21 @@ def compare(
     _report(pairs, components, limit, json)
 
 
+def _is_run(client: TrainerClient, other: str) -> bool:
+    """Whether a run is meant that can be seen, archived ones too."""
+    if other.partition(":")[0] in _MODELS:
+        return False
+    try:
+        return bool(client.get_run(other))
+    except TrainerError as error:
+        if error.status_code != 404:
+            raise
+        return False
+
+
 def paired(client: TrainerClient, run_id: str, other: str) -> list[dict[str, Any]]:
     """Examples both have a score for, worst for the run first."""
-    if any(run["id"] == other for run in client.list_runs()):
+    if _is_run(client, other):
         ours, theirs = _of_run(client, run_id), _of_run(client, other)
     else:
         ours, theirs = _of_eval(client, run_id, _evaluation(client, run_id, other))
@@ -48,7 +63,7 @@ def paired(client: TrainerClient, run_id: str, other: str) -> list[dict[str, Any
 
 def _components(client: TrainerClient, run_id: str, other: str) -> list[dict[str, Any]]:
     """Each reward component on both sides, paired by example, as the platform tells; the whole reward left out."""
-    if any(run["id"] == other for run in client.list_runs()):
+    if _is_run(client, other):
         found = client.get_comparison_summary(run_id, other_run_id=other)
     else:
         found = client.get_comparison_summary(run_id, _evaluation(client, run_id, other))
@@ -92,7 +107,7 @@ def _evaluation(client: TrainerClient, run_id: str, other: str) -> str:
     named = [each for each in known if each["id"] == other]
     fitting = named or [each for each in known if each["model"] == other and each["status"] not in ENDED - {"complete"}]
     if not fitting:
-        if other.partition(":")[0] not in ("base", "checkpoint", "endpoint"):
+        if other.partition(":")[0] not in _MODELS:
             raise UsageError(f"There is no eval or run {other!r}. Use base, checkpoint:NAME, endpoint:ID or an id.")
         words.print(f"Evaluating {safe(other)} on the run's held-out rows.")
         fitting = [client.start_external_eval(run_id, other)]

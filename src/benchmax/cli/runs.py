@@ -236,9 +236,9 @@ def export(
         run = client.get_run_details(run_id)
         if static:
             what = _write_pages(out, client, run_id, rollouts)
-        elif out.suffix == ".csv":
+        elif out.suffix.lower() == ".csv":
             what = f"{_write_csv(out, client, run)} points"
-        elif out.suffix == ".jsonl":
+        elif out.suffix.lower() == ".jsonl":
             what = f"{_write_rollouts(out, client, run_id, mode)} rollouts"
         else:
             what = _write_model(out, client, run_id, checkpoint, adapter)

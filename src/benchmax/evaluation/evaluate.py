@@ -63,11 +63,11 @@ async def evaluate(
     directory = None if directory is None else Path(directory)
     if directory:
         claim(directory, {"env": host.name, "model": model.name, "group_size": group_size} | _script_of(model))
-    done = latest_rollouts(directory / ROLLOUTS) if directory and (directory / ROLLOUTS).exists() else {}
-    done = {key: rollout for key, rollout in done.items() if key[0] in unique and key[1] < group_size}
-    owed = _owed(done, group_size, whole_groups=host.overrides("compute_group_reward"))
-    log = RolloutLog(directory / ROLLOUTS) if directory else None
+    log = RolloutLog(directory / ROLLOUTS) if directory else None  # first: from here on nobody else adds to it
     try:
+        done = latest_rollouts(log.path) if log else {}
+        done = {key: rollout for key, rollout in done.items() if key[0] in unique and key[1] < group_size}
+        owed = _owed(done, group_size, whole_groups=host.overrides("compute_group_reward"))
         groups = run_groups(
             host, unique.values(), model, settings, group_size=group_size, concurrency=concurrency, owed=owed
         )
@@ -141,7 +141,7 @@ def read_config(directory: Path) -> dict[str, Any]:
     if not path.is_file():
         raise NotFoundError(f"{directory} holds no evaluation ({CONFIG} is missing). Check the path.")
     try:
-        config = json.loads(path.read_text())
+        config = json.loads(path.read_text("utf-8"))
     except ValueError as error:
         raise RecordError(f"{path} is damaged: {error}. Start the evaluation again in a new folder.") from None
     if not isinstance(config, dict):
@@ -152,5 +152,10 @@ def read_config(directory: Path) -> dict[str, Any]:
 def write_json(path: Path, value: Any) -> None:
     """Write a whole file or none of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-    os.replace(temporary, path)
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    try:
+        temporary.write_text(text, "utf-8", errors="replace")
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

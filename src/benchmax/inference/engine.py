@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -118,6 +118,8 @@ class Engine:
         prompt = check_prompt(prompt_ids, self.spec.vocab, self.max_len)
         seed = self._random.getrandbits(63) if params.seed is None else params.seed & ((1 << 63) - 1)
         limit = min(len(prompt) + params.max_tokens, self.max_len)
+        if params.top_k is not None and params.top_k > self.spec.vocab:
+            params = replace(params, top_k=self.spec.vocab)  # the same to the draw, and it fits the device's integers
         request = Request(prompt, params, seed, limit, should_stop, on_tokens)
         with self._wake:
             self._check_open()

@@ -208,7 +208,9 @@ def _adapted_weights(directory: Path, adapter: Path) -> dict[str, Any]:
         merged = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
     except (ValueError, RuntimeError, OSError) as error:
         reason = str(error).splitlines()[0][:200]
-        raise UsageError(f"The adapter in {adapter} does not fit this model: {reason}") from error
+        raise UsageError(
+            f"The adapter in {adapter} does not fit this model: {reason}. Give the model it was trained on."
+        ) from error
     return dict(merged.named_parameters())
 
 

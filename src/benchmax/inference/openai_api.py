@@ -262,8 +262,8 @@ def completion_logprobs(chat: ChatTokens, ids: Sequence[int], logprobs: Sequence
 
 
 def _finite(logprob: float) -> float:
-    """JSON has no infinity; the API writes an impossible token so."""
-    return max(logprob, -9999.0)
+    """JSON has no infinity and no NaN; the API writes an impossible token so."""
+    return logprob if logprob > -9999.0 else -9999.0
 
 
 def completion_choice(chat: ChatTokens, request: CompletionRequest, index: int, prompt: list[int], s: Sampled) -> Json:

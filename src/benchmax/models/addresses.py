@@ -125,12 +125,7 @@ def _host(base_url: str) -> tuple[str, int]:
     """As the client will dial it."""
     from benchmax.models.http import chat_url
 
-    try:
-        url = chat_url(base_url)
-    except UsageError:
-        raise
-    except ValueError as error:
-        raise UsageError(f"{base_url!r} is no web address: {error}. Write it as https://host/v1.") from None
+    url = chat_url(base_url)
     return (url.raw_host or "").lower(), url.port or 0
 
 

@@ -15,7 +15,6 @@ import io
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Literal, TypeAlias
-from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -311,12 +310,15 @@ def _check_price(price: object) -> None:
 
 def chat_url(base_url: str) -> yarl.URL:
     """Where chat completions are asked for."""
-    parts = urlsplit(base_url) if isinstance(base_url, str) else None
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        url = yarl.URL(base_url)
+        known = url.scheme in ("http", "https") and bool(url.host)
+    except (TypeError, ValueError):  # not a text, or one with a port or an address that cannot be
+        known = False
+    if not known:  # without the URL: it may hold a password
         raise ConfigError(
             "base_url is not an http(s) URL. Give the server's address, such as http://localhost:8000/v1."
         )
-    url = yarl.URL(base_url)
     path = url.path.rstrip("/").removesuffix("/chat/completions")
     return url.with_path(path + "/chat/completions", keep_query=True)
 
@@ -336,9 +338,18 @@ def _endpoint(
     where = f"the key in {variable}" if variable else "the api_key you gave (often read from OPENAI_API_KEY)"
     hint = f"Check {where}." if api_key else f"No key was sent; set {variable or 'api_key'}."
     words = [word for value in (headers or {}).values() for word in value.split() if len(word) >= 8]
-    secrets = [(api_key or "").strip(), url.password, *url.query.values(), *words]
+    secrets = [(api_key or "").strip(), url.password, *url.query.values(), *words, *_proxy_secrets(url)]
     shown = url.with_user(None).with_query(None)
     return failures.Endpoint(name, str(shown), hint, tuple(secret for secret in secrets if secret and len(secret) > 3))
+
+
+def _proxy_secrets(url: yarl.URL) -> list[str]:
+    """The proxy's password, as it is and as the environment spells it; aiohttp's errors show the proxy's URL."""
+    try:
+        proxy = yarl.URL(_proxy(url) or "")
+    except ValueError:  # no URL: the first request will say so
+        return []
+    return [proxy.password or "", proxy.raw_password or ""]
 
 
 def proxy_for(base_url: str) -> str | None:

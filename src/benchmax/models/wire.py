@@ -7,6 +7,7 @@ are read with suspicion: servers differ in everything but the outline.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -156,7 +157,7 @@ def decode_reply(body: bytes) -> WireReply:
             reply.prompt_ids = _ids(raw.get("prompt_token_ids")) or _ids(choice.get("prompt_token_ids"))
             reply.sampled_ids = _ids(choice.get("token_ids"))
             reply.logprobs = _logprobs(choice.get("logprobs"))
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError):
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError):
         raise not_the_api(body) from None
     return reply
 
@@ -215,7 +216,8 @@ def _finish(reason: Any, calls: list[ToolCall]) -> FinishReason:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    """A finite number: Python's JSON reads Infinity and NaN, which no record can hold."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _ids(value: Any) -> list[int] | None:
@@ -224,4 +226,5 @@ def _ids(value: Any) -> list[int] | None:
 
 def _logprobs(value: Any) -> list[float] | None:
     content = value.get("content") if isinstance(value, Mapping) else None
-    return [float(token["logprob"]) for token in content] if content else None
+    told = [float(token["logprob"]) for token in content] if content else []
+    return told if told and all(map(math.isfinite, told)) else None

@@ -68,8 +68,14 @@ class AuditList(Wire):
     entries: list[AuditLine]
 
 
+def _variable(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("an environment variable cannot hold a zero byte. Encode it, as base64 say.")
+    return value
+
+
 class SecretValue(Wire):
-    value: str = Field(min_length=1, max_length=65_536)
+    value: Annotated[str, AfterValidator(_variable)] = Field(min_length=1, max_length=65_536)
 
 
 class SecretName(Wire):

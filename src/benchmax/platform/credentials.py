@@ -14,7 +14,6 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
 
 from benchmax import config
 from benchmax.errors import ConfigError
@@ -145,7 +144,7 @@ def _session_token(platform: str) -> str | None:
     answer = _request("GET", f"{auth_base(platform)}/api/auth/token", headers={"Authorization": f"Bearer {token}"})
     if answer.status_code != 200:
         raise AuthenticationError("Your sign-in has ended. Run `benchmax login` again.", 401)
-    return str(answer.json()["token"])
+    return str(_object(answer)["token"])
 
 
 def login(
@@ -227,11 +226,24 @@ def _private(path: Path) -> bool:
 def _post(url: str, body: dict[str, Any], also: int = 200) -> dict[str, Any]:
     answer = _request("POST", url, json=body)
     if answer.status_code not in (200, 201, also):
-        raise TrainerError(
-            f"{urlsplit(url).netloc} answered {answer.status_code}. Check the address.", answer.status_code
-        )
-    found: dict[str, Any] = answer.json()
+        raise TrainerError(f"{_host(url)} answered {answer.status_code}. Check the address.", answer.status_code)
+    return _object(answer)
+
+
+def _object(answer: Any) -> dict[str, Any]:
+    """The answer's JSON object; something else comes from a server that is no platform."""
+    try:
+        found = answer.json()
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise TrainerError(f"{_host(str(answer.url))} is no platform: its answer is not JSON. Check the address.")
     return found
+
+
+def _host(url: str) -> str:
+    """For words: what is no address has one, too."""
+    return url.partition("//")[2].partition("/")[0]
 
 
 def _request(method: str, url: str, **request: Any) -> Any:
@@ -240,6 +252,6 @@ def _request(method: str, url: str, **request: Any) -> Any:
     try:
         return httpx2.request(method, url, timeout=30.0, **request)
     except httpx2.HTTPError as error:
-        raise TrainerError(
-            f"Cannot reach {urlsplit(url).netloc}: {error}. Check the address and the network."
-        ) from None
+        raise TrainerError(f"Cannot reach {_host(url)}: {error}. Check the address and the network.") from None
+    except httpx2.InvalidURL as error:
+        raise TrainerError(f"{url!r} is not an address: {error}. Check it.") from None

@@ -391,8 +391,12 @@ def tail(path: Path, lines: int, since: int = 0) -> str:
     try:
         with open(path, "rb") as file:
             end = file.seek(0, 2)
-            file.seek(max(since if since <= end else 0, end - 400 * lines))
-            return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-lines:])
+            first = max(since if since <= end else 0, end - LOG_BYTES)
+            size, data = 400 * lines, b""
+            while data.count(b"\n") <= lines and len(data) < end - first:
+                start = file.seek(max(first, end - size))
+                data, size = file.read(end - start), 4 * size
+            return "\n".join(data.decode("utf-8", "replace").splitlines()[-lines:])
     except OSError:
         return ""
 

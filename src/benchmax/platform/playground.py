@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from benchmax.platform.exceptions import TrainerError
-from benchmax.platform.transport import failure
+from benchmax.platform.transport import failure, in_threads
 
 if TYPE_CHECKING:
     from benchmax.platform.client import TrainerClient
@@ -65,7 +66,7 @@ class PlaygroundSession:
         temperature: float | None = None,
         max_tokens: int | None = None,
         seed: int | None = None,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Generator[dict[str, Any]]:
         """What follows, event by event: `token`, `message`, `reward`, `done`. An `error` is raised as TrainerError.
 
         Stop iterating and the platform stops too; the turn is then forgotten. With an example, say nothing at first
@@ -123,12 +124,9 @@ class AsyncPlaygroundSession:
         return await asyncio.to_thread(self.sync.wait, seconds, poll)
 
     async def say(self, text: str = "", **options: Any) -> AsyncIterator[dict[str, Any]]:
-        events = self.sync.say(text, **options)
-        try:
-            while (event := await asyncio.to_thread(next, events, None)) is not None:
+        async with aclosing(in_threads(self.sync.say(text, **options))) as events:
+            async for event in events:
                 yield event
-        finally:
-            await asyncio.to_thread(events.close)  # type: ignore[attr-defined]
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.sync.close)

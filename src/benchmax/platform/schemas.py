@@ -427,7 +427,7 @@ def _fault(spec: LaunchArg, value: Any) -> str | None:
     if value is None:
         return None
     if spec.type in ("integer", "number"):
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        number = isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
         if not number or (spec.type == "integer" and value != int(value)):
             return f"must be {'a whole' if spec.type == 'integer' else 'a'} number, not {str(value)[:80]!r}"
         if (spec.min is not None and value < spec.min) or (spec.max is not None and value > spec.max):
@@ -441,6 +441,13 @@ def _fault(spec: LaunchArg, value: Any) -> str | None:
         more = "; `benchmax models add` on the platform's machine adds others" if spec.name == "model" else ""
         return f"must be one of {', '.join(spec.enum)}, not {value[:80]!r}{more}"
     return None
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number with hundreds of digits
+        return False
 
 
 def _plain(bound: float | None) -> str:

@@ -6,11 +6,11 @@ Only GETs are repeated: three tries, thirty seconds; `Retry-After` is honoured w
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -87,6 +87,8 @@ class Connection:
                     return answer
                 wait = max(wait, _retry_after(answer))
                 lost: Exception | None = None
+            except httpx2.InvalidURL as error:
+                raise TrainerError(f"{url!r} is not an address: {error}. Check it.") from None
             except httpx2.TransportError as error:
                 lost = error
             if method != "GET" or attempt == TRIES or time.monotonic() - start + wait > BUDGET_SECONDS:
@@ -132,7 +134,7 @@ class AsyncTwin:
             return target
 
         if inspect.isgeneratorfunction(target):
-            return functools.partial(_in_threads, target)
+            return lambda *args, **kwargs: in_threads(target(*args, **kwargs))
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             return await asyncio.to_thread(target, *args, **kwargs)
@@ -152,11 +154,27 @@ class AsyncTwin:
         await self.aclose()
 
 
-async def _in_threads(target: Callable[..., Iterator[Any]], *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-    """A generator, each of its steps in a thread."""
-    items, end = target(*args, **kwargs), object()
-    while (item := await asyncio.to_thread(next, items, end)) is not end:
-        yield item
+async def in_threads(items: Generator[Any]) -> AsyncGenerator[Any]:
+    """A generator, each of its steps in a thread. Who leaves has it closed: at once, or after the step in flight."""
+    end, step = object(), None
+    try:
+        while True:
+            step = asyncio.ensure_future(asyncio.to_thread(next, items, end))
+            if (item := await asyncio.shield(step)) is end:
+                return
+            yield item
+    finally:
+        if step is None or step.done():
+            await asyncio.to_thread(items.close)
+        else:
+            step.add_done_callback(lambda done: _close_after(items, done))
+
+
+def _close_after(items: Generator[Any], step: asyncio.Future[Any]) -> None:
+    if not step.cancelled():
+        step.exception()  # nobody is left to be told
+    with suppress(ValueError):  # the loop ends, and the thread is still in it
+        items.close()
 
 
 def _client(timeout: float) -> Any:

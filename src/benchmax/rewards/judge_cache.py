@@ -65,10 +65,13 @@ class JudgeCache:
         """Write beside, then rename: a reader sees a whole verdict or none."""
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(
-                "w", encoding="utf-8", errors="replace", dir=directory, prefix=".verdict-", delete=False
-            ) as file:
-                file.write(text)
-            os.replace(file.name, directory / f"{key}.txt")
+            handle, name = tempfile.mkstemp(dir=directory, prefix=".verdict-")
+            try:
+                with open(handle, "w", encoding="utf-8", errors="replace") as file:
+                    file.write(text)
+                os.replace(name, directory / f"{key}.txt")
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
         except OSError as error:  # a full disk must not cost the verdict
             logger.warning("The judge cache in %s could not be written: %s. Free space or move it.", directory, error)

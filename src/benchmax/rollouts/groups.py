@@ -12,7 +12,7 @@ from benchmax.envs.types import Example
 from benchmax.errors import UsageError
 from benchmax.models.base import ModelClient, need_count
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.play import new_rollout, opened, play, run_rollout
+from benchmax.rollouts.play import all_or_cancel, new_rollout, opened, play, run_rollout
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.scoring import finish, level, score, score_group
 from benchmax.rollouts.settings import RolloutSettings
@@ -42,7 +42,7 @@ async def run_group(
         _sibling(host, example, model, settings, gate, sample=sample, attempt=attempt, split=split, step=step)
         for sample in samples
     )
-    rollouts = await _all_or_cancel(siblings) if len(samples) > 1 else [await sibling for sibling in siblings]
+    rollouts = await all_or_cancel(siblings) if len(samples) > 1 else [await sibling for sibling in siblings]
     level(rollouts)
     for rollout in rollouts:
         finish(host.env, rollout, settings)
@@ -80,18 +80,6 @@ class _Gate:
             await score_group(self._host, self._rollouts, self._settings)
             self._scored.set()
         await self._scored.wait()
-
-
-async def _all_or_cancel(coroutines: Iterable[Any]) -> list[Rollout]:
-    """Wait for all; when cancelled, or when one raises, wait until every one has cleaned up."""
-    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
-    try:
-        return list(await asyncio.gather(*tasks))
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
 
 
 async def run_groups(

@@ -36,6 +36,9 @@ from benchmax.mailbox import Mailbox
 
 logger = logging.getLogger(__name__)
 
+IDLE_SECONDS = 10.0
+"""A thread without a call ends after this."""
+
 
 @dataclass(slots=True)
 class Conduct:
@@ -159,6 +162,8 @@ class HomeLoop:
                     self.loop.run_forever()
                 except DeadlineExceeded:  # an interrupt that came too late for the hook it was meant for
                     continue
+                except (SystemExit, KeyboardInterrupt) as error:  # asyncio lets these out of the loop
+                    logger.warning("A background task of the environment raised %s.", type(error).__name__)
             self._cancel_leftovers()
         finally:
             self.loop.close()
@@ -258,16 +263,40 @@ class HookThreads:
     def start(self, call: Call) -> None:
         call.place = self
         self._calls.put(call)
-        if not self._spawning:
-            self._grow()
+        self._grow()
 
-    def _grow(self) -> None:
+    def _grow(self, *, started: bool = False) -> None:
         """Start a thread if calls wait for one. That thread starts the next: starting many would hold the caller."""
         with self._lock:
+            if self._spawning and not started:
+                return
             self._spawning = self._calls.qsize() > self._idle and self._alive < self._most
-            self._alive += self._spawning
-        if self._spawning:
+            if not self._spawning:
+                return
+            self._alive += 1
+        try:
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        except RuntimeError as error:  # the system has no more to give
+            self._do_without(error)
+
+    def _do_without(self, error: RuntimeError) -> None:
+        """A thread could not be started: those there are serve all calls; if there are none, the calls fail."""
+        with self._lock:
+            self._spawning = False
+            self._alive -= 1
+            if self._alive:
+                return
+        advice = "Lower the number of rollouts at once, or raise the limit of threads (ulimit -u)."
+        while call := self._waiting():
+            call.cancelled = True
+            call.settle(None, EnvError(f"{call.label} got no thread to run in: {error}. {advice}"))
+
+    def _waiting(self) -> Call | None:
+        """A call that waits, if there is one."""
+        try:
+            return self._calls.get_nowait()
+        except Empty:
+            return None
 
     def cancel(self, call: Call) -> None:
         """Give the call up; its thread, if it has one, is interrupted and not used again."""
@@ -285,7 +314,7 @@ class HookThreads:
         loop = asyncio.new_event_loop()
         try:
             call = self._next()
-            self._grow()
+            self._grow(started=True)
             while call is not None and self._serve(call, me, loop):
                 call = self._next()
         except BaseException:  # the interrupt of an abandoned call may land anywhere
@@ -304,12 +333,13 @@ class HookThreads:
         with self._lock:
             self._idle += 1
         try:
-            return self._calls.get(timeout=10.0)
+            return self._calls.get(timeout=IDLE_SECONDS)
         except Empty:
-            return None
+            pass
         finally:
             with self._lock:
                 self._idle -= 1
+        return self._waiting()  # one that came while this thread still counted as idle
 
     def _claim(self, call: Call, me: threading.Thread) -> bool:
         with self._lock:

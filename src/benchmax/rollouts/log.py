@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,7 +26,7 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
                 return
             try:
                 yield json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise RecordError(f"{path}:{number} is damaged: {error}. Remove that line to read the rest.") from None
 
 
@@ -41,7 +41,28 @@ def keep_secret(values: Sequence[str]) -> None:
 
 def line_of(record: Mapping[str, Any]) -> str:
     """A record as one line of JSON, without secrets."""
-    return without_secrets(json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n")
+    text = _line(record)
+    cleared = without_secrets(text)
+    if cleared == text:
+        return text
+    try:
+        json.loads(cleared)
+        return cleared
+    except ValueError:  # a secret of digits is part of some number: only texts tell it
+        return _line(hide_texts(record, without_secrets))
+
+
+def _line(record: Any) -> str:
+    return json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def hide_texts(value: Any, hide: Callable[[str], str]) -> Any:
+    """A JSON value with every text in it, names too, as `hide` gives it."""
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, Mapping):
+        return {hide(str(name)): hide_texts(item, hide) for name, item in value.items()}
+    return [hide_texts(item, hide) for item in value] if isinstance(value, list | tuple) else value
 
 
 def without_secrets(text: str) -> str:
@@ -122,8 +143,19 @@ def read_rollouts(path: str | Path) -> Iterator[Rollout]:
         path = path / "rollouts.jsonl"
     if not path.exists():
         raise NotFoundError(f"There are no rollouts at {path}. Give the folder of an evaluation or a training run.")
-    for record in read_jsonl(path):
-        yield Rollout.from_dict(record)
+    for number, record in enumerate(read_jsonl(path), start=1):
+        yield _rollout(record, path, number)
+
+
+def _rollout(record: Any, path: Path, number: int) -> Rollout:
+    try:
+        return Rollout.from_dict(record)
+    except RecordError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise RecordError(
+            f"{path}:{number} is no rollout. Give the folder of an evaluation or a training run, or a file of theirs."
+        ) from None
 
 
 def find_rollouts(path: str | Path, step: int | None = None) -> list[Rollout]:

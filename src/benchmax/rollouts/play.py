@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from time import perf_counter, time
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from benchmax import limits
@@ -31,6 +31,7 @@ from benchmax.rollouts.toolbox import BadToolCall, Toolbox, clean_text, result_t
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 OnTurn = Callable[[Rollout, Sequence[ChatMessage]], None]
 """Told of new messages as they appear, for live views."""
 
@@ -265,7 +266,7 @@ class _Table:
         if len(calls) == 1 and may > 0:
             results = [await self._run_tool(calls[0])]
         else:
-            results = list(await asyncio.gather(*(self._run_tool(call) for call in calls[: max(may, 0)])))
+            results = await all_or_cancel(self._run_tool(call) for call in calls[: max(may, 0)])
             refusal = "Error: too many tool calls; this one was not run."
             results += [self._tool_message(call, refusal, ok=False, seconds=0.0) for call in calls[max(may, 0) :]]
         self._say(results)
@@ -296,6 +297,18 @@ class _Table:
         if parts:
             content = [{"type": "text", "text": content}, *parts]
         return {"role": "tool", "tool_call_id": call.id or "", "name": call.name, "content": content}
+
+
+async def all_or_cancel(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Wait for all; when cancelled, or when one raises, wait until every one has cleaned up."""
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
 
 
 def _told_to_model(error: Exception, seconds: float) -> str:

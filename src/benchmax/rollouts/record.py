@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import Messages, Transcript
 from benchmax.models.base import TokenSegment, Usage
+
+Part = TypeVar("Part")
 
 FORMAT_VERSION = 1
 
@@ -34,7 +36,7 @@ class Termination(StrEnum):
     COST_BUDGET = "cost_budget_exceeded"
     TIME_BUDGET = "time_budget_exceeded"
     ENV_ERROR = "env_error"
-    """init_rollout failed."""
+    """init_rollout or list_tools failed, or an MCP server was lost."""
     MODEL_ERROR = "model_error"
     """The model gave no reply within its retry budget."""
     REWARD_ERROR = "reward_error"
@@ -220,12 +222,12 @@ class Rollout:
             reward=raw.get("reward"),
             termination=_termination(raw.get("termination", "unknown")),
             ok=raw.get("ok", False),
-            error=Failure(**error) if error else None,
+            error=_read(Failure, error) if error else None,
             turns=raw.get("turns", 0),
-            tool_events=[ToolEvent(**event) for event in raw.get("tool_events", ())],
-            usage=Usage(**raw.get("usage", {})),
-            tokens=[TokenSegment(**segment) for segment in raw.get("tokens", ())],
-            logs=[LogLine(**line) for line in raw.get("logs", ())],
+            tool_events=[_read(ToolEvent, event) for event in raw.get("tool_events", ())],
+            usage=_read(Usage, raw.get("usage", {})),
+            tokens=[_read(TokenSegment, segment) for segment in raw.get("tokens", ())],
+            logs=[_read(LogLine, line) for line in raw.get("logs", ())],
             started_at=raw.get("started_at", 0.0),
             seconds=dict(raw.get("seconds", {})),
             advantage=raw.get("advantage"),
@@ -235,6 +237,11 @@ class Rollout:
 
 def _plain(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__slots__}
+
+
+def _read(kind: type[Part], raw: Mapping[str, Any]) -> Part:
+    """A part of a record; fields it does not know are left out."""
+    return kind(**{name: value for name, value in raw.items() if name in kind.__slots__})  # type: ignore[attr-defined]
 
 
 def _termination(name: str) -> Termination:

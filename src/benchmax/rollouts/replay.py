@@ -9,7 +9,7 @@ from copy import copy
 from benchmax import limits
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import opened
-from benchmax.rollouts.record import SCORABLE, Rollout, Termination
+from benchmax.rollouts.record import Rollout, Termination
 from benchmax.rollouts.scoring import finish, level, score, score_group
 from benchmax.rollouts.settings import RolloutSettings
 
@@ -56,7 +56,7 @@ async def _rescore_group(
 
 async def _rescore(host: EnvHost, saved: Rollout, settings: RolloutSettings, gate: asyncio.Semaphore) -> Rollout:
     rollout = unscored_copy(saved)
-    if rollout.termination not in SCORABLE:
+    if not rollout.scorable:
         return rollout
     async with gate, opened(host, rollout, settings) as ready:
         if ready:
@@ -70,6 +70,8 @@ def unscored_copy(saved: Rollout) -> Rollout:
     rollout.rewards, rollout.unscored, rollout.reward = {}, {}, None
     rollout.seconds, rollout.logs = dict(saved.seconds), list(saved.logs)
     if saved.termination in (Termination.REWARD_ERROR, Termination.GROUP_REWARD_ERROR):
-        rollout.termination, rollout.error = Termination.FINISHED, None
+        rollout.termination = Termination.FINISHED
+    if rollout.scorable:
+        rollout.error = None  # an end worth scoring is no error: this one came with the scoring
     rollout.ok = False
     return rollout

@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.legacy import group_reward_arguments, reward_arguments
 from benchmax.envs.logging import group_context
 from benchmax.envs.reward_values import WHOLE, describe_error, finite, normalise_rewards
-from benchmax.envs.types import Transcript, Unscored
+from benchmax.envs.types import ChatMessage, Transcript, Unscored
 from benchmax.errors import RewardError
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Failure, Rollout, Termination
@@ -21,7 +21,13 @@ from benchmax.rollouts.settings import RolloutSettings
 
 def for_user_code(messages: Transcript) -> Transcript:
     """A copy that a reward may change without touching the record or a sibling."""
-    return Transcript(map(dict, messages), messages.completion_start)  # type: ignore[arg-type]
+    return Transcript(map(_own, messages), messages.completion_start)
+
+
+def _own(message: ChatMessage) -> ChatMessage:
+    """The message, copied as deep as it goes; most are texts, which need no copy."""
+    copied = {key: value if isinstance(value, str) else deepcopy(value) for key, value in message.items()}
+    return cast(ChatMessage, copied)
 
 
 async def score(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> None:
@@ -58,6 +64,8 @@ async def score_group(host: EnvHost, rollouts: Sequence[Rollout], settings: Roll
         _check_group(results, members)
         for rollout, raw in zip(members, results, strict=True):
             _record(rollout, raw)
+        if not any(rollout.rewards or rollout.unscored for rollout in members):
+            raise RewardError('compute_reward and compute_group_reward gave no component. Return {"name": number}.')
     except Exception as error:
         for rollout in members:
             unscored(rollout, "group_reward", error, Termination.GROUP_REWARD_ERROR, "compute_group_reward")

@@ -14,6 +14,7 @@ from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any
 
 from benchmax import limits
+from benchmax.envs.example_id import json_fault
 from benchmax.envs.types import ToolCall, ToolDefinition, ToolResult
 from benchmax.errors import EnvDefinitionError
 
@@ -235,7 +236,7 @@ def result_text(value: Any) -> ToolResult:
     if isinstance(value, str):
         return ToolResult(value)
     if isinstance(value, ToolResult):
-        return value
+        return _checked(value)
     if value is None:
         return ToolResult("")
     if isinstance(value, bytes):
@@ -246,6 +247,16 @@ def result_text(value: Any) -> ToolResult:
         except (TypeError, ValueError, RecursionError):
             pass
     return ToolResult(f"Error: the tool returned {type(value).__name__}, which is not text.", is_error=True)
+
+
+def _checked(result: ToolResult) -> ToolResult:
+    """The result, unless a record cannot hold what is in it."""
+    text: Any = result.text
+    if not isinstance(text, str):
+        return ToolResult(f"Error: the tool returned {type(text).__name__}, which is not text.", is_error=True)
+    if result.parts and (fault := json_fault(list(result.parts))):
+        return ToolResult(f"Error: the tool returned parts that are not JSON ({fault}).", is_error=True)
+    return result
 
 
 def clean_text(text: str, most: int) -> str:

@@ -101,15 +101,18 @@ def find_checkpoint(folder: Path, which: str = "latest") -> Checkpoint:
             ) from None
     path = folder / name
     if which == "latest" and not (path / "state.json").is_file():
-        path = max(_whole(folder), key=_step_of, default=path)  # killed while that one was being replaced
+        whole = [each for each in _all(folder) if (each / "state.json").is_file()]
+        path = whole[-1] if whole else path  # killed while that one was being replaced
     if not (path / "state.json").is_file():
-        there = ", ".join(sorted(item.name for item in folder.glob("step-*"))) or "none"
+        there = ", ".join(item.name for item in _all(folder)) or "none"
         raise NotFoundError(f"There is no checkpoint {name} in {folder}; there are: {there}.")
     return Checkpoint(path, _step_of(path))
 
 
-def _whole(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("step-*") if (path / "state.json").is_file()]
+def _all(folder: Path) -> list[Path]:
+    """Every checkpoint, the oldest first; what else a person put there is not ours."""
+    ours = (path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdecimal())
+    return sorted(ours, key=_step_of)
 
 
 def _step_of(path: Path) -> int:
@@ -118,7 +121,7 @@ def _step_of(path: Path) -> int:
 
 def prune(folder: Path, keep_last: int, keep_best: bool) -> list[Path]:
     """Remove old checkpoints; gives those removed."""
-    steps = sorted(folder.glob("step-*"), key=_step_of)
+    steps = _all(folder)
     best = (folder / "best").read_text("utf-8").strip() if keep_best and (folder / "best").exists() else None
     old = [path for path in steps[:-keep_last] if path.name != best]
     for path in old:

@@ -311,11 +311,13 @@ def _section_lines(section: Section) -> Iterator[str]:
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(str(key))} = {_toml(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, Mapping):  # TOML has no null: what is not set stays out
+        inside = (f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items() if item is not None)
+        return "{" + ", ".join(inside) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return json.dumps(value)
+        return "[" + ", ".join(_toml(item) for item in value if item is not None) + "]"
+    # As it is, not escaped: JSON spells an emoji as two halves, which TOML refuses.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
@@ -325,14 +327,19 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
         raise ConfigError(f"Settings files include each other in a circle: {chain}. Remove one of the includes.")
     try:
         text = path.read_text("utf-8")
-        tree: dict[str, Any] = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        tree: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"Cannot read the settings file {path}: {error.strerror}. Check the path.") from None
     except ValueError as error:
         raise ConfigError(f"{path} is not valid: {error}. Correct that line.") from None
+    if not isinstance(tree, dict):
+        raise ConfigError(f'{path} holds no table of settings. Give a file such as {{"limits": {{"steps": 20}}}}.')
     included = tree.pop("include", [])
+    names = [included] if isinstance(included, str) else included
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"{path}: `include` is {included!r}; give the name of a settings file, or a list of them.")
     merged: dict[str, Any] = {}
-    for name in [included] if isinstance(included, str) else included:
+    for name in names:
         _merge(merged, _read_tree(path.parent / name, (*seen, path.resolve())))
     _merge(merged, tree)
     return merged
@@ -370,7 +377,18 @@ def flags_tree(flags: Sequence[str], values: Mapping[str, Any] | None = None) ->
         elif not equals:
             text = _switched_on(name)
         _put(tree, name.replace("-", "_").split("."), _value(text))
+    _refuse_plain_sections(tree)
     return tree
+
+
+def _refuse_plain_sections(tree: Mapping[str, Any]) -> None:
+    """A section is a table: what changes a run that is resumed looks into it before anything is validated."""
+    for name, field in TrainConfig.model_fields.items():
+        if isinstance(field.default, Section) and not isinstance(tree.get(name, {}), Mapping):
+            first = next(iter(type(field.default).model_fields))
+            raise ConfigError(
+                f"{name}: give a table of settings, not {tree[name]!r}, or one of them: --{name}.{first}."
+            )
 
 
 def _switched_on(name: str) -> str:

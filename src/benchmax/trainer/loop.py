@@ -240,6 +240,19 @@ class Trainer:
     async def _unless_stopped(self, work: Any) -> bool:
         """Do the work; after an interrupt it has a grace period, then it is given up. True when it was done."""
         task = asyncio.ensure_future(work)
+        try:
+            await self._done_or_given_up(task)
+        except BaseException:  # we are cancelled ourselves: nothing goes on behind our back
+            self._give_up = True
+            task.cancel()
+            await asyncio.wait([task])
+            raise
+        if task.cancelled() or isinstance(task.exception(), Aborted):
+            return False
+        task.result()
+        return True
+
+    async def _done_or_given_up(self, task: asyncio.Future[Any]) -> None:
         while not task.done():
             await asyncio.wait([task], timeout=0.2)
             if self._stop:
@@ -249,10 +262,6 @@ class Trainer:
                 if not task.done():
                     task.cancel()
                     await asyncio.wait([task])
-        if task.cancelled() or isinstance(task.exception(), Aborted):
-            return False
-        task.result()
-        return True
 
     # One step
 

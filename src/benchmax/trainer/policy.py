@@ -149,4 +149,7 @@ def _adapt(model: Any, lora: LoraConfig) -> Any:
     try:
         return peft.get_peft_model(model, settings)
     except ValueError as error:
-        raise ConfigError(f"lora.targets {lora.targets} does not fit this model: {error}") from None
+        raise ConfigError(
+            f"lora.targets {lora.targets} does not fit this model: {error} "
+            "Use all-linear, or the names of its linear layers."
+        ) from None

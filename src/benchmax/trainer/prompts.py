@@ -47,7 +47,7 @@ class PromptStream:
         self.rates[example_id] = MEMORY * known + (1 - MEMORY) * pass_rate
 
     def state(self) -> dict[str, Any]:
-        return {"drawn": self.drawn, "rates": self.rates if self.curriculum != "none" else {}}
+        return {"drawn": self.drawn, "rates": dict(self.rates) if self.curriculum != "none" else {}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.drawn, self.rates = state["drawn"], dict(state["rates"])

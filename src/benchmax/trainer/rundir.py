@@ -29,7 +29,7 @@ from typing import Any
 
 import benchmax
 from benchmax.errors import NotFoundError, RecordError, UsageError
-from benchmax.rollouts.log import JsonlWriter, line_of, read_jsonl
+from benchmax.rollouts.log import JsonlWriter, hide_texts, line_of, read_jsonl, without_secrets
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import TrainConfig, build_config, dump_toml
 
@@ -103,7 +103,8 @@ class RunDir:
             "pid": os.getpid(),
             "time": time.time(),
         }
-        write_whole(self.path / "status.json", json.dumps(status | more), durable=False)
+        told = hide_texts(status | more, without_secrets)
+        write_whole(self.path / "status.json", json.dumps(told), durable=False)
 
     def rewind(self, step: int) -> int:
         """Move aside what was recorded after the checkpoint of `step`; gives the number of lines moved."""
@@ -112,7 +113,8 @@ class RunDir:
         self.metrics = JsonlWriter(self.metrics.path)
         for path in (self.path / "rollouts").glob("*.jsonl"):
             split, _, number = path.stem.rpartition("-")
-            if not _belongs({"split": split, "step": int(number)}, step):
+            ours = number.isdecimal() and split in ("train", "eval")
+            if ours and not _belongs({"split": split, "step": int(number)}, step):
                 (self.path / "aside").mkdir(exist_ok=True)
                 path.replace(self.path / "aside" / f"{path.stem}-{time.time_ns()}.jsonl")
         return moved
@@ -158,7 +160,7 @@ def read_config(path: Path) -> TrainConfig:
             raise NotFoundError(f"There is no run at {path}. Check the path.") from None
         raise RecordError(f"{path} has lost its config.json. Restore it, or start a new run.") from None
     except ValueError as error:
-        raise RecordError(f"{path / 'config.json'} cannot be used: {error}") from None
+        raise RecordError(f"{path / 'config.json'} cannot be used; restore it, or start a new run. {error}") from None
 
 
 def read_status(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from benchmax.envs.types import Messages
-from benchmax.errors import DatasetError
+from benchmax.errors import DatasetError, ModelRejected
 from benchmax.inference.tokens import ChatTokens
 from benchmax.trainer.batch import Batch, TokenSequence
 from benchmax.trainer.config import OptimConfig, SftConfig
@@ -32,7 +32,7 @@ def sft_sequences(rows: Iterable[Mapping[str, Any]], chat: ChatTokens) -> list[T
         try:
             prompt, answer = split_chat(row)
             sequences.append(_sequence(chat, prompt, answer))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, ModelRejected) as error:
             issues.append(f"row {number}: {error}")
     if issues or not sequences:
         shown = "; ".join(issues[:5]) or "there are none"
@@ -45,13 +45,13 @@ def split_chat(row: Mapping[str, Any]) -> tuple[Messages, str]:
     """A row's prompt and the answer to learn."""
     messages = row.get("messages") or row.get("prompt_messages")
     if messages:
-        last = messages[-1]
-        if last.get("role") != "assistant" or not isinstance(last.get("content"), str):
+        last = messages[-1] if isinstance(messages, list) else None
+        if not isinstance(last, Mapping) or last.get("role") != "assistant" or not isinstance(last.get("content"), str):
             raise ValueError("`messages` does not end with an assistant turn")
         return list(messages[:-1]), last["content"]
     prompt = row.get("prompt")
     answer = row.get("completion", row.get("ground_truth"))
-    if not prompt or answer is None:
+    if not isinstance(prompt, str | list) or not prompt or answer is None:
         raise ValueError("neither `messages` nor `prompt` with `completion`")
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt), str(answer)
 

@@ -144,10 +144,10 @@ def _locate(config: TrainConfig) -> None:
     file, _, name = data.env.partition(":")
     if file.endswith(".py"):
         data.env = str(Path(file).absolute()) + (f":{name}" if name else "")
-    for field in ("train", "eval"):
-        given = getattr(data, field)
+    for section, field in ((data, "train"), (data, "eval"), (config.sft, "data")):
+        given = getattr(section, field)
         if given and Path(given).is_file():
-            setattr(data, field, str(Path(given).absolute()))
+            setattr(section, field, str(Path(given).absolute()))
 
 
 def _short_name(env: str) -> str:

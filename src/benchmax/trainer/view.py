@@ -57,6 +57,16 @@ class PlainView:
 
 def describe(kind: str, data: dict[str, Any], steps: int) -> str | None:
     """An event as one line of text."""
+    line = _line(kind, data, steps)
+    return None if line is None else _harmless(line)
+
+
+def _harmless(text: str) -> str:
+    """The text with its control characters made visible: it may quote a model, a tool or an environment."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _line(kind: str, data: dict[str, Any], steps: int) -> str | None:
     if kind == "metrics":
         return _metrics_line(data, steps)
     if kind == "alert":
@@ -136,9 +146,9 @@ class LiveView:
             self.rollouts += len(data["rollouts"])
             self.note = f"{'evaluating' if data['split'] == 'eval' else 'sampling'}: {self.rollouts} rollouts"
         elif kind == "alert":
-            self.alerts.append(f"step {data['step'] + 1} {data['alert']}: {data['message']}")
+            self.alerts.append(_harmless(f"step {data['step'] + 1} {data['alert']}: {data['message']}"))
         elif kind == "note":
-            self.alerts.append(data["message"])
+            self.alerts.append(_harmless(data["message"]))
         elif line := describe(kind, data, self.steps):
             self.note = line
 

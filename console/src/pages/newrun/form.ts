@@ -90,6 +90,7 @@ export function missing(form: Form): string[] {
     if (!form.likeRun.data) found.push("Choose a run that is there, or an environment and rows.");
   } else if (!form.environment) found.push("Choose an environment.");
   else if (!form.dataset && form.fromDataset) found.push("Choose or upload a dataset.");
+  if (!form.args.data) found.push("Wait until the settings are read.");
   if (form.dataset && form.preview.isError) found.push("Choose a dataset that can be read.");
   const wrong = faulty(form);
   if (wrong.length) found.push(`Correct ${wrong.map((arg) => arg.label.toLowerCase()).join(", ")}.`);

@@ -97,8 +97,10 @@ def attempt(work: Work, run_dir: Path, word: Mapping[str, Any], phase: Phase) ->
     try:
         reason = asyncio.run(work(run_dir, word, phase))
     except BaseException as error:
-        traceback.print_exc()
-        return _failure(error, run_dir)
+        secrets = hidden([*word.get("variables", {}).values(), word.get("endpoint_key", "")])
+        print(hide(traceback.format_exc(), secrets), file=sys.stderr)  # noqa: T201
+        ended = _failure(error, run_dir)
+        return Exit(ended.code, hide(ended.reason, secrets))
     if reason == "interrupted":
         return Exit(INTERRUPTED, "The run was interrupted; its state is saved.")
     return Exit(COMPLETE, ENDINGS.get(reason, reason))

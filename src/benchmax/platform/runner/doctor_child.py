@@ -18,6 +18,8 @@ from benchmax.platform.runner.notes import LAUNCH_FILE, hidden, hide, read_note
 WORKER = "benchmax.platform.runner.doctor_worker"
 SECONDS = 600.0
 """For one examination."""
+LAST_WORDS_SECONDS = 2.0
+"""For what was printed before the end to be passed on."""
 
 
 async def examine_environment(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
@@ -65,14 +67,24 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
             assert process.stdin is not None
             process.stdin.write(orders)
             process.stdin.close()
-            await _relay(process, hidden(variables.values()))
-            await process.wait()
+            await _relay_until_it_ends(process, hidden(variables.values()))
     except TimeoutError:
         raise UsageError(f"The examination did not end within {SECONDS:g} s. Make the environment faster.") from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def _relay_until_it_ends(process: asyncio.subprocess.Process, secrets: list[str]) -> None:
+    """`wait` would wait for what the environment left in the background, too, which holds the pipe open."""
+    relaying = asyncio.create_task(_relay(process, secrets))
+    try:
+        while process.returncode is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        await asyncio.wait([relaying], timeout=LAST_WORDS_SECONDS)
+    finally:
+        relaying.cancel()
 
 
 async def _relay(process: asyncio.subprocess.Process, secrets: list[str]) -> None:

@@ -28,6 +28,7 @@ from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import TERMINAL
 from benchmax.platform.store.text import clean, clean_json
 from benchmax.platform.store.vault import Vault
+from benchmax.rollouts.log import hide_texts
 
 logger = logging.getLogger(__name__)
 
@@ -317,13 +318,22 @@ def _lines(file: Any, start: int, most: int | None, secrets: Sequence[str]) -> t
         if not text.endswith(b"\n"):
             break
         try:
-            value = json.loads(hide(text.decode("utf-8", "replace"), secrets))
+            value = _without(text.decode("utf-8", "replace"), secrets)
             if isinstance(value, dict):
                 found.append(Line(at, len(text), value))
         except (ValueError, RecursionError):
             logger.warning("a damaged line at byte %d of %s is left out", at, file.name)
         at += len(text)
     return found, at
+
+
+def _without(text: str, secrets: Sequence[str]) -> Any:
+    """The value of a line, without secrets. One that is part of a number breaks the JSON: then only texts are looked
+    at."""
+    try:
+        return json.loads(hide(text, secrets))
+    except ValueError:
+        return hide_texts(json.loads(text), lambda each: hide(each, secrets))
 
 
 def _rollout_rows(pieces: list[Piece], **more: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

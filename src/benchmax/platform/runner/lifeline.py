@@ -51,7 +51,9 @@ def wait_for_word(fd: int) -> dict[str, Any]:
 def hold(fd: int, run_dir: Path, policy: Policy) -> None:
     """Watch the runner from a thread, for as long as this process lives."""
     if policy == "adopt":
-        os.mkfifo(fifo_path(run_dir, os.getpid()), 0o600)
+        fifo = fifo_path(run_dir, os.getpid())
+        fifo.unlink(missing_ok=True)  # of an earlier process with this number, before the machine started anew
+        os.mkfifo(fifo, 0o600)
     threading.Thread(target=_watch, args=(fd, run_dir, policy), name="benchmax-lifeline", daemon=True).start()
 
 

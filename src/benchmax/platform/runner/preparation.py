@@ -52,7 +52,9 @@ def place(blob: Path, target: Path) -> None:
         except FileNotFoundError:
             raise
         except OSError:
-            shutil.copyfile(blob, target)
+            part = target.with_name(f".tmp-{target.name}")  # one that was cut off must not be taken for whole
+            shutil.copyfile(blob, part)
+            part.replace(target)
     except FileNotFoundError:
         raise NotFoundError(
             f"A file of this run ({target.name}) is no longer stored. Upload it and launch again."

@@ -165,7 +165,10 @@ class Supervisor:
             for job_id in self.leases.renew(self.watched):
                 self._drop(self.watched[job_id])
             for watched in self.watched.values():
-                self._note_family(watched)
+                try:
+                    self._note_family(watched)
+                except OSError as error:  # a full disk, say: cancelling, which frees it, must go on
+                    logger.warning("%s: its processes cannot be noted: %s", watched.job.run_id, error)
         for job in [] if self.stopping else self.leases.take_abandoned():
             self._take_over(job)
         with self.database.read() as session:
@@ -204,7 +207,7 @@ class Supervisor:
         """Runs that were cancelled before they began."""
         for _, run_id, eval_id, kind in dropped:
             with self.database.write() as session:
-                jobs.drop_queued(session, run_id)
+                jobs.drop_queued(session, run_id, kind)
                 if kind == "train":
                     runs.set_status(session, run_id, "cancelled", "The run was cancelled before it began.")
                 elif eval_id:

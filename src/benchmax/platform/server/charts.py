@@ -21,6 +21,8 @@ from benchmax.platform.store import events
 from benchmax.platform.store.tables import Run
 
 _BYTES = 64 * limits.MIB
+_OVERHEAD = 500
+"""Bytes of an answer's place, besides the answer and its address."""
 
 
 class Charts:
@@ -75,8 +77,13 @@ class Charts:
     def _keep(self, key: tuple[str, str], version: str, encoded: bytes) -> None:
         with self._lock:
             old = self._kept.pop(key, None)
-            self._size += len(encoded) - (len(old[1]) if old else 0)
+            self._size += _cost(key, encoded) - (_cost(key, old[1]) if old else 0)
             self._kept[key] = version, encoded
             while self._size > self._most and self._kept:
-                _, (_, dropped) = self._kept.popitem(last=False)
-                self._size -= len(dropped)
+                dropped, (_, answer) = self._kept.popitem(last=False)
+                self._size -= _cost(dropped, answer)
+
+
+def _cost(key: tuple[str, str], encoded: bytes) -> int:
+    """Small answers to long addresses take room, too."""
+    return len(encoded) + len(key[1]) + _OVERHEAD

@@ -7,6 +7,7 @@ who may call is decided here, for all routes at once.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -174,9 +175,14 @@ class Limiter:
     def __init__(self, per_hour: dict[str, int]) -> None:
         self._per_hour = per_hour
         self._hits: dict[tuple[str, str], deque[float]] = {}
+        self._lock = threading.Lock()
 
     def hit(self, what: str, who: str) -> None:
         """Count one call; Refused (429) when it is one too many in this minute or hour."""
+        with self._lock:
+            self._hit(what, who)
+
+    def _hit(self, what: str, who: str) -> None:
         hour = self._per_hour[what]
         minute = max(10, hour // 60)
         now = time.monotonic()

@@ -10,7 +10,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import DataError, OperationalError
+from sqlalchemy.exc import DataError, IntegrityError, OperationalError
 from starlette.exceptions import HTTPException
 
 from benchmax.errors import BenchmaxError, NotFoundError
@@ -34,6 +34,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(BenchmaxError, _usage)
     app.add_exception_handler(OperationalError, _database)
+    app.add_exception_handler(IntegrityError, _taken)
     app.add_exception_handler(DataError, _data)
     app.add_exception_handler(UnicodeEncodeError, _data)
     app.add_exception_handler(RecursionError, _data)
@@ -63,6 +64,12 @@ async def _usage(_: Request, error: Any) -> JSONResponse:
 
 async def _database(_: Request, error: Any) -> JSONResponse:
     return _busy(error)
+
+
+async def _taken(_: Request, error: Any) -> JSONResponse:
+    """Two asked for the same name in the same moment; alone, either is told which one is taken."""
+    log.warning("taken", exc_info=error)
+    return problem(409, "Another request made or changed the same thing in this moment. Look, then try again.")
 
 
 async def _data(_: Request, error: Any) -> JSONResponse:

@@ -106,9 +106,16 @@ def _row(at: int, text: str, process: str, before: str) -> LogRow:
     if printed is not None:
         process, text = "environment", printed[2]
     logged = _LOGGED.fullmatch(text)
-    if logged is not None:
-        created = datetime.strptime(logged[1], "%Y-%m-%d %H:%M:%S").timestamp() + int(logged[2]) / 1000
+    if logged is not None and (created := _time(logged[1], logged[2])) is not None:
         return LogRow(id=at, created_at=created, level=logged[3], process=process, message=logged[4])
     follows = before if text.startswith((" ", "\t")) else "INFO"
     level = "ERROR" if _FAILURE.search(text) else follows
     return LogRow(id=at, created_at=None, level=level, process=process, message=text)
+
+
+def _time(second: str, milliseconds: str) -> float | None:
+    """None for a time there never was: an environment prints what it likes."""
+    try:
+        return datetime.strptime(second, "%Y-%m-%d %H:%M:%S").timestamp() + int(milliseconds) / 1000
+    except (ValueError, OverflowError):
+        return None

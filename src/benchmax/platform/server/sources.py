@@ -25,7 +25,7 @@ def resolve(here: Platform, owner_id: str, args: Mapping[str, Any]) -> dict[str,
     """The same arguments with the four paths in place of `environment`, `dataset_path` and `eval_share`."""
     _refuse_both(args, "environment", "env_cls_path", "env_metadata_path")
     _refuse_both(args, "dataset_path", "train_dataset_path", "eval_dataset_path")
-    resolved = {name: value for name, value in args.items() if name not in SOURCES}
+    resolved = {name: value for name, value in args.items() if name not in SOURCES and value is not None}
     environment = _environment(here, owner_id, args.get("environment"))
     if environment is not None:
         with here.database.write() as session:

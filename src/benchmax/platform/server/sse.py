@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError
 from starlette.concurrency import run_in_threadpool
 
 from benchmax.platform.store import events, runs
@@ -95,7 +95,7 @@ class Feeds:
                 idle = 0 if channel.readers else idle + 1
                 try:
                     channel.add(*await run_in_threadpool(self._look, run_id, channel.last))
-                except OperationalError:
+                except DBAPIError:
                     pass  # the database is away: readers wait
                 await asyncio.sleep(POLL_SECONDS)
         finally:

@@ -89,9 +89,12 @@ def make_engine(url: str) -> Engine:
             event.listen(engine, "checkin", _note_use)
             event.listen(engine, "checkout", _check_idle)
             return engine
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
+        # Of an address that was taken apart wrongly, the words may be a piece of the password.
+        misread = "its port is no number, or its password has signs that must be written as %XX"
+        why = misread if isinstance(error, ValueError) else error
         raise UsageError(
-            f"{url.partition('://')[0]}://… cannot be opened: {error}. Give sqlite:///file.db or "
+            f"{url.partition('://')[0]}://… cannot be opened: {why}. Give sqlite:///file.db or "
             "postgresql://user@host/name (needs `pip install psycopg[binary]`)."
         ) from None
     if parsed.database and parsed.database != ":memory:":

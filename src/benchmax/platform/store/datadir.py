@@ -5,8 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmax.config import setting
@@ -101,19 +102,22 @@ class DataDir:
         return None
 
 
-def write_private(path: Path, text: str) -> None:
-    """Replace a file that only its owner may read."""
-    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+def write_private(path: Path, text: str, *, replace: bool = True) -> None:
+    """Put a file that only its owner may read in its place; without `replace`, the one that is there stays."""
+    temporary = path.with_name(f".tmp-{path.name}-{secrets.token_hex(8)}")  # threads write, too
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
+        if replace:
+            temporary.replace(path)
+        else:
+            with suppress(FileExistsError):
+                os.link(temporary, path)
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
 
 
 def _pid(path: Path) -> str:

@@ -119,10 +119,12 @@ def of_run(session: Session, run_id: str) -> list[Job]:
     return list(session.scalars(select(Job).where(Job.run_id == run_id).order_by(Job.id)))
 
 
-def drop_queued(session: Session, run_id: str) -> int:
-    """Mark a run's waiting jobs done (it was cancelled before it began); gives how many."""
-    statement = update(Job).where(Job.run_id == run_id, Job.state == "queued").values(state="done")
-    result = session.execute(statement)
+def drop_queued(session: Session, run_id: str, kind: str | None = None) -> int:
+    """Mark a run's waiting jobs done, those of a kind or all; gives how many."""
+    statement = update(Job).where(Job.run_id == run_id, Job.state == "queued")
+    if kind is not None:
+        statement = statement.where(Job.kind == kind)
+    result = session.execute(statement.values(state="done"))
     return result.rowcount if isinstance(result, CursorResult) else 0
 
 

@@ -121,6 +121,8 @@ def _words(line: str, wanted: str) -> str | None:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):  # the prompt alone
         record = {"messages": line}
     for name in _SEARCHED:
         for text in _texts(record.get(name)):

@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store import jobs, runs
-from benchmax.platform.store.tables import ApiKey, LoginLink, Run, Secret, User, WebSession
+from benchmax.platform.store.tables import ApiKey, DeviceCode, LoginLink, Run, Secret, Upload, User, WebSession
 
 
 def everyone(session: Session, only: str | None = None) -> list[tuple[User, int]]:
@@ -34,8 +34,9 @@ def find(session: Session, user_id: str) -> User | None:
 
 def remove(session: Session, user: User) -> None:
     """Take away every way in, and have the runs deleted. The row stays: runs are removed by the runner, later."""
-    for table in (ApiKey, WebSession, LoginLink):
+    for table in (ApiKey, WebSession, LoginLink, DeviceCode):
         session.execute(delete(table).where(table.user_id == user.id))
+    session.execute(delete(Upload).where(Upload.owner_id == user.id))
     for run_id in session.scalars(select(Run.id).where(Run.owner_id == user.id, Run.deleted.is_(None))).all():
         jobs.drop_queued(session, run_id)
         runs.mark_deleted(session, run_id)

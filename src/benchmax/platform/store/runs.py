@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, or_, select, update
+from sqlalchemy import Text, bindparam, cast, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store import events
@@ -81,8 +82,12 @@ def of_owner(
         query = query.where(Run.status == status)
     if search:
         query = query.where(Run.name.icontains(search, autoescape=True))
-    found = session.scalars(query.order_by(Run.created.desc(), Run.id).limit(limit).offset(offset))
-    return [run for run in found if tag is None or tag in run.tags]
+    query = query.order_by(Run.created.desc(), Run.id)
+    if tag is None:
+        return list(session.scalars(query.limit(limit).offset(offset)))
+    # The database finds them by their JSON, letter case aside; what is left is counted here.
+    found = session.scalars(query.where(cast(Run.tags, Text).contains(json.dumps(tag), autoescape=True)))
+    return [run for run in found if tag in run.tags][offset : offset + limit]
 
 
 def set_status(session: Session, run_id: str, status: str, reason: str = "", **data: Any) -> bool:

@@ -21,7 +21,8 @@ class Vault:
 
     def __init__(self, data: DataDir) -> None:
         if not data.secret_key.exists():
-            write_private(data.secret_key, Fernet.generate_key().decode())
+            # Server and runner start together: whoever is second takes the other's key.
+            write_private(data.secret_key, Fernet.generate_key().decode(), replace=False)
         try:
             self._fernet = Fernet(data.secret_key.read_text().strip())
         except ValueError:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from pathlib import Path as FilePath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
@@ -112,16 +113,16 @@ def _is_fresh(path: FilePath, checkpoint: FilePath) -> bool:
 @router.post("/fork", status_code=201)
 def fork(here: Here, parent: OwnedRun, caller: Caller, body: ForkRequest) -> Launched:
     """A new run that begins with the weights of a checkpoint, on the same environment and rows or on others."""
-    if "model" in body.args:
+    given = {name: value for name, value in body.args.items() if value is not None}
+    if "model" in given:
         raise UsageError("A fork goes on with the model of its checkpoint. Leave `model` out.")
     checkpoint = forks.checkpoint(here.data.run(parent.id), body.checkpoint)
-    given = {name: value for name, value in body.args.items() if value is not None}
     changes = {name: value for name, value in given.items() if name not in (*RUN_PATHS, *SOURCES)}
     asked = {**parent.asked, **changes}
     # What the parent was launched with was checked then; its model may be of a place the list does not have.
     args, warnings = check_launch_args(specs(), changes)
     args = {name: changes.get(name, parent.args.get(name, default)) for name, default in args.items()}
-    paths, blobs, rows = _sources(here, caller, parent, body)
+    paths, blobs, rows = _sources(here, caller, parent, given)
     with here.database.write() as session:
         run = runs.create(
             session,
@@ -143,11 +144,11 @@ def fork(here: Here, parent: OwnedRun, caller: Caller, body: ForkRequest) -> Lau
 
 
 def _sources(
-    here: Platform, caller: Principal, parent: Run, body: ForkRequest
+    here: Platform, caller: Principal, parent: Run, given: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, str], int]:
     """Paths, blobs and the number of training rows: the parent's, or those the fork names."""
-    if not body.args.keys().isdisjoint((*RUN_PATHS, *SOURCES)) or parent.kind == "sft":
-        named = resolve(here, caller.user_id, body.args)
+    if not given.keys().isdisjoint((*RUN_PATHS, *SOURCES)) or parent.kind == "sft":
+        named = resolve(here, caller.user_id, given)
         with here.database.read() as session:
             assets = Assets(session, here.blobs, caller.user_id, named)
         assets.check_bundle()

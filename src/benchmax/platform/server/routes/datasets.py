@@ -20,7 +20,7 @@ from benchmax.platform.server.auth import Caller, Principal
 from benchmax.platform.server.launch import count_lines
 from benchmax.platform.server.platform import Here, Platform
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.routes.storage import BlobPathText, pieces
+from benchmax.platform.server.routes.storage import BlobPathText, broken_upload, pieces
 from benchmax.platform.store import blobs, libraries
 from benchmax.platform.store.tables import Blob
 
@@ -97,8 +97,8 @@ async def create_dataset(
             async for piece in pieces(request, here.settings.idle_seconds):
                 await run_in_threadpool(incoming.write, piece)
             sha256 = await run_in_threadpool(incoming.keep)
-    except ClientDisconnect:
-        raise Refused(400, "The connection was lost before the whole file was here. Send it again.") from None
+    except (ClientDisconnect, OSError) as error:
+        raise broken_upload(error) from None
     return await run_in_threadpool(_keep, here, caller, path, sha256, incoming.size, environment)
 
 

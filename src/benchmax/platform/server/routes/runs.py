@@ -163,7 +163,7 @@ async def stream(
 
     `latest` leaves out what there was before, for a reader that has just read it elsewhere.
     """
-    last = int(last_event_id) if last_event_id and last_event_id.isdigit() and len(last_event_id) < 19 else 0
+    last = int(last_event_id) if last_event_id and last_event_id.isdecimal() and len(last_event_id) < 19 else 0
     if latest and not last:
         last = await run_in_threadpool(here.feeds.newest, run.id)
     async for event in here.feeds.follow(run.id, last):
@@ -194,7 +194,7 @@ def _checkpoints(here: Platform, run: Run) -> list[Checkpoint]:
                 found.append(
                     Checkpoint(
                         name=path.name,
-                        step=int(number) if number.isdigit() else None,
+                        step=int(number) if number.isdecimal() else None,
                         created_at=path.stat().st_mtime,
                         bytes=sum(file.lstat().st_size for file in path.rglob("*")),
                         latest=marks["latest"] == path.name,
@@ -237,12 +237,12 @@ def cancel_run(here: Here, run_id: RunId, caller: Caller) -> Success:
         if run.status in TERMINAL:
             return Success(success=False, message=f"The run has already ended: {run.status}.")
         caller.note(session, "run.cancel", run.id)
-        known = jobs.of_run(session, run.id)
+        known = [job for job in jobs.of_run(session, run.id) if job.kind == "train"]
         if not known:
             runs.set_status(session, run.id, "complete", "It had no job; there was nothing to stop.")
             return Success(success=True, message="The run had no job and is marked complete.")
         runs.request_cancel(session, run.id)
-        jobs.drop_queued(session, run.id)
+        jobs.drop_queued(session, run.id, "train")
         if all(job.state != "leased" for job in known):
             runs.set_status(session, run.id, "cancelled", "Cancelled before it began.")
             return Success(success=True, message="The run is cancelled.")

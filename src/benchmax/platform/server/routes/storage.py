@@ -64,12 +64,17 @@ async def upload(request: Request, here: Here, token: Annotated[str, Path(max_le
         await run_in_threadpool(_name, here, permit, sha256, incoming.size)
     except BaseException as error:
         await asyncio.shield(run_in_threadpool(_give_back, here, permit))
-        if isinstance(error, ClientDisconnect):
-            raise Refused(400, "The connection was lost before the whole file was here. Send it again.") from None
-        if isinstance(error, OSError):
-            raise Refused(507, f"The file cannot be stored: {error.strerror}. Free some space on the server.") from None
+        if isinstance(error, ClientDisconnect | OSError):
+            raise broken_upload(error) from None
         raise
     return {"blobPath": permit.path, "sha256": sha256, "bytes": incoming.size}
+
+
+def broken_upload(error: ClientDisconnect | OSError) -> Refused:
+    """Why a file did not come whole."""
+    if isinstance(error, OSError):
+        return Refused(507, f"The file cannot be stored: {error.strerror}. Free some space on the server.")
+    return Refused(400, "The connection was lost before the whole file was here. Send it again.")
 
 
 async def pieces(request: Request, idle_seconds: float) -> Any:
