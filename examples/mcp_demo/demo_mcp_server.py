@@ -48,7 +48,7 @@ def evaluate(expression: str) -> float:
     """Compute an expression of numbers, variables, + - * / and brackets."""
     try:
         return compute(ast.parse(expression, mode="eval").body)
-    except (SyntaxError, ZeroDivisionError, KeyError, RecursionError) as error:
+    except (SyntaxError, ValueError, ArithmeticError, KeyError, RecursionError) as error:
         raise ToolError(f"{expression!r} cannot be computed: {error}") from None
 
 

@@ -48,12 +48,15 @@ class Mailbox:
                 self._loop.call_soon_threadsafe(self._drain)
             except RuntimeError:  # the loop was closed: nobody waits any more
                 self._queue.clear()
+                self._awake = False
 
     def _drain(self) -> None:
         self._awake = False
-        for _ in range(min(len(self._queue), BURST)):
-            callback, args = self._queue.popleft()
-            callback(*args)
-        if self._queue and not self._awake:
-            self._awake = True
-            self._loop.call_soon(self._drain)
+        try:
+            for _ in range(min(len(self._queue), BURST)):
+                callback, args = self._queue.popleft()
+                callback(*args)
+        finally:  # one that raises must not keep the others waiting
+            if self._queue and not self._awake:
+                self._awake = True
+                self._loop.call_soon(self._drain)

@@ -13,6 +13,8 @@ from benchmax.envs.types import ToolDefinition
 
 EDGES_PER_TOOL = 12
 LONG_TEXT = 10_000
+MOST_ITEMS = 1_000
+"""In all lists of one call; a schema that asks for more refuses what is made here."""
 QUESTIONS = frozenset({"query", "q", "question", "search_query", "text", "prompt"})
 """Parameters that are given the example's question instead of a plain word."""
 
@@ -50,6 +52,7 @@ def _edges(value: Any) -> tuple[Any, ...]:
 class _Maker:
     def __init__(self, root: Mapping[str, Any], word: str, question: str | None) -> None:
         self._root, self._word, self._question = root, word, question
+        self._items_left = MOST_ITEMS
 
     def value(self, schema: Any, name: str, depth: int) -> Any:
         schema = self._resolved(schema)
@@ -72,7 +75,9 @@ class _Maker:
         if kind == "object" or (kind is None and "properties" in schema) or depth == 0:
             return self._object(schema, depth)
         if kind == "array":
-            return [self.value(schema.get("items", {}), name, depth + 1) for _ in range(int(schema.get("minItems", 0)))]
+            number = min(int(schema.get("minItems", 0)), self._items_left)
+            self._items_left -= number
+            return [self.value(schema.get("items", {}), name, depth + 1)] * number
         if kind in ("integer", "number"):
             return self._number(schema, kind)
         if kind == "boolean":
@@ -101,7 +106,7 @@ class _Maker:
 
     def _text(self, schema: Mapping[str, Any], name: str) -> str:
         text = self._question if self._question is not None and name.lower() in QUESTIONS else self._word
-        text = text.ljust(int(schema.get("minLength", 0)), "x")
+        text = text.ljust(min(int(schema.get("minLength", 0)), LONG_TEXT), "x")
         return text[: int(schema["maxLength"])] if "maxLength" in schema else text
 
     def _resolved(self, schema: Any) -> Any:

@@ -33,6 +33,8 @@ ROWS_READ = 100_000
 """Rows looked at; what is wrong with rows shows long before."""
 ROWS_TWICE = 20
 """Rows preprocessed twice, to see whether ids hold still."""
+PROBE_ROWS = 1_000
+"""Rows given to validate_probe."""
 
 
 async def examine(
@@ -141,10 +143,18 @@ async def _visit(chart: Chart, budgets: dict[str, int | None], group_samples: in
         chart.build_error = describe_error(error)
         return
     try:
-        own = [row.data for row in islice(read_rows(rows), 1_000)] if host.overrides("validate_probe") else []
+        own = _readable(rows) if host.overrides("validate_probe") else []
         await Examination(chart, host, budgets, group_samples).run(own)
     finally:
         await host.__aexit__(None, None, None)
+
+
+def _readable(rows: Source) -> list[Any]:
+    """Rows for the environment's own check, less those that cannot be read: preprocess-fails tells of them."""
+    try:
+        return [row.data for row in islice(read_rows(rows), PROBE_ROWS) if row.fault is None]
+    except UsageError:
+        return []
 
 
 # Conclusions

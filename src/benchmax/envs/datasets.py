@@ -41,7 +41,7 @@ from benchmax.errors import DatasetError
 
 T = TypeVar("T")
 
-_REPEATED = Finding(
+REPEATED = Finding(
     None, "the row repeats an earlier one (same prompt and task)", "remove it, unless it should count twice", "warning"
 )
 
@@ -256,7 +256,7 @@ def _stream(
         seen.add(hash(example["id"]))
         if len(seen) == before:
             report.duplicates += 1
-            report.add(row.issue(_REPEATED))
+            report.add(row.issue(REPEATED))
         yield example
 
 

@@ -11,6 +11,7 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -59,13 +60,15 @@ def _import_module(name: str, folder: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise NotFoundError(f"There is no module {name!r}. Check the spelling and the current folder.") from None
+        if error.name is None:
+            raise _import_failed(name, error) from error
         raise EnvDefinitionError(f"{name} needs the package {error.name!r}: pip install it, then try again.") from None
     except (Exception, SystemExit) as error:
         raise _import_failed(name, error) from error
 
 
 def _import_file(path: Path) -> ModuleType:
-    if not path.is_file():
+    if not os.path.isfile(path):  # not path.is_file(), which raises for a name that is too long
         raise NotFoundError(f"There is no file {path}. Check the path.")
     if str(path.parent.resolve()) not in sys.path:
         sys.path.insert(0, str(path.parent.resolve()))
@@ -198,9 +201,9 @@ class _NoHub(BaseEnv):
 
 def find_rows(env_class: type[BaseEnv], data: str | None) -> Any:
     """The rows a person means by `data`: a file, `hf:owner/name`, or a name the environment loads itself."""
-    if not data or not (data.startswith("hf:") or Path(data).suffix or Path(data).is_file()):
+    if not data or not (data.startswith("hf:") or Path(data).suffix or os.path.isfile(data)):
         return own_rows(env_class, data or None)
-    if not data.startswith("hf:") and not Path(data).exists():
+    if not data.startswith("hf:") and not os.path.exists(data):
         raise NotFoundError(f"There is no file {data}. Check the path.")
     return data
 

@@ -85,7 +85,7 @@ def _file_rows(path: Path) -> Iterator[Row]:
     packed = suffixes[-1:] == [".gz"]
     suffix = (suffixes[:-1] if packed else suffixes)[-1:] or [""]
     reader = _READERS.get(suffix[0])
-    if not path.exists():
+    if not os.path.exists(path):  # not path.exists(), which raises for a name that is too long
         raise NotFoundError(_not_found(path))
     if not path.is_file():
         raise DatasetError(f"{path} is not a file. Name the file with the rows.")
@@ -95,7 +95,10 @@ def _file_rows(path: Path) -> Iterator[Row]:
 
 
 def _not_found(path: Path) -> str:
-    names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    try:
+        names = os.listdir(path.parent)
+    except OSError:
+        names = []
     close = difflib.get_close_matches(path.name, names, n=1)
     advice = f"Did you mean {path.parent / close[0]}?" if close else "Check the path; a hub dataset is hf:owner/name."
     return f"There is no file {path}. {advice}"

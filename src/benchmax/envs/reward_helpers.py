@@ -13,7 +13,8 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import SequenceMatcher
+from difflib import Match, SequenceMatcher
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from benchmax.envs.types import Transcript
@@ -32,7 +33,9 @@ _ARTICLES = ("a", "an", "the")
 
 OVERLAP_FLOOR = 0.25
 MATCHER_WORK = 100_000
-"""Character pairs SequenceMatcher may visit before words are compared instead."""
+"""Character pairs SequenceMatcher may visit in one look at the texts before words are compared instead."""
+MATCHER_ROUNDS = 30
+"""Looks at the whole of the texts; what people write takes fewer than ten."""
 NUMBER_CHARS = 400
 """The longest text read as one number."""
 
@@ -131,14 +134,17 @@ def clip01(value: Any) -> float:
 def percent_of_text_a_in_text_b(text_a: str, text_b: str) -> float:
     """How much of text a is found in text b, in order, as a share of a's length.
 
-    Texts too long to align character by character are compared by runs of four words.
+    Texts too long or too intricate to align character by character are compared by runs of four words.
     """
     if not text_a:
         return 0.0
-    if _matcher_work(text_a, text_b) > MATCHER_WORK:
-        return _share_of_word_runs(text_a.split(), text_b.split())
-    blocks = SequenceMatcher(None, text_a, text_b).get_matching_blocks()
-    return sum(block.size for block in blocks) / len(text_a)
+    try:
+        if _matcher_work(text_a, text_b) <= MATCHER_WORK:
+            blocks = _Matcher(text_a, text_b).get_matching_blocks()
+            return sum(block.size for block in blocks) / len(text_a)
+    except _TooIntricate:
+        pass
+    return _share_of_word_runs(text_a.split(), text_b.split())
 
 
 def overlap_reward(completion: Any, ground_truth: Any, **kwargs: Any) -> float:
@@ -291,9 +297,34 @@ def _matcher_work(text_a: str, text_b: str) -> int:
     """Pairs of equal characters SequenceMatcher would visit; it skips those common in a long b."""
     if len(text_a) + len(text_b) > MATCHER_WORK:
         return MATCHER_WORK + 1
+    in_b = _looked_at(text_b)
+    return sum(count * in_b.get(char, 0) for char, count in Counter(text_a).items())
+
+
+def _looked_at(text_b: str) -> dict[str, int]:
+    """How often each character occurs in b, less those that SequenceMatcher skips there."""
     common = len(text_b) // 100 + 1 if len(text_b) >= 200 else len(text_b)
-    in_b = Counter(text_b)
-    return sum(count * in_b[char] for char, count in Counter(text_a).items() if in_b[char] <= common)
+    return {char: count for char, count in Counter(text_b).items() if count <= common}
+
+
+class _TooIntricate(Exception):
+    pass
+
+
+class _Matcher(SequenceMatcher[str]):
+    """Looks through the text once for each piece that both share; when the pieces are too many, it gives up."""
+
+    def __init__(self, text_a: str, text_b: str) -> None:
+        super().__init__(None, text_a, text_b)
+        in_b = _looked_at(text_b)
+        self._work = list(accumulate((1 + in_b.get(char, 0) for char in text_a), initial=0))
+        self._left = MATCHER_ROUNDS * self._work[-1]
+
+    def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
+        self._left -= self._work[-1 if ahi is None else ahi] - self._work[alo]
+        if self._left < 0:
+            raise _TooIntricate
+        return super().find_longest_match(alo, ahi, blo, bhi)
 
 
 def _share_of_word_runs(words_a: list[str], words_b: list[str], run: int = 4) -> float:

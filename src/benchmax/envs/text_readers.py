@@ -160,7 +160,7 @@ def csv_rows(path: Path) -> Iterator[Row]:
 
 def _delimiter(path: Path, text: TextIO) -> str:
     """The comma or tab the name promises; for a .csv without commas in its header, what it has instead."""
-    if ".tsv" in path.suffixes:
+    if ".tsv" in map(str.lower, path.suffixes):
         return "\t"
     header = next(_full_lines(text), "")
     text.seek(0)

@@ -107,9 +107,9 @@ def compute(expression: str) -> str:
         raise ToolError("The expression is longer than 100 characters. Shorten it.")
     try:
         value = _value(ast.parse(expression, mode="eval").body)
+        return str(int(value)) if value == int(value) else str(value)
     except (SyntaxError, ValueError, TypeError, RecursionError, ZeroDivisionError, OverflowError) as error:
         raise ToolError(f"{expression!r} cannot be computed: {error}") from None
-    return str(int(value)) if value == int(value) else str(value)
 
 
 def _value(node: ast.expr) -> float | int:

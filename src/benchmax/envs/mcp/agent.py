@@ -42,7 +42,7 @@ from benchmax.envs.mcp.install import install
 from benchmax.envs.mcp.node import Node
 from benchmax.envs.mcp.nurseries import end_children
 from benchmax.envs.mcp.workdir import memory_bytes, read_workdir
-from benchmax.envs.remote.wire import FRAME_BYTES, Frames, describe, pack
+from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, describe, pack, taken
 from benchmax.errors import BenchmaxError, UsageError
 
 T = TypeVar("T")
@@ -88,9 +88,8 @@ class Connection:
         while True:
             await self._posted.wait()
             self._posted.clear()
-            data = b"".join(self._outbox)
-            self._outbox.clear()
-            await self._socket.send_bytes(data)
+            while self._outbox:
+                await self._socket.send_bytes(taken(self._outbox))
 
     def _heard(self, message: dict[str, Any]) -> None:
         if "cancel" in message:
@@ -188,7 +187,7 @@ def make_app(node: Node, secret: str, names: Sequence[str]) -> web.Application:
     async def connect(request: web.Request) -> web.StreamResponse:
         if not same(bearer(request), secret):
             return refusal(401, "unauthorized", "This is not the agent's secret.")
-        ws = web.WebSocketResponse(max_msg_size=2 * FRAME_BYTES, heartbeat=20.0, compress=False)
+        ws = web.WebSocketResponse(max_msg_size=2 * MESSAGE_BYTES, heartbeat=20.0, compress=False)
         await ws.prepare(request)
         await Connection(node, ws).serve()
         return ws

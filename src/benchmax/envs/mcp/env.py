@@ -211,12 +211,14 @@ class ParallelMcpEnv(BaseEnv):
         if self._shut.is_set():
             return
         self._shut.set()
-        await self._io.run(self._close)
-        await asyncio.to_thread(self._io.stop)
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        if self._luggage is not None:
-            self._luggage.drop()
+        try:
+            await self._io.run(self._close)
+        finally:  # also when it was cut short
+            await asyncio.to_thread(self._io.stop)
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+            if self._luggage is not None:
+                self._luggage.drop()
 
     async def _close(self) -> None:
         if self._opening is not None and not self._opening.done():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,27 +56,34 @@ def _folder_of(workspace: Path, parts: list[str], make: bool) -> Iterator[int]:
 
 
 class Incoming:
-    """A file on its way into a workspace; it appears there when it is complete."""
+    """A file on its way into a workspace; it appears there when it is complete.
+
+    It is written by threads, and given up by whoever waits for them. So the end waits for a write, and no write
+    follows it: the descriptor's number may be another file's by then.
+    """
 
     def __init__(self, workspace: Path, path: str) -> None:
         self._parts = path_parts(path)
         self._workspace = workspace
         self._size = 0
         self._temporary = f".upload-{secrets.token_hex(8)}"
+        self._lock = threading.Lock()
+        self._ended = False
         try:
-            self._fd = os.open(workspace, _FOLDER)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._file = os.open(self._temporary, flags, 0o600, dir_fd=self._fd)
+            self._fd, self._file = _begun(workspace, self._temporary)
         except OSError as error:
             raise UsageError(f"{path!r} cannot be written: {error.strerror}. Check that the rollout is open.") from None
 
     def write(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._size > limits.MCP_FILE_BYTES:
-            raise UsageError(f"A file may have {limits.MCP_FILE_BYTES:,} bytes; this one has more. Split it.")
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._file, view) :]
+        with self._lock:
+            if self._ended:
+                raise UsageError("The upload was given up. Begin it again.")
+            self._size += len(data)
+            if self._size > limits.MCP_FILE_BYTES:
+                raise UsageError(f"A file may have {limits.MCP_FILE_BYTES:,} bytes; this one has more. Split it.")
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._file, view) :]
 
     def finish(self) -> None:
         try:
@@ -91,12 +99,25 @@ class Incoming:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._file)
-        try:
-            os.unlink(self._temporary, dir_fd=self._fd)
-        except FileNotFoundError:  # it was renamed
-            pass
-        os.close(self._fd)
+        with self._lock:
+            self._ended = True
+            os.close(self._file)
+            try:
+                os.unlink(self._temporary, dir_fd=self._fd)
+            except OSError:  # it was renamed, or the server put something else in its place
+                pass
+            os.close(self._fd)
+
+
+def _begun(workspace: Path, temporary: str) -> tuple[int, int]:
+    """Descriptors of the workspace and of a new file in it."""
+    folder = os.open(workspace, _FOLDER)
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        return folder, os.open(temporary, flags, 0o600, dir_fd=folder)
+    except OSError:
+        os.close(folder)
+        raise
 
 
 def open_outgoing(workspace: Path, path: str) -> tuple[int, int]:

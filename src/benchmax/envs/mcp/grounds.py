@@ -100,7 +100,7 @@ def _named(workdir: Workdir, closed: Iterable[Path]) -> Iterator[Path]:
             yield from _prefixes(Path(filled.command))
         for text in (*filled.args, *filled.env.values()):
             path = Path(text)
-            if not path.is_absolute() or path in shut or path.is_relative_to(workdir.path) or not path.exists():
+            if not path.is_absolute() or path in shut or path.is_relative_to(workdir.path) or not os.path.exists(path):
                 continue
             yield from _prefixes(path) if path.is_file() else [path]
             if path.is_file() and path.suffix:  # a script: what it imports lies beside it

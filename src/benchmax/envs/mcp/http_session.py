@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from benchmax import limits
-from benchmax.envs.mcp.sessions import MODERN, NoAnswer, RpcError, Session, result_of
+from benchmax.envs.mcp.sessions import MODERN, NoAnswer, RpcError, Session, as_json, result_of
 from benchmax.errors import McpError
 
 GOODBYE_SECONDS = 2.0
@@ -75,8 +75,7 @@ class HttpSession(Session):
         return stamped
 
     async def _post(self, number: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
-        text = json.dumps(body, separators=(",", ":")).encode()
-        async with self._http.post(self._url, data=text, headers=headers, allow_redirects=False) as response:
+        async with self._http.post(self._url, data=as_json(body), headers=headers, allow_redirects=False) as response:
             if session := response.headers.get("Mcp-Session-Id"):
                 self._headers["Mcp-Session-Id"] = session
             if response.content_type == "text/event-stream":
@@ -140,13 +139,17 @@ async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:
 
 
 async def _lines(response: aiohttp.ClientResponse, name: str) -> Any:
-    rest, size = b"", 0
+    held: list[bytes] = []  # of a line that has not ended; put together once, for it may be long
+    size = 0
     async for piece in response.content.iter_any():
         size += len(piece)
         if size > limits.MCP_MESSAGE_BYTES:
             raise McpError(f"MCP server {name!r} sent more than {limits.MCP_MESSAGE_BYTES:,} bytes in one answer.")
-        *lines, rest = (rest + piece).split(b"\n")
+        *lines, rest = piece.split(b"\n")
         for line in lines:
-            yield line.rstrip(b"\r").decode("utf-8", "replace")
-    yield rest.decode("utf-8", "replace")
+            held.append(line)
+            yield b"".join(held).rstrip(b"\r").decode("utf-8", "replace")
+            held.clear()
+        held.append(rest)
+    yield b"".join(held).decode("utf-8", "replace")
     yield ""

@@ -9,11 +9,15 @@ from typing import Any
 
 import aiohttp
 
-from benchmax.envs.remote.wire import FRAME_BYTES, Frames, pack, rebuild
+from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, pack, rebuild, taken
 from benchmax.errors import McpError, UsageError
 
 PROTOCOL = 1
 Notice = Callable[[dict[str, Any]], None]
+
+
+class WrongSecret(McpError):
+    """The agent is there, and will not speak to this environment however often it asks."""
 
 
 class AgentLink:
@@ -45,13 +49,18 @@ class AgentLink:
         try:
             async with asyncio.timeout(seconds):
                 self._socket = await self._http.ws_connect(
-                    url, headers={"Authorization": f"Bearer {secret}"}, max_msg_size=2 * FRAME_BYTES,
+                    url, headers={"Authorization": f"Bearer {secret}"}, max_msg_size=2 * MESSAGE_BYTES,
                     heartbeat=20.0, compress=0,
                 )  # fmt: skip
                 first = list(frames.feed((await self._socket.receive()).data))
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, TypeError) as error:
             await self.close()
-            raise McpError(f"The MCP agent at {self.address} cannot be reached: {_words(error)}.") from None
+            if isinstance(error, aiohttp.WSServerHandshakeError) and error.status == 401:
+                raise WrongSecret(
+                    f"The MCP agent at {self.address} does not know this secret. Give the one it was started with."
+                ) from None
+            words = _words(error)
+            raise McpError(f"The MCP agent at {self.address} cannot be reached: {words}. Check that it runs.") from None
         except asyncio.CancelledError:
             await self.close()
             raise
@@ -62,7 +71,7 @@ class AgentLink:
         self._tasks = [asyncio.ensure_future(self._listen(frames)), asyncio.ensure_future(self._send())]
 
     async def request(self, op: str, **fields: Any) -> Any:
-        """Ask the agent and wait. Cancelling gives the work up there too."""
+        """Ask the agent and wait. Cancelling gives the work up there too, but for a seat that is given back."""
         if self.failure is not None:
             raise McpError(self.failure)
         number = next(self._numbers)
@@ -77,7 +86,8 @@ class AgentLink:
         except asyncio.CancelledError:
             if op == "open":
                 self._given_up.add(number)
-            self._post(pack({"cancel": number}))
+            if op != "close":
+                self._post(pack({"cancel": number}))
             raise
         finally:
             self._waiting.pop(number, None)
@@ -92,9 +102,8 @@ class AgentLink:
             while True:
                 await self._posted.wait()
                 self._posted.clear()
-                data = b"".join(self._outbox)
-                self._outbox.clear()
-                await self._socket.send_bytes(data)
+                while self._outbox:
+                    await self._socket.send_bytes(taken(self._outbox))
         except (aiohttp.ClientError, OSError) as error:
             self._fail(_words(error))
 
@@ -134,7 +143,7 @@ class AgentLink:
     def _fail(self, reason: str) -> None:
         if self.failure is not None:
             return
-        self.failure = f"The machine that ran this rollout's MCP servers is lost: {reason}."
+        self.failure = f"The machine that ran this rollout's MCP servers is lost: {reason}. Run the rollout again."
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(McpError(self.failure))
@@ -156,5 +165,5 @@ class AgentLink:
 
 def _words(error: Exception) -> str:
     if isinstance(error, aiohttp.WSServerHandshakeError):
-        return "it does not know this secret" if error.status == 401 else f"it answered {error.status}"
+        return f"it answered {error.status}"
     return str(error) or type(error).__name__

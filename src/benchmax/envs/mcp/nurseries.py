@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import json
 import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +24,8 @@ SCRIPT = Path(__file__).with_name("nursery.py")
 ORPHAN_SECONDS = (0.1, 0.5, 2.0)
 """When to look for what a dead nursery left behind."""
 MOST_GENERATIONS = 20
+MOST_BYTES = 200_000
+"""What a nursery takes in one packet."""
 OPEN_FILES = 4096
 FILE_BYTES = 2**31
 """The largest file a server may write."""
@@ -94,7 +98,10 @@ class Nursery:
             theirs.close()
         _parents.add(self._process.pid)
         self._sock = ours
-        ours.send(json.dumps({"plan": self._plan}).encode())
+        with tempfile.TemporaryFile() as plan:  # what may be read may be more than a packet holds
+            plan.write(json.dumps(self._plan).encode())
+            plan.seek(0)
+            socket.send_fds(ours, [b'{"plan": 0}'], [plan.fileno()])
         asyncio.get_running_loop().add_reader(ours, self._heard)
 
     async def spawn(
@@ -114,15 +121,22 @@ class Nursery:
         try:
             if self.dead or self._sock is None:
                 raise McpError("The parent of the MCP servers is gone. Try again.")
+            packet = json.dumps(message).encode()
+            if len(packet) > MOST_BYTES:
+                raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
             self._children[child.number] = child
-            socket.send_fds(self._sock, [json.dumps(message).encode()], list(fds))
+            socket.send_fds(self._sock, [packet], list(fds))
         except OSError as error:
             self._children.pop(child.number, None)
             raise McpError(f"No MCP server can be started: {error}. Shorten its arguments and variables.") from None
         finally:
             for fd in fds:
                 os.close(fd)
-        await child.started
+        try:
+            await child.started
+        except asyncio.CancelledError:
+            self.kill(child)
+            raise
         return child
 
     def kill(self, child: Child) -> None:

@@ -2,7 +2,7 @@
 
     python nursery.py FD          FD: a socket to the agent, one JSON message a packet
 
-    agent → nursery   {"plan": …}                               once, first: what to import, what may be read
+    agent → nursery   {"plan": 0} + the descriptor of a file    once, first: what to import, what may be read
                       {"spawn": 7, "argv": […], "cwd": …, "env": {…}, "own": […], "memory": …}
                       + the child's descriptors 0, 1, 2, …
                       {"kill": 7}
@@ -70,7 +70,8 @@ class Nursery:
         first = self._hear()
         if first is None:
             return None
-        self._plan = first[0]["plan"]
+        with open(first[1][0], encoding="utf-8") as file:
+            self._plan = json.load(file)
         confine.hide()
         confine.adopt_orphans()
         python = self._plan.get("python")
@@ -117,6 +118,7 @@ class Nursery:
             for pid, number in list(self._children.items()):
                 if number == message["kill"]:
                     _kill_group(pid)
+                    _kill(pid)  # it may not yet lead its group
         return None
 
     def _spawn(self, message: dict[str, Any], fds: list[int]) -> Callable[[], None] | None:

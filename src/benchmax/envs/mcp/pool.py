@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.envs.logging import rollout_context
-from benchmax.envs.mcp.link import AgentLink
+from benchmax.envs.mcp.link import AgentLink, WrongSecret
 from benchmax.envs.mcp.metrics import Times
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner
 from benchmax.errors import BenchmaxError, McpError, UsageError
@@ -27,6 +27,8 @@ from benchmax.errors import BenchmaxError, McpError, UsageError
 logger = logging.getLogger(__name__)
 
 PIECE_BYTES = limits.MIB
+CLOSE_SECONDS = 2.0
+"""How long what is under way may take to end when the environment is shut down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +93,13 @@ class ServerPool:
         addresses = await self.provisioner.provision_servers(self.secret)
         pending = {asyncio.ensure_future(self._join(address)) for address in addresses}
         failure: BaseException | None = None
-        while pending and not self.machines:
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            failure = next((task.exception() for task in done if task.exception()), failure)
-        for task in pending:
-            self._keep(task)
+        try:
+            while pending and not self.machines:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                failure = next((task.exception() for task in done if task.exception()), failure)
+        finally:
+            for task in pending:
+                self._keep(task)
         if not self.machines:
             await self.provisioner.teardown()
             raise failure or McpError("The provisioner gave no address. Give it machines.")
@@ -116,8 +120,8 @@ class ServerPool:
             try:
                 await link.connect(self.secret, self.health.timeout)
                 break
-            except McpError:
-                if attempt + 1 == self.health.attempts:
+            except McpError as error:
+                if attempt + 1 == self.health.attempts or isinstance(error, WrongSecret):
                     raise
                 await asyncio.sleep(self.health.pause(attempt))
         self.machines.append(Machine(link, int(link.hello.get("servers", 1))))
@@ -347,8 +351,10 @@ class ServerPool:
             if not waiter.done():
                 waiter.set_exception(McpError("The environment was shut down. Make a new one."))
         self._waiters.clear()
-        for task in list(self._tasks):
-            task.cancel()
+        if tasks := list(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
         await asyncio.gather(*(machine.link.close() for machine in self.machines), return_exceptions=True)
         await self.provisioner.teardown()
 

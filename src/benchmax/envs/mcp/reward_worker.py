@@ -11,8 +11,10 @@ import inspect
 import logging
 import math
 import os
+import select
 import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ class Channel:
         self._frames = Frames()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._number = 0
+        self._lock = threading.Lock()
         self.task: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     async def listen(self) -> None:
@@ -58,9 +61,14 @@ class Channel:
         return await future
 
     def say(self, message: Mapping[str, Any]) -> None:
-        self._sock.setblocking(True)
-        self._sock.sendall(pack(message))
-        self._sock.setblocking(False)
+        """From any thread, as functions that are not async log from theirs; waits while the agent is busy."""
+        frame = memoryview(pack(message))
+        with self._lock:
+            while frame:
+                try:
+                    frame = frame[self._sock.send(frame) :]
+                except BlockingIOError:
+                    select.select([], [self._sock], [])
 
 
 class _ToAgent(logging.Handler):

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
 import socket
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from benchmax.envs.mcp.http_session import HttpSession
 from benchmax.envs.mcp.nurseries import Child, Nursery, Rules, python_command
 from benchmax.envs.mcp.sessions import NoAnswer, Session, StdioSession, Tail
 from benchmax.envs.mcp.workdir import ServerSpec, Workdir, memory_bytes
+from benchmax.envs.remote.process import signal_name
 from benchmax.envs.remote.surroundings import scrubbed_environment
 from benchmax.errors import EnvDefinitionError, McpError
 
@@ -45,7 +45,7 @@ class Server:
         status = await asyncio.shield(self.child.ended)
         if self.tail is not None:
             await asyncio.wait([self.tail.closed], timeout=LAST_WORDS_SECONDS)
-        how = f"was killed by {_signal(-status)}" if status < 0 else f"ended with exit code {status}"
+        how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with exit code {status}"
         lines = "\n".join(self.tail.lines) if self.tail is not None else ""
         said = f" Its last lines were:\n{lines}" if lines else " It printed no error."
         if self.child.over:
@@ -60,13 +60,6 @@ class Server:
             await asyncio.wait([self.child.ended], timeout=5.0)
         if self.tail is not None:
             self.tail.close()
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 @dataclass(frozen=True, slots=True)

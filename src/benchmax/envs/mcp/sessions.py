@@ -134,6 +134,14 @@ class Session(ABC):
             pass
 
 
+def as_json(message: Mapping[str, Any]) -> bytes:
+    """A message to a server. RpcError for numbers that JSON has no word for: many servers would not even answer."""
+    try:
+        return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+    except ValueError:
+        raise RpcError("The arguments hold NaN or an infinity, which is not JSON. Write a finite number.") from None
+
+
 def result_of(name: str, message: Mapping[str, Any]) -> dict[str, Any]:
     """What a response holds; its error is raised."""
     error = message.get("error")
@@ -188,7 +196,7 @@ class StdioSession(Session, asyncio.Protocol):
     def _send(self, message: Mapping[str, Any]) -> None:
         if self.lost is not None or self._writer is None or self._writer.is_closing():
             raise McpError(self.lost or f"MCP server {self.name!r} is not running.")
-        self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        self._writer.write(as_json(message) + b"\n")
 
     def _give_up(self, number: int, method: str, seconds: float) -> None:
         future = self._waiting.get(number)

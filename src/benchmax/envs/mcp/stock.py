@@ -110,7 +110,11 @@ class Stock:
     async def reset(self, token: str) -> None:
         """Fresh processes and an empty directory under the same token."""
         lease, began = self.lease(token), monotonic()
-        old, lease.seat = lease.seat, await self._take(limits.MCP_WAIT_SECONDS, swap=True)
+        fresh = await self._take(limits.MCP_WAIT_SECONDS, swap=True)
+        if token not in self._leases:
+            self._discard(fresh)
+            self.lease(token)  # raises: it was released meanwhile
+        old, lease.seat = lease.seat, fresh
         lease.clean = True
         self._discard(old)
         self._watch(lease)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from itertools import islice
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from benchmax.envs.datasets import DatasetReport, ExampleSet
+from benchmax.envs.datasets import REPEATED, DatasetReport, ExampleSet
 from benchmax.envs.example_id import json_fault
 from benchmax.envs.readers import Source, read_rows, source_name
-from benchmax.envs.rows import Finding, Row
+from benchmax.envs.remote.wire import FRAME_BYTES
+from benchmax.envs.rows import Finding, Row, too_large
 from benchmax.envs.types import Example
 
 BATCH_ROWS = 200
+BATCH_BYTES = FRAME_BYTES // 4
+"""Of the rows of a batch, as JSON; the examples that come back may be several times as large."""
 
 Outcome: TypeAlias = "tuple[Example | None, list[tuple[Any, ...]]]"
 """An example, if there is one, and the fields of each `Finding`."""
@@ -24,12 +27,10 @@ async def preprocess(convert: Convert, source: Source, lenient: bool, min_rows: 
     report = DatasetReport(source_name(source), lenient, min_rows)
     examples: list[Example] = []
     seen: set[str] = set()
-    rows = read_rows(source)
-    while batch := list(islice(rows, BATCH_ROWS)):
-        refused = {index: finding for index, row in enumerate(batch) if (finding := _unsendable(row)) is not None}
-        outcomes = iter(await convert([row.data for index, row in enumerate(batch) if index not in refused]))
-        for index, row in enumerate(batch):
-            example, fields = (None, [refused[index]]) if index in refused else next(outcomes)
+    for batch in _batches(read_rows(source)):
+        outcomes = iter(await convert([row.data for row, refused in batch if refused is None]))
+        for row, refused in batch:
+            example, fields = next(outcomes) if refused is None else (None, [refused])
             _note(report, row, example, [Finding(*each) for each in fields])
             if example is not None:
                 _note_repeated(report, row, example["id"], seen)
@@ -38,11 +39,29 @@ async def preprocess(convert: Convert, source: Source, lenient: bool, min_rows: 
     return ExampleSet(examples, report)
 
 
-def _unsendable(row: Row) -> Finding | None:
+def _batches(rows: Iterable[Row]) -> Iterator[list[tuple[Row, Finding | None]]]:
+    """Rows that cross together; those that cannot have the reason beside them."""
+    batch: list[tuple[Row, Finding | None]] = []
+    size = 0
+    for row in rows:
+        refused, weight = _weighed(row)
+        if len(batch) == BATCH_ROWS or size + weight > BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append((row, refused))
+        size += weight
+    if batch:
+        yield batch
+
+
+def _weighed(row: Row) -> tuple[Finding | None, int]:
+    """Why a row cannot cross, if it cannot, and its bytes if it can."""
     if row.fault is not None:
-        return row.fault
-    fault = json_fault(row.data)
-    return Finding(fault.path, fault.reason, fault.fix) if fault else None
+        return row.fault, 0
+    if fault := json_fault(row.data):
+        return Finding(fault.path, fault.reason, fault.fix), 0
+    size = len(json.dumps(row.data))
+    return (too_large(size), 0) if size > BATCH_BYTES else (None, size)
 
 
 def _note(report: DatasetReport, row: Row, example: Example | None, findings: list[Finding]) -> None:
@@ -56,8 +75,7 @@ def _note(report: DatasetReport, row: Row, example: Example | None, findings: li
 def _note_repeated(report: DatasetReport, row: Row, example_id: str, seen: set[str]) -> None:
     if example_id in seen:
         report.duplicates += 1
-        reason = "the row repeats an earlier one (same prompt and task)"
-        report.add(row.issue(Finding(None, reason, "remove it, unless it should count twice", "warning")))
+        report.add(row.issue(REPEATED))
     seen.add(example_id)
 
 

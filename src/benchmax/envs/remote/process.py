@@ -201,11 +201,10 @@ class EnvProcess(asyncio.Protocol):
             self.hello.set_result(dict(message["hello"]))
         elif "failed" in message and not self.hello.done():
             self.hello.set_exception(_start_failure(message["failed"]))
-        elif (request := self.pending.pop(message.get("id", -1), None)) is not None:
-            if "error" in message:
-                request.answer(None, rebuild(message["error"]))
-            else:
-                request.answer(message.get("ok"), None)
+        else:
+            error = rebuild(message["error"]) if "error" in message else None
+            if (request := self.pending.pop(message.get("id", -1), None)) is not None:
+                request.answer(message.get("ok"), error)
 
     # The end
 
@@ -227,6 +226,8 @@ class EnvProcess(asyncio.Protocol):
 
     def _kill_group(self) -> None:
         assert self._popen is not None
+        if self._popen.returncode is not None:  # reaped: the number may be another's by now
+            return
         try:
             os.killpg(self._popen.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
@@ -268,7 +269,7 @@ class EnvProcess(asyncio.Protocol):
         if own:
             how = f"{self._reason} and was killed"
         elif code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
+            how = f"was killed by {signal_name(-code)}"
         else:
             how = f"ended with exit code {code}"
         tail = "\n".join(self._tail)
@@ -279,6 +280,14 @@ class EnvProcess(asyncio.Protocol):
             how += " (the system may have run out of memory)"
         said = f" Its last lines were:\n{tail}" if tail else " It printed no error."
         return f"The environment's process {how}.{said}"
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV and the like; most real-time signals have no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _start_failure(described: Any) -> EnvDefinitionError:

@@ -72,6 +72,8 @@ class RemoteEnv(BaseEnv):
     ) -> None:
         if processes < 1:
             raise ConfigError(f"processes is {processes}; it must be at least 1.")
+        if constructor_args is not None and not isinstance(source, str):
+            raise ConfigError("A bundle brings its constructor_args with it. Give them to dump_bundle instead.")
         workdir = Path(tempfile.mkdtemp(prefix="benchmax-env-"))
         plan = Plan(
             source=_placed(source, constructor_args, workdir),
@@ -223,8 +225,6 @@ def _placed(source: BundleLike | str, arguments: Mapping[str, Any] | None, workd
         file, colon, name = source.partition(":")
         spec = f"{Path(file).absolute()}{colon}{name}" if file.endswith(".py") else source
         return {"spec": spec, "args": dict(arguments or {}), "path": str(Path.cwd())}
-    if arguments is not None:
-        raise ConfigError("A bundle brings its constructor_args with it. Give them to dump_bundle instead.")
     (workdir / "env-cls.pkl").write_bytes(source.pickled)
     (workdir / "env-metadata.json").write_bytes(source.metadata.to_json_bytes())
     return {"bundle": str(workdir)}

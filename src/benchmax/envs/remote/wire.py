@@ -24,6 +24,8 @@ from benchmax.errors import BenchmaxError
 FRAME_BYTES = 64 * limits.MIB
 """The largest message."""
 _HEAD = Struct("!IB")
+MESSAGE_BYTES = FRAME_BYTES + _HEAD.size
+"""The most that is sent at once: one frame always fits, and many small ones."""
 _TAG = "$benchmax"
 
 
@@ -81,6 +83,17 @@ def pack(message: Mapping[str, Any]) -> bytes:
     if len(body) > FRAME_BYTES:
         raise ValueError(f"it has {len(body):,} bytes as JSON; at most {FRAME_BYTES:,} may cross")
     return _HEAD.pack(len(body), encoder.tagged) + body
+
+
+def taken(outbox: list[bytes]) -> bytes:
+    """The next frames to send together: all that wait, or as many as a message of `MESSAGE_BYTES` holds."""
+    size = count = 0
+    while count < len(outbox) and (not count or size + len(outbox[count]) <= MESSAGE_BYTES):
+        size += len(outbox[count])
+        count += 1
+    data = b"".join(outbox[:count])
+    del outbox[:count]
+    return data
 
 
 class Frames:

@@ -77,7 +77,8 @@ class RayProvisioner(BaseProvisioner):
                     f"{len(nodes)} nodes of the Ray cluster have {self._options['num_cpus']:g} processors, "
                     f"{wanted or 1} are needed. Add nodes, or ask for fewer nodes or processors."
                 )
-            return await asyncio.gather(*(self._start(node, api_secret) for node in nodes[:wanted]))
+            starting = (self._start(node, api_secret) for node in nodes[:wanted])
+            return _all_or_none(await asyncio.gather(*starting, return_exceptions=True))
         except BaseException:
             await self.teardown()
             raise
@@ -139,6 +140,14 @@ class RayProvisioner(BaseProvisioner):
         if self._packed is None:
             self._packed = _ray().put(pack(self._workdir))
         return self._packed
+
+
+def _all_or_none(started: Sequence[str | BaseException]) -> list[str]:
+    """The addresses; what went wrong with one is raised when all are known, so that none starts unseen."""
+    for each in started:
+        if isinstance(each, BaseException):
+            raise each
+    return [str(each) for each in started]
 
 
 class _Placed:
