@@ -7,6 +7,8 @@ import errno
 import itertools
 import json
 import resource
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -266,6 +268,38 @@ def test_of_equally_good_checkpoints_the_latest_is_the_best(model, tmp_path):
     assert (done.reason, done.step) == ("patience", 2), "an equal result is no better one"
     assert (done.path / "checkpoints" / "best").read_text() == "step-2"
     assert choose_checkpoint(done.path).step == 2
+
+
+def test_an_export_into_the_folder_one_stands_in(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    export_merged(trained.path, Path(), which="latest")
+    assert {"config.json", "model.safetensors", "README.md"} <= {file.name for file in tmp_path.iterdir()}
+    assert not list(tmp_path.parent.glob(".tmp-*"))
+
+
+def test_a_model_given_by_a_relative_path_is_found_from_anywhere(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(model.parent)
+    limits = {"steps": 1}
+    done = go(train(config(model.name, tmp_path / "a", limits=limits, model={"name": f"./{model.name}"}), task=TASK))
+    monkeypatch.chdir(tmp_path)
+    assert export_merged(done.path, tmp_path / "out", which="latest").is_dir()
+
+
+@pytest.mark.filterwarnings("ignore:Model has .tie_word_embeddings")
+@pytest.mark.parametrize("target", ["embed_tokens", "no_such_layer"])
+def test_lora_targets_that_cannot_be_adapted_are_told(model, tmp_path, target):
+    wrong = config(model, tmp_path, model={"name": str(model), "tune": "lora"}, lora={"targets": [target]})
+    with pytest.raises(ConfigError, match=rf"lora.targets \['{target}'\].* all-linear"):
+        go(train(wrong, task=TASK))
+
+
+def test_a_model_whose_file_was_cut_off_is_told_by_the_files_name(model, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(model, broken)
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(UsageError, match=r"model\.safetensors cannot be read: .* again"):
+        go(train(config(broken, tmp_path), task=TASK))
 
 
 def test_export_on_a_full_disk_is_one_clear_error_and_leaves_nothing(trained, tmp_path):

@@ -142,26 +142,16 @@ def add(name: str, directory: Path) -> Path:
 
 
 def _copied(name: str, source: Path, work: Path) -> Card:
-    from safetensors import safe_open
-
     target = work / "model"
     shutil.copytree(source, target)
-    weights, parameters, kinds = sorted(target.glob("*.safetensors")), 0, set()
-    for file in weights:
-        try:
-            with safe_open(file, framework="np") as tensors:
-                slices = [tensors.get_slice(key) for key in tensors.keys()]  # noqa: SIM118  it is no mapping
-                parameters += sum(math.prod(each.get_shape()) for each in slices)
-                kinds |= {each.get_dtype() for each in slices}
-        except Exception as error:
-            raise UsageError(f"{source / file.name} cannot be read: {error}. Write the model again.") from error
+    parameters, kinds = _weights(target)
     licence = (old := read_card(source)) and old.license
     return Card(
         name=name,
         title=name,
         source=str(source.resolve()),
         license=licence or "unknown",
-        sha256=sha256(weights[0]),
+        sha256=sha256(min(target.glob("*.safetensors"))),
         parameters=parameters,
         bytes=_tree_bytes(target),
         dtype=_DTYPES.get(min(kinds), min(kinds)) if kinds else "float32",
@@ -216,7 +206,24 @@ def _model_directory(path: Path) -> Path:
         if (path / "metrics.jsonl").exists():
             raise UsageError(f"{path} is a training run, not a model. Write one with: benchmax export {path} FOLDER")
         raise UsageError(f"{path} has no .safetensors weights. Save the model again with save_pretrained.")
+    _weights(path)
     return path
+
+
+def _weights(directory: Path) -> tuple[int, set[str]]:
+    """How many parameters the files of a model hold, and in which types; a damaged file is told here, by its name."""
+    from safetensors import SafetensorError, safe_open
+
+    parameters, kinds = 0, set()
+    for file in sorted(directory.glob("*.safetensors")):
+        try:
+            with safe_open(file, framework="np") as tensors:
+                slices = [tensors.get_slice(key) for key in tensors.keys()]  # noqa: SIM118  it is no mapping
+        except (SafetensorError, OSError) as error:
+            raise UsageError(f"{file} cannot be read: {error}. Copy or save the model again.") from None
+        parameters += sum(math.prod(each.get_shape()) for each in slices)
+        kinds |= {each.get_dtype() for each in slices}
+    return parameters, kinds
 
 
 def _from_wheel(known: KnownModel, work: Path, say: Say) -> Card:

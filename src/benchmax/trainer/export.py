@@ -169,6 +169,7 @@ def _readable(folder: Path) -> None:
 
 
 def _build(out: Path, write: Callable[[Path], None]) -> Path:
+    out = out.absolute()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} is not empty. Choose another folder, or remove it first.")
     temporary = out.with_name(f".tmp-{out.name}-{os.getpid()}")
@@ -177,9 +178,12 @@ def _build(out: Path, write: Callable[[Path], None]) -> Path:
         with plain_disk_errors(out):
             write(temporary)
             _readable(temporary)
-        if out.exists():
-            out.rmdir()
-        temporary.rename(out)
+        if out.exists():  # somebody may stand in it
+            for file in temporary.iterdir():
+                shutil.move(file, out)
+            temporary.rmdir()
+        else:
+            temporary.rename(out)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

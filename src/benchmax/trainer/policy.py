@@ -114,11 +114,7 @@ class Policy:
 
     def adapted(self) -> Iterator[tuple[str, Any]]:
         """The layers that carry an adapter, by the name of the layer they wrap."""
-        from peft.tuners.lora import LoraLayer
-
-        for name, module in self.model.named_modules():
-            if isinstance(module, LoraLayer):
-                yield name, module
+        return _lora_layers(self.model)
 
 
 @contextlib.contextmanager
@@ -146,10 +142,18 @@ def _adapt(model: Any, lora: LoraConfig) -> Any:
     settings = peft.LoraConfig(
         r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=targets, task_type="CAUSAL_LM"
     )
+    advice = "Use all-linear, or the names of its linear layers."
     try:
-        return peft.get_peft_model(model, settings)
+        adapted = peft.get_peft_model(model, settings)
     except ValueError as error:
-        raise ConfigError(
-            f"lora.targets {lora.targets} does not fit this model: {error} "
-            "Use all-linear, or the names of its linear layers."
-        ) from None
+        raise ConfigError(f"lora.targets {lora.targets} does not fit this model: {error} {advice}") from None
+    for name, layer in _lora_layers(adapted.get_base_model()):
+        if not isinstance(layer.get_base_layer(), nn.Linear):
+            raise ConfigError(f"lora.targets {lora.targets} names {name}, which is no linear layer. {advice}")
+    return adapted
+
+
+def _lora_layers(model: Any) -> Iterator[tuple[str, Any]]:
+    from peft.tuners.lora import LoraLayer
+
+    return ((name, module) for name, module in model.named_modules() if isinstance(module, LoraLayer))

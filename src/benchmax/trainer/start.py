@@ -26,7 +26,7 @@ from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, DatasetError, ModelRejected
 from benchmax.inference.engine import Engine
 from benchmax.inference.local import LocalModel
-from benchmax.inference.store import resolve
+from benchmax.inference.store import KNOWN, resolve
 from benchmax.inference.tokens import ChatTokens
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import without_secrets
@@ -148,6 +148,8 @@ def _locate(config: TrainConfig) -> None:
         given = getattr(section, field)
         if given and Path(given).is_file():
             setattr(section, field, str(Path(given).absolute()))
+    if config.model.name not in KNOWN and Path(config.model.name).expanduser().exists():
+        config.model.name = str(Path(config.model.name).expanduser().absolute())
 
 
 def _short_name(env: str) -> str:
