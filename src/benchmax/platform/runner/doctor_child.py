@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,41 +58,49 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
 
     home = folder / "home"
     home.mkdir(exist_ok=True)
-    process = await asyncio.create_subprocess_exec(
-        str(python), "-P", "-m", WORKER, cwd=home, env={**scrubbed_environment(variables), "TMPDIR": str(home)},
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
     most = env_limits().memory_bytes
     orders = json.dumps({**launch, "report": str(folder / "report.json"), "memory_bytes": most}).encode()
-    try:
-        async with asyncio.timeout(SECONDS):
-            assert process.stdin is not None
-            process.stdin.write(orders)
-            process.stdin.close()
-            await _relay_until_it_ends(process, hidden(variables.values()))
-    except TimeoutError:
-        raise UsageError(f"The examination did not end within {SECONDS:g} s. Make the environment faster.") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    async with _relayed(hidden(variables.values())) as output:
+        process = await asyncio.create_subprocess_exec(
+            str(python), "-P", "-m", WORKER, cwd=home, env={**scrubbed_environment(variables), "TMPDIR": str(home)},
+            stdin=asyncio.subprocess.PIPE, stdout=output, stderr=output,
+        )  # fmt: skip
+        try:
+            await asyncio.wait_for(process.communicate(orders), SECONDS)
+        except TimeoutError:
+            raise UsageError(
+                f"The examination did not end within {SECONDS:g} s. Make the environment faster."
+            ) from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
 
-async def _relay_until_it_ends(process: asyncio.subprocess.Process, secrets: list[str]) -> None:
-    """`wait` would wait for what the environment left in the background, too, which holds the pipe open."""
-    relaying = asyncio.create_task(_relay(process, secrets))
+@asynccontextmanager
+async def _relayed(secrets: list[str]) -> AsyncIterator[int]:
+    """A pipe to print into: what comes goes to child.log, without secrets, however long a line is.
+
+    It is not the process's own, whose end asyncio would wait for: what the environment left in the background holds it.
+    """
+    ours, theirs = os.pipe()
+    words = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(words)
+    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, os.fdopen(ours, "rb", 0))
+    relaying = asyncio.create_task(_relay(words, secrets))
     try:
-        while process.returncode is None:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+        try:
+            yield theirs
+        finally:
+            os.close(theirs)
         await asyncio.wait([relaying], timeout=LAST_WORDS_SECONDS)
     finally:
         relaying.cancel()
+        pipe.close()
 
 
-async def _relay(process: asyncio.subprocess.Process, secrets: list[str]) -> None:
-    """What is printed goes to child.log, without secrets, however long a line is."""
-    assert process.stdout is not None
-    while piece := await process.stdout.read(65_536):
+async def _relay(words: asyncio.StreamReader, secrets: list[str]) -> None:
+    while piece := await words.read(65_536):
         print(hide(piece.decode("utf-8", "replace"), secrets), end="", flush=True)  # noqa: T201
 
 
