@@ -330,15 +330,15 @@ def test_nothing_of_this_machine_is_in_an_export(model, tmp_path):
     assert base_name("org/name") == "org/name"
 
 
-def test_a_model_card_carries_the_base_models_licence(tmp_path):
+def test_a_model_card_carries_the_base_models_licence(model, tmp_path):
     from benchmax.trainer.export import _licence
 
     stored = {"name": "m", "title": "M", "source": "here", "license": "MIT", "sha256": "", "parameters": 1, "bytes": 1}
-    for name in ("config.json", "model.safetensors"):
-        (tmp_path / name).write_text("{}")
-    assert _licence(str(tmp_path)) == {}
-    (tmp_path / "benchmax.json").write_text(json.dumps(stored))
-    assert _licence(str(tmp_path)) == {"license": "mit"}
+    licensed = tmp_path / "licensed"
+    shutil.copytree(model, licensed)
+    assert _licence(str(licensed)) == {}
+    (licensed / "benchmax.json").write_text(json.dumps(stored))
+    assert _licence(str(licensed)) == {"license": "mit"}
 
 
 def rows_file(folder, count, bad=0):
