@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +77,7 @@ class RayProvisioner(BaseProvisioner):
                     f"{len(nodes)} nodes of the Ray cluster have {self._options['num_cpus']:g} processors, "
                     f"{wanted or 1} are needed. Add nodes, or ask for fewer nodes or processors."
                 )
-            starting = (self._start(node, api_secret) for node in nodes[:wanted])
-            return _all_or_none(await asyncio.gather(*starting, return_exceptions=True))
+            return await _all_or_none(self._start(node, api_secret) for node in nodes[:wanted])
         except BaseException:
             await self.teardown()
             raise
@@ -142,12 +141,21 @@ class RayProvisioner(BaseProvisioner):
         return self._packed
 
 
-def _all_or_none(started: Sequence[str | BaseException]) -> list[str]:
-    """The addresses; what went wrong with one is raised when all are known, so that none starts unseen."""
-    for each in started:
-        if isinstance(each, BaseException):
-            raise each
-    return [str(each) for each in started]
+async def _all_or_none(starting: Iterable[Coroutine[Any, Any, str]]) -> list[str]:
+    """The addresses; what went wrong first is raised when all are known, so that none starts unseen."""
+    failures: list[BaseException] = []
+
+    async def noted(start: Coroutine[Any, Any, str]) -> str:
+        try:
+            return await start
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    started = await asyncio.gather(*map(noted, starting), return_exceptions=True)
+    if failures:
+        raise failures[0]
+    return [str(address) for address in started]
 
 
 class _Placed:
