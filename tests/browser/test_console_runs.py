@@ -250,7 +250,8 @@ def test_a_long_count_of_steps_stays_in_its_tile(open_page, world):
         world.add_points(run, [(step, "train", 1.0, {"reward/mean": 0.5})], total=total)
         page = open_page(f"/experiments/{run}")
         words = page.locator(".tile", has_text=f"{step + 1:,}").locator("b")
-        assert words.evaluate("(words) => words.scrollWidth <= words.parentElement.clientWidth"), total
+        fits = "(words) => words.scrollWidth <= words.parentElement.clientWidth"
+        until(page, lambda words=words, fits=fits: words.evaluate(fits), True)
 
 
 def test_an_address_that_is_not_there_is_a_page(open_page):
