@@ -2,10 +2,11 @@
 
     python benchmarks/engine.py --model DIR --device cpu --batches 1,8,64 --new 64 --compare-generate
 
-On a CPU the columns ending in _cpu count processor time instead of the clock. On CUDA it also prints
-the floor set by memory bandwidth (weights, keys and values, logits, at the copy bandwidth measured
-here) and the share of it that was reached. Prompts are random ids, all different, with no stop token,
-so every request runs to its last token.
+`engine` and `generate` are whole runs, prompts and all; `decode` and `generate_decode` the same runs less
+runs of a single token; `ratio` and `decode_ratio` compare the two pairs. On a CPU the columns ending in
+_cpu count processor time instead of the clock. On CUDA it also prints the floor set by memory bandwidth
+(weights, keys and values, logits, at the copy bandwidth measured here) and the share of it that was
+reached. Prompts are random ids, all different, with no stop token, so every request runs to its last token.
 """
 
 from __future__ import annotations
@@ -71,11 +72,10 @@ def floor_tokens(engine, batch, prompt, new, speed):
     return batch / ((engine.weights.bytes + kv + scores) / speed)
 
 
-def decode_rate(engine, prompts, new):
-    """Tokens per second of decode alone: two lengths, the difference in tokens over the difference in time."""
-    short = min(sample(engine, prompts, new, 7_000 + i) for i in range(3))
-    long = min(sample(engine, prompts, 5 * new, 8_000 + i) for i in range(3))
-    return len(prompts) * 4 * new / (long - short) if long > short else float("nan")
+def decode_rate(batch, new, run):
+    """Tokens per second of decode alone. `run(tokens, seed)`: seconds of a run that long."""
+    long, short = (min(run(tokens, seed) for seed in range(3)) for tokens in (new, 1))
+    return batch * (new - 1) / (long - short)
 
 
 def measure_engine(engine, options, batch, speed):
@@ -87,27 +87,47 @@ def measure_engine(engine, options, batch, speed):
     if not speed:
         row["engine_cpu"] = cpu_rate(batch * options.new, runs)
     if speed:
-        row["decode"] = decode_rate(engine, prompts_of(batch, options.prompt, vocab, 5), options.new)
-        row["floor"] = floor_tokens(engine, batch, options.prompt, 5 * options.new, speed)
+        row["decode"] = decode_rate(
+            batch,
+            options.new,
+            lambda new, seed: sample(engine, prompts_of(batch, options.prompt, vocab, seed), new, seed),
+        )
+        row["floor"] = floor_tokens(engine, batch, options.prompt, options.new, speed)
         row["share"] = row["decode"] / row["floor"]
     return row
 
 
 def measure_generate(options, batch, model, vocab):
-    def once(seed):
+    def once(new, seed):
         ids = torch.tensor(prompts_of(batch, options.prompt, vocab, seed), device=model.device)
         with torch.inference_mode():
             out = model.generate(
-                ids, attention_mask=torch.ones_like(ids), max_new_tokens=options.new, min_new_tokens=options.new,
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=new, min_new_tokens=new,
                 do_sample=True, temperature=1.0, top_k=0, top_p=1.0, pad_token_id=0,
             )  # fmt: skip
         out.cpu()
 
+    on_gpu = options.device == "cuda"
+    if on_gpu:
+        once(options.new, 99)
+    runs = [timed(lambda run=run: once(options.new, run)) for run in range(options.runs)]
+    tokens = batch * options.new
+    row = {"generate": tokens / min(seconds for seconds, _ in runs)}
+    if on_gpu:
+        row["generate_decode"] = decode_rate(batch, options.new, lambda new, seed: timed(lambda: once(new, seed))[0])
+    else:
+        row["generate_cpu"] = cpu_rate(tokens, runs)
+    return row
+
+
+def compare(row, options, model, vocab):
+    """Add generate's figures to the engine's row."""
+    row.update(measure_generate(options, row["batch"], model, vocab))
+    row["ratio"] = row["engine"] / row["generate"]
     if options.device == "cuda":
-        once(99)
-    runs = [timed(lambda run=run: once(run)) for run in range(options.runs)]
-    rate = batch * options.new / min(seconds for seconds, _ in runs)
-    return rate, cpu_rate(batch * options.new, runs)
+        row["decode_ratio"] = row["decode"] / row["generate_decode"]
+    else:
+        row["ratio_cpu"] = row["engine_cpu"] / row["generate_cpu"]
 
 
 def measure_groups(engine, groups, size, new, length):
@@ -177,7 +197,7 @@ def main():
     began = time.perf_counter()
     engine = Engine.from_directory(
         options.model, device=options.device, slots=most, kernels=not options.no_kernels, graphs=not options.no_graphs,
-        max_len=max(512, options.prompt + 5 * options.new + 1),
+        max_len=max(512, options.prompt + options.new + 1),
     )  # fmt: skip
     opened = time.perf_counter() - began
     speed = bandwidth() if options.device == "cuda" else 0.0
@@ -195,10 +215,7 @@ def main():
     if options.compare_generate:
         model = load_generate(options)
         for row in rows:
-            row["generate"], busy = measure_generate(options, row["batch"], model, engine.spec.vocab)
-            row["ratio"] = row["engine"] / row["generate"]
-            if options.device == "cpu":
-                row["generate_cpu"], row["ratio_cpu"] = busy, row["engine_cpu"] / busy
+            compare(row, options, model, engine.spec.vocab)
     show(report, options.json)
 
 
@@ -207,7 +224,7 @@ def show(report, as_json):
         print(json.dumps(report, indent=1))
         return
     for row in report["rows"]:
-        cells = [f"{name} {value:,.{2 if name[:5] in ('ratio', 'share') else 0}f}" for name, value in row.items()]
+        cells = [f"{name} {value:,.{2 if 'ratio' in name or name == 'share' else 0}f}" for name, value in row.items()]
         print("   ".join(cells))
     if "groups" in report:
         print(f"groups {report['groups']['case']}: {report['groups']['seconds']:.3f} s")

@@ -17,19 +17,22 @@ from benchmax.inference.engine import Engine, SamplingParams
 
 CHECK = """
 import torch
-from benchmax.inference import cuda, kernels
+from benchmax.inference import cuda_check, kernels
 from benchmax.inference.llama import ModelSpec, Weights
 from benchmax.inference.runner import Runner
 
-for heads, kv_heads, head_dim, normed in ((9, 3, 64, False), (4, 2, 16, True)):
+shapes = ((9, 3, 64, False, False), (4, 2, 16, True, False), (4, 4, 32, False, True))
+for heads, kv_heads, head_dim, normed, biased in shapes:
     spec = ModelSpec(
         vocab=700, hidden=heads * head_dim, layers=1, heads=heads, kv_heads=kv_heads, head_dim=head_dim,
         intermediate=160, context=256, eps=1e-5, tied=True, qk_norm=normed,
+        qkv_bias=biased, o_bias=biased, mlp_bias=biased,
         rope={"rope_theta": 1e4, "rope_type": "default"},
     )
     runner = Runner(Weights(spec, torch.device("cpu"), torch.float32), 1 << 30)
     with torch.inference_mode():
-        cuda.check_kernels(runner, kernels.TritonOps(spec, runner.ops.cos, runner.ops.sin))
+        cuda_check.check_kernels(runner, kernels.TritonOps(spec, runner.ops.cos, runner.ops.sin))
+        cuda_check.check_chain(runner.weights, runner.ops)
 print("same")
 """
 
@@ -70,8 +73,9 @@ def test_float32_on_a_gpu_equals_transformers(family, options):
 
 @pytest.mark.gpu
 @gpu
-def test_bfloat16_logprobs_are_near_those_of_float32(options):
-    model = tiny.make()
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+def test_bfloat16_logprobs_are_near_those_of_float32(family, options):
+    model = tiny.make(family)
     prompts = tiny.prompts(12, seed=1)
     with Engine.from_model(model, device="cuda", **options) as engine:
         for top_p in (1.0, 0.9):
@@ -83,6 +87,7 @@ def test_bfloat16_logprobs_are_near_those_of_float32(options):
                 done = future.result(110)
                 exact = torch.tensor(tiny.logprobs(model, prompt, done.ids, 0.8))
                 assert (torch.tensor(done.logprobs) - exact).abs().mean() < 0.05
+        assert engine.stats()["notes"] == []
 
 
 @pytest.mark.gpu

@@ -14,6 +14,7 @@ import torch
 from benchmax.errors import ContextExceeded, ModelError, ModelUnavailable, NotFoundError, UsageError
 from benchmax.inference import probe
 from benchmax.inference.engine import Engine, SamplingParams, pick_device, pick_dtype
+from benchmax.inference.kv import KVCache
 from benchmax.inference.llama import ModelSpec
 
 PROMPT = [5, 6, 7, 8, 9, 10]
@@ -220,6 +221,29 @@ def test_a_cache_that_cannot_grow_fails_the_requests_and_lives_on(engine, monkey
     with pytest.raises(UsageError, match="fewer slots"):
         engine.submit(PROMPT, SamplingParams(max_tokens=400)).result(60)
     assert engine.submit(PROMPT, GREEDY).result(60).ids == expected()
+
+
+def test_without_memory_for_a_first_row_every_request_fails_at_once(monkeypatch):
+    monkeypatch.setattr(KVCache, "_allocate", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("full")))
+    with Engine.from_model(tiny.shared(), device="cpu", slots=8) as engine:
+        for future in [engine.submit([1, 2, i], SamplingParams(max_tokens=9)) for i in range(20)]:
+            with pytest.raises(UsageError, match="No memory"):
+                future.result(30)
+
+
+def test_with_less_memory_than_counted_on_fewer_run_at_once(monkeypatch):
+    allocate = KVCache._allocate
+
+    def grudging(kv, rows, length):
+        if rows * length > 300:
+            raise torch.OutOfMemoryError("full")
+        return allocate(kv, rows, length)
+
+    monkeypatch.setattr(KVCache, "_allocate", grudging)
+    with Engine.from_model(tiny.shared(), device="cpu", slots=16) as engine:
+        for future in [engine.submit(PROMPT, GREEDY) for _ in range(20)]:
+            assert future.result(60).ids == expected()
+        assert 1 <= engine._runner.kv.rows < 16
 
 
 def test_memory_for_less_than_one_sequence_is_refused():

@@ -40,6 +40,19 @@ def main() -> None:
         stop(_explain(error), AUTH if isinstance(error, PermissionError) and error.errno is None else FAILED)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except (MemoryError, RuntimeError) as error:
+        if not _out_of_memory(error):
+            raise
+        stop(
+            "Out of memory. Use a smaller model, a smaller group (rollouts.group_size) or a shorter limit "
+            "(rollouts.max_new_tokens), or end what else uses the memory.",
+            FAILED,
+        )
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Also torch's own errors, which are told by their names: importing torch for this would take seconds."""
+    return isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__ or "allocate memory" in str(error)
 
 
 def _explain(error: OSError) -> str:

@@ -2,21 +2,26 @@
 
 A graph holds one decode step for one batch size: forward pass, sampling and the rows' bookkeeping.
 The host replays it a few times, asks for the tokens to be copied, and reads them while the next
-steps run. What fails (a kernel, a capture) is replaced by its slower twin, and `notes` says so.
+steps run. For a small model two ways through the layers are captured, chained kernels and the vendor's
+matrix products, and the faster one is kept. What fails (a kernel, a capture) is replaced by its slower
+twin, and `notes` says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from benchmax.inference.forward import Plan, TorchOps, forward, logits
-from benchmax.inference.kv import KVCache
-from benchmax.inference.llama import Layer, Weights
-from benchmax.inference.runner import ACTIVE, STOPS, TEMPERATURE, TOP_P, Feed, Outcome, Runner
+from benchmax.inference.llama import Weights
+from benchmax.inference.runner import STOPS, Feed, Outcome, Runner
+
+if TYPE_CHECKING:
+    from benchmax.inference.kernels_decode import Chain
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 
@@ -41,23 +46,37 @@ class CudaRunner(Runner):
         self.ring = torch.zeros(0, dtype=torch.int64, device=self.device)
         self.ring_logprobs = torch.zeros(0, device=self.device)
         self.fused = kernels and self._use_kernels()
+        self.chain = self._chain() if self.fused else None
         torch.cuda.synchronize(self.device)
 
     def _use_kernels(self) -> bool:
         assert isinstance(self.ops, TorchOps)
         try:
-            from benchmax.inference import kernels
+            from benchmax.inference import cuda_check, kernels
 
             if not kernels.usable(self.weights.spec):
                 raise ValueError(f"head_dim {self.weights.spec.head_dim} does not fit the kernels")
             fused = kernels.TritonOps(self.weights.spec, self.ops.cos, self.ops.sin)
-            check_kernels(self, fused)
+            cuda_check.check_kernels(self, fused)
         except Exception as error:  # whatever Triton raises, plain torch still works
             self.notes.append(f"kernels off: {type(error).__name__}: {str(error)[:300]}")
             return False
         self.ops = fused
         self.kernels = "triton"
         return True
+
+    def _chain(self) -> Chain | None:
+        assert isinstance(self.ops, TorchOps)
+        try:
+            from benchmax.inference import cuda_check, kernels_decode
+
+            if not kernels_decode.usable(self.weights):
+                return None
+            cuda_check.check_chain(self.weights, self.ops)
+            return kernels_decode.Chain(self.weights, self.ops.cos, self.ops.sin)
+        except Exception as error:  # as above: the step of separate kernels still works
+            self.notes.append(f"chained kernels off: {type(error).__name__}: {str(error)[:300]}")
+            return None
 
     @property
     def graphs(self) -> int:  # type: ignore[override]
@@ -94,7 +113,7 @@ class CudaRunner(Runner):
     def sample(self, scores: Tensor, rows: Tensor, truncated: bool) -> tuple[Tensor, Tensor]:
         if not self.fused or truncated:
             return super().sample(scores, rows, truncated)
-        from benchmax.inference.kernels import sample
+        from benchmax.inference.kernels_sample import sample
 
         tokens = torch.empty(1, len(rows), dtype=torch.int64, device=self.device)
         logprobs = torch.empty(1, len(rows), device=self.device)
@@ -108,7 +127,7 @@ class CudaRunner(Runner):
         graph = self._graph(batch, longest, truncated)
         for _ in range(steps):
             if graph is None:
-                self._advance(batch, longest, truncated)
+                self._advance(batch, longest, truncated, self.chain)
             else:
                 graph.replay()
         return self._outcome(self.ring[:steps, :batch], self.ring_logprobs[:steps, :batch])
@@ -119,17 +138,20 @@ class CudaRunner(Runner):
     def worth_compacting(self, high: int, count: int) -> bool:
         return self._batch(high) > self._batch(count)
 
-    def _advance(self, batch: int, longest: int, truncated: bool) -> None:
+    def _advance(self, batch: int, longest: int, truncated: bool, chain: Chain | None) -> None:
         """One decode step, tokens to the ring. Static shapes and addresses: this is what a graph holds."""
-        plan = self.decode_plan(batch, [] if self.fused else [longest], batch)
-        if self.fused and not truncated:
-            from benchmax.inference.kernels import sample
-
-            scores = logits(self.weights, forward(self.weights, self.kv, plan, self.ops), self.ops)
-            ring = self.ring, self.ring_logprobs
-            sample(scores, plan.rows, self.ints, self.floats, ring, self.count, STOPS)
+        if chain is not None:
+            x = chain.forward(self.ints, self.kv, batch)
         else:
-            tokens, logprobs = self.step(plan, truncated)
+            plan = self.decode_plan(batch, [] if self.fused else [longest], batch)
+            x = forward(self.weights, self.kv, plan, self.ops)
+        scores, rows = logits(self.weights, x, self.ops), self.row_ids[:batch]
+        if self.fused and not truncated:
+            from benchmax.inference.kernels_sample import sample
+
+            sample(scores, rows, self.ints, self.floats, (self.ring, self.ring_logprobs), self.count, STOPS)
+        else:
+            tokens, logprobs = self.sample(scores, rows, truncated)
             self.ring[:, :batch].index_copy_(0, self.count, tokens.unsqueeze(0))
             self.ring_logprobs[:, :batch].index_copy_(0, self.count, logprobs.unsqueeze(0))
         self.count.add_(1)
@@ -138,28 +160,50 @@ class CudaRunner(Runner):
         key = (batch, longest, truncated)
         if self.capture and key not in self.replays:
             try:
-                self.replays[key] = self._captured(*key)
+                self.replays[key] = self._fastest(*key)
             except Exception as error:  # a failed capture leaves the eager step, which is slower and right
                 self.capture = False
                 self.notes.append(f"graphs off: {str(error)[:300]}")
         return self.replays.get(key) if self.capture else None
 
-    def _captured(self, batch: int, longest: int, truncated: bool) -> torch.cuda.CUDAGraph:
+    def _fastest(self, batch: int, longest: int, truncated: bool) -> torch.cuda.CUDAGraph:
+        ways = [None] if self.chain is None else [None, self.chain]
+        graphs = [self._captured(batch, longest, truncated, chain) for chain in ways]
+        return min(graphs, key=self._milliseconds) if len(graphs) > 1 else graphs[0]
+
+    def _captured(self, batch: int, longest: int, truncated: bool, chain: Chain | None) -> torch.cuda.CUDAGraph:
         # A first run loads libraries and compiles kernels, which a capture may not. It is undone: state is put
         # back, and what it wrote to the cache the real step writes again.
         ints = self.ints.clone()
-        self._advance(batch, longest, truncated)
-        self.ints.copy_(ints)
-        self.count.zero_()
+        self._advance(batch, longest, truncated, chain)
+        self._rewind(ints)
         self.stream.synchronize()
         graph = torch.cuda.CUDAGraph()
         # Other threads (a trainer) may allocate meanwhile: only this thread's calls count against the capture.
         graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
         try:
-            self._advance(batch, longest, truncated)
+            self._advance(batch, longest, truncated, chain)
         finally:
             graph.capture_end()
         return graph
+
+    def _milliseconds(self, graph: torch.cuda.CUDAGraph) -> float:
+        """The shortest of some replays, each undone."""
+        ints = self.ints.clone()
+        times: list[float] = []
+        for _ in range(5):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+            start.record(self.stream)
+            graph.replay()
+            end.record(self.stream)
+            self._rewind(ints)
+            end.synchronize()
+            times.append(start.elapsed_time(end))
+        return min(times)
+
+    def _rewind(self, ints: Tensor) -> None:
+        self.ints.copy_(ints)
+        self.count.zero_()
 
     def _outcome(self, tokens: Tensor, logprobs: Tensor) -> Outcome:
         host_tokens = torch.empty(tokens.shape, dtype=tokens.dtype, pin_memory=True)
@@ -173,84 +217,3 @@ class CudaRunner(Runner):
 
 def _length_bucket(length: int, most: int) -> int:
     return min(most, max(128, 1 << (length - 1).bit_length()))
-
-
-def check_kernels(runner: Runner, fused: TorchOps) -> None:
-    """Compare every kernel with plain torch on random input of the model's own shapes; raise when one differs."""
-    weights = runner.weights
-    spec, device, dtype = weights.spec, weights.device, weights.dtype
-    generator = torch.Generator(device).manual_seed(7)
-
-    def noise(*shape: int) -> Tensor:
-        return torch.randn(*shape, device=device, generator=generator).to(dtype)
-
-    layer = Layer(spec, device, dtype)
-    x = noise(5, spec.hidden)
-    _same("norm", fused.norm(x, layer.norm_1, spec.eps), runner.ops.norm(x, layer.norm_1, spec.eps))
-    pair = noise(5, 2 * spec.intermediate)
-    _same("swiglu", fused.swiglu(pair), runner.ops.swiglu(pair))
-    caches = [KVCache(spec, device, dtype, 0) for _ in range(2)]
-    filled = noise(2, 1, 3, spec.kv_heads, 256, spec.head_dim)
-    for cache in caches:
-        cache.data = filled.clone()
-    for name, plan in (("prefill", _prefill_example(device)), ("decode", _decode_example(device, dtype))):
-        qkv = noise(len(plan.tokens), spec.q_width + 2 * spec.kv_width)
-        results = []
-        for ops, cache in zip((fused, runner.ops), caches, strict=True):
-            q = ops.rotate_and_store(qkv, layer, cache.layer(0), plan)
-            results.append((q, cache.data, ops.attend(q, cache.layer(0), plan)))
-        for part, value, reference in zip(("rotation", "cache", "attention"), *results, strict=True):
-            _same(f"{name} {part}", value, reference)
-    _check_sampling(runner, noise(3, spec.vocab))
-
-
-def _prefill_example(device: torch.device) -> Plan:
-    from benchmax.inference.forward import Span
-    from benchmax.inference.kernels import query_blocks
-
-    spans = [Span(1, 0, 40, 0), Span(2, 40, 37, 70)]
-    rows = torch.tensor([1] * 40 + [2] * 37, device=device)
-    places = torch.tensor([*range(40), *range(70, 107)], device=device)
-    blocks = torch.tensor(query_blocks(spans), dtype=torch.int32, device=device)
-    return Plan(rows, rows, places, places, spans=spans, blocks=blocks)
-
-
-def _decode_example(device: torch.device, dtype: torch.dtype) -> Plan:
-    places = torch.tensor([0, 63, 130], device=device)
-    lengths = places + 1
-    hidden = torch.arange(131, device=device) >= lengths.unsqueeze(1)
-    mask = torch.zeros(3, 131, device=device, dtype=dtype).masked_fill_(hidden, -torch.inf)
-    rows = torch.arange(3, device=device)
-    return Plan(rows, rows, places, places, lengths=lengths, trims=[131], mask=mask[:, None, None], chunk=3)
-
-
-def _check_sampling(runner: Runner, scores: Tensor) -> None:
-    from benchmax.inference.kernels import sample
-
-    device = scores.device
-    ints = torch.zeros(3, runner.ints.shape[1], dtype=torch.int64, device=device)
-    ints[:, ACTIVE], ints[:, 3], ints[:, 4] = 1, 100, torch.tensor([11, 12, 13], device=device)
-    floats = torch.ones(3, 2, device=device)
-    floats[:, TEMPERATURE], floats[:, TOP_P] = torch.tensor([0.0, 0.7, 1.0], device=device), 1.0
-    tokens = torch.empty(1, 3, dtype=torch.int64, device=device)
-    logprobs = torch.empty(1, 3, device=device)
-    fused_ints, step = ints.clone(), torch.zeros(1, dtype=torch.int64, device=device)
-    rows = torch.arange(3, device=device)
-    sample(scores, rows, fused_ints, floats, (tokens, logprobs), step, STOPS)
-    own = runner.ints, runner.floats
-    runner.ints, runner.floats = ints, floats
-    expected, _ = Runner.sample(runner, scores.clone(), rows, False)
-    runner.ints, runner.floats = own
-    _same("sampled tokens", tokens[0], expected)
-    _same("row state", fused_ints, ints)
-    temperatures = torch.where(floats[:, :1] > 0, floats[:, :1], 1.0)
-    truth = (scores.float() / temperatures).log_softmax(-1).gather(1, tokens.t()).squeeze(1)
-    _same("log-probabilities", logprobs[0], truth)
-
-
-def _same(what: str, value: Tensor, reference: Tensor) -> None:
-    from benchmax.inference.kernels import relative_error
-
-    error = relative_error(value, reference)
-    if not error < 2e-2:
-        raise ValueError(f"the {what} kernel is off by {error:.3g} of the reference")

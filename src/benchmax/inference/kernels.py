@@ -1,9 +1,10 @@
-"""Triton kernels for the parts of a decode step that torch would spread over many launches.
+"""Triton kernels for the parts of a forward pass that torch would spread over many launches.
 
 RMS norm; rotation and cache write; attention of one new token (decode) and of a block of them
-(prefill) straight from the cache; SwiGLU; sampling with its bookkeeping. Each has a twin in plain
-torch (`forward.TorchOps`, `runner.Runner.sample`), and `check` compares the two before the kernels
-are trusted, so a Triton that miscompiles or is absent costs speed and nothing else.
+(prefill) straight from the cache; SwiGLU. Each has a twin in plain torch (`forward.TorchOps`), and so
+have the kernels that sample (`kernels_sample`) and those that chain a decode step (`kernels_decode`).
+`cuda_check` compares each with its twin before it is trusted, so a Triton that miscompiles or is
+absent costs speed and nothing else.
 """
 
 # Triton is no dependency (torch for CUDA brings it) and its functions are a language of their own.
@@ -24,7 +25,6 @@ from benchmax.inference.llama import Layer, ModelSpec
 
 QUERY_BLOCK = 32
 KEY_BLOCK = 64
-VOCAB_BLOCK = 4096
 LOG2_E = 1.4426950408889634
 
 
@@ -166,70 +166,6 @@ def _swiglu(x, out, width, BLOCK: tl.constexpr):
     tl.store(out + row * width + at, gate * up, mask=live)
 
 
-@triton.jit
-def _sample(
-    logits, rows, ints, floats, tokens, logprobs, step, stride_out, vocab,
-    INTS: tl.constexpr, FLOATS: tl.constexpr, STOPS: tl.constexpr, STOP_COUNT: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Columns of `ints`: token, position, active, limit, seed, top_k, stops…; of `floats`: temperature, top_p."""
-    reader = tl.program_id(0).to(tl.int64)
-    row = tl.load(rows + reader).to(tl.int64)
-    state = ints + row * INTS
-    position = tl.load(state + 1) + 1
-    active = tl.load(state + 2)
-    temperature = tl.load(floats + row * FLOATS)
-    greedy = temperature <= 0.0
-    scale = 1.0 / tl.where(greedy, 1.0, temperature)
-    source = logits + reader * vocab
-    lane = tl.arange(0, BLOCK)
-
-    peak = float("-inf")
-    total = 0.0
-    best = 0
-    for start in range(0, vocab, BLOCK):
-        at = start + lane
-        z = tl.load(source + at, mask=at < vocab, other=float("-inf")).to(tl.float32) * scale
-        top = tl.max(z, 0)
-        best = tl.where(top > peak, start + tl.argmax(z, 0), best)
-        new = tl.maximum(peak, top)
-        total = total * tl.exp(peak - new) + tl.sum(tl.exp(z - new), 0)
-        peak = new
-
-    x = tl.load(state + 4).to(tl.uint64) + (position + 1).to(tl.uint64) * 0x9E3779B97F4A7C15
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
-    x = x ^ (x >> 31)
-    uniform = ((x >> 41).to(tl.int32).to(tl.float32) + 0.5) * 1.1920928955078125e-07
-    target = uniform * total
-
-    running = 0.0
-    chosen = -1
-    for start in range(0, vocab, BLOCK):
-        at = start + lane
-        z = tl.load(source + at, mask=at < vocab, other=float("-inf")).to(tl.float32) * scale
-        mass = tl.exp(z - peak)
-        after = running + tl.sum(mass, 0)
-        inside = running + tl.cumsum(mass, 0)
-        # The first index whose running sum passes the target and that has mass of its own.
-        hit = tl.min(tl.where((inside > target) & (mass > 0.0), lane, BLOCK), 0)
-        chosen = tl.where((chosen < 0) & (after > target) & (hit < BLOCK), start + hit, chosen)
-        running = after
-    token = tl.where(greedy | (chosen < 0), best, chosen)
-    z = tl.load(source + token).to(tl.float32) * scale
-    logprob = z - peak - tl.log(total)
-
-    stops = tl.load(state + STOPS + tl.arange(0, STOP_COUNT))
-    stopped = tl.max((stops == token).to(tl.int32), 0) > 0
-    ended = stopped | (position + 1 >= tl.load(state + 3))
-    running_on = active > 0
-    place = tl.load(step) * stride_out + reader
-    tl.store(tokens + place, tl.where(running_on, token, -1).to(tl.int64))
-    tl.store(logprobs + place, logprob)
-    tl.store(state, token.to(tl.int64), mask=running_on)
-    tl.store(state + 1, position, mask=running_on)
-    tl.store(state + 2, tl.where(ended, 0, 1).to(tl.int64), mask=running_on)
-
-
 def power_of_two(value: int) -> int:
     return max(1, 1 << (value - 1).bit_length())
 
@@ -289,18 +225,6 @@ def query_blocks(spans: list[Span]) -> list[tuple[int, int, int, int]]:
         for span in spans
         for done in range(0, span.count, QUERY_BLOCK)
     ]
-
-
-def sample(
-    logits: Tensor, rows: Tensor, ints: Tensor, floats: Tensor, out: tuple[Tensor, Tensor], step: Tensor, stops: int
-) -> None:
-    """Draw one token per row of `logits` for the state rows `rows`; write it out and advance the state."""
-    tokens, logprobs = out
-    _sample[(logits.shape[0],)](
-        logits, rows, ints, floats, tokens, logprobs, step, tokens.stride(0), logits.shape[1],
-        INTS=ints.shape[1], FLOATS=floats.shape[1], STOPS=stops, STOP_COUNT=ints.shape[1] - stops,
-        BLOCK=min(VOCAB_BLOCK, power_of_two(logits.shape[1])), num_warps=8,
-    )  # fmt: skip
 
 
 def usable(spec: ModelSpec) -> bool:

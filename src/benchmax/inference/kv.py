@@ -45,6 +45,10 @@ class KVCache:
         """Rows of `length` positions that fit the memory budget."""
         return self.budget // (length * self.position_bytes)
 
+    def retreat(self, rows: int, length: int) -> None:
+        """That many rows could not be had: from now on count on half their memory."""
+        self.budget = min(self.budget, rows * length * self.position_bytes // 2)
+
     def resize(self, rows: int, length: int, keep_rows: int = 0, keep_length: int = 0) -> None:
         """Make room, keeping the given corner of what is there."""
         old = self.data
@@ -54,7 +58,8 @@ class KVCache:
             raise UsageError(
                 f"No memory for {rows} sequences of {length} tokens "
                 f"({rows * length * self.position_bytes / 2**30:.1f} GiB of keys and values). "
-                "Use fewer slots or a shorter max_len."
+                "Use fewer slots or a shorter max_len; in training, a smaller rollouts.group_size or a shorter "
+                "rollouts.max_new_tokens."
             ) from error
         if keep_rows and keep_length:
             data[:, :, :keep_rows, :, :keep_length] = old[:, :, :keep_rows, :, :keep_length]

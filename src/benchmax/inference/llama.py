@@ -134,15 +134,24 @@ class Projection:
         self.weight = torch.zeros(rows, columns, device=device, dtype=dtype)
         self.bias = torch.zeros(rows, device=device, dtype=dtype) if bias else None
         self.packed: Tensor | None = None
+        self.gain: Tensor | None = None
+        self.folded: Tensor | None = None
 
     @classmethod
     def tied_to(cls, weight: Tensor) -> Projection:
         self = cls.__new__(cls)
-        self.weight, self.bias, self.packed = weight, None, None
+        self.weight, self.bias, self.packed, self.gain, self.folded = weight, None, None, None, None
         return self
 
+    def fold(self, gain: Tensor) -> None:
+        """Keep a second copy of the weight, times the gain of the norm before it."""
+        self.gain, self.folded = gain, torch.empty_like(self.weight)
+        self.pack()
+
     def pack(self) -> None:
-        """Lay the weight out for oneDNN; called again whenever it changes."""
+        """Make the copies that kernels read: laid out for oneDNN, or folded. Called again whenever it changes."""
+        if self.folded is not None and self.gain is not None:
+            torch.mul(self.weight, self.gain, out=self.folded)
         if self.weight.device.type == "cpu" and self.weight.dtype == torch.float32 and can_pack():
             self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, PACK_ROWS)
 
@@ -205,8 +214,8 @@ class Layer:
 
     def targets(self, spec: ModelSpec) -> Iterator[tuple[str, Tensor, Projection | None]]:
         """Where each Hugging Face parameter of this layer lives."""
-        yield "input_layernorm.weight", self.norm_1, None
-        yield "post_attention_layernorm.weight", self.norm_2, None
+        yield "input_layernorm.weight", self.norm_1, self.qkv
+        yield "post_attention_layernorm.weight", self.norm_2, self.gate_up
         if self.q_norm is not None and self.k_norm is not None:
             yield "self_attn.q_norm.weight", self.q_norm, None
             yield "self_attn.k_norm.weight", self.k_norm, None
@@ -248,6 +257,10 @@ class Weights:
             for name, view, projection in layer.targets(self.spec):
                 yield f"model.layers.{i}.{name}", (view, projection)
 
+    def targets(self) -> Iterator[tuple[Tensor, Projection | None]]:
+        """Each parameter's place, and the projection it belongs to or feeds."""
+        yield from self._targets.values()
+
     @property
     def names(self) -> set[str]:
         """Every parameter `update` takes."""
@@ -259,6 +272,13 @@ class Weights:
 
     def _own(self, name: str) -> bool:
         return not (self.spec.tied and name == "lm_head.weight")
+
+    def fold(self) -> None:
+        """Fold the norms' gains into the matrices that follow them, for kernels that norm as they multiply."""
+        with torch.no_grad():
+            for layer in self.layers:
+                layer.qkv.fold(layer.norm_1)
+                layer.gate_up.fold(layer.norm_2)
 
     def update(self, named: Mapping[str, Tensor]) -> None:
         """Copy parameters, all or some, into place. Nothing is copied when one of them does not fit."""

@@ -10,6 +10,7 @@ again later; their samples do not change, since a draw depends on seed and posit
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from benchmax.errors import UsageError
 from benchmax.inference.kv import bucket, round_up
 from benchmax.inference.request import Counters, Request
 from benchmax.inference.runner import Feed, Outcome, RowStart, Runner
 from benchmax.inference.sampling import MAX_STOPS, Generation
+
+logger = logging.getLogger(__name__)
 
 KEPT, TAKEN = 1 << 60, 1 << 61
 """Marks in the order in which rows are taken: rows that hold something last, running ones never."""
@@ -145,26 +149,30 @@ class Scheduler:
         jobs: dict[tuple[int, ...], Job] = {}
         openings: set[tuple[int, ...]] = set()
         waiting: deque[Request] = deque()
-        budget = self.runner.prefill_tokens
-        share = self.runner.share
+        try:
+            self._fill(jobs, openings, waiting)
+        finally:  # also when there is no memory for a row: nobody is forgotten
+            self.queue.extendleft(reversed(waiting))
+        return list(jobs.values())
+
+    def _fill(self, jobs: dict[tuple[int, ...], Job], openings: set[tuple[int, ...]], waiting: deque[Request]) -> None:
+        budget, share = self.runner.prefill_tokens, self.runner.share
         while self.queue and budget > 0:
             request = self.queue.popleft()
+            waiting.append(request)
             context = request.context
             request.key = tuple(context)
             if request.key not in jobs and request.key[:share] in openings and self._best_prefix(context)[1] < share:
-                waiting.append(request)
                 continue
             job = self._place(request, context, jobs.get(request.key))
             if job is None:
-                self.queue.appendleft(request)
-                break
+                return
+            waiting.pop()
             if request.key not in jobs:
                 jobs[request.key] = job
                 budget -= len(context) - job.start
                 if len(context) > share:
                     openings.add(request.key[:share])
-        self.queue.extendleft(reversed(waiting))
-        return list(jobs.values())
 
     def _place(self, request: Request, context: list[int], job: Job | None) -> Job | None:
         """Give the request a row, with what is already computed of its prompt; None when there is no room."""
@@ -242,10 +250,17 @@ class Scheduler:
         kv = self.runner.kv
         if kv.rows and needed <= kv.length:
             return True
-        rows, length = self._shape(needed)
-        if admitting and self.active and len(self.active) >= rows:
-            return False
-        return self._resize(rows, length)
+        while True:
+            rows, length = self._shape(needed)
+            if admitting and self.active and len(self.active) >= rows:
+                return False
+            try:
+                return self._resize(rows, length)
+            except UsageError:  # others (a trainer) took what was free when the engine opened: fewer rows, then
+                kv.retreat(rows, length)
+                if kv.affordable_rows(round_up(needed)) < 1:
+                    raise
+                logger.warning("no memory for %d rows of %d tokens: going on with fewer", rows, length)
 
     def _shape(self, needed: int) -> tuple[int, int]:
         """Rows and length of a cache for sequences of `needed` tokens: as many rows as memory allows."""
@@ -263,7 +278,10 @@ class Scheduler:
             return
         rows, length = self._shape(max(self._room_for(request.context) for request in self.queue))
         if rows > self.runner.kv.rows:
-            self._resize(rows, length)
+            try:
+                self._resize(rows, length)
+            except UsageError:  # what there is will do
+                self.runner.kv.retreat(rows, length)
 
     def _room_for(self, context: list[int]) -> int:
         """Positions a request needs to start."""
