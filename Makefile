@@ -48,9 +48,14 @@ format: setup ## rewrite files the way check wants them
 
 QUICK = $(BIN)/pytest -m 'not slow and not gpu'
 
-test: check ## everything that proves the code, in minutes; what is timed or has a browser runs alone
+test: check .lanes/triton/.stamp ## everything that proves the code, in minutes; what is timed or has a browser runs alone
 	$(QUICK) --numprocesses 2 --dist loadfile --ignore tests/load --ignore tests/browser
 	$(QUICK) tests/load tests/browser
+
+# Beside the virtual environment, for Triton's interpreter alone: nothing else should find it where there is no GPU.
+.lanes/triton/.stamp: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --no-deps --target .lanes/triton 'triton>=3.9,<4' && touch $@ \
+	  || echo "Triton was not installed: the test of the CUDA kernels is skipped"
 
 e2e: setup ## the commands a newcomer types, as a newcomer types them
 	$(BIN)/pytest tests/e2e
