@@ -69,6 +69,9 @@ MODEL_TRIES = _limit("MODEL_TRIES", 4, "tries", "one model turn, the first inclu
 MODEL_CONNECTIONS = _limit("MODEL_CONNECTIONS", 512, "connections", "open at once to one model server")
 MODEL_RESPONSE_BYTES = _limit("MODEL_RESPONSE_BYTES", 64 * MIB, "bytes", "largest reply of a model server")
 
+# Serving a model
+SERVE_ANSWERS = _limit("SERVE_ANSWERS", 2_048, "answers", "one request to `benchmax serve`: prompts times `n`")
+
 # MCP servers
 MCP_MESSAGE_BYTES = _limit("MCP_MESSAGE_BYTES", 32 * MIB, "bytes", "largest message of an MCP server")
 MCP_FILE_BYTES = _limit("MCP_FILE_BYTES", 256 * MIB, "bytes", "largest file into or out of a workspace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -45,6 +46,11 @@ def running() -> list[str]:
     return shown.stdout.split()
 
 
+def clusters() -> str:
+    """What SkyPilot says there is."""
+    return subprocess.run([Path(sys.executable).with_name("sky"), "status"], capture_output=True, text=True).stdout
+
+
 async def test_three_nodes_serve_isolated_rollouts_and_nothing_is_left(cloud: str) -> None:
     costs: list[tuple[str, float]] = []
     provisioner = SkypilotProvisioner(
@@ -61,12 +67,23 @@ async def test_three_nodes_serve_isolated_rollouts_and_nothing_is_left(cloud: st
     finally:
         await env.shutdown()
     assert running() == []
-    listed = subprocess.run([Path(sys.executable).with_name("sky"), "status"], capture_output=True, text=True)
-    assert provisioner.cluster_name not in listed.stdout
+    assert provisioner.cluster_name not in clusters()
 
 
 async def test_a_launch_that_is_too_dear_is_refused_before_anything_starts(cloud: str) -> None:
     provisioner = SkypilotProvisioner(DEMO, cloud, cpus=1, memory=None, max_hourly_cost=-1.0)
     with pytest.raises(ConfigError, match="is more than"):
         await provisioner.provision_servers("x" * 32)
+    assert running() == []
+
+
+async def test_a_cancelled_launch_leaves_no_cluster(cloud: str) -> None:
+    provisioner = SkypilotProvisioner(DEMO, cloud, cpus=1, memory=None)
+    launch = asyncio.create_task(provisioner.provision_servers("x" * 32))
+    while not provisioner._launched:
+        await asyncio.sleep(0.1)
+    launch.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await launch
+    assert provisioner.cluster_name not in clusters()
     assert running() == []

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from cryptography.fernet import Fernet
 
 from benchmax.platform.runner import leases as lease_rules
 from benchmax.platform.runner import proc
@@ -16,6 +17,7 @@ from benchmax.platform.runner.notes import PROCESS_FILE, read_note
 from benchmax.platform.runner.processes import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store import jobs, rollouts, runs
+from benchmax.platform.store.vault import Vault
 from runner_world import (
     active,
     drive,
@@ -245,6 +247,28 @@ def test_a_run_whose_end_nobody_saw_is_complete(world, start):
     wait_until(ended(database, run_id))
     check_whole(database, run_id, 25)
     assert len(starts(data, run_id)) == 1
+
+
+def test_a_run_whose_secrets_cannot_be_read_fails_alone(world, start):
+    """The key was replaced while no runner was there: one run fails and says why, its runner goes on."""
+    database, data = world
+    first = start()
+    locked, open_one = (launch(database, steps=200, pause=0.1, adopt_seconds=90), launch(database, steps=3))
+    with database.write() as session:
+        Vault(data).put(session, get(database, locked).owner_id, "JUDGE_KEY", "for the run", run_id=locked)
+    wait_until(active(database, locked))
+    first.kill()
+    first.wait()
+    data.secret_key.write_bytes(Fernet.generate_key())
+    second = start()
+    wait_until(ended(database, locked, open_one))
+    run = get(database, locked)
+    assert run.status == "failed"
+    assert "JUDGE_KEY" in run.reason
+    assert "Set it again" in run.reason
+    assert not any(map(is_running, all_pids(data)))
+    assert get(database, open_one).status == "complete"
+    assert second.poll() is None
 
 
 def test_cancel_while_there_is_no_runner(world, start):

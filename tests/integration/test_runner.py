@@ -2,14 +2,20 @@
 
 import os
 import stat
+import time
 
 import pytest
+from cryptography.fernet import Fernet
 
-from benchmax.platform.runner import processes, supervisor, work
+from benchmax.bundle import BundleMetadata, envs_venv
+from benchmax.bundle.venv import COMPLETE, venv_name
+from benchmax.platform.runner import processes, supervisor, venvs, work
 from benchmax.platform.runner.leases import Slots
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store import events, jobs, rollouts, runs
-from benchmax.platform.store.tables import Job, Run
+from benchmax.platform.store import blobs, errands, events, jobs, rollouts, runs, users
+from benchmax.platform.store.blobs import BlobStore
+from benchmax.platform.store.tables import Job, Run, Upload
+from platform_world import make_run
 from runner_world import (
     active,
     drive,
@@ -295,3 +301,48 @@ def test_the_supervisor_leaves_no_file_open(world, boss):
     for _ in range(5):
         drive(boss, ended(database, launch(database, steps=1)))
     assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_an_errand_whose_secrets_cannot_be_read_fails_alone(world, boss):
+    database, data = world
+    with database.write() as session:
+        owner = users.ensure_user(session, "a@example.org")
+        boss._vault.put(session, owner.id, "JUDGE_KEY", "of the owner")
+        errand = errands.start(session, owner.id, "doctor", "math", options={"spec": "math"})
+    data.secret_key.write_bytes(Fernet.generate_key())
+    later = Supervisor(database, data, slots=["cpu:0"], start=start_stub)
+    later.tick()
+    with database.read() as session:
+        seen = errands.find(session, owner.id, "doctor", errand.id)
+    assert seen.status == "failed"
+    assert "JUDGE_KEY" in seen.reason
+    assert later.watched == {}
+
+
+def test_packages_no_environment_needs_any_more_are_removed(world):
+    database, data = world
+    store = BlobStore(data.blobs)
+    metadata = {name: BundleMetadata([name]) for name in ("uploaded", "of-a-run", "gone", "used")}
+    homes = {name: data.venvs / venv_name(each) for name, each in metadata.items()}
+    sha256 = {}
+    for name, home in homes.items():
+        home.mkdir(parents=True)
+        (home / COMPLETE).touch()
+        (home / "library").touch()
+        os.utime(home / COMPLETE, (time.time() - 31 * 86_400,) * 2)
+        with store.receive() as incoming:
+            incoming.write(metadata[name].to_json_bytes())
+            sha256[name] = incoming.keep()
+    (data.venvs / "being-made").mkdir()
+    with database.write() as session:
+        owner = make_run(session, blobs={"env_metadata_path": sha256["of-a-run"]}).owner_id
+        make_run(session, blobs={"env_metadata_path": sha256["gone"]}).deleted = time.time()
+        upload = Upload(owner_id=owner, path="envs/a/env-metadata.json", mime_type="application/json")
+        blobs.name_blob(session, upload, sha256["uploaded"], 1)
+    assert envs_venv(metadata["used"], data.venvs).parent.parent == homes["used"]
+    venvs.sweep(database, data)
+    assert {name for name, home in homes.items() if home.exists()} == {"uploaded", "of-a-run", "used"}
+    assert (data.venvs / "being-made").exists()
+    os.utime(homes["used"] / COMPLETE, (time.time() - 31 * 86_400,) * 2)
+    venvs.sweep(database, data)
+    assert not homes["used"].exists()

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from sqlalchemy import insert
 
 from benchmax.errors import UsageError
 from benchmax.platform.backup import back_up
@@ -14,6 +15,7 @@ from benchmax.platform.client import AsyncTrainerClient, TrainerClient
 from benchmax.platform.exceptions import TrainerError
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store import rollouts
+from benchmax.platform.store.tables import Run
 from platform_world import LiveServer, make_run
 
 CSV = "prompt,ground_truth\n" + "".join(f'"{n} + 1?",{n + 1}\n' for n in range(40))
@@ -60,6 +62,15 @@ def test_runs(trainer, run_id):
     assert trainer.get_comparison_summary(run_id, other_run_id=run_id) == {"n": 0, "components": []}
     with pytest.raises(TrainerError, match="no evaluation yet"):
         trainer.rescore_run(run_id)
+
+
+def test_more_runs_than_one_answer_holds_are_all_listed(live):
+    owner, key = live.user("busy@example.org")
+    row = {"owner_id": owner, "name": "r"}
+    with live.database.write() as session:
+        session.execute(insert(Run), [row | {"id": f"run_{n:04}", "created": float(n)} for n in range(2_000)])
+    with TrainerClient(key, live.url) as client:
+        assert [run["id"] for run in client.list_runs()] == [f"run_{n:04}" for n in reversed(range(2_000))]
 
 
 def test_datasets_and_launches(trainer):

@@ -11,6 +11,8 @@ import pytest
 
 from benchmax.platform.store import libraries
 from benchmax.platform.store.blobs import BlobStore
+from benchmax.platform.store.database import open_database
+from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Audit, Blob
 from platform_world import LiveServer, make_run
 
@@ -198,3 +200,31 @@ def test_refused_files_are_swept(client, live):
     with live.database.write() as session:
         libraries.sweep(session, store)
     assert not store.path(nameless[0]).exists()
+
+
+def test_what_a_killed_server_wrote_without_a_row_is_swept(tmp_path):
+    """Only what this database could have known: not what came just now, nor what was there before its first blob."""
+    data = DataDir(tmp_path).create()
+    store = BlobStore(data.blobs)
+    now, day = time.time(), 86_400
+
+    def write(days_old):
+        with store.receive() as incoming:
+            incoming.write(f"{days_old} days old".encode())
+            sha256 = incoming.keep()
+        os.utime(store.path(sha256), (now - days_old * day,) * 2)
+        return sha256
+
+    known, cut_off, young, foreign = write(9), write(5), write(0.5), write(20)
+    database = open_database(data)
+    try:
+        with database.write() as session:
+            libraries.sweep(session, store)  # an empty database is not the one these belong to
+        assert store.path(cut_off).exists()
+        with database.write() as session:
+            session.add(Blob(sha256=known, size=10, created=now - 9 * day))
+            make_run(session, blobs={"train_dataset_path": known})
+            libraries.sweep(session, store)
+    finally:
+        database.close()
+    assert [each for each in (known, cut_off, young, foreign) if store.path(each).exists()] == [known, young, foreign]

@@ -8,6 +8,7 @@ import itertools
 import json
 import resource
 import shutil
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,7 +34,7 @@ from benchmax.trainer.config import SftConfig, build_config
 from benchmax.trainer.export import base_name, choose_checkpoint, export_adapter, export_merged
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import read_metrics
-from benchmax.trainer.sampler import SharedPrompts
+from benchmax.trainer.sampler import EngineSampler, SharedPrompts
 from benchmax.trainer.sft import sft_sequences, split_chat, warm_start
 from benchmax.trainer.start import Task, load_task, resume, train
 from benchmax.trainer.tiny import make_tiny
@@ -393,6 +394,24 @@ async def test_an_interrupt_saves_and_gives_up_a_step_that_takes_too_long(model,
     assert (done.reason, done.step) == ("interrupted", 0)
     assert (done.path / "checkpoints" / "latest").read_text() == "step-0"
     assert json.loads((done.path / "status.json").read_text())["state"] == "interrupted"
+
+
+async def test_a_run_cancelled_while_it_first_pushes_its_weights_ends(model, tmp_path, monkeypatch):
+    pushing, go_on, push, main = asyncio.Event(), threading.Event(), EngineSampler.push, asyncio.get_running_loop()
+
+    def slowly(sampler, weights):
+        main.call_soon_threadsafe(pushing.set)
+        go_on.wait(60)
+        push(sampler, weights)
+
+    monkeypatch.setattr(EngineSampler, "push", slowly)
+    running = asyncio.create_task(train(config(model, tmp_path), task=TASK))
+    await asyncio.wait_for(pushing.wait(), 60)
+    running.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert read_metrics(tmp_path / "run") == []
 
 
 def test_rows_of_which_none_fits_the_model_are_refused_before_the_first_step(model, tmp_path):

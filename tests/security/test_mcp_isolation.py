@@ -276,6 +276,22 @@ async def test_the_other_routes_work_with_the_token(doors: Doors) -> None:
     assert await doors.env.run_tool("a", "recall") == "|"
 
 
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"method": "tools/call", "params": ["remember", {"word": "w"}]}, -32602),
+        ({"method": "ping", "params": "all"}, -32602),
+        ({"method": "tools/call", "params": {"name": "remember", "arguments": ["w"]}}, -32602),
+        ({"method": ["tools/call"]}, -32600),
+        ({"method": "tools/none"}, -32601),
+    ],
+)
+async def test_requests_that_are_none_get_an_error_of_the_protocol(doors: Doors, more: Any, code: int) -> None:
+    status, text = await doors.ask("POST", "/mcp", doors.token("a"), json={"jsonrpc": "2.0", "id": 7, **more})
+    said = json.loads(text)
+    assert (status, said["id"], said["error"]["code"]) == (200, 7, code)
+
+
 async def test_the_sdk_can_use_a_rollouts_door(doors: Doors) -> None:
     httpx2 = pytest.importorskip("httpx2")
     from mcp import Client

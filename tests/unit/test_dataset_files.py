@@ -344,6 +344,17 @@ def test_row_size_is_in_bytes(tmp_path):
     assert "the limit is 2,097,152 bytes" in str(check_dataset([wide]).issues[0])
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_the_end_of_a_line_is_no_part_of_its_row(end, tmp_path):
+    frame = len(json.dumps({"prompt": ""}))
+    fits, long = (json.dumps({"prompt": "x" * (limits.ROW_BYTES - frame + more)}) for more in (0, 1))
+    good = save(tmp_path, "a.jsonl", f"{fits}\n{fits}{end}")
+    assert (check_dataset(good).kept, len(fits)) == (2, limits.ROW_BYTES)
+    bad = issue_texts(save(tmp_path, "b.jsonl", f"{long}{end}"))
+    assert len(bad) == 1
+    assert bad[0].startswith("b.jsonl:1: the row is larger, the limit is 2,097,152 bytes")
+
+
 def test_csv_columns_named_twice_are_refused(tmp_path):
     with pytest.raises(DatasetError, match=r"has the column 'a' more than once. Rename one"):
         check_dataset(save(tmp_path, "x.csv", "prompt,a,a\n1,2,3\n"))

@@ -11,11 +11,13 @@ import pytest
 from fake_engine import FakeEngine
 from tiny_gguf import write_gguf
 
+from benchmax import limits
 from benchmax.cli.serve import serve, split_checkpoint
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ModelUnavailable, UsageError
 from benchmax.inference.gguf import convert
 from benchmax.inference.local import LocalModel
+from benchmax.inference.openai_api import CompletionRequest
 from benchmax.inference.serve import Door, check_port, start
 from benchmax.inference.stream import TextStream
 from benchmax.inference.tokens import ChatTokens
@@ -197,6 +199,15 @@ async def test_completions(chat):
     assert reply.usage.prompt_tokens == 3
     assert engine.prompts[2] == [10, 11, 12]
     assert by_ids.object == "text_completion"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_one_request_asks_for_a_bounded_number_of_answers(chat, stream):
+    assert CompletionRequest(model="tiny", prompt=["x"] * 16, n=128).n * 16 == limits.SERVE_ANSWERS
+    async with serving(chat, "x") as (client, engine):
+        with pytest.raises(openai.BadRequestError, match=r"2,176 answers; the limit is 2,048\. Send several requests"):
+            await client.completions.create(model="tiny", prompt=["x"] * 17, n=128, stream=stream)
+    assert engine.prompts == []
 
 
 async def test_completions_as_a_stream(chat):

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
@@ -12,6 +18,7 @@ from packaging.requirements import Requirement
 from benchmax.envs.mcp.luggage import pack, unpack
 from benchmax.envs.mcp.provisioners import RayProvisioner, SkypilotProvisioner
 from benchmax.envs.mcp.provisioners.skypilot import lay_out, requirements
+from benchmax.errors import EnvDefinitionError
 
 DEMO = Path(__file__).parents[2] / "examples" / "mcp_demo"
 
@@ -79,6 +86,81 @@ def test_what_travels_to_a_node_is_an_agent_that_starts(tmp_path: Path) -> None:
         agent, env={"PYTHONPATH": str(tmp_path / "out" / "package")}, capture_output=True, text=True, check=True
     )
     assert "--lifeline" in found.stdout
+
+
+class Missing(Exception):
+    """There is no such cluster."""
+
+
+class Sky:
+    """As much of SkyPilot as a launch asks for; the launch takes as long as a test wants."""
+
+    exceptions = SimpleNamespace(ClusterDoesNotExist=Missing, ResourcesUnavailableError=LookupError)
+    Optimizer = SimpleNamespace(optimize=lambda dag, quiet: None)
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.clusters: set[str] = set()
+        self.sold_out = False
+        offer = SimpleNamespace(get_cost=lambda seconds: 1.0)
+        task = SimpleNamespace(best_resources=offer, set_resources=lambda resources: task)
+        self.Task = lambda **asked: task
+        self.Dag = nullcontext
+        self.Resources = SimpleNamespace
+
+    def launch(self, task: object, cluster_name: str, **options: object) -> Callable[[], object]:
+        def bring_up() -> object:
+            self.begun.set()
+            assert self.go_on.wait(60)
+            if self.sold_out:
+                raise LookupError("nothing left")
+            self.clusters.add(cluster_name)
+            return 1, SimpleNamespace(get_command_runners=list)
+
+        return bring_up
+
+    def down(self, name: str) -> Callable[[], object]:
+        def take_down() -> None:
+            if name not in self.clusters:
+                raise Missing(name)
+            self.clusters.remove(name)
+
+        return take_down
+
+    def get(self, request: Callable[[], object]) -> object:
+        return request()
+
+
+@pytest.fixture
+def sky(monkeypatch: pytest.MonkeyPatch) -> Sky:
+    made = Sky()
+    monkeypatch.setitem(sys.modules, "sky", made)
+    return made
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_what_a_cancelled_launch_brings_up_is_taken_down(sky: Sky, times: int) -> None:
+    provisioner = SkypilotProvisioner(DEMO, "aws")
+    running = asyncio.create_task(provisioner.provision_servers("x" * 32))
+    assert await asyncio.to_thread(sky.begun.wait, 60)
+    for _ in range(times):
+        running.cancel()
+        await asyncio.sleep(0)
+    sky.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    until = time.monotonic() + 60
+    while provisioner._launched and time.monotonic() < until:  # after a second Ctrl-C it goes on behind our back
+        await asyncio.sleep(0.01)
+    assert sky.clusters == set()
+    assert not provisioner._launched
+
+
+async def test_a_launch_for_which_there_is_nothing_left_says_so(sky: Sky) -> None:
+    sky.sold_out = True
+    sky.go_on.set()
+    with pytest.raises(EnvDefinitionError, match="finds no machines on aws: nothing left"):
+        await SkypilotProvisioner(DEMO, "aws").provision_servers("x" * 32)
 
 
 def test_naming_them_imports_neither_ray_nor_sky() -> None:

@@ -13,7 +13,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
@@ -26,6 +27,8 @@ from benchmax.envs.remote.surroundings import scrubbed_environment
 
 INSTALL_SECONDS = 900.0
 SHOWN_LINES = 15
+COMPLETE = "complete"
+"""A file in every environment that is whole; its time tells when one was last asked for."""
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -38,12 +41,35 @@ def envs_venv(metadata: BundleMetadata, cache_root: str | Path) -> Path:
     base = find_interpreter(minor)
     root = Path(cache_root)
     root.mkdir(parents=True, exist_ok=True)
-    home = root / _key(minor, dependencies)
+    home = root / venv_name(metadata)
     with _locked(root / f"{home.name}.lock"):
-        if not (home / "complete").exists():
+        if (home / COMPLETE).exists():
+            (home / COMPLETE).touch()
+        else:
             shutil.rmtree(home, ignore_errors=True)
             _create(home, base, minor, dependencies)
     return home / "bin" / "python"
+
+
+def venv_name(metadata: BundleMetadata) -> str:
+    """The folder of the bundle's environment under its `cache_root`."""
+    return _key(python_minor(metadata), canonical_dependencies(metadata.pip_dependencies))
+
+
+def remove_unused(cache_root: str | Path, wanted: Collection[str], unused_seconds: float) -> list[str]:
+    """Remove the environments that nobody asked for in so long, but not those `wanted` names; gives their names."""
+    root, removed = Path(cache_root), []
+    for mark in sorted(root.glob(f"*/{COMPLETE}")):
+        home = mark.parent
+        if home.name in wanted:
+            continue
+        with _locked(root / f"{home.name}.lock"):  # whoever asks for it now waits, and has it made again
+            if mark.exists() and mark.stat().st_mtime < time.time() - unused_seconds:
+                mark.unlink()  # first: what is left of a removal cut short is no environment
+                shutil.rmtree(home)
+                home.with_suffix(".log").unlink(missing_ok=True)
+                removed.append(home.name)
+    return removed
 
 
 def find_interpreter(minor: str) -> Path:
@@ -84,7 +110,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _create(home: Path, base: Path, minor: str, dependencies: Sequence[str]) -> None:
-    """Build the environment in place; the file `complete`, written last, says that it is whole."""
+    """Build the environment in place, the file COMPLETE last."""
     log = home.with_suffix(".log")
     log.unlink(missing_ok=True)
     borrowed_pip = find_spec("pip") is not None
@@ -100,7 +126,7 @@ def _create(home: Path, base: Path, minor: str, dependencies: Sequence[str]) -> 
             python = str(home / "bin" / "python")
             pip = [sys.executable, "-m", "pip", "--python", python] if borrowed_pip else [python, "-m", "pip"]
             _run([*pip, "install", "--no-input", "--disable-pip-version-check", *packages], log)
-        (home / "complete").touch()
+        (home / COMPLETE).touch()
     except BaseException:
         shutil.rmtree(home, ignore_errors=True)
         raise

@@ -88,14 +88,9 @@ def evaluate_command(
             raise UsageError(
                 "Name an environment: benchmax eval arithmetic, or benchmax eval main.py --data rows.jsonl."
             )
-        if base_url and not model:
-            raise UsageError(f"--base-url {base_url} needs --model: name the model that the server should use.")
         sampling = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
-        model = model or "scripted:gold"
-        if base_url is None and not model.startswith("scripted:"):
-            model = pin_checkpoint(model)
         config = {
-            "env": env, "env_args": parse_env_args(env_arg), "data": data, "model": model,
+            "env": env, "env_args": parse_env_args(env_arg), "data": data, "model": _chosen_model(model, base_url),
             "base_url": base_url, "api_key_var": api_key_var, "rows": rows, "lenient": lenient,
             "group_size": group_size, "concurrency": concurrency, "max_turns": max_turns,
             "max_tool_calls": max_tool_calls, "sampling": sampling,
@@ -103,6 +98,14 @@ def evaluate_command(
         directory = out or _new_directory(env)
         _must_be_new(directory)
     _run(config, directory, config if resume else _located(config), as_json)
+
+
+def _chosen_model(model: str | None, base_url: str | None) -> str:
+    """The model to measure, named so that a resumed evaluation plays the same."""
+    if base_url and not model:
+        raise UsageError(f"--base-url {base_url} needs --model: name the model that the server should use.")
+    model = model or "scripted:gold"
+    return pin_checkpoint(model) if base_url is None and not model.startswith("scripted:") else model
 
 
 def _run(config: dict[str, Any], directory: Path, kept: dict[str, Any], as_json: bool) -> None:

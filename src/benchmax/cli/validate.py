@@ -6,6 +6,7 @@ Exit codes: 0 no errors, 1 errors were found (with --strict: warnings too), 2 wr
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
@@ -85,10 +86,7 @@ def validate(
         "examples": examples, "group_samples": group_samples, "max_turns": max_turns,
         "max_tool_calls": max_tool_calls, "pace": pace, "seed": seed,
     }  # fmt: skip
-    if remote and local_only:
-        raise UsageError("--remote and --local-only contradict one another. Leave one of them out.")
-    if not remote and (model or pip):
-        words.print("--model and --pip are for the platform. Add --remote to ask it.")
+    _check_remote_options(remote, local_only, model, pip)
     # What an environment prints is words, not data.
     with redirect_stdout(sys.stderr):
         cls = load_env_class(env_spec(env, directory, run_file, module, env_class))
@@ -110,6 +108,13 @@ def validate(
         print_json(diagnosis.to_dict() | ({"remote": played} if played else {}))
     if not diagnosis.ok or (strict and diagnosis.warnings) or (played and not played["ok"]):
         raise typer.Exit(FAILED)
+
+
+def _check_remote_options(remote: bool, local_only: bool, model: str | None, pip: Sequence[str] | None) -> None:
+    if remote and local_only:
+        raise UsageError("--remote and --local-only contradict one another. Leave one of them out.")
+    if not remote and (model or pip):
+        words.print("--model and --pip are for the platform. Add --remote to ask it.")
 
 
 # Output

@@ -238,12 +238,13 @@ class _Lines:
         self._size, self.fault = 0, None
 
     def __next__(self) -> str:
-        line = self._readline(limits.ROW_BYTES + 1)
+        line = self._readline(limits.ROW_BYTES + len("\r\n"))
         if not line:
             raise StopIteration
         self.number += 1
         self._size += utf8_size(line)
-        if self._size > limits.ROW_BYTES:
+        line_end = len(line) - len(line.rstrip("\r\n"))
+        if self._size - line_end > limits.ROW_BYTES:
             self._skip_rest(line)
             raise RowFault(too_large()._replace(excerpt=_excerpt(line)))
         if not line.isascii() or "\0" in line:

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
+from benchmax import limits
 from benchmax.envs.types import ROLES, ChatMessage, Messages, ToolDefinition
 from benchmax.inference.local import Sampled, derive_seed
 from benchmax.inference.tokens import ChatTokens
@@ -177,6 +178,10 @@ class CompletionRequest(Request):
     def _all_of(self) -> CompletionRequest:
         if self.best_of not in (None, self.n):
             raise ValueError("best_of is not supported by this server; leave it out")
+        if (answers := len(self._each()) * self.n) > limits.SERVE_ANSWERS:
+            raise ValueError(
+                f"prompts times n are {answers:,} answers; the limit is {limits.SERVE_ANSWERS:,}. Send several requests"
+            )
         return self
 
     def _each(self) -> Sequence[str | list[int]]:

@@ -64,6 +64,8 @@ MIME_TYPES = {
 
 
 _FEED_TRIES = 6
+_RUNS_PAGE = 1000
+"""The most runs a server gives at once."""
 
 
 class StorageClient(Connection):
@@ -221,8 +223,14 @@ class TrainerClient(ResourceMethods):
     # Runs
 
     def list_runs(self, *, include_config: bool = False) -> list[dict[str, Any]]:
-        """Your runs, newest first."""
-        return _rows(self._get("/v1/train/runs", includeConfig=include_config or None), "runs")
+        """Your runs, all of them, newest first."""
+        found: dict[str, dict[str, Any]] = {}
+        while True:
+            asked, known = include_config or None, len(found)
+            page = _rows(self._get("/v1/train/runs", includeConfig=asked, offset=known or None), "runs")
+            found |= {run["id"]: run for run in page}  # one that was launched meanwhile moves others to the next page
+            if len(page) < _RUNS_PAGE or len(found) == known:
+                return list(found.values())
 
     def get_run(self, run_id: str, *, include_config: bool = False) -> dict[str, Any]:
         return _object(self._get(_run(run_id), includeConfig=include_config or None))

@@ -21,6 +21,10 @@ class RolloutEnv(BaseModel):
     env_metadata_bytes: str | None = None
 
 
+DEFAULT_MODEL = "gpt-5.4-nano"
+"""What a client sends when nobody named a model; without `base_url`, whichever the platform's own machine has."""
+
+
 class RolloutLlm(BaseModel):
     """An OpenAI-compatible server; without `base_url`, a model of the platform's own machine."""
 

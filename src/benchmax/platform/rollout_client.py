@@ -21,6 +21,7 @@ from benchmax.platform.exceptions import (
     RolloutStreamError,
     TrainerError,
 )
+from benchmax.platform.playground_schemas import DEFAULT_MODEL
 from benchmax.platform.transport import AsyncTwin, Connection, failure
 
 _LAST = frozenset({"rollout_completed", "worker_error", "error", "cancelled"})
@@ -77,7 +78,7 @@ class RolloutClient(Connection):
         env_metadata_bytes: bytes | None = None,
         example_index: int = 0,
         llm_base_url: str | None = None,
-        llm_model: str = "gpt-5.4-nano",
+        llm_model: str = DEFAULT_MODEL,
         llm_api_key: str = "",
         llm_api_version: str = "",
         max_turns: int = 4,
@@ -123,7 +124,7 @@ class RolloutClient(Connection):
         env_cls_bytes: bytes | None = None,
         env_metadata_bytes: bytes | None = None,
         llm_base_url: str | None = None,
-        llm_model: str = "gpt-5.4-nano",
+        llm_model: str = DEFAULT_MODEL,
         llm_api_key: str = "",
         llm_api_version: str = "",
         max_turns: int = 4,

@@ -98,7 +98,7 @@ def validate_env(
     report = ValidationReport()
     say = _print if verbose else _keep_quiet
     if local:
-        report.diagnosis = examine_sync(
+        diagnosis = examine_sync(
             env_class,
             env_args,
             rows=train_dataset,
@@ -107,11 +107,7 @@ def validate_env(
             max_turns=max_turns,
             max_tool_calls=max_tool_calls,
         )
-        _count(report, report.diagnosis)
-        for line in check_lines(report.diagnosis):
-            say(line)
-        for line in answer_lines(report.diagnosis) if full_messages else ():
-            say(line)
+        _take_in(report, diagnosis, say, full_messages)
     if api_key or not local:
         llm = {"llm_base_url": llm_base_url, "llm_api_key": llm_api_key or ""}
         report.remote = remote_checks(
@@ -170,10 +166,13 @@ def _say_part(say: Callable[[str], None], title: str, part: ExampleValidation, f
         say(f"    {message['role']}: {shown(str(message.get('content') or message.get('tool_calls') or ''))}")
 
 
-def _count(report: ValidationReport, diagnosis: Diagnosis) -> None:
-    report.local_ran = True
+def _take_in(report: ValidationReport, diagnosis: Diagnosis, say: Callable[[str], None], full_messages: bool) -> None:
+    """The local checks: counted, and said."""
+    report.diagnosis, report.local_ran = diagnosis, True
     report.local_failed = len(diagnosis.failed)
     report.local_passed = len(diagnosis.checks) - len(diagnosis.skipped) - report.local_failed
+    for line in [*check_lines(diagnosis), *(answer_lines(diagnosis) if full_messages else ())]:
+        say(line)
 
 
 def check_lines(diagnosis: Diagnosis) -> list[str]:

@@ -161,7 +161,7 @@ class Trainer:
         self.run.set_status("running", self.progress.step)
         self._emit("started", step=self.progress.step)
         try:
-            await self._push()
+            await self._unless_stopped(self._push())
             reason = await self._loop()
             await self._finish(reason)
         except BaseException as error:
@@ -376,7 +376,10 @@ class Trainer:
                 logger.warning("no heartbeat: %s", error)
 
     async def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Run in the update thread. It cannot be stopped half-way: when cancelled, work that got done counts."""
+        """Run in the update thread. It cannot be stopped half-way: when cancelled, work that got done counts.
+
+        The cancellation goes no further; `_unless_stopped`, around all that calls this, passes it on.
+        """
         future = asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
         try:
             return await asyncio.shield(future)

@@ -1,5 +1,5 @@
 // The top of a run's page: what it does now, how far it is, whether it learns, and what needs a look.
-import { useState } from "react";
+import { type CSSProperties, useState } from "react";
 import type { Schemas } from "../../api/client";
 import { useChangeRun, useRunAction } from "../../api/queries";
 import {
@@ -123,14 +123,14 @@ function Step({ run }: { run: Run }) {
   if (run.latestStep === null) return <b className="muted">–</b>;
   const total = run.totalSteps;
   const done = Math.min(run.latestStep + 1, total ?? Number.POSITIVE_INFINITY);
+  const of = total === null ? "" : ` / ${total < 100_000 ? total.toLocaleString("en-US") : format.compact(total)}`;
   return (
     <>
-      <b className={cx((total ?? 0) >= 10_000 && "tile-long")}>
+      <b className="tile-steps" style={{ "--letters": format.number(done).length + of.length } as CSSProperties}>
         <Num value={done} />
         {total !== null && (
           <span className="muted" title={total.toLocaleString("en-US")}>
-            {" / "}
-            {total < 100_000 ? total.toLocaleString("en-US") : format.compact(total)}
+            {of}
           </span>
         )}
       </b>

@@ -26,6 +26,8 @@ from benchmax.envs.mcp.sessions import HANDSHAKE, MODERN, RpcError
 from benchmax.envs.mcp.stock import Lease
 from benchmax.errors import BenchmaxError, McpError, ToolError, UsageError
 
+INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS = -32600, -32601, -32602
+"""Codes of JSON-RPC."""
 MCP_BODY_BYTES = limits.TOOL_ARGUMENT_BYTES + 64 * limits.KIB
 
 
@@ -125,7 +127,7 @@ class Gateway:
             return web.Response(status=202)
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
         try:
-            reply["result"] = await self._answer(lease, str(message.get("method")), message.get("params") or {})
+            reply["result"] = await self._answer(lease, _method(message), _object(message, "params"))
         except (McpError, ToolError) as error:
             reply["error"] = {"code": getattr(error, "code", -32000) or -32000, "message": str(error)}
         return web.json_response(reply)
@@ -154,11 +156,25 @@ class Gateway:
             ]  # fmt: skip
             return {"tools": tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         if method == "tools/call":
-            arguments = params.get("arguments") or {}
-            name = str(params.get("name"))
+            name, arguments = str(params.get("name")), _object(params, "arguments")
             result = await self._node.stock.call(lease.token, name, arguments, limits.TOOL_SECONDS)
             return {"resultType": "complete", **result}
-        raise RpcError(f"{method} is not known here.", -32601)
+        raise RpcError(f"{method} is not known here.", UNKNOWN_METHOD)
+
+
+def _method(message: dict[str, Any]) -> str:
+    method = message.get("method")
+    if not isinstance(method, str):
+        raise RpcError("The request names no method. Send `method` as a string.", INVALID_REQUEST)
+    return method
+
+
+def _object(owner: dict[str, Any], name: str) -> dict[str, Any]:
+    """A field that is an object, or left out."""
+    value = owner.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise RpcError(f"`{name}` is no object. Send it as a JSON object, or leave it out.", INVALID_PARAMS)
+    return value or {}
 
 
 class Refused(Exception):

@@ -10,6 +10,7 @@ import sys
 
 from benchmax.config import setting
 from benchmax.errors import BenchmaxError
+from benchmax.platform.runner import venvs
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
@@ -32,6 +33,7 @@ def main() -> int:
                 supervisor = Supervisor(database, data, policy=given.policy)
                 for number in (signal.SIGTERM, signal.SIGINT):
                     signal.signal(number, lambda *_: supervisor.stop())
+                venvs.keep_tidy(database, data)
                 supervisor.run()
             finally:
                 database.close()

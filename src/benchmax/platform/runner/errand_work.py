@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from benchmax.errors import NotFoundError
-from benchmax.platform.runner.ingest import Ingest
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.platform.runner.ingest import Ingest, NothingToRead
 from benchmax.platform.runner.notes import LAUNCH_FILE, hidden, hide, write_note
 from benchmax.platform.runner.preparation import place
 from benchmax.platform.runner.work import Training
@@ -26,13 +26,6 @@ from benchmax.platform.store.text import clean_json
 
 REPORT = "report.json"
 REPORT_BYTES = 8 * 1024 * 1024
-
-
-class NothingToRead(Ingest):
-    """An errand leaves no rows."""
-
-    def step(self, seconds: float = 0.0) -> bool:
-        return True
 
 
 class Errands(Training):
@@ -81,17 +74,21 @@ class Errands(Training):
         if status == "pending":
             errands.set_status(session, self.errand_id, "queued", reason)
             return
+        try:
+            secrets = hidden(self.secrets().values())
+        except UsageError as error:  # what cannot be hidden is not told
+            status, reason, secrets = "failed", str(error), []
         status = "complete" if status == "complete" else "failed"
-        result = self._result() if status == "complete" else None
-        errands.set_status(session, self.errand_id, status, hide(reason, hidden(self.secrets().values())), result)
+        result = self._result(secrets) if status == "complete" else None
+        errands.set_status(session, self.errand_id, status, hide(reason, secrets), result)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _result(self) -> dict[str, Any]:
+    def _result(self, secrets: Sequence[str]) -> dict[str, Any]:
         path = self.folder / REPORT
         try:
             if path.stat().st_size > REPORT_BYTES:
                 return {}
-            text = hide(path.read_text("utf-8", "replace"), hidden(self.secrets().values()))
+            text = hide(path.read_text("utf-8", "replace"), secrets)
             value = clean_json(json.loads(text))
         except (OSError, ValueError, RecursionError):
             return {}
@@ -113,7 +110,7 @@ class Examining(Errands):
     def launch(self, row: Errand) -> Mapping[str, Any]:
         asked = row.options
         store = BlobStore(self.data.blobs)
-        note: dict[str, Any] = {"venvs": str(self.data.root / "venvs"), "spec": asked.get("spec")}
+        note: dict[str, Any] = {"venvs": str(self.data.venvs), "spec": asked.get("spec")}
         if "cls" in asked:
             note["cls"] = self._place(store, asked["cls"], "env-cls.pkl")
             note["metadata"] = self._place(store, asked["metadata"], "env-metadata.json")

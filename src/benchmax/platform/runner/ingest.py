@@ -289,6 +289,13 @@ class EvalIngest(Ingest):
         evals.set_progress(session, self.eval_id, done=done)
 
 
+class NothingToRead(Ingest):
+    """Reads nothing: an errand leaves no rows, and what cannot be hidden is not shown."""
+
+    def step(self, seconds: float = 0.0) -> bool:
+        return True
+
+
 def reindex(database: Database, data: DataDir, run_id: str) -> None:
     """Rebuild a run's rows from its directory."""
     run_dir = data.run(run_id)

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from benchmax.errors import BenchmaxError, NotFoundError
+from benchmax.errors import BenchmaxError, NotFoundError, UsageError
 from benchmax.platform.runner import outcome
 from benchmax.platform.runner.lifeline import Policy
 from benchmax.platform.runner.notes import (
@@ -211,10 +211,14 @@ class Sessions:
     def _verdict(self, each: Open) -> str:
         if each.why:
             return each.why
+        try:
+            secrets = hidden(self._secrets(each.folder).values())
+        except UsageError as error:  # what cannot be hidden is not told
+            return str(error)
         ended = outcome.read_exit(each.folder.path, each.process.pid, each.process.code)
         if ended.code == COMPLETE or ended.reason:
-            return hide(ended.reason, hidden(self._secrets(each.folder).values())) or "It ended."
-        tail = hide(outcome.log_tail(each.folder.path), hidden(self._secrets(each.folder).values()))
+            return hide(ended.reason, secrets) or "It ended."
+        tail = hide(outcome.log_tail(each.folder.path), secrets)
         return f"Its process {outcome.how(ended.code)}. {tail}".strip()
 
     def _close(self, folder: SessionFolder, reason: str) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from benchmax.errors import BenchmaxError
+from benchmax.errors import BenchmaxError, UsageError
 from benchmax.platform.runner import outcome
-from benchmax.platform.runner.ingest import Ingest
+from benchmax.platform.runner.ingest import Ingest, NothingToRead
 from benchmax.platform.runner.leases import Leases, Slots, machine_slots
 from benchmax.platform.runner.lifeline import Policy
 from benchmax.platform.runner.notes import CHILD_FILE, EXIT_FILE, PROCESS_FILE, read_note, write_note
@@ -68,6 +68,8 @@ class Watched:
     began_at: int
     """Checkpoint it began with, -1 for none."""
     why: Why = ""
+    refused: str = ""
+    """Why it cannot be read; then its child is ended and it fails."""
     ended: float | None = None
     beat: float = field(default_factory=time.monotonic)
     beat_of: tuple[int, ...] = ()
@@ -286,12 +288,13 @@ class Supervisor:
         note = read_note(work.folder / PROCESS_FILE)
         process.remember(note.get("family") or ())
         slots = self.slots.take(job.slots, note.get("slots") or ())
-        watched = self.watched[job.id] = Watched(work, process, slots, work.reader(), note.get("began_at", -1))
+        reader, refused = _reader(work)
+        self.watched[job.id] = Watched(
+            work, process, slots, reader, note.get("began_at", -1), why="lost" if lost else "", refused=refused
+        )
         logger.info("%s: %s process %s", job.run_id, "found no" if lost else "adopted", job.child_pid)
-        if lost:
-            watched.why = "lost"
-            if process.poll():
-                process.ask_to_end()
+        if (lost or refused) and process.poll():
+            process.ask_to_end()
 
     # Watching
 
@@ -353,6 +356,8 @@ class Supervisor:
         moved = latest_checkpoint(watched.run_dir) > watched.began_at
         attempt = 1 if moved else job.attempts
         verdict = outcome.judge(ended, watched.why, attempt, job.max_attempts, outcome.log_tail(watched.run_dir))
+        if watched.refused and verdict.status != "cancelled":
+            verdict = Verdict("failed", watched.refused)
         self._finish_job(watched.work, verdict, attempt)
         del self.watched[job.id]
         self.slots.give(watched.slots)
@@ -379,6 +384,14 @@ class Supervisor:
         watched.process.let_go()
         del self.watched[watched.job.id]
         self.slots.give(watched.slots)
+
+
+def _reader(work: Training) -> tuple[Ingest, str]:
+    """What reads the job's records, or one that reads nothing and why: what cannot be hidden must not be shown."""
+    try:
+        return work.reader(), ""
+    except UsageError as error:
+        return NothingToRead(work.database, work.job.run_id, work.folder), f"{error} Then start it again."
 
 
 def latest_checkpoint(run_dir: Path) -> int:

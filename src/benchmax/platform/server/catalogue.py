@@ -33,7 +33,6 @@ from benchmax.platform.store.libraries import OURS, Uploaded
 
 SHOWN_BYTES = 200 * 1024
 """Of one source file."""
-_MANIFEST_BYTES = 16 * limits.MIB
 _INSPECTED_BYTES = 16 * limits.MIB
 NOT_THERE = "You have no such environment. `list_environments` shows them."
 
@@ -135,7 +134,9 @@ def _manifest(path: str) -> BundleMetadata:
 def _read_manifest(path: str) -> BundleMetadata:
     """The content of a blob never changes."""
     file = Path(path)
-    return BundleMetadata.from_json_bytes(file.read_bytes() if file.stat().st_size <= _MANIFEST_BYTES else b"{}")
+    return BundleMetadata.from_json_bytes(
+        file.read_bytes() if file.stat().st_size <= libraries.MANIFEST_BYTES else b"{}"
+    )
 
 
 def _docstring(source: str) -> str:

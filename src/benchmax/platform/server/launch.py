@@ -23,12 +23,12 @@ from benchmax.platform.launch_args import launch_args
 from benchmax.platform.schemas import RUN_PATHS, LaunchArg
 from benchmax.platform.store import blobs
 from benchmax.platform.store.blobs import BlobStore
+from benchmax.platform.store.libraries import MANIFEST_BYTES
 
 RUN_TYPES = ("simple", "simple-r5", "simple-cpu")
 GOOD_ROWS = 200
 _STREAMED = frozenset({".jsonl", ".csv", ".tsv", ".parquet"})
 _WHOLE_BYTES = 256 * limits.MIB
-_MANIFEST_BYTES = 16 * limits.MIB
 _NAMED_BUNDLE = "Launch with the paths `upload_training_run` returned."
 
 
@@ -62,7 +62,7 @@ class Assets:
         from benchmax.bundle.metadata import BundleMetadata
 
         path = self._store.path(self.blobs["env_metadata_path"])
-        if path.stat().st_size > _MANIFEST_BYTES:
+        if path.stat().st_size > MANIFEST_BYTES:
             raise UsageError("env_metadata_path is too large for a bundle's metadata. " + _NAMED_BUNDLE)
         manifest = BundleMetadata.from_json_bytes(path.read_bytes())
         here = f"{sys.version_info.major}.{sys.version_info.minor}"

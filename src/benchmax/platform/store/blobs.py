@@ -1,7 +1,7 @@
 """Files, found by their content. A path is a name an owner gave, never a place on disk.
 
 An upload streams into a temporary file, is synced, and is renamed to its SHA-256; only then does a row name it. What a
-killed server leaves is a temporary file, which `sweep` removes.
+killed server leaves is a temporary file, which `sweep` removes, or a blob without a row, which `libraries.sweep` does.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -59,6 +60,12 @@ class BlobStore:
         """The non-blank lines of a blob, one at a time."""
         with open(self.path(sha256), "rb") as file:
             yield from (line for line in file if not line.isspace())
+
+    def every(self) -> Iterator[tuple[str, float]]:
+        """The SHA-256 of each blob, and when it was written."""
+        for path in self.root.glob(f"[0-9a-f][0-9a-f]/{'[0-9a-f]' * 64}"):
+            with suppress(FileNotFoundError):
+                yield path.name, path.stat().st_mtime
 
     def sweep(self, older_than: float = 86_400.0) -> None:
         """Remove what broken uploads left."""

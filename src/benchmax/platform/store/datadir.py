@@ -21,6 +21,8 @@ class DataDir:
         self.root = Path(root or setting("DATA") or "~/.benchmax").expanduser().absolute()
         self.blobs = self.root / "blobs"
         self.runs = self.root / "runs"
+        self.venvs = self.root / "venvs"
+        """Packages of environments; a cache."""
         self.logs = self.root / "logs"
         self.locks = self.root / "locks"
         self.database = self.root / "platform.db"

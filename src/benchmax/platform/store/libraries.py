@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,11 +10,14 @@ from typing import NamedTuple
 from sqlalchemy import Text, cast, delete, exists, or_, select
 from sqlalchemy.orm import Session
 
+from benchmax import limits
 from benchmax.platform.store.blobs import BlobStore
 from benchmax.platform.store.points import write_all
 from benchmax.platform.store.tables import Blob, BlobPath, Run
 
 MANIFEST = "env-metadata.json"
+MANIFEST_BYTES = 16 * limits.MIB
+"""A larger one is not read."""
 OURS = "envs/built-in/"
 """Where bundles of built-in environments are put; they are not listed as uploads."""
 SPLITS = "splits/"
@@ -21,6 +25,8 @@ SPLITS = "splits/"
 _MOST_UPLOADS = 5_000
 _SETTLED_SECONDS = 60.0
 """A file younger than this may be about to get a name."""
+_UNKNOWN_SECONDS = 86_400.0
+"""A file without a row that is older than this never gets one."""
 
 
 def datasets_of(
@@ -77,6 +83,13 @@ def environments_of(session: Session, owner_id: str) -> list[Uploaded]:
     return list(found.values())
 
 
+def manifests(session: Session) -> set[str]:
+    """The SHA-256 of the manifest of every environment that is stored or that a run was launched with."""
+    stored = session.scalars(select(BlobPath.sha256).where(BlobPath.path.like(f"%{MANIFEST}")))
+    launched = session.scalars(select(Run.blobs).where(Run.deleted.is_(None)))
+    return {*stored, *(blobs["env_metadata_path"] for blobs in launched if blobs.get("env_metadata_path"))}
+
+
 def drop_if_unused(session: Session, store: BlobStore, sha256: str) -> None:
     """Remove a blob that no path names and no run was launched with. One that came just now is left to `sweep`."""
     named = session.scalars(select(BlobPath.path).where(BlobPath.sha256 == sha256).limit(1)).first()
@@ -101,3 +114,16 @@ def sweep(session: Session, store: BlobStore) -> None:
     nameless = select(Blob.sha256).where(~exists().where(BlobPath.sha256 == Blob.sha256))
     for sha256 in session.scalars(nameless).all():
         drop_if_unused(session, store, sha256)
+    for sha256 in _unknown(session, store):
+        drop_if_unused(session, store, sha256)
+
+
+def _unknown(session: Session, store: BlobStore) -> list[str]:
+    """Files without a row: their server was killed before it could write one.
+
+    A file from before this database's first is left alone: it may be another's, which is to be restored yet.
+    """
+    rows = session.execute(select(Blob.sha256, Blob.created)).all()
+    known = {row.sha256 for row in rows}
+    first, last = min((row.created for row in rows), default=math.inf), time.time() - _UNKNOWN_SECONDS
+    return [sha256 for sha256, written in store.every() if first <= written < last and sha256 not in known]

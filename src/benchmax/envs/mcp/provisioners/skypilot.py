@@ -122,15 +122,25 @@ class SkypilotProvisioner(BaseProvisioner):
         if self._launched:
             raise RuntimeError(f"The cluster {self._name} is up already. Tear it down first.")
         with tempfile.TemporaryDirectory(prefix="benchmax-sky-") as folder:
+            launch = asyncio.ensure_future(asyncio.to_thread(self._launch, Path(folder), api_secret))
             try:
-                await asyncio.to_thread(self._launch, Path(folder), api_secret)
+                await asyncio.shield(launch)
                 await asyncio.gather(
                     *(asyncio.to_thread(self._wait_ready, tunnel) for tunnel in self._tunnels.values())
                 )
             except BaseException:
-                await self.teardown()
+                await asyncio.shield(self._undo(launch))
                 raise
         return list(self._tunnels)
+
+    async def _undo(self, launch: asyncio.Future[None]) -> None:
+        """Take down what came up. A launch cannot be stopped half-way: what it may still bring up is waited for."""
+        if not launch.done():
+            logger.warning("%s is being launched; it is taken down as soon as it is up.", self._name)
+            await asyncio.wait([launch])
+        if not launch.cancelled():
+            launch.exception()  # whoever asked is told already, or has gone
+        await self.teardown()
 
     async def recover(self, address: str, api_secret: str) -> str | None:
         """The node starts its agent again by itself; what may need help is the way there."""
@@ -145,8 +155,7 @@ class SkypilotProvisioner(BaseProvisioner):
         for tunnel in tunnels:
             await asyncio.to_thread(tunnel.close)
         if self._launched:
-            sky = _sky()
-            await asyncio.to_thread(lambda: sky.get(sky.down(self._name)))
+            await asyncio.to_thread(self._down)
             self._launched = False
 
     # All below blocks and runs in threads.
@@ -166,6 +175,13 @@ class SkypilotProvisioner(BaseProvisioner):
         for rank, runner in enumerate(handle.get_command_runners()):
             tunnel = _Tunnel(runner, BASE_PORT + rank)
             self._tunnels[tunnel.address] = tunnel
+
+    def _down(self) -> None:
+        sky = _sky()
+        try:
+            sky.get(sky.down(self._name))
+        except sky.exceptions.ClusterDoesNotExist:
+            logger.info("%s did not come up; there is nothing to take down.", self._name)
 
     def _task(self, folder: Path, secret: str) -> Any:
         sky = _sky()
@@ -212,6 +228,8 @@ class SkypilotProvisioner(BaseProvisioner):
         until, asked = time.monotonic() + READY_SECONDS, time.monotonic()
         tunnel.open()
         while not tunnel.answers():
+            if tunnel.address not in self._tunnels:
+                return  # it was torn down
             if time.monotonic() > until:
                 raise EnvDefinitionError(f"An agent of {self._name} did not answer in time. {self._last_words()}")
             if time.monotonic() - asked > 10:

@@ -24,13 +24,13 @@ from benchmax.platform.server.launch import dataset_file
 from benchmax.platform.server.platform import Here, Platform
 from benchmax.platform.server.sessions import Broken, Event, event_stream, reach_of, talk
 from benchmax.platform.store import blobs
+from benchmax.platform.store.libraries import MANIFEST_BYTES
 
 router = APIRouter(prefix="/v1/rollout", tags=["rollouts"])
 
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "`data: {json}` lines"}
 }
-_MANIFEST_BYTES = 16 * 1024 * 1024
 _LAST = frozenset({"rollout_completed", "worker_error", "error", "cancelled"})
 _BATCH_LAST = frozenset({"batch_completed", "error", "cancelled"})
 
@@ -148,7 +148,7 @@ def _blob(here: Platform, caller: Principal, path: str) -> Path:
 
 
 def _small(path: Path) -> bytes:
-    if path.stat().st_size > _MANIFEST_BYTES:
+    if path.stat().st_size > MANIFEST_BYTES:
         raise UsageError("env_metadata_path is too large for a bundle's metadata. Pack the environment again.")
     return path.read_bytes()
 
