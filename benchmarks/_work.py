@@ -103,6 +103,7 @@ def server() -> Iterator[str]:
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=serve, args=(theirs,), daemon=True)
     process.start()
+    theirs.close()  # so that a server that never came up ends the wait for it
     try:
         yield ours.recv()
     finally:

@@ -54,7 +54,7 @@ def ours(args: argparse.Namespace, seed: int) -> dict:
             model={"name": args.model, "tune": args.tune, "device": args.device},
             rollouts={
                 "prompts_per_step": args.prompts, "group_size": args.samples, "max_new_tokens": args.tokens,
-                "max_turns": 1, "max_extra_groups": 0, "concurrency": args.prompts * args.samples,
+                "max_turns": 1, "max_extra_groups": args.extra_groups, "concurrency": args.prompts * args.samples,
             },
             optim={"lr": args.lr, "schedule": args.schedule, "warmup_steps": args.warmup},
             algorithm={"advantage": args.advantage},
@@ -97,7 +97,10 @@ def report(name: str, result: dict) -> None:
     )
     both = seconds_a_step(result)
     print(f"{name}: {both:.3f} s a step (sampling {sample:.3f}, update {update:.3f}), median of {len(later)}")
-    print(f"  reward   {rewards}")
+    curve = [values["reward/mean"] for values in result["steps"]]
+    print(
+        f"  reward   {rewards}; mean {statistics.fmean(curve):.2f}, of the last five {statistics.fmean(curve[-5:]):.2f}"
+    )
     print("  held-out " + " ".join(f"{step}:{value:.2f}" for step, value in result["evals"]))
     print(f"  {result['training']:.1f} s in steps, {result['seconds']:.1f} s with evaluations and checkpoints")
     print(f"  {result['memory']}")
@@ -178,6 +181,9 @@ def main() -> None:
     parser.add_argument("--schedule", choices=["constant", "linear", "cosine"])
     parser.add_argument("--warmup", type=int, help="optimizer steps over which the learning rate rises")
     parser.add_argument("--advantage", choices=["std", "mean"])
+    parser.add_argument(
+        "--extra-groups", type=int, default=0, help="fresh prompts in place of groups without signal; TRL draws none"
+    )
     parser.add_argument("--eval-every", type=int, default=5)
     parser.add_argument("--target", type=float, help="stop at this mean held-out reward")
     parser.add_argument("--seeds", type=int, default=1)

@@ -8,41 +8,48 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self
+from typing import Protocol, Self
+
+
+class Wait(Protocol):
+    """Something that takes time, and must not take too long."""
+
+    def expire(self) -> None:
+        """Its time is over."""
 
 
 class Deadlines:
-    """Waits of one length, on one loop. `add` what is to be called when its time is over."""
+    """Waits of one length, on one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self._loop = loop
         self._seconds = seconds
-        self._due: dict[Any, tuple[float, Callable[[], None]]] = {}
+        self._due: dict[Wait, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, wait: Any, expire: Callable[[], None]) -> None:
+    def add(self, wait: Wait) -> None:
         due = self._loop.time() + self._seconds
-        self._due[wait] = due, expire
+        self._due[wait] = due
         if self._timer is None:
             self._timer = self._loop.call_at(due, self._look)
 
-    def discard(self, wait: Any) -> None:
+    def discard(self, wait: Wait) -> None:
         self._due.pop(wait, None)
 
     def _look(self) -> None:
         self._timer = None
         now = self._loop.time() + 1e-6
-        for wait, (due, expire) in list(self._due.items()):
+        for wait, due in list(self._due.items()):
             if due > now:
                 self._timer = self._loop.call_at(due, self._look)
                 return
             del self._due[wait]
-            expire()
+            wait.expire()
 
 
 class _Here(threading.local):
@@ -80,10 +87,10 @@ class deadline:
         assert task is not None, "a deadline needs a task to cancel"
         self._task = task
         self._cancelling = task.cancelling()
-        self._clock.add(self, self._expire)
+        self._clock.add(self)
         return self
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
         self.expired = True
         self._task.cancel()
 

@@ -71,6 +71,13 @@ async def test_the_history_grows_and_each_message_is_encoded_once(monkeypatch):
     ][:-1]
 
 
+async def test_an_answer_of_many_reads_arrives_whole():
+    text = "".join(f"{number} “ü” " for number in range(100_000))
+    async with FakeModelServer(text) as server, HttpModel("m", server.base_url) as model:
+        reply = await model.converse().reply(ask("hi"))
+    assert reply.message["content"] == text
+
+
 async def test_tool_calls_come_in_every_spelling():
     calls = [
         {"id": "x", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}},

@@ -266,20 +266,22 @@ async def test_rewards_can_tell_prompt_from_completion_and_cannot_touch_the_reco
     class Rude(BaseEnv):
         async def compute_reward(self, rollout_id, messages, task, **kw):
             said = [m["content"] for m in messages.completion]
-            messages[0]["content"] = "changed"
+            messages[0]["content"][0]["text"] = "changed"
             messages.clear()
+            task["gold"]["parts"].append("z")
             task.clear()
             return {"x": float(said == ["new"])}
 
     history = [
-        {"role": "user", "content": "q1"},
+        {"role": "user", "content": [{"type": "text", "text": "q1"}]},
         {"role": "assistant", "content": "old"},
         {"role": "user", "content": "q2"},
     ]
-    rollout = await play("new", env=Rude, ex=make_example(history, {"gold": "x"}))
+    gold = {"gold": {"parts": ["x", 1, None, ["y"]]}}
+    rollout = await play("new", env=Rude, ex=make_example(history, gold))
     assert rollout.reward == 1.0
-    assert [m["content"] for m in rollout.messages] == ["q1", "old", "q2", "new"]
-    assert rollout.task == {"gold": "x"}
+    assert [m["content"] for m in rollout.messages] == [[{"type": "text", "text": "q1"}], "old", "q2", "new"]
+    assert rollout.task == {"gold": {"parts": ["x", 1, None, ["y"]]}}
 
 
 async def test_old_style_environments_run():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 _current: ContextVar[tuple[str, ...]] = ContextVar("benchmax_rollouts", default=())
@@ -17,11 +17,9 @@ Sink = Callable[[str, logging.LogRecord], None]
 """Receives a rollout id and a line that belongs to it."""
 
 
-@contextmanager
-def rollout_context(rollout_id: str) -> Iterator[None]:
+def rollout_context(rollout_id: str) -> AbstractContextManager[None]:
     """Tie log lines to one rollout."""
-    with group_context([rollout_id]):
-        yield
+    return group_context([rollout_id])
 
 
 @contextmanager

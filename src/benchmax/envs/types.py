@@ -61,8 +61,8 @@ class ToolCall:
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> ToolCall:
         """Read the nested OpenAI form or the flat `{name, arguments, id}` form."""
-        body = raw.get("function") if isinstance(raw.get("function"), Mapping) else raw
-        assert isinstance(body, Mapping)
+        function = raw.get("function")
+        body: Mapping[str, Any] = function if isinstance(function, Mapping) else raw
         arguments = body.get("arguments", "{}")
         if not isinstance(arguments, str):
             arguments = json.dumps({} if arguments is None else arguments)

@@ -13,7 +13,9 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import socket
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from time import monotonic
 from typing import Literal, TypeAlias
 from urllib.request import getproxies, proxy_bypass
 
@@ -40,6 +42,7 @@ KEY_VARIABLES = {"api.openai.com": "OPENAI_API_KEY", "openrouter.ai": "OPENROUTE
 CONNECT_SECONDS = 30.0
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _DIRECT_BYTES = limits.MIB  # aiohttp warns about larger bodies given as bytes
+_READ_BYTES = 64 * 1024
 
 
 class HttpModel(ModelClient):
@@ -105,8 +108,7 @@ class HttpModel(ModelClient):
 
     async def exchange(self, body: bytes) -> wire.WireReply:
         """Send one request until it is answered, refused, or out of tries or time."""
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + self.timeout
+        ends = monotonic() + self.timeout
         tries = 0
         last: ModelError | None = None
         try:
@@ -118,14 +120,15 @@ class HttpModel(ModelClient):
                     except (ModelUnavailable, ModelRateLimited, ModelProtocolError) as error:
                         last = error
                     pause = failures.pause(last, tries, self.backoff)
-                    if tries >= self.tries or loop.time() + pause >= ends:
+                    if tries >= self.tries or monotonic() + pause >= ends:
                         raise failures.after_tries(last, tries) from None
                     await asyncio.sleep(pause)
         except TimeoutError:
             raise failures.timed_out(self.endpoint, self.timeout, tries, last) from None
 
     async def _once(self, body: bytes) -> wire.WireReply:
-        session = await self._session()
+        known = self._sessions.get(asyncio.get_running_loop())
+        session = known.session if known and not known.session.closed else await self._new_session()
         data = body if len(body) < _DIRECT_BYTES else io.BytesIO(body)
         try:
             async with session.post(self._url, data=data, allow_redirects=False) as response:
@@ -140,15 +143,12 @@ class HttpModel(ModelClient):
         except ModelProtocolError:
             raise failures.garbled(self.endpoint, answer) from None
 
-    async def _session(self) -> aiohttp.ClientSession:
-        loop = asyncio.get_running_loop()
-        known = self._sessions.get(loop)
-        if known is not None and not known.session.closed:
-            return known.session
+    async def _new_session(self) -> aiohttp.ClientSession:
+        """A session for the running loop; those of loops that have ended are forgotten."""
         for gone in [other for other in self._sessions if other.is_closed()]:
             del self._sessions[gone]
         opened = await _OpenSession.open(self)
-        self._sessions[loop] = opened
+        self._sessions[asyncio.get_running_loop()] = opened
         return opened.session
 
     async def aclose(self) -> None:
@@ -182,7 +182,9 @@ class _OpenSession:
 async def _session_lifetime(model: HttpModel) -> AsyncGenerator[aiohttp.ClientSession, None]:
     proxy = _proxy(model._url)
     resolver = None if proxy else model.resolver
-    connector = aiohttp.TCPConnector(limit=model.connections, ttl_dns_cache=300, resolver=resolver)
+    connector = aiohttp.TCPConnector(
+        limit=model.connections, ttl_dns_cache=300, resolver=resolver, socket_factory=_new_socket
+    )
     session = aiohttp.ClientSession(
         connector=connector,
         headers=model._headers,
@@ -194,6 +196,18 @@ async def _session_lifetime(model: HttpModel) -> AsyncGenerator[aiohttp.ClientSe
         yield session
     finally:
         await session.close()
+
+
+class _Socket(socket.socket):
+    """Reads little at once: asyncio asks for 256 KiB, and memory of that size is mapped anew for every reply."""
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        return super().recv(min(size, _READ_BYTES), flags)
+
+
+def _new_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, *_ = address
+    return _Socket(family, kind, protocol)
 
 
 class HttpConversation(Conversation):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from benchmax import limits
@@ -38,11 +39,11 @@ async def run_group(
     before the group is scored, so that the reward may still look at their state.
     """
     gate = _Gate(host, settings, len(samples)) if settings.score and host.overrides("compute_group_reward") else None
-    siblings = (
-        _sibling(host, example, model, settings, gate, sample=sample, attempt=attempt, split=split, step=step)
-        for sample in samples
-    )
-    rollouts = await all_or_cancel(siblings) if len(samples) > 1 else [await sibling for sibling in siblings]
+    sibling = partial(_sibling, host, example, model, settings, gate, attempt=attempt, split=split, step=step)
+    if len(samples) == 1:
+        rollouts = [await sibling(sample=samples[0])]
+    else:
+        rollouts = await all_or_cancel(sibling(sample=sample) for sample in samples)
     level(rollouts)
     for rollout in rollouts:
         finish(host.env, rollout, settings)

@@ -25,6 +25,7 @@ import threading
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
+from math import inf
 from queue import Empty, SimpleQueue
 from time import monotonic, thread_time
 from typing import Any, Protocol
@@ -84,8 +85,8 @@ def _stepped(coroutine: Coroutine[Any, Any, Any], seen: Callable[[Conduct], None
 class Call:
     """One run of a hook, and the future its caller awaits."""
 
-    __slots__ = ("args", "begun", "cancelled", "context", "function", "future", "key", "kwargs", "label", "place",
-                 "replies", "started", "task", "turn")  # fmt: skip
+    __slots__ = ("args", "begun", "cancelled", "context", "function", "future", "grace", "key", "kwargs", "label",
+                 "place", "replies", "seconds", "started", "task", "turn")  # fmt: skip
 
     def __init__(
         self,
@@ -104,6 +105,10 @@ class Call:
         self.place: HomeLoop | HookThreads | None = None
         self.task: asyncio.Task[None] | None = None
         self.started = 0.0
+        self.seconds = inf
+        """How long it may take, counted from its start."""
+        self.grace = 10
+        """How often its deadline may be put off, because it began late or waited for its turn."""
         self.turn: Turn | None = None
         """How long it waited for others, if anybody asks."""
         self.begun = False
@@ -114,6 +119,21 @@ class Call:
         """Let the hook's waiting for its turn not count; to be said before it starts."""
         self.turn = Turn()
         self.context.run(current_turn.set, self.turn)
+
+    def expire(self) -> None:
+        """End a call that runs too long. Time spent waiting for a turn does not count, within reason."""
+        if self.future.done():
+            return
+        left = self.started + self.seconds - monotonic() if self.started else self.seconds
+        if self.turn is not None:
+            left += self.turn.waited()
+        if left > 0.001 and (self.grace or (self.turn is not None and self.turn.is_waiting)):
+            self.grace = max(0, self.grace - 1)
+            self.future.get_loop().call_later(left, self.expire)
+            return
+        self.cancelled = True
+        advice = "Make it faster, or raise its time limit."
+        self.future.set_exception(DeadlineExceeded(f"{self.label} took longer than {self.seconds:g} s. {advice}"))
 
     def settle(self, value: Any, error: BaseException | None) -> None:
         """Deliver the outcome; runs in any thread."""

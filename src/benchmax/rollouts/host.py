@@ -7,8 +7,7 @@ import inspect
 import logging
 from collections import defaultdict
 from collections.abc import Callable
-from functools import lru_cache, partial
-from time import monotonic
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -17,7 +16,7 @@ from benchmax import limits
 from benchmax.deadlines import deadlines
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.logging import listen_to
-from benchmax.errors import DeadlineExceeded, EnvDefinitionError
+from benchmax.errors import EnvDefinitionError
 from benchmax.mailbox import Mailbox
 from benchmax.rollouts.hooks import Call, Conduct, HomeLoop, HookThreads
 from benchmax.rollouts.toolbox import Toolbox
@@ -150,8 +149,9 @@ class EnvHost:
 
     async def outcome(self, call: Call, deadline: float) -> Any:
         """What the hook gave. When this is cancelled, so is the hook."""
+        call.seconds = deadline
         clock = deadlines(deadline)
-        clock.add(call, partial(_expire, call.future.get_loop(), call, deadline))
+        clock.add(call)
         try:
             return await call.future
         except BaseException:
@@ -218,19 +218,3 @@ async def _build(make: Callable[[], BaseEnv]) -> BaseEnv:
     if not isinstance(env, BaseEnv):
         raise EnvDefinitionError(f"{make!r} gave {type(env).__name__}, not a BaseEnv. Return an environment from it.")
     return env
-
-
-def _expire(loop: asyncio.AbstractEventLoop, call: Call, seconds: float, waits: int = 0) -> None:
-    """End a call that runs too long. Time spent waiting for a turn does not count, within reason."""
-    if call.future.done():
-        return
-    left = call.started + seconds - monotonic() if call.started else seconds
-    if call.turn is not None:
-        left += call.turn.waited()
-    if left > 0.001 and (waits < 10 or (call.turn is not None and call.turn.is_waiting)):
-        loop.call_later(left, _expire, loop, call, seconds, waits + 1)
-        return
-    call.cancelled = True
-    call.future.set_exception(
-        DeadlineExceeded(f"{call.label} took longer than {seconds:g} s. Make it faster, or raise its time limit.")
-    )

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from time import perf_counter, time
@@ -25,7 +24,7 @@ from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
 from benchmax.rollouts.hooks import Call
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Failure, LogLine, Rollout, Termination, ToolEvent
-from benchmax.rollouts.scoring import finish, score
+from benchmax.rollouts.scoring import copied, finish, score
 from benchmax.rollouts.settings import RolloutSettings
 from benchmax.rollouts.toolbox import BadToolCall, Toolbox, clean_text, result_text, tool_calls_of
 
@@ -92,7 +91,7 @@ async def opened(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> 
         init: Call | None = None
         try:
             if stateful:
-                init = host.start("init_rollout", (rollout.id,), deepcopy(rollout.init_rollout_args or {}))
+                init = host.start("init_rollout", (rollout.id,), copied(rollout.init_rollout_args or {}))
             ready = init is None or await _init(host, init, rollout, settings)
             rollout.seconds["init"] = perf_counter() - began
             yield ready

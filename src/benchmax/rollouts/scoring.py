@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.legacy import group_reward_arguments, reward_arguments
 from benchmax.envs.logging import group_context
 from benchmax.envs.reward_values import WHOLE, describe_error, finite, normalise_rewards
-from benchmax.envs.types import ChatMessage, Transcript, Unscored
+from benchmax.envs.types import Transcript, Unscored
 from benchmax.errors import RewardError
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Failure, Rollout, Termination
@@ -21,22 +21,27 @@ from benchmax.rollouts.settings import RolloutSettings
 
 def for_user_code(messages: Transcript) -> Transcript:
     """A copy that a reward may change without touching the record or a sibling."""
-    return Transcript(map(_own, messages), messages.completion_start)
+    return Transcript(map(copied, messages), messages.completion_start)
 
 
-def _own(message: ChatMessage) -> ChatMessage:
-    """The message, copied as deep as it goes; most are texts, which need no copy."""
-    copied = {key: value if isinstance(value, str) else deepcopy(value) for key, value in message.items()}
-    return cast(ChatMessage, copied)
+def copied(value: Any) -> Any:
+    """The value, copied as deep as it goes: what `deepcopy` does, but quick for JSON, and JSON is mostly texts."""
+    if type(value) is dict:
+        own = value.copy()
+        for key, item in own.items():
+            if type(item) is not str:
+                own[key] = copied(item)
+        return own
+    if type(value) is list:
+        return [copied(item) for item in value]
+    return deepcopy(value)
 
 
 async def score(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> None:
     """Run compute_reward. A failure leaves the sample unscored, with the reason."""
     began = perf_counter()
-    extra = deepcopy(rollout.init_rollout_args) or {}
-    arguments = reward_arguments(
-        host.env.compute_reward, for_user_code(rollout.messages), deepcopy(rollout.task), extra
-    )
+    extra = copied(rollout.init_rollout_args) or {}
+    arguments = reward_arguments(host.env.compute_reward, for_user_code(rollout.messages), copied(rollout.task), extra)
     try:
         raw = await host.outcome(host.start("compute_reward", (rollout.id,), arguments), settings.reward_seconds)
         _record(rollout, raw)
@@ -54,7 +59,7 @@ async def score_group(host: EnvHost, rollouts: Sequence[Rollout], settings: Roll
         return
     function = host.env.compute_group_reward
     arguments = group_reward_arguments(
-        function, [for_user_code(r.messages) for r in members], [deepcopy(r.task) for r in members]
+        function, [for_user_code(r.messages) for r in members], [copied(r.task) for r in members]
     )
     ids = [rollout.id for rollout in members]
     try:
