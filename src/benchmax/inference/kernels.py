@@ -9,7 +9,7 @@ absent costs speed and nothing else.
 
 # Triton is no dependency (torch for CUDA brings it) and its functions are a language of their own.
 # mypy: disable-error-code="import-not-found, import-untyped, untyped-decorator, no-untyped-def, no-untyped-call"
-# ruff: noqa: ANN001, ANN202
+# ruff: noqa: ANN001, ANN201, ANN202
 
 from __future__ import annotations
 
@@ -81,6 +81,17 @@ def _rotate(
 
 
 @triton.jit
+def look(query, k, v, seen, peak, total, mixed, scale):
+    """Take a block of keys and values into a running softmax; `seen` says which query may look at which."""
+    score = tl.where(seen, tl.dot(query, tl.trans(k), input_precision="ieee") * scale, float("-inf"))
+    top = tl.maximum(peak, tl.max(score, 1))
+    fade = tl.exp2(peak - top)
+    part = tl.exp2(score - top[:, None])
+    mixed = mixed * fade[:, None] + tl.dot(part.to(v.dtype), v, input_precision="ieee")
+    return top, total * fade + tl.sum(part, 1), mixed
+
+
+@triton.jit
 def _attend_row(
     q, keys, values, lengths, out, scale, stride_row, stride_head, stride_position,
     HEADS: tl.constexpr, GROUP: tl.constexpr, GROUP_PAD: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr,
@@ -103,15 +114,8 @@ def _attend_row(
         live = seen < length
         place = base + seen[:, None] * stride_position + dim[None, :]
         k = tl.load(keys + place, mask=live[:, None], other=0.0)
-        score = tl.dot(query, tl.trans(k), input_precision="ieee") * scale
-        score = tl.where(live[None, :], score, float("-inf"))
-        top = tl.maximum(peak, tl.max(score, 1))
-        fade = tl.exp2(peak - top)
-        part = tl.exp2(score - top[:, None])
         v = tl.load(values + place, mask=live[:, None], other=0.0)
-        mixed = mixed * fade[:, None] + tl.dot(part.to(v.dtype), v, input_precision="ieee")
-        total = total * fade + tl.sum(part, 1)
-        peak = top
+        peak, total, mixed = look(query, k, v, live[None, :], peak, total, mixed, scale)
     tl.store(out + at, (mixed / total[:, None]).to(out.dtype.element_ty), mask=live_head)
 
 
@@ -143,15 +147,8 @@ def _attend_block(
         live = seen < end
         place = base + seen[:, None] * stride_position + dim[None, :]
         k = tl.load(keys + place, mask=live[:, None], other=0.0)
-        score = tl.dot(query, tl.trans(k), input_precision="ieee") * scale
-        score = tl.where(seen[None, :] <= position[:, None], score, float("-inf"))
-        top = tl.maximum(peak, tl.max(score, 1))
-        fade = tl.exp2(peak - top)
-        part = tl.exp2(score - top[:, None])
         v = tl.load(values + place, mask=live[:, None], other=0.0)
-        mixed = mixed * fade[:, None] + tl.dot(part.to(v.dtype), v, input_precision="ieee")
-        total = total * fade + tl.sum(part, 1)
-        peak = top
+        peak, total, mixed = look(query, k, v, seen[None, :] <= position[:, None], peak, total, mixed, scale)
     tl.store(out + at, (mixed / total[:, None]).to(out.dtype.element_ty), mask=live_query)
 
 

@@ -27,7 +27,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from benchmax.inference.kernels import LOG2_E, power_of_two
+from benchmax.inference.kernels import LOG2_E, look, power_of_two
 from benchmax.inference.kv import KVCache
 from benchmax.inference.llama import Projection, Weights
 
@@ -155,18 +155,6 @@ def _turned(at, other, gain, dim, cos, sin, live, eps, NORMED: tl.constexpr, DIM
 
 
 @triton.jit
-def _look(query, k, v, live, peak, total, mixed, scale):
-    """Take a block of keys and values into a running softmax."""
-    score = tl.dot(query, tl.trans(k), input_precision="ieee") * scale
-    score = tl.where(live[None, :], score, float("-inf"))
-    top = tl.maximum(peak, tl.max(score, 1))
-    fade = tl.exp2(peak - top)
-    part = tl.exp2(score - top[:, None])
-    mixed = mixed * fade[:, None] + tl.dot(part.to(v.dtype), v, input_precision="ieee")
-    return top, total * fade + tl.sum(part, 1), mixed
-
-
-@triton.jit
 def _attend(
     qkv, keys, values, ints, write, lengths, cos, sin, q_gain, k_gain, out, eps, scale,
     stride_row, stride_head, stride_position,
@@ -211,13 +199,13 @@ def _attend(
     peak = tl.sum(query.to(tl.float32) * key.to(tl.float32), 1) * scale
     total = tl.full((PAD,), 1.0, tl.float32)
     mixed = tl.zeros((PAD, DIM), tl.float32) + value.to(tl.float32)
-    peak, total, mixed = _look(query, k, v, live, peak, total, mixed, scale)
+    peak, total, mixed = look(query, k, v, live[None, :], peak, total, mixed, scale)
     for start in range(BLOCK, past, BLOCK):
         live = start + slots < past
         place = base + (start + slots)[:, None] * stride_position + dim
         k = tl.load(keys + place, mask=live[:, None], other=0.0)
         v = tl.load(values + place, mask=live[:, None], other=0.0)
-        peak, total, mixed = _look(query, k, v, live, peak, total, mixed, scale)
+        peak, total, mixed = look(query, k, v, live[None, :], peak, total, mixed, scale)
     at = (row * HEADS + kv * GROUP + group) * DIM + dim
     tl.store(out + at, (mixed / total[:, None]).to(kind), mask=group < GROUP)
 
