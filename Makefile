@@ -15,6 +15,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
 	  || { echo "benchmax needs Python 3.11, 3.12 or 3.13; set PYTHON=/path/to/one"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing benchmax and all it needs into $(VENV), PyTorch among it: some gigabytes, some minutes, only once."
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[data,train,platform,mcp,dev]'
 	@# A browser for the tests of the console; without one they are skipped.

@@ -4,11 +4,13 @@ import asyncio
 import json
 import socket
 from contextlib import asynccontextmanager
+from typing import get_type_hints
 
 import aiohttp
 import openai
 import pytest
 from fake_engine import FakeEngine
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from tiny_gguf import write_gguf
 
 from benchmax import limits
@@ -17,7 +19,7 @@ from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ModelUnavailable, UsageError
 from benchmax.inference.gguf import convert
 from benchmax.inference.local import LocalModel
-from benchmax.inference.openai_api import CompletionRequest
+from benchmax.inference.openai_api import IGNORED, NEUTRAL, ChatRequest, CompletionRequest
 from benchmax.inference.serve import Door, check_port, start
 from benchmax.inference.stream import TextStream
 from benchmax.inference.tokens import ChatTokens
@@ -244,6 +246,8 @@ async def test_models(chat):
         ({"min_p": 0.1}, "min_p: not supported"),
         ({"repetition_penalty": 1.2}, "repetition_penalty: not supported"),
         ({"guided_json": {"type": "object"}}, "guided_json: not supported"),
+        ({"max_token": 5}, "max_token: not supported by this server; did you mean max_tokens?"),
+        ({"stream": True, "stream_options": {"continuous_usage_stats": True}}, "continuous_usage_stats: not supported"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"logprobs": True, "top_logprobs": 5}, "top_logprobs"),
@@ -257,6 +261,74 @@ async def test_bad_requests_are_named(chat, change, message):
     assert message in caught.value.body["message"]
     assert caught.value.body["type"] == "invalid_request_error"
     assert engine.prompts == []
+
+
+FOREIGN = {
+    "add_generation_prompt": False,
+    "best_of": 3,
+    "chat_template": "{{ messages }}",
+    "chat_template_kwargs": {"enable_thinking": False},
+    "continue_final_message": True,
+    "dry_multiplier": 0.8,
+    "grammar": 'root ::= "yes"',
+    "include_stop_str_in_output": True,
+    "logits_processors": ["a"],
+    "lora": [{"id": 0, "scale": 1.0}],
+    "mirostat": 2,
+    "moderation": {"model": "m"},
+    "parallel_tool_calls": False,
+    "prefill": "Yes",
+    "reasoning_effort": "high",
+    "regex": "a+",
+    "return_tokens_as_token_ids": True,
+    "skip_special_tokens": False,
+    "stop_regex": "a+",
+    "truncate_prompt_tokens": 4,
+    "web_search_options": {},
+    "never_heard_of": 1,
+}
+
+
+@pytest.mark.parametrize(("name", "value"), FOREIGN.items())
+async def test_a_field_this_server_does_not_know_is_refused_by_name(chat, name, value):
+    async with serving(chat, "x") as (client, engine):
+        for create, asked in (
+            (client.chat.completions.create, {"messages": ASK}),
+            (client.completions.create, {"prompt": "x"}),
+        ):
+            with pytest.raises(openai.BadRequestError) as caught:
+                await create(model="tiny", extra_body={name: value}, **asked)
+            assert name in caught.value.body["message"]
+            assert "not supported by this server" in caught.value.body["message"]
+    assert engine.prompts == []
+
+
+async def test_fields_that_change_nothing_are_taken(chat):
+    """All that the official client can send beside what is supported, and the defaults of other servers."""
+    told = dict.fromkeys(IGNORED, "x") | {"metadata": {"a": "b"}, "prediction": {"type": "content", "content": "y"}}
+    async with serving(chat, "yes<|im_end|>") as (client, engine):
+        reply = await client.chat.completions.create(
+            model="tiny", messages=ASK, extra_body={**NEUTRAL, **told, "grammar": None}
+        )
+        stream = await client.chat.completions.create(
+            model="tiny",
+            messages=ASK,
+            stream=True,
+            stream_options={"include_usage": True, "include_obfuscation": False},
+        )
+        chunks = [chunk async for chunk in stream]
+    assert reply.choices[0].message.content == "yes"
+    assert chunks[-1].usage.completion_tokens == 4
+    assert engine.params[0] == engine.params[1]
+    assert engine.prompts[0] == engine.prompts[1]
+
+
+def test_every_field_of_the_official_client_is_decided_on():
+    """A newer client may send new ones: they are refused until somebody has decided."""
+    theirs = get_type_hints(CompletionCreateParamsBase).keys() | {"stream"}
+    refused = {"audio", "moderation", "web_search_options"}
+    assert theirs - refused <= ChatRequest.model_fields.keys() | IGNORED | NEUTRAL.keys()
+    assert not IGNORED & NEUTRAL.keys()
 
 
 @pytest.mark.parametrize("stream", [False, True])

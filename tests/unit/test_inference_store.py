@@ -17,10 +17,13 @@ from tiny_gguf import TOKENS, hf_weights, write_gguf
 from typer.testing import CliRunner
 
 from benchmax.cli.models import app
+from benchmax.cli.trained import find_run
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.inference import store
 from benchmax.inference.download import Wheel
 from benchmax.inference.gguf import convert
+from benchmax.inference.llama import SUPPORTED
+from benchmax.inference.tokens import ChatTokens
 from benchmax.platform.runner.child import loading_words
 
 
@@ -101,6 +104,35 @@ def test_the_card_tells_source_licence_and_sizes(tiny):
     assert card["parameters"] == sum(weight.size for weight in hf_weights().values())
     assert card["bytes"] > card["parameters"] * 4
     assert [model.path for model in store.list_models()] == [directory]
+
+
+def test_a_quantised_file_is_told_of_wherever_its_weights_are_named(tmp_path):
+    file = write_gguf(tmp_path / "small.gguf", quantised=True)
+    directory = store.resolve(file)
+    card = json.loads((directory / "benchmax.json").read_text())
+    assert (card["file"], card["quantisation"]) == ("small.gguf", "Q4_1")
+    weights, whole = load_file(directory / "model.safetensors"), hf_weights()
+    assert weights.keys() == whole.keys()
+    assert not np.array_equal(weights["model.layers.0.mlp.up_proj.weight"], whole["model.layers.0.mlp.up_proj.weight"])
+    store.add("copy", directory)
+    listed = json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout)
+    assert [model["quantisation"] for model in listed] == ["Q4_1", "Q4_1"]
+    pulled, shown = (CliRunner().invoke(app, command).stdout for command in (["pull", "copy"], ["list"]))
+    assert "mit, dequantised from Q4_1)" in pulled
+    assert "dequantised from Q4_1" in " ".join(shown.split())
+
+
+def test_whole_weights_are_not_called_quantised(tiny):
+    assert store.read_card(store.resolve(tiny)).quantisation == ""
+
+
+def test_a_known_models_older_card_tells_of_its_file(home):
+    folder = home / "models" / "smollm2-135m"
+    folder.mkdir(parents=True)
+    older = {"name": folder.name, "title": "", "source": "x", "license": "", "sha256": "", "parameters": 1, "bytes": 1}
+    (folder / "benchmax.json").write_text(json.dumps(older))
+    card = store.read_card(folder)
+    assert (card.file, card.quantisation) == ("SmolLM2-135M-Instruct.Q4_1.gguf", "Q4_1")
 
 
 def test_a_directory_is_used_as_it_is(tiny):
@@ -300,6 +332,52 @@ def test_a_directory_gets_a_name(tiny, home, tmp_path):
     assert _leftovers(home) == ["mine"]
 
 
+@pytest.fixture
+def folder(tiny, tmp_path, monkeypatch):
+    """A model's folder called `mine`, where we stand."""
+    (tmp_path / "here" / "mine").mkdir(parents=True)
+    convert(tiny, tmp_path / "here" / "mine")
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here" / "mine"
+
+
+def test_a_stored_name_wins_over_a_folder_of_that_name(folder, home):
+    assert store.resolve("mine") == Path("mine")
+    store.add("mine", folder)
+    run = CliRunner().invoke
+    assert run(app, ["path", "mine"]).stdout.strip() == str(home / "models" / "mine")
+    assert run(app, ["path", "./mine"]).stdout.strip() == "mine"
+    assert store.resolve(folder) == folder
+    (folder / "metrics.jsonl").touch()
+    assert find_run("mine") is None
+    assert find_run("./mine") == Path("mine")
+
+
+def test_a_folder_is_neither_fetched_nor_removed(folder, home):
+    run = CliRunner().invoke
+    pulled = run(app, ["pull", "./mine"]).stdout
+    assert "nothing to fetch" in pulled
+    assert "benchmax models add NAME ./mine" in pulled
+    assert json.loads(run(app, ["pull", "./mine", "--json"]).stdout) == {"path": "mine"}
+    removed = run(app, ["rm", "./mine"])
+    assert str(removed.exception) == "There is no model named './mine'. Stored: none."
+    assert folder.is_dir()
+
+
+@pytest.mark.parametrize(("text", "told"), [("{oops", "is not JSON"), ("[]", "holds no JSON object")])
+def test_a_broken_config_is_told_as_that(folder, text, told):
+    (folder / "config.json").write_text(text)
+    for use in (store.resolve, ChatTokens):
+        with pytest.raises(UsageError, match=rf"config\.json {told}") as caught:
+            use(folder)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_documents_name_every_architecture():
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    assert all(f"`{kind}`" in page for kind in SUPPORTED)
+
+
 def test_a_run_says_that_its_model_is_fetched(index):
     assert loading_words("tiny") == "fetching tiny (0 MB), then loading it"
     store.pull("tiny")
@@ -310,6 +388,19 @@ def test_audit_on_the_command_line(tiny):
     clean = CliRunner().invoke(app, ["audit", str(tiny)])
     assert clean.exit_code == 0, clean.output
     assert "0 that matter" in clean.stdout
+
+
+def test_an_audit_shows_what_differs_where_the_text_is_the_same(tiny):
+    """The header's line end and the reply's first are one token when rendered together."""
+    shown = CliRunner().invoke(app, ["audit", str(tiny)]).stdout
+    findings = json.loads(CliRunner().invoke(app, ["audit", str(tiny), "--json"]).stdout)
+    (alike,) = [finding for finding in findings if finding["expected"] == finding["got"]]
+    one, two = TOKENS.index("ĊĊ"), TOKENS.index("Ċ")
+    start = alike["got_tokens"]["start"]
+    assert alike["expected_tokens"] == {"start": start, "ids": [one]}
+    assert alike["got_tokens"]["ids"] == [two, two]
+    assert f"template  '\\n\\n'  (token {start}: {one})" in shown
+    assert f"got       '\\n\\n'  (token {start}: {two}, {two})" in shown
 
 
 def test_the_cache_is_where_it_is_said_to_be(monkeypatch):

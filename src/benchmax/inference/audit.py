@@ -2,7 +2,7 @@
 
 Conversations known to be difficult are built both ways: turn by turn, as a rollout does (sampled ids kept,
 deltas added), and in one piece, from the text of the finished messages. Where the two differ the audit names
-the turn and the text.
+the turn, the text and the tokens.
 
 - In an *observed* part a difference matters: the model reads something its template would not have written.
 - In a *sampled* turn it does not, here: benchmax trains on the sampled ids and never renders them again. It
@@ -26,6 +26,14 @@ Kind = Literal["drift", "injection", "lossy", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """Tokens of a conversation, and the position of the first."""
+
+    start: int
+    ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing a template or tokenizer does not keep."""
 
@@ -38,6 +46,9 @@ class Finding:
     got: str
     matters: bool
     why: str
+    expected_tokens: Span | None = None
+    """The tokens of a drift on both sides: the same text may be other tokens."""
+    got_tokens: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +170,11 @@ def _drifts(chat: ChatTokens, case: Case, walk: _Walk, whole: list[int]) -> Iter
         ids.append(chat.stop_ids[0])  # the last turn is still open here
     misread = _misread(walk, whole)
     for turn, (start, end, other_start, other_end) in _differences(walk, ids, whole, misread).items():
-        expected, got = chat.spell(whole[other_start:other_end]), chat.spell(ids[start:end])
+        expected, got = Span(other_start, whole[other_start:other_end]), Span(start, ids[start:end])
         matters = turn in misread
-        yield Finding(case.name, "drift", turn, expected, got, matters, _MISREAD if matters else _KEPT)
+        why = _MISREAD if matters else _KEPT
+        spelled = chat.spell(expected.ids), chat.spell(got.ids)
+        yield Finding(case.name, "drift", turn, *spelled, matters, why, expected, got)
 
 
 def _misread(walk: _Walk, whole: list[int]) -> set[int]:

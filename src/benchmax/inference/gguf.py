@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ _LAYER = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+_WHOLE_TYPES = ("F64", "F32", "F16", "BF16")
 _LAYER_NAME = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
 _REQUIRED = (
     "general.architecture",
@@ -60,6 +62,8 @@ class Facts:
     title: str
     license: str
     parameters: int
+    quantisation: str
+    """The type of most of its weights, such as Q4_1; nothing when they are whole."""
 
 
 class GGUF:
@@ -90,7 +94,15 @@ class GGUF:
             title=str(self.meta.get("general.name", self.path.stem)),
             license=str(self.meta.get("general.license", "unknown")),
             parameters=parameters,
+            quantisation=self._quantisation(),
         )
+
+    def _quantisation(self) -> str:
+        sizes: Counter[str] = Counter()
+        for tensor in self._reader.tensors:
+            sizes[tensor.tensor_type.name] += int(tensor.n_elements)
+        kind = max(sizes, key=lambda name: sizes[name], default="F32")
+        return "" if kind in _WHOLE_TYPES else kind
 
     def tensors(self) -> Iterator[tuple[str, Array]]:
         """Every weight under its Hugging Face name, in fp32."""

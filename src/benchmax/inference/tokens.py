@@ -26,6 +26,7 @@ from typing import Any, cast
 
 from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
 from benchmax.errors import ModelRejected, UsageError
+from benchmax.inference.store import read_json
 from benchmax.models.hermes import as_text, opening, plain_text, read_calls
 from benchmax.prompts.tools import OPEN_TAG, mcp2openai
 
@@ -38,6 +39,7 @@ class ChatTokens:
 
         self.directory = Path(directory)
         self._options = dict(template_options or {})
+        config = read_json(self.directory / "config.json")  # first: transformers would blame the tokenizer for it
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(self.directory, local_files_only=True)
         except (OSError, ValueError, KeyError) as error:
@@ -48,8 +50,7 @@ class ChatTokens:
         self._template: str = self.tokenizer.get_chat_template(tools=[{}])
         self.native_tools = OPEN_TAG in self._template and "tools" in self._template
         """Whether the template itself describes tools in the Hermes form; else the system message does."""
-        config = _json(self.directory / "config.json")
-        self.stop_ids = _stop_ids(config, _json(self.directory / "generation_config.json"), self.tokenizer)
+        self.stop_ids = _stop_ids(config, read_json(self.directory / "generation_config.json"), self.tokenizer)
         self.context: int = int(config.get("max_position_embeddings") or 2**31)
         """Most tokens of a conversation, prompt and reply together."""
         self._escapes = _Escapes(self._backend, self._template)
@@ -283,13 +284,3 @@ def _stop_ids(config: Mapping[str, Any], generation: Mapping[str, Any], tokenize
     if not found:
         raise UsageError("The model names no end-of-turn token. Set eos_token_id in its generation_config.json.")
     return tuple(dict.fromkeys(found))
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON. Save the model again.") from error
-    return raw if isinstance(raw, dict) else {}
