@@ -422,7 +422,7 @@ class SharedInTools(OldTool):
 
 class TotalOverflows(Good):
     async def compute_reward(self, rollout_id, messages, task, **kwargs):
-        return {"a": 1e308, "b": 1e308, "correct": is_right(messages, task)}
+        return {"a": 9e17, "b": 9e17, "correct": is_right(messages, task)}
 
 
 class WeightsAreAList(Good):

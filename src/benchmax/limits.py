@@ -34,6 +34,7 @@ ROW_ISSUES_SHOWN = _limit("ROW_ISSUES_SHOWN", 50, "issues", "bad rows listed bef
 
 # Rewards
 REWARD_COMPONENTS = _limit("REWARD_COMPONENTS", 64, "components", "most named rewards in one sample")
+REWARD_SIZE = _limit("REWARD_SIZE", 1e18, "reward", "largest reward or total, either sign: its square fits a float32")
 REWARD_NAME_CHARS = _limit("REWARD_NAME_CHARS", 80, "characters", "longest reward name")
 
 # One rollout

@@ -22,13 +22,14 @@ import torch
 
 from benchmax.envs.calculator.calculator_env import CALCULATE, CalculatorEnv
 from benchmax.inference.tokens import ChatTokens
+from benchmax.rollouts.log import read_jsonl
 from benchmax.trainer.batch import TokenSequence
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import SftConfig
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.sft import warm_start
-from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.tiny import TEMPLATE, make_tiny
 from runner_world import is_running
 
 pytestmark = pytest.mark.timeout(400)  # the server imports torch, some tests train for many steps
@@ -39,9 +40,10 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.calculator.calculator_env import CalculatorEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
+from benchmax.inference import engine
 from benchmax.trainer import checkpoint, loop, rundir, start
 from benchmax.trainer.config import build_config
-import transformers.models.llama.modeling_llama, peft  # noqa: imported once, here
+import torch, transformers.models.llama.modeling_llama, peft  # noqa: imported once, here
 
 class DigitsEnv(BaseEnv):
     async def compute_reward(self, rollout_id, messages, task, **kwargs):
@@ -85,10 +87,13 @@ def full_disk(count):
 
 def child(job):
     os.environ.update(job.get("environ", {}))
+    torch.set_num_threads(job.get("threads", 1))
     if "die" in job:
         die_at(*job["die"])
     if "full" in job:
         full_disk(job["full"])
+    if "memory" in job:
+        engine.memory_budget = lambda device: job["memory"]
     task = start.Task(DigitsEnv, examples(16), examples(24)[16:])
     if "truth" in job:
         rows = examples(24, {"ground_truth": job["truth"]})
@@ -215,20 +220,25 @@ def test_kill_at_each_point_then_resume(server, model, unbroken, tmp_path, place
 def test_kill_again_and_again_at_random(server, model, unbroken, tmp_path):
     rng = random.Random(5)
     job = {"run": str(tmp_path / "run"), "config": config(model, tmp_path)}
+    assert kill_at_random(server, job, rng, longest=0.6)
+    assert series(tmp_path / "run") == unbroken
+
+
+def kill_at_random(server: Server, job: dict, rng: random.Random, longest: float) -> int:
+    """Start and kill a run again and again, then let it end; how often it was killed."""
     kills = 0
     for _ in range(12):
         pid = server.start(**job)
-        time.sleep(rng.uniform(0.1, 0.6))  # the moment is meant to be arbitrary
+        time.sleep(rng.uniform(0.1, longest))  # the moment is meant to be arbitrary
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         code = server.end()
         if code == 0:
-            break
+            return kills
         assert code == -signal.SIGKILL
         kills += 1
-    assert kills
     assert server.run(**job) == 0
-    assert series(tmp_path / "run") == unbroken
+    return kills
 
 
 CALL = '<tool_call>{"name":"calculate","arguments":{"expression":"12*34"}}</tool_call>'
@@ -237,7 +247,10 @@ CALL = '<tool_call>{"name":"calculate","arguments":{"expression":"12*34"}}</tool
 @pytest.fixture(scope="module")
 def caller(tmp_path_factory):
     """A toy model that was shown how to call the calculator, and mostly does."""
-    directory = make_tiny(tmp_path_factory.mktemp("caller"), hidden=48, layers=1, context=1024)
+    directory = make_tiny(tmp_path_factory.mktemp("caller"), hidden=64, layers=2, context=1024)
+    # Short prompts: half of them computed before, or a cache that has grown, then show in the last bits.
+    template = TEMPLATE.replace("m['content']", "(m['content'] or '')")
+    (directory / "chat_template.jinja").write_text("{% if tools %}[s]Say <tool_call>.[e]\n{% endif %}" + template)
     chat = ChatTokens(directory)
     ask = [{"role": "system", "content": CalculatorEnv.system_prompt}, {"role": "user", "content": "7?"}]
     asked, said = chat.prompt(ask, [CALCULATE]), [*chat.encode(CALL), chat.stop_ids[0]]
@@ -250,21 +263,59 @@ def caller(tmp_path_factory):
     return directory
 
 
-def test_runs_of_many_turns_are_resumed_exactly_too(server, caller, tmp_path):
-    def job(name):
-        tree = config(caller, tmp_path / name, steps=4)
-        tree["rollouts"] |= {"max_turns": 3, "max_new_tokens": 90}
-        tree["optim"]["lr"] = 1e-3
-        return {"run": str(tmp_path / name / "run"), "config": tree, "truth": "408"}
+def many_turns(caller: Path, folder: Path) -> dict:
+    tree = config(caller, folder, steps=6)
+    tree["rollouts"] |= {"prompts_per_step": 3, "max_turns": 3, "max_new_tokens": 90}
+    tree["optim"]["lr"] = 1e-3
+    tree["eval"]["rows"] = 3
+    tree["output"]["save_tokens"] = True
+    # Two threads share a matrix product by its size: with them, other batches give other last bits.
+    return {"run": str(folder / "run"), "config": tree, "truth": "408", "threads": 2}
 
-    assert server.run(**job("whole")) == 0
-    lines = series(tmp_path / "whole" / "run")
-    trained = [values for _, split, values in lines if split == "train"]
+
+def series_and_draws(path: Path) -> list:
+    """The metrics, and every token with its log-prob."""
+    draws = [
+        (file.stem, record["example_id"], record["sample"], record["tokens"])
+        for file in sorted((path / "rollouts").glob("*.jsonl"))
+        for record in read_jsonl(file)
+    ]
+    return [*series(path), *draws]
+
+
+@pytest.fixture(scope="module")
+def unbroken_turns(server, caller, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unbroken-turns")
+    assert server.run(**many_turns(caller, folder)) == 0
+    trained = [values for _, split, values in series(folder / "run") if split == "train"]
     assert max(values["turns/mean"] for values in trained) > 1.5, "there are later turns"
     assert any(values.get("grad_norm", 0) > 0 for values in trained), "and something to learn from them"
-    assert server.run(**job("broken"), die=("run:log_metrics", 5)) == -signal.SIGKILL
-    assert server.run(**job("broken")) == 0
-    assert series(tmp_path / "broken" / "run") == lines
+    return series_and_draws(folder / "run")
+
+
+@pytest.mark.parametrize("place", [("run:log_metrics", place) for place in (2, 5, 6, 9)], ids=str)
+def test_runs_of_many_turns_are_resumed_exactly_too(server, caller, unbroken_turns, tmp_path, place):
+    job = many_turns(caller, tmp_path)
+    assert server.run(**job, die=place) == -signal.SIGKILL
+    assert server.run(**job) == 0
+    assert series_and_draws(tmp_path / "run") == unbroken_turns
+
+
+def test_runs_of_many_turns_killed_at_random(server, caller, unbroken_turns, tmp_path):
+    assert kill_at_random(server, many_turns(caller, tmp_path), random.Random(7), longest=2.0)
+    assert series_and_draws(tmp_path / "run") == unbroken_turns
+
+
+def test_a_resumed_run_takes_the_memory_it_had(server, caller, tmp_path):
+    """With room for a few sequences at a time, who runs beside whom depends on the memory."""
+
+    def job(name, rows):
+        return many_turns(caller, tmp_path / name) | {"memory": rows * 512 * 2 * 2 * 32 * 4}
+
+    assert server.run(**job("whole", rows=5)) == 0
+    assert server.run(**job("broken", rows=5), die=("run:log_metrics", 6)) == -signal.SIGKILL
+    assert server.run(**job("broken", rows=9)) == 0
+    assert series_and_draws(tmp_path / "broken" / "run") == series_and_draws(tmp_path / "whole" / "run")
 
 
 def test_torn_line_and_rubbish_are_cleaned_up(server, model, unbroken, tmp_path):

@@ -126,6 +126,7 @@ def test_a_checkpoint_is_downloaded_as_one_file(client, boss, run_id, live, form
     weights = "adapter_model.safetensors" if format == "adapter" else "model.safetensors"
     assert {"README.md", weights} <= names
     assert "Held-out rows" in card
+    assert "trained with GRPO on the environment `DigitsEnv`" in card
     assert str(live.data.root) not in card
     again = client.get(
         f"/v1/train/runs/{run_id}/checkpoints/step-2/download?format={format}", headers={"Range": "bytes=0-9"}
@@ -224,7 +225,9 @@ def test_a_supervised_run_learns_and_can_be_forked_onto_an_environment(client, l
     held_out = [each["value"] for each in client.get(f"/v1/train/runs/{sft_id}/scalars?mode=eval").json()["loss"]]
     assert train[-1] < train[0] - 1
     assert held_out[1] < held_out[0] - 1
-    assert fetch(client, boss, sft_id, "best", "merged")[-1].status_code == 200
+    merged = fetch(client, boss, sft_id, "best", "merged")[-1]
+    assert merged.status_code == 200
+    assert b"trained on given answers" in merged.content, "the model card knows that there was no environment"
     failed = fetch(client, boss, sft_id, "best", "adapter")[-1]
     assert (failed.status_code, "there is no adapter" in failed.json()["error"]) == (400, True)
     refused = client.post(f"/v1/train/runs/{sft_id}/external-eval", json={"model": "base"})

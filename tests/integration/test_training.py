@@ -9,6 +9,7 @@ import json
 import resource
 import shutil
 import threading
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,16 +27,15 @@ from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.errors import ConfigError, DatasetError, NotFoundError, RewardError, UsageError
 from benchmax.inference.download import silent
 from benchmax.inference.local import LocalModel
+from benchmax.inference.store import KNOWN, Card
 from benchmax.inference.tokens import ChatTokens
 from benchmax.models.base import Sampling
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer import loop
-from benchmax.trainer.config import SftConfig, build_config
+from benchmax.trainer.config import build_config
 from benchmax.trainer.export import base_name, choose_checkpoint, export_adapter, export_merged
-from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.sampler import EngineSampler, SharedPrompts
-from benchmax.trainer.sft import sft_sequences, split_chat, warm_start
 from benchmax.trainer.start import Task, load_task, resume, train
 from benchmax.trainer.tiny import make_tiny
 from benchmax.trainer.view import describe
@@ -327,7 +327,7 @@ def test_nothing_of_this_machine_is_in_an_export(model, tmp_path):
     assert len(modes) == 1, "the weights can be read by whom the card can be read by"
     for file in [*adapter.iterdir(), *merged.iterdir()]:
         assert str(tmp_path.parent) not in file.read_text("latin-1"), file
-    assert base_name("smollm2-135m") == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert base_name("smollm2-135m") == "smollm2-135m", "the hub's weights are other ones"
     assert base_name("org/name") == "org/name"
 
 
@@ -340,6 +340,26 @@ def test_a_model_card_carries_the_base_models_licence(model, tmp_path):
     assert _licence(str(licensed)) == {}
     (licensed / "benchmax.json").write_text(json.dumps(stored))
     assert _licence(str(licensed)) == {"license": "mit"}
+
+
+def test_an_adapter_on_dequantised_weights_names_them_and_not_the_hubs(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path / "home"))
+    stored = tmp_path / "home" / "models" / "smollm2-135m"
+    shutil.copytree(model, stored)
+    known = KNOWN["smollm2-135m"]
+    card = Card(known.name, known.title, "here", known.license, "", 1, 1, file="a.gguf", quantisation="Q4_1")
+    (stored / "benchmax.json").write_text(json.dumps(asdict(card)))
+    done = go(train(config("smollm2-135m", tmp_path, model={"tune": "lora"}, limits={"steps": 1}), task=TASK))
+    adapter, merged = export_adapter(done.path, tmp_path / "adapter"), export_merged(done.path, tmp_path / "merged")
+    assert json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"] == "smollm2-135m"
+    text = (adapter / "README.md").read_text()
+    assert 'base_model: "smollm2-135m"' in text.split("---")[1]
+    assert "not the full-precision weights of HuggingFaceTB/SmolLM2-135M-Instruct" in text
+    for command in ("models pull smollm2-135m", "models path smollm2-135m", "export RUN FOLDER"):
+        assert f"`benchmax {command}`" in text
+    assert "dequantised from Q4_1 (a.gguf)" in text
+    assert "dequantised from Q4_1 (a.gguf)" in (merged / "README.md").read_text()
+    assert "adapter belongs" not in (merged / "README.md").read_text()
 
 
 def rows_file(folder, count, bad=0):
@@ -443,31 +463,12 @@ def test_prompts_shared_by_siblings_are_rendered_once(model, monkeypatch):
     assert shared.prompt(messages) == wanted
 
 
-def test_supervised_warm_start(model, tmp_path):
-    rows = [{"prompt": f"{i}?", "completion": str(i)} for i in range(10)]
-    chat = ChatTokens(model)
-    policy = Policy.from_directory(make_tiny(tmp_path), tune="full")
-    stage = SftConfig(epochs=200, batch=10, lr=3e-3)
-    losses = warm_start(policy, sft_sequences(rows, chat), stage, lr=1, token_budget=512, row_tokens=512)
-    assert losses[-1] < 0.1 < losses[0]
-    prompt = torch.tensor([chat.prompt([{"role": "user", "content": "7?"}])])
-    assert chat.decode(policy.model(prompt).logits[0, -1:].argmax(-1).tolist()) == "7"
-
-
 def test_warm_start_is_the_first_stage_of_a_run(model, tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps({"prompt": f"{i}?", "completion": "12345"}) + "\n" for i in range(16)))
     more = {"sft": {"data": str(file), "epochs": 20, "batch": 16, "lr": 1e-2}, "limits": {"steps": 1}}
     done = go(train(config(model, tmp_path, **more), task=TASK))
     assert done.first_eval["reward/mean"] > 0.9
-
-
-@pytest.mark.parametrize("row", [{}, {"prompt": "x"}, {"messages": [{"role": "user", "content": "x"}]}])
-def test_bad_rows_for_the_warm_start_are_named(row, model):
-    with pytest.raises(ValueError, match="messages"):
-        split_chat(row)
-    with pytest.raises(DatasetError, match="row 1"):
-        sft_sequences([row], ChatTokens(model))
 
 
 def test_the_command_line(model, tmp_path, monkeypatch):

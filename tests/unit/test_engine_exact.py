@@ -132,6 +132,85 @@ def test_the_cache_grows_and_full_memory_restarts_the_youngest(opened):
     assert engine.stats()["kv_slots"] == 4
 
 
+def watched(engine):
+    """What the engine computes from now on: rows, lengths and shape of the cache of every batch."""
+    runner, seen = engine._runner, []
+    prefill, decode = runner.prefill, runner.decode
+
+    def prefilled(feeds, readers, truncated):
+        seen.append((runner.kv.data.shape, [(feed.row, feed.start, len(feed.ids)) for feed in feeds], readers))
+        return prefill(feeds, readers, truncated)
+
+    def decoded(batch, steps, lengths, truncated):
+        seen.append((runner.kv.data.shape, batch, steps, lengths))
+        return decode(batch, steps, lengths, truncated)
+
+    runner.prefill, runner.decode = prefilled, decoded
+    return seen
+
+
+def conversations(engine):
+    """Two turns of a few conversations that begin alike and end at different times."""
+    opening, told = [7] * 30, []
+
+    def asked(prompts):
+        lengths = [30 + 12 * number for number in range(len(prompts))]
+        return engine.call(lambda: [
+            engine.submit(prompt, SamplingParams(max_tokens=length, seed=length))
+            for prompt, length in zip(prompts, lengths, strict=True)
+        ])  # fmt: skip
+
+    prompts = [[*opening, *prompt] for prompt in tiny.prompts(5, seed=8)]
+    for _ in range(2):
+        done = [future.result(60) for future in asked(prompts)]
+        told += done
+        prompts = [[*prompt, *reply.ids, 9, 9] for prompt, reply in zip(prompts, done, strict=True)]
+    return [(reply.ids, reply.logprobs, reply.prefix) for reply in told]
+
+
+def test_after_a_fresh_start_an_engine_computes_as_a_new_one(opened):
+    model = tiny.shared()
+    new, old = opened(model, slots=8), opened(model, slots=8)
+    run(old, tiny.prompts(20, seed=9), max_tokens=30)
+    conversations(old)  # leaves rows, prefixes and a longer cache behind
+    run(old, [[3] * 20], max_tokens=400)
+    seen = watched(new), watched(old)
+    told = conversations(new)
+    used = conversations(old)
+    assert seen[0] != seen[1], "the past shows"
+    seen[1].clear()
+    old.start_afresh()
+    assert conversations(old) == told, "bit by bit"
+    assert seen[0] == seen[1]
+    assert [ids for ids, *_ in used] == [ids for ids, *_ in told]
+
+
+def test_a_fresh_start_keeps_the_memory_and_leaves_who_runs_alone(opened):
+    model = tiny.shared()
+    engine = opened(model, slots=2)
+    prompt = tiny.prompts(1, seed=7)[0]
+    run(engine, [prompt], max_tokens=10)
+    memory = engine._runner.kv.data.data_ptr()
+    engine.start_afresh()
+    first = []
+
+    def start_again(ids, logprobs):
+        if not first:
+            engine.start_afresh()
+        first.extend(ids)
+
+    done = engine.submit(prompt, SamplingParams(max_tokens=20, temperature=0), on_tokens=start_again).result(60)
+    assert done.ids == first == tiny.greedy(model, prompt, 20)
+    assert engine._runner.kv.data.data_ptr() == memory
+
+
+def test_the_memory_of_a_run_before_leaves_room_for_one_sequence(opened):
+    engine = opened(tiny.shared(), slots=4)
+    engine.kv_bytes = 1
+    assert engine.kv_bytes == 576 * 2 * 3 * 2 * 16 * 4, "the longest, and a place to scribble"
+    assert len(run(engine, [[3] * 8] * 3, max_tokens=500)[2].ids) == 500
+
+
 def test_a_weight_swap_equals_a_fresh_engine(opened):
     first, second = tiny.shared(), tiny.make(seed=9)
     prompt = tiny.prompts(1, seed=7)[0] + [1] * 10

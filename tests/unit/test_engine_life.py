@@ -207,11 +207,14 @@ def test_a_dead_engine_fails_everyone_and_says_why(monkeypatch):
     engine.close()
 
 
-def test_running_out_of_memory_advises(monkeypatch):
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("full"), RuntimeError("could not create a primitive")])
+def test_running_out_of_memory_advises(monkeypatch, error):
     engine = Engine.from_model(tiny.shared(), device="cpu", slots=2)
-    monkeypatch.setattr(engine._runner, "step", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError("full")))
-    with pytest.raises(ModelError, match="fewer slots"):
+    monkeypatch.setattr(engine._runner, "step", lambda *_: (_ for _ in ()).throw(error))
+    with pytest.raises(ModelError, match=r"ran out of memory.*fewer slots"):
         engine.submit(PROMPT, SamplingParams(max_tokens=9)).result(30)
+    with pytest.raises(ModelUnavailable, match=r"^The engine stopped\. .*ran out of memory.*group_size"):
+        engine.submit(PROMPT)
     engine.close()
 
 
@@ -262,6 +265,21 @@ def test_a_directory_without_a_model_is_not_found(tmp_path):
     tiny.shared().config.save_pretrained(tmp_path)
     with pytest.raises(NotFoundError, match="safetensors"):
         Engine.from_directory(tmp_path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_weights_that_are_not_finite_are_one_clear_line(tmp_path, value):
+    model = tiny.make("llama")
+    with torch.no_grad():
+        model.model.layers[1].mlp.down_proj.weight[3, 5] = value
+        model.model.norm.weight[0] = value
+    model.save_pretrained(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        Engine.from_directory(tmp_path, device="cpu")
+    assert str(caught.value) == (
+        f"The weights in {tmp_path} are not finite numbers as float32: there is NaN or an infinity in "
+        "model.layers.1.mlp.down_proj.weight and 1 more. Pull or copy the model again, or take an earlier checkpoint."
+    )
 
 
 def test_devices_and_dtypes_are_checked():

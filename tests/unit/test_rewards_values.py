@@ -65,6 +65,14 @@ def test_other_values_are_unscored_with_a_fix(value, words):
         assert word in result.reason
 
 
+def test_a_number_too_large_to_compute_with_is_unscored():
+    assert finite("a", 1e18) == 1e18
+    for value in (1e300, -1e300, 10**200):
+        reason = finite("a", value).reason
+        assert reason.startswith("Reward 'a' is ")
+        assert "beyond 1e+18; keep rewards small" in reason
+
+
 def test_generators_are_unscored():
     assert "generator" in finite("r", generator()).reason
 

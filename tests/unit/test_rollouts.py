@@ -214,7 +214,11 @@ async def test_token_cost_and_time_budgets():
     cut = Reply({"role": "assistant", "content": "5"}, "length", Usage(1, 5))
     assert (await play(cut)).termination is Termination.OUTPUT_EXCEEDED
     assert (await play(cut)).reward == 1.0
-    assert (await play(ContextExceeded("too long"))).termination is Termination.CONTEXT_EXCEEDED
+    grown = await play([reply(10), ContextExceeded("too long")])
+    assert (grown.termination, grown.reward, grown.error) == (Termination.CONTEXT_EXCEEDED, 0.0, None)
+    never_fit = await play(ContextExceeded("too long"))
+    assert (never_fit.termination, never_fit.reward, never_fit.ok) == (Termination.CONTEXT_EXCEEDED, None, False)
+    assert (never_fit.error.type, never_fit.error.message) == ("ContextExceeded", "too long")
     async with EnvHost(Calculator) as host:
         slow = ScriptedModel("5", delay=5.0)
         rollout = await run_rollout(host, example(), slow, RolloutSettings(max_seconds=0.05))
@@ -424,14 +428,14 @@ async def test_sampling_reaches_the_model():
 
 class Overflowing(Calculator):
     async def compute_reward(self, rollout_id, messages, task, **kwargs):
-        return {"a": 1e308, "b": 1e308}
+        return {"a": 9e17, "b": 9e17}
 
 
 async def test_a_total_that_is_not_finite_leaves_the_sample_unscored():
     rollout = await play("5", Overflowing)
     assert rollout.reward is None
     assert not rollout.ok
-    assert "inf" in rollout.unscored["reward"]
+    assert "1.8e+18" in rollout.unscored["reward"]
     assert rollout.termination is Termination.REWARD_ERROR
     json.dumps(rollout.to_dict(), allow_nan=False)
 

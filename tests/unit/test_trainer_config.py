@@ -7,9 +7,8 @@ import tomllib
 
 import pytest
 
-from benchmax.errors import ConfigError, DatasetError
+from benchmax.errors import ConfigError
 from benchmax.trainer.config import TrainConfig, build_config, dump_toml, fields, flags_tree, load_config, preset_lr
-from benchmax.trainer.sft import sft_sequences
 
 
 def test_toml_flags_and_saved_config_are_one_tree(tmp_path):
@@ -62,7 +61,7 @@ def test_bad_flags(flags, found):
         (["--rollouts.group_size", "2.5"], "rollouts.group_size: give a whole number of at least 2, not 2.5"),
         (["--algorithm.advantage", "z"], "algorithm.advantage: give one of std, mean, not 'z'"),
         (["--checkpoint.keep_best", "maybe"], "checkpoint.keep_best: give true or false, not 'maybe'"),
-        (["--lora.targets", "q_proj"], "lora.targets: give a list of texts, not 'q_proj'"),
+        (["--lora.targets", "5"], "lora.targets: give a list of texts, not 5"),
         (["--rollouts.weights", '{"a": "b"}'], "rollouts.weights: give a table of numbers, not 'b'"),
         (["--optim", "1"], "optim: give a table of settings, not 1"),
         (["--seed", "x"], "seed: give a whole number, not 'x'"),
@@ -149,7 +148,7 @@ def test_a_section_is_no_setting_when_a_run_is_resumed_either():
     assert flags_tree(["--limits", '{"steps": 5}']) == {"limits": {"steps": 5}}
 
 
-@pytest.mark.parametrize("row", [{"messages": "hello"}, {"messages": [1]}, {"messages": {"a": 1}}, {"prompt": 5}])
-def test_rows_of_a_warm_start_that_are_no_chats_are_named(row):
-    with pytest.raises(DatasetError, match="row 1"):
-        sft_sequences([row], chat=None)  # type: ignore[arg-type]
+@pytest.mark.parametrize("given", ["q_proj,v_proj", "q_proj, v_proj", '["q_proj", "v_proj"]'])
+def test_a_list_is_written_with_commas_or_as_json(given):
+    assert load_config(None, ["--lora.targets", given]).lora.targets == ["q_proj", "v_proj"]
+    assert load_config(None, ["--lora.targets", "q_proj"]).lora.targets == ["q_proj"]

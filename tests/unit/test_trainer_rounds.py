@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -82,6 +83,21 @@ async def test_a_late_one_joins_a_round_that_runs(monkeypatch):
         await asyncio.wait_for(play(line, engine, (0, 0), [0.0]), 60)
         done.set()
     assert engine.turns == [(0, 0)]
+
+
+async def test_time_in_which_the_whole_process_stood_still_does_not_count(monkeypatch):
+    monkeypatch.setattr(sampler, "LATE_SECONDS", 1.0)
+    engine = Engine()
+    async with StartingLine(engine, 2) as line, asyncio.TaskGroup() as tasks:
+
+        async def stalled():
+            time.sleep(1.1)  # everything stands still, as when the process is stopped
+            await play(line, engine, (0, 0), [0.2])
+
+        tasks.create_task(play(line, engine, (1, 0), [0.0]))
+        await asyncio.sleep(0.01)
+        tasks.create_task(stalled())
+    assert engine.turns == [(0, 0), (1, 0)]
 
 
 @pytest.mark.parametrize("members", [0, 2])

@@ -23,7 +23,7 @@ from benchmax.trainer.plot import plot_metrics, plot_run
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import RunDir, read_config, read_metrics, read_status
 from benchmax.trainer.tiny import make_tiny
-from benchmax.trainer.view import LiveView, PlainView, sparkline
+from benchmax.trainer.view import LiveView, PlainView, describe, sparkline
 
 torch.set_num_threads(1)  # the models are tiny
 
@@ -201,6 +201,18 @@ def test_plain_view_is_one_line_per_event():
     assert len(lines) == 4
     assert "step 1/5  reward 0.400" in lines[1]
     assert lines[2].startswith("ALERT drift in step 1")
+
+
+def test_a_reward_is_printed_short_and_what_was_not_scored_is_told():
+    values = VALUES | {"reward/mean": 7.5e17, "unscored": 0.25}
+    line = describe("metrics", {"step": 0, "split": "eval", "values": values}, 5)
+    assert line == "eval after 0 of 5 steps  reward 7.5e+17  solved 30%  unscored 25%  length 12"
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with LiveView(5, console) as view:
+        view("metrics", {"step": 0, "split": "train", "values": values})
+        view("metrics", {"step": 1, "split": "eval", "values": values})
+    assert "7.5e+17 (after 1 steps)" in console.file.getvalue()
+    assert "750000" not in console.file.getvalue()
 
 
 def test_fetching_is_told_once_in_a_pipe():

@@ -58,6 +58,55 @@ def test_length_blow_up():
     assert "length_blow_up" in ring(growing)
     earned = [values | {"reward/mean": 0.3 + 0.05 * step} for step, values in enumerate(growing)]
     assert "length_blow_up" not in ring(earned)
+    cut = ring([values | {"truncated": min(1.0, step / 5)} for step, values in enumerate(earned)])["length_blow_up"]
+    assert "100% are cut off" in cut.message, "paid for length, until no answer comes to its end"
+
+
+def test_answers_that_are_all_cut_off():
+    shares = [0.0, 0.4, 0.97, 1.0, 1.0]
+    alert = ring([{"truncated": share} for share in shares])["all_cut_off"]
+    assert (alert.step, alert.evidence) == (4, {"truncated": 1.0})
+    assert "99% of the answers of the last 3 steps were cut off at rollouts.max_new_tokens" in alert.message
+    assert "all_cut_off" not in ring([{"truncated": 0.9} for _ in range(20)])
+
+
+def test_entropy_blow_up_rings_for_what_was_lost():
+    def entropies(first, last, vocabulary):
+        dogs = Watchdogs()
+        dogs.vocabulary = vocabulary
+        values = [{"entropy": first}] * 4 + [{"entropy": last}] * 4
+        found = [alert for step, value in enumerate(values) for alert in dogs.look(step, value, [])]
+        return [alert for alert in found if alert.kind == "entropy_blow_up"]
+
+    (alert,) = entropies(0.33, 10.79, 49_152)
+    assert "entropy 0.33 → 7.30; evenly over its vocabulary is 10.80" in alert.message
+    assert entropies(10.78, 10.79, 49_152) == [], "it began at random"
+    assert entropies(0.3, 1.5, 49_152) == []
+
+
+def test_held_out_collapse():
+    dogs = Watchdogs(WatchConfig(window=5))
+    assert dogs.look_at_held_out(0, None, 0.36, []) == []
+    assert dogs.look_at_held_out(4, 0.36, 0.3, []) == []
+    (alert,) = dogs.look_at_held_out(9, 0.36, 0.0, [[rollout(0.0)]])
+    assert (alert.kind, alert.step, alert.rollouts) == ("held_out_collapse", 9, ["r0.0"])
+    assert "held-out reward fell from 0.36 to 0.00" in alert.message
+    assert dogs.look_at_held_out(10, 0.36, 0.0, []) == [], "once per window"
+    assert dogs.look_at_held_out(14, 0.36, None, []) == []
+
+
+def test_the_form_is_learned_and_the_answer_is_not():
+    """What is right earns a little by chance, and not always the same."""
+    noise = [0.02, 0.03, 0.026, 0.021, 0.03]
+    history = [
+        {"reward_stats/form/reward/mean": 0.5 if step < 4 else 1.0, "reward_stats/right/reward/mean": noise[step % 5]}
+        for step in range(20)
+    ]
+    alert = ring(history, rollout(1.02, form=1.0, right=0.045))["component_saturated"]
+    assert alert.step == 13
+    assert "form is paid in full for 10 steps while right does not move" in alert.message
+    rising = [values | {"reward_stats/right/reward/mean": 0.005 * step} for step, values in enumerate(history)]
+    assert "component_saturated" not in ring(rising, rollout(1.02, form=1.0, right=1.0))
 
 
 def test_the_empty_tags_story():
@@ -108,7 +157,11 @@ def test_drift_nan_unscored_and_a_flat_reward():
     assert "weights are unharmed" in ring([{"skipped_updates": 1.0}])["not_finite"].message
     failed = rollout(None)
     failed.error = Failure("RewardError", "judge is down")
-    assert "judge is down" in ring([{"unscored": 0.5}], failed)["unscored"].message
+    assert "reason: RewardError: judge is down." in ring([{"unscored": 0.5}], failed)["unscored"].message
+    failed.error = Failure.of(KeyError("missing"), "compute_reward")
+    assert "reason: KeyError: 'missing'." in ring([{"unscored": 0.5}], failed)["unscored"].message
+    failed.error = Failure.of(TimeoutError(), "compute_reward")
+    assert "reason: TimeoutError." in ring([{"unscored": 0.5}], failed)["unscored"].message
     failed.error = Failure("ValueError", "x" * 5000)
     assert len(ring([{"unscored": 0.5}], failed)["unscored"].message) < 1000, "an environment's words are bounded"
     nan = rollout(None)
@@ -116,6 +169,9 @@ def test_drift_nan_unscored_and_a_flat_reward():
     assert "'r' is nan; return" in ring([{"unscored": 0.5}], nan)["unscored"].message
     flat = ring([{"reward/mean": 0.2, "reward/max": 1.0, "lr": 2e-5} for _ in range(20)])["not_moving"]
     assert "6.0e-05" in flat.message
+    high = ring([{"reward/mean": 0.2, "reward/max": 1.0, "lr": 3e-2} for _ in range(20)])["not_moving"]
+    assert "9.0e-02" not in high.message
+    assert "optim.lr is high already (3.0e-02)" in high.message
 
 
 def test_an_alarm_rings_once_per_window_and_survives_a_resume():
@@ -138,4 +194,5 @@ def test_prompts_that_do_not_fit_raise_an_alarm():
     (alert,) = too_long(None, 3, [over])
     assert alert.kind == "too_long"
     assert "did not fit the model's context" in alert.message
-    assert not list(too_long(None, 3, [fine, fine, over]))
+    assert not list(too_long(None, 3, [fine, fine, fine, over]))
+    assert "unscored" not in ring([{"unscored": 1.0}], *over), "one alarm for one trouble"

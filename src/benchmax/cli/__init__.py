@@ -19,6 +19,7 @@ _ADVICE = {
     errno.ENAMETOOLONG: "Choose a shorter name.",
     errno.EMFILE: "Raise the limit of open files (ulimit -n), or lower --concurrency.",
     errno.EADDRINUSE: "Choose another port.",
+    errno.ENOMEM: "Use a smaller model, or end what else uses the memory.",
 }
 
 
@@ -27,6 +28,7 @@ def main() -> None:
     from benchmax.cli.app import app
     from benchmax.cli.output import AUTH, FAILED, INTERRUPTED, NOT_FOUND, USAGE, stop
     from benchmax.errors import BenchmaxError, NotFoundError, UsageError
+    from benchmax.memory import out_of_memory
 
     try:
         app()
@@ -41,18 +43,13 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except (MemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
+        if not out_of_memory(error):
             raise
         stop(
             "Out of memory. Use a smaller model, a smaller group (rollouts.group_size) or a shorter limit "
             "(rollouts.max_new_tokens), or end what else uses the memory.",
             FAILED,
         )
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    """Also torch's own errors, which are told by their names: importing torch for this would take seconds."""
-    return isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__ or "allocate memory" in str(error)
 
 
 def _explain(error: OSError) -> str:

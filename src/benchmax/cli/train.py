@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,21 @@ from benchmax.errors import UsageError
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 """How `train` is mounted: settings come as dotted flags that typer does not know."""
+ENDED_BY = {
+    "steps": ("limits", "steps"),
+    "time": ("limits", "seconds"),
+    "patience": ("eval", "patience"),
+    "target": ("eval", "target"),
+}
+"""The setting behind each reason for which a run ends."""
+
+
+NOT_BEGUN = {
+    "target": "The held-out reward had reached eval.target",
+    "time": "limits.seconds was over",
+    "patience": "eval.patience was over",
+}
+"""Why a run ended without a step, by the reason of its end."""
 
 
 def train(
@@ -109,27 +125,40 @@ def plot(
 
 def _finished(run: Path, changes: dict[str, Any]) -> bool:
     """Whether there is nothing left to do, and then say so."""
-    from benchmax.trainer.rundir import check_run, read_status
+    from benchmax.trainer.rundir import check_run, read_config, read_status
 
     check_run(run)
     status = read_status(run)
-    more = changes.get("limits", {}).get("steps")
-    if status.get("state") != "complete" or (changes and (set(changes) != {"limits"} or not _within(more, status))):
+    if status.get("state") != "complete":
         return False
-    done = status["step"]
+    done, reason = status["step"], status.get("reason", "steps")
+    section, name = ENDED_BY[reason]
+    limit = getattr(getattr(read_config(run), section), name)
+    reached = {"steps": done, "time": _seconds(run)}.get(reason, limit)
+    if name in changes.get(section, {}) and not _within(changes[section][name], reached):
+        return False
+    ended = f"{section}.{name} ({limit:.10g}) ended it, so there is nothing to do."
+    words.print(f"{safe(run)} is complete after {done} steps: {ended}", soft_wrap=True)
+    more = "none" if reason == "target" else math.ceil(2 * reached) or 1
     words.print(
-        f"{safe(run)} is complete after {done} steps ({status.get('reason', 'steps')}); there is nothing to do.",
-        soft_wrap=True,
-    )
-    words.print(
-        f"To train on, change what ended it, such as: benchmax train --resume {safe(run)} --steps {2 * done or 1}",
-        soft_wrap=True,
+        f"To train on, change that: benchmax train --resume {safe(run)} --{section}.{name} {more}", soft_wrap=True
     )
     return True
 
 
-def _within(steps: Any, status: dict[str, Any]) -> bool:
-    return isinstance(steps, int) and 0 < steps <= status["step"]
+def _seconds(run: Path) -> float:
+    """How long the run has trained: a little longer than its limit, for the last step was not cut off."""
+    from benchmax.rollouts.log import read_jsonl
+
+    ends = [
+        line["seconds"] for line in read_jsonl(run / "events.jsonl") if line["kind"] == "ended" and "seconds" in line
+    ]
+    return float(ends[-1]) if ends else 0.0
+
+
+def _within(asked: Any, reached: float) -> bool:
+    """Whether the run would end at once again; what is no number is refused later, with what may stand there."""
+    return isinstance(asked, int | float) and asked <= reached
 
 
 def _run(target: Any, changes: dict[str, Any] | None = None) -> None:
@@ -137,7 +166,7 @@ def _run(target: Any, changes: dict[str, Any] | None = None) -> None:
 
     from benchmax.trainer import start
     from benchmax.trainer.rundir import read_config
-    from benchmax.trainer.view import open_view
+    from benchmax.trainer.view import open_view, short
 
     resuming = isinstance(target, Path)
     steps = (changes or {}).get("limits", {}).get("steps") or (read_config(target) if resuming else target).limits.steps
@@ -153,10 +182,14 @@ def _run(target: Any, changes: dict[str, Any] | None = None) -> None:
     before, after = outcome.first_eval, outcome.last_eval
     for name, title in (("reward/mean", "held-out reward"), ("solve_rate", "held-out solved")):
         if name in before and name in after:
-            words.print(f"{title}: {before[name]:.2f} before, [bold]{after[name]:.2f}[/] after {outcome.step} steps")
-    if not outcome.learned:
+            now = short(after[name], 2)
+            words.print(f"{title}: {short(before[name], 2)} before, [bold]{now}[/] after {outcome.step} steps")
+    if not outcome.step:
+        why = NOT_BEGUN[outcome.reason]
+        words.print(f"[yellow]{why} before the first step, so nothing was trained.[/]", soft_wrap=True)
+    elif not outcome.learned:
         words.print(
-            "[yellow]No step taught the model anything: in every group all answers earned the same.[/] "
+            "[yellow]No step taught the model anything: in every group all scored answers earned the same.[/] "
             "See the alerts in events.jsonl, and read some rollouts with `benchmax show`.",
             soft_wrap=True,
         )

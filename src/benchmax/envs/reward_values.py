@@ -46,6 +46,8 @@ def finite(name: str, value: Any) -> float | Unscored:
         return Unscored(f"Reward {name!r} does not fit a float ({describe_error(error)}); keep rewards small.")
     if not math.isfinite(number):
         return Unscored(f"Reward {name!r} is {number}; return a finite number, or Unscored(reason) when there is none.")
+    if abs(number) > limits.REWARD_SIZE:
+        return Unscored(f"Reward {name!r} is {number:g}, beyond {limits.REWARD_SIZE:g}; keep rewards small.")
     return number
 
 

@@ -26,13 +26,14 @@ import torch
 from torch import Tensor
 
 from benchmax.errors import ModelError, ModelUnavailable, UsageError
-from benchmax.inference.kv import memory_budget
+from benchmax.inference.kv import memory_budget, round_up
 from benchmax.inference.llama import ModelSpec, Weights
 from benchmax.inference.probe import check_bfloat16
 from benchmax.inference.request import OnTokens, Request, ShouldStop, check_prompt
 from benchmax.inference.runner import Runner
 from benchmax.inference.sampling import Generation, SamplingParams
 from benchmax.inference.scheduler import Scheduler
+from benchmax.memory import out_of_memory
 
 __all__ = ["Engine", "Generation", "OnTokens", "SamplingParams", "ShouldStop"]
 
@@ -97,6 +98,16 @@ class Engine:
     @property
     def device(self) -> torch.device:
         return self.weights.device
+
+    @property
+    def kv_bytes(self) -> int:
+        """How much memory keys and values may take; less than was given once there was not that much."""
+        return self._runner.kv.budget
+
+    @kv_bytes.setter
+    def kv_bytes(self, budget: int) -> None:
+        kv = self._runner.kv
+        kv.budget = max(budget, round_up(self.max_len + 1) * kv.position_bytes)
 
     # Sampling
 
@@ -169,6 +180,14 @@ class Engine:
         """Drop every retained prompt, as a weight update does."""
         self.call(self._scheduler.forget_prefixes)
 
+    def start_afresh(self) -> None:
+        """Forget what ran before, the shape of the cache too: what is asked next is batched as in a new engine.
+
+        The same requests in the same order then give the same log-probs to the last bit on a CPU, where a sum's
+        last bits depend on how many rows are computed together.
+        """
+        self.call(self._scheduler.start_afresh)
+
     def call(self, action: Callable[[], object]) -> object:
         """Run `action` in the engine's thread, between two steps, and wait for it."""
         if threading.current_thread() is self._thread:
@@ -221,7 +240,7 @@ class Engine:
 
     def _check_open(self) -> None:
         if self._failure is not None:
-            raise ModelUnavailable(f"The engine stopped: {self._failure} Open a new one.") from self._failure
+            raise ModelUnavailable(f"The engine stopped. {self._failure} Open a new one.") from self._failure
         if self._closing:
             raise ModelUnavailable("The engine is closed. Open a new one.")
 
@@ -301,12 +320,13 @@ def _longest(runner: Runner, asked: int | None) -> int:
 
 def _explain(failure: BaseException, runner: Runner) -> BaseException:
     """An engine that died says why, and for lack of memory what to change."""
-    if isinstance(failure, (torch.OutOfMemoryError, MemoryError)):
+    if out_of_memory(failure):
         return ModelError(
-            f"The engine ran out of memory ({runner.describe_memory()}). "
-            "Use fewer slots, a shorter max_len or a smaller kv_bytes."
+            f"The engine ran out of memory ({runner.describe_memory()}). Use a smaller model, fewer slots, a shorter "
+            "max_len or a smaller kv_bytes; in training, a smaller rollouts.group_size or rollouts.concurrency, or a "
+            "shorter rollouts.max_new_tokens."
         )
-    return ModelError(f"{type(failure).__name__}: {failure}")
+    return ModelError(f"{type(failure).__name__}: {failure}.")
 
 
 def _allocate(spec: ModelSpec, device: str, dtype: str) -> Weights:
@@ -314,7 +334,9 @@ def _allocate(spec: ModelSpec, device: str, dtype: str) -> Weights:
     kind = pick_dtype(dtype, where)
     try:
         return Weights(spec, where, kind)
-    except torch.OutOfMemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
         raise UsageError("The model does not fit the device's memory. Use a smaller model or device='cpu'.") from error
 
 

@@ -7,6 +7,7 @@ write there, and what they hold for reuse stays whole.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 
@@ -49,8 +50,17 @@ class KVCache:
         """That many rows could not be had: from now on count on half their memory."""
         self.budget = min(self.budget, rows * length * self.position_bytes // 2)
 
+    def clear(self) -> None:
+        """No rows any more; the memory waits for a table of the same shape."""
+        self.rows = self.length = 0
+
     def resize(self, rows: int, length: int, keep_rows: int = 0, keep_length: int = 0) -> None:
         """Make room, keeping the given corner of what is there."""
+        if not self.rows:
+            if self.data.shape == self._shape(rows, length):
+                self.rows, self.length = rows, length
+                return
+            self.data = torch.empty(0)  # given back before more is asked for
         old = self.data
         try:
             data = self._allocate(rows, length)
@@ -65,12 +75,13 @@ class KVCache:
             data[:, :, :keep_rows, :, :keep_length] = old[:, :, :keep_rows, :, :keep_length]
         self.data, self.rows, self.length = data, rows, length
 
+    def _shape(self, rows: int, length: int) -> tuple[int, ...]:
+        return 2, self.spec.layers, rows, self.spec.kv_heads, length, self.spec.head_dim
+
     def _allocate(self, rows: int, length: int) -> Tensor:
-        spec = self.spec
-        shape = (2, spec.layers, rows, spec.kv_heads, length, spec.head_dim)
+        shape = self._shape(rows, length)
         if self.device.type == "cpu" and self.dtype == torch.float32:
-            # numpy asks for zero pages that cost nothing until written; torch.zeros writes them all.
-            return torch.from_numpy(np.zeros(shape, dtype=np.float32))
+            return _zero_pages(shape)
         return torch.zeros(shape, device=self.device, dtype=self.dtype)
 
     def move(self, source: Sequence[int], target: Sequence[int], length: int) -> None:
@@ -85,6 +96,17 @@ class KVCache:
         self.data[:, :, index[1], :, :length] = self.data[:, :, index[0], :, :length]
 
 
+def _zero_pages(shape: tuple[int, ...]) -> Tensor:
+    """Zeros from numpy, whose pages cost nothing until written; torch.zeros writes them all.
+
+    They begin where torch's own tensors do, at a multiple of 64 bytes: matrix products may sum by alignment.
+    """
+    size = math.prod(shape)
+    block = np.zeros(size + 16, dtype=np.float32)
+    skip = -block.ctypes.data % 64 // 4
+    return torch.from_numpy(block[skip : skip + size].reshape(shape))
+
+
 def bucket(length: int) -> int:
     """The cache length for a need: a power of two of at least 256 positions."""
     return max(LENGTH_STEP, 1 << (length - 1).bit_length())
@@ -96,11 +118,15 @@ def round_up(length: int) -> int:
 
 def memory_budget(device: torch.device) -> int:
     """Bytes the cache may take unless told: two fifths of what is free now."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0] * 0.4)
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        free = 8 << 30
+    share = int(free_memory(device) * 0.4)
     # Pages of the file cache are given up on demand but not counted as free.
-    return max(int(free * 0.4), 2 << 30)
+    return share if device.type == "cuda" else max(share, 2 << 30)
+
+
+def free_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 8 << 30

@@ -331,3 +331,16 @@ class Weights:
             missing -= set(found)
         if missing:
             raise UsageError(f"{path} lacks {len(missing)} parameters, such as {min(missing)!r}. Save the whole model.")
+        self._check_finite(path)
+
+    def _check_finite(self, path: Path) -> None:
+        """One such number makes every logit NaN. A sum shows it, and takes no memory of its own."""
+        names = [name for name in sorted(self._targets) if self._own(name)]
+        sums = torch.stack([self._targets[name][0].sum(dtype=torch.float32) for name in names])
+        broken = [name for name, fine in zip(names, sums.isfinite().tolist(), strict=True) if not fine]
+        if broken:
+            more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+            raise UsageError(
+                f"The weights in {path} are not finite numbers as {str(self.dtype).removeprefix('torch.')}: there is "
+                f"NaN or an infinity in {broken[0]}{more}. Pull or copy the model again, or take an earlier checkpoint."
+            )

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from benchmax.envs.types import ChatMessage, Messages, ToolDefinition
-from benchmax.errors import ContextExceeded, UsageError
+from benchmax.errors import ContextExceeded, ModelError, UsageError
 from benchmax.inference.sampling import SamplingParams
 from benchmax.inference.store import read_card, resolve
 from benchmax.inference.tokens import ChatTokens, parse_reply
@@ -96,6 +97,11 @@ class LocalModel(ModelClient):
         )
         stops = StopStrings(self.chat, sampling.stop) if sampling.stop else None
         drawn = await self.engine.generate(prompt, params, should_stop=stops, on_tokens=on_tokens)
+        if any(map(math.isnan, drawn.logprobs)):
+            raise ModelError(
+                f"The logits of {self.name} are not finite numbers, so what it samples means nothing: its weights are "
+                "broken. Go back to an earlier checkpoint, or pull the model again."
+            )
         text = self.chat.decode(drawn.ids)
         return Sampled(list(drawn.ids), list(drawn.logprobs), stops.cut(text) if stops else text, drawn.finish)
 

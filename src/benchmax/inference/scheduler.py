@@ -51,6 +51,13 @@ class Scheduler:
     def __init__(self, runner: Runner, slots: int, max_len: int) -> None:
         self.runner, self.slots, self.max_len = runner, slots, max_len
         self.queue: deque[Request] = deque()
+        self._clear_table()
+        self.given_up: list[int] = []
+        """Rows the device still runs for requests the host has ended."""
+        self.flight: deque[tuple[list[tuple[int, Request]], Outcome]] = deque()
+        self.counters = Counters()
+
+    def _clear_table(self) -> None:
         self.rows: list[Request | None] = []
         self.held = np.zeros((0, 0), dtype=np.int32)
         """Tokens whose keys and values each row holds, running or not."""
@@ -58,10 +65,6 @@ class Scheduler:
         self.used = np.zeros(0, dtype=np.int64)
         self.busy = np.zeros(0, dtype=np.bool_)
         self.clock = 0
-        self.given_up: list[int] = []
-        """Rows the device still runs for requests the host has ended."""
-        self.flight: deque[tuple[list[tuple[int, Request]], Outcome]] = deque()
-        self.counters = Counters()
 
     # State
 
@@ -80,6 +83,18 @@ class Scheduler:
     def forget_prefixes(self) -> None:
         """The weights changed: nothing computed before may serve a new request."""
         self.held_length[:] = 0
+
+    def start_afresh(self) -> None:
+        """Batch what comes next as a new scheduler would: which rows it gets, and how long, no longer tell of the past.
+
+        While requests run, only what finished is forgotten.
+        """
+        self._drop_cancelled()
+        if self.idle:
+            self._clear_table()
+            self.runner.kv.clear()
+        else:
+            self.forget_prefixes()
 
     # One turn of the engine's loop
 

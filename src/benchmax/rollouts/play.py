@@ -187,7 +187,9 @@ class _Table:
             began = perf_counter()
             try:
                 reply = await self._model_turn(new)
-            except ContextExceeded:
+            except ContextExceeded as error:
+                if not rollout.turns:
+                    rollout.error = Failure.of(error, "model")
                 return Termination.CONTEXT_EXCEEDED
             except Exception as error:
                 fail(rollout, error, Termination.MODEL_ERROR, "model")

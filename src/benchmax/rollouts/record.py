@@ -147,7 +147,9 @@ class Rollout:
 
     @property
     def scorable(self) -> bool:
-        return self.termination in SCORABLE
+        """Whether it ended by the model's own doing; a prompt that did not fit was never the model's."""
+        never_fit = self.termination is Termination.CONTEXT_EXCEEDED and not self.turns
+        return self.termination in SCORABLE and not never_fit
 
     @property
     def key(self) -> tuple[str, int]:

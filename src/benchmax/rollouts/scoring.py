@@ -8,6 +8,7 @@ from copy import deepcopy
 from time import perf_counter
 from typing import Any
 
+from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.legacy import group_reward_arguments, reward_arguments
 from benchmax.envs.logging import group_context
@@ -121,11 +122,14 @@ def finish(env: BaseEnv, rollout: Rollout, settings: RolloutSettings) -> None:
     if settings.score and rollout.rewards and not rollout.unscored and rollout.scorable:
         weights = settings.weights or env.reward_weights
         total = _total(rollout.rewards, weights)
-        if math.isfinite(total):
+        if abs(total) <= limits.REWARD_SIZE:
             rollout.reward = total
         else:
             problem = weights_problem(weights)
-            reason = problem or f"The total of the reward is {total}, not a finite number; keep components small."
+            reason = problem or (
+                f"The total of the reward is {total:g}, not a finite number within {limits.REWARD_SIZE:g}; "
+                "keep components small."
+            )
             where = "reward_weights" if problem else "compute_reward"
             unscored(rollout, WHOLE, RewardError(reason), Termination.REWARD_ERROR, where)
     scored = rollout.reward is not None or not settings.score

@@ -44,7 +44,13 @@ class LoraConfig(Section):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout on the adapter's input."""
     targets: list[str] = ["all-linear"]
-    """Names of the linear layers to adapt; `all-linear` is every one but the output head."""
+    """Names of the linear layers to adapt, as a list or with commas: `q_proj,v_proj`. `all-linear` is every one but
+    the output head."""
+
+    @field_validator("targets", mode="before")
+    @classmethod
+    def _with_commas(cls, targets: Any) -> Any:
+        return [name.strip() for name in targets.split(",")] if isinstance(targets, str) and targets else targets
 
 
 class DataConfig(Section):

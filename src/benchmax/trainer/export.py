@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from benchmax.errors import UsageError
-from benchmax.inference.store import KNOWN, read_card, resolve
+from benchmax.inference.store import KNOWN, is_name, read_card, resolve
+from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer.checkpoint import Checkpoint, find_checkpoint, load_weights, plain_disk_errors
 from benchmax.trainer.config import TrainConfig, dump_toml
 from benchmax.trainer.policy import Policy
@@ -84,17 +85,21 @@ def merged_model(config: TrainConfig, checkpoint: Checkpoint) -> Any:
 
 
 def base_name(model: str) -> str:
-    """What the base model is called anywhere: the hub's name of it, or the last part of a path."""
-    if model in KNOWN:
-        return KNOWN[model].hub_id or model
+    """What the base model is called anywhere: its own name, or the last part of a path.
+
+    Not the hub's name of a known model: peft would put the adapter on the hub's weights, which are other ones.
+    """
+    if is_name(model):
+        return model
     path = Path(model).expanduser()
     return path.resolve().name if path.exists() or path.is_absolute() else model
 
 
 def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint, *, library: str = "transformers") -> str:
     """What the model is, how it was made, and what it was measured at; nothing in it is a path of this machine."""
-    licence, base, config = _licence(config.model.name), config.model.name, _portable(config)
-    served = f"{base if base in KNOWN else config.model.name}:FOLDER" if library == "peft" else "FOLDER"
+    licence, weights = _licence(config.model.name), _base_weights(config.model.name, library)
+    config = _portable(config)
+    served = f"{config.model.name}:FOLDER" if library == "peft" else "FOLDER"
     evals = [line for line in read_metrics(run) if line["split"] == "eval" and line["step"] <= checkpoint.step]
     head = {"base_model": config.model.name, **licence, "library_name": library, "tags": ["benchmax", "grpo"]}
     front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in head.items())
@@ -109,9 +114,9 @@ def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint, *, librar
 ---
 # {run.name}
 
-{config.model.name} trained with GRPO on the environment `{config.data.env or "(given in code)"}`,
+{config.model.name} {_taught(run, config)},
 {checkpoint.step} steps ({"LoRA adapter" if config.model.tune == "lora" else "all weights"}), by benchmax.
-
+{weights}
 ```bash
 benchmax serve {served}   # FOLDER holds this file
 ```
@@ -126,6 +131,37 @@ benchmax serve {served}   # FOLDER holds this file
 
 ```toml
 {settings}```
+"""
+
+
+def _taught(run: Path, config: TrainConfig) -> str:
+    """How the model was trained. The settings do not name an environment that was given in code; its rollouts do."""
+    env = config.data.env or _played(run)
+    if not env and config.sft.data:
+        return "trained on given answers"
+    return f"trained with GRPO on the environment `{env or '(given in code)'}`"
+
+
+def _played(run: Path) -> str:
+    """The environment of the run's rollouts; nothing when there are none."""
+    rollouts = (rollout for file in (run / "rollouts").glob("*.jsonl") for rollout in read_rollouts(file))
+    return next((rollout.env for rollout in rollouts), "")
+
+
+def _base_weights(model: str, library: str) -> str:
+    """A paragraph on base weights that are not whole: an adapter fits those alone; empty where they are."""
+    card, name = read_card(resolve(model)), base_name(model)
+    if card is None or not card.quantisation:
+        return ""
+    known = KNOWN.get(model)
+    others = f"; they are not the full-precision weights of {known.original}" if known and known.original else ""
+    made = f"\nThe base weights were dequantised from {card.quantisation} ({card.file}){others}.\n"
+    if library != "peft":
+        return made
+    fetched = f"`benchmax models pull {name}` fetches them, " if known else ""
+    return f"""{made}The adapter belongs on the dequantised ones: {fetched}`benchmax models path {name}`
+prints their folder, for peft.
+For use without benchmax, export the merged weights instead: `benchmax export RUN FOLDER`.
 """
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmax.errors import UsageError
+from benchmax.memory import out_of_memory
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.batch import Batch, MicroBatch, sequence_of
 from benchmax.trainer.config import TrainConfig, preset_lr
@@ -158,8 +159,8 @@ class Learner:
         while True:
             try:
                 return work()
-            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-                if not _out_of_memory(error):
+            except (MemoryError, RuntimeError) as error:
+                if not out_of_memory(error):
                     raise
                 self._halve()
 
@@ -169,8 +170,7 @@ class Learner:
             torch.cuda.empty_cache()
         if self.token_budget // 2 < LEAST_TOKENS:
             raise UsageError(
-                "Out of memory, even with a single short row at a time. Lower rollouts.max_new_tokens or "
-                "rollouts.max_tokens, switch on model.gradient_checkpointing, or train with model.tune = 'lora'."
+                f"Out of memory, even with a single short row at a time. {_ways_to_save_memory(self.config)}"
             ) from None
         self.token_budget //= 2
         logger.warning("out of memory: going on with micro-batches of %d tokens", self.token_budget)
@@ -188,5 +188,12 @@ class Learner:
         return report
 
 
-def _out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)
+def _ways_to_save_memory(config: TrainConfig) -> str:
+    """What has not been done yet."""
+    ways = ["lower rollouts.max_new_tokens or rollouts.max_tokens"]
+    if not config.model.gradient_checkpointing:
+        ways.append("switch on model.gradient_checkpointing")
+    if config.model.tune == "full":
+        ways.append("train with model.tune = 'lora'")
+    listed = ", ".join([*ways, "or use a smaller model."])
+    return listed[0].upper() + listed[1:]

@@ -32,7 +32,7 @@ from benchmax.trainer.metrics import SOLVED, response_tokens, rollout_metrics
 from benchmax.trainer.prompts import PromptStream
 from benchmax.trainer.rundir import RunDir, read_metrics
 from benchmax.trainer.sampler import Draw, Sampler
-from benchmax.trainer.watchdogs import Watchdogs, most_common_error
+from benchmax.trainer.watchdogs import HIGH_LR, Alert, Watchdogs, most_common_error
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +129,7 @@ class Trainer:
         self.progress = Progress(**state["progress"])
         self.stream.restore(state["stream"])
         self.watchdogs.restore(state["watchdogs"])
+        self.sampler.restore(state.get("sampler", {}))  # runs of before have none
         self._saved = (self.progress.step, self.progress.evaluated)
         moved = self.run.rewind(checkpoint.step)
         self._emit("resumed", step=checkpoint.step, lines_moved_aside=moved)
@@ -143,6 +144,7 @@ class Trainer:
             "progress": {name: getattr(progress, name) for name in Progress.__slots__},
             "stream": self.stream.state(),
             "watchdogs": self.watchdogs.state(),
+            "sampler": self.sampler.state(),
         }
         self.run.metrics.sync()
         saved = save_checkpoint(folder, progress.step, self.learner.policy, self.learner.optimizer, state)
@@ -160,6 +162,7 @@ class Trainer:
         heartbeat = asyncio.create_task(self._beat())
         self.run.set_status("running", self.progress.step)
         self._emit("started", step=self.progress.step)
+        self._prepare_watch()
         try:
             await self._unless_stopped(self._push())
             reason = await self._loop()
@@ -221,7 +224,8 @@ class Trainer:
             self.run.set_status("failed", self.progress.step, message=message)
             self._emit("failed", step=self.progress.step, message=message)
         except OSError:
-            logger.error("could not record the failure: %s", message)
+            if not full:  # then the error that is raised says it all
+                logger.error("could not record the failure: %s", message)
 
     def _reason_to_end(self) -> str | None:
         progress, config = self.progress, self.config
@@ -330,6 +334,7 @@ class Trainer:
         self._record("eval", progress.step, values, groups)
         progress.evaluated = progress.step
         progress.last = reward = values.get("reward/mean")
+        self._alarm(self.watchdogs.look_at_held_out(max(0, progress.step - 1), progress.best, reward, groups))
         better = reward is not None and (progress.best is None or reward > progress.best)
         progress.stale = 0 if better else progress.stale + 1
         if better or (reward is not None and reward == progress.best):  # of equals the latest, which trained longest
@@ -355,10 +360,19 @@ class Trainer:
         self.on_event("metrics", line)
         self.run.set_status("running", self.progress.step)
 
+    def _prepare_watch(self) -> None:
+        self.watchdogs.vocabulary = self.learner.policy.vocabulary
+        lr = self.learner.optimizer.lr
+        if lr > HIGH_LR:
+            self._emit("note", message=f"optim.lr {lr:g} is very high: above {HIGH_LR:g} a model is soon destroyed.")
+
     def _watch(self, step: int, values: dict[str, float], groups: Sequence[Sequence[Rollout]]) -> None:
         self._scored = self._scored or "reward/mean" in values
         finite = {name: value for name, value in values.items() if value == value and abs(value) != float("inf")}
-        for alert in self.watchdogs.look(step, finite, groups):
+        self._alarm(self.watchdogs.look(step, finite, groups))
+
+    def _alarm(self, alerts: Sequence[Alert]) -> None:
+        for alert in alerts:
             self._emit("alert", **alert.to_dict())
 
     def _emit(self, kind: str, **data: Any) -> None:

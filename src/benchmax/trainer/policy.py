@@ -67,6 +67,11 @@ class Policy:
         """Parameters of the model, adapter not counted."""
         return sum(weight.numel() for name, weight in self.model.named_parameters() if ".lora_" not in name)
 
+    @property
+    def vocabulary(self) -> int:
+        """Tokens it chooses from."""
+        return int(self.model.config.get_text_config().vocab_size)
+
     def logprobs(self, micro: MicroBatch) -> tuple[Tensor, Tensor]:
         """Log-prob of each loss token, and the entropy at each query position."""
         with _precision(self.device):

@@ -188,8 +188,10 @@ def write_whole(path: Path, text: str, *, durable: bool = True) -> None:
             if durable:
                 os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # a full disk is noticed by the write, not the open
+            error.filename = str(path)
         raise
 
 

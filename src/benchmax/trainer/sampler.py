@@ -2,8 +2,9 @@
 
 The loop asks for groups and pushes new weights; the engine in this process answers. Every rollout draws from a seed of
 its own (`rollouts.play.seeded`): a step sampled again gives the same rollouts.
-On a CPU turns start in rounds, together and in order (`StartingLine`), so that the engine's batches, and with them the
-last bits of every log-prob, are the same again too. A GPU does not promise the last bits, and waits for nobody.
+On a CPU the engine starts afresh each time, with the memory it had before, and turns start in rounds, together and in
+order (`StartingLine`), so that the engine's batches, and with them the last bits of every log-prob, are the same again
+too. A GPU does not promise the last bits, and waits for nobody.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from benchmax.envs.types import ChatMessage, Example, ToolDefinition
 from benchmax.inference.engine import Engine
+from benchmax.inference.kv import free_memory
 from benchmax.inference.local import LocalModel
 from benchmax.inference.tokens import ChatTokens
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
@@ -33,6 +35,8 @@ from benchmax.trainer.config import TrainConfig
 
 LATE_SECONDS = 2.0
 """How long a round waits for those between two turns; who is not ready by then starts when it is."""
+LOOKS = 40
+"""Pieces that wait is made of: a process that was stopped for a while, or starved, has waited for one of them only."""
 
 PROMPTS_KEPT = 4_096
 
@@ -62,6 +66,12 @@ class Sampler(Protocol):
         """Take over new weights, by the model's parameter names."""
         ...
 
+    def state(self) -> dict[str, int]:
+        """What a checkpoint keeps of it."""
+        ...
+
+    def restore(self, state: Mapping[str, int]) -> None: ...
+
 
 class EngineSampler:
     """Samples with the local engine, in the user's environment."""
@@ -75,6 +85,7 @@ class EngineSampler:
         at_once = max(1, self.config.rollouts.concurrency // draw.group_size)
         if self.model.engine.device.type != "cpu":
             return await self._play(examples, draw, on_group, at_once, members=0)
+        await asyncio.to_thread(self.model.engine.start_afresh)
         groups: list[list[Rollout]] = []
         for first in range(0, len(examples), at_once):
             part = examples[first : first + at_once]
@@ -104,6 +115,15 @@ class EngineSampler:
 
     def push(self, weights: Mapping[str, Tensor]) -> None:
         self.model.engine.update_weights(dict(weights))
+
+    def state(self) -> dict[str, int]:
+        return {"kv_bytes": self.model.engine.kv_bytes}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Take as much memory as the run had before, if that is free: it decides how many rollouts run together."""
+        engine = self.model.engine
+        if engine.device.type == "cpu" and "kv_bytes" in state:
+            engine.kv_bytes = min(state["kv_bytes"], max(engine.kv_bytes, free_memory(engine.device)))
 
 
 def rollout_settings(config: TrainConfig, draw: Draw) -> RolloutSettings:
@@ -205,7 +225,13 @@ class StartingLine:
         if len(self._waiting) >= self._members:
             self._open()
         elif self._patience is None:
-            self._patience = asyncio.get_running_loop().call_later(LATE_SECONDS, self._open)
+            self._patience = asyncio.get_running_loop().call_later(LATE_SECONDS / LOOKS, self._wait_on, LOOKS)
+
+    def _wait_on(self, looks: int) -> None:
+        if looks > 1:
+            self._patience = asyncio.get_running_loop().call_later(LATE_SECONDS / LOOKS, self._wait_on, looks - 1)
+        else:
+            self._open()
 
     def _open(self) -> None:
         if self._patience is not None:

@@ -6,11 +6,13 @@ outcome = await resume(Path("runs/arithmetic")) go on where it stopped
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,8 +28,7 @@ from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, DatasetError, ModelRejected
 from benchmax.inference.engine import Engine
 from benchmax.inference.local import LocalModel
-from benchmax.inference.store import KNOWN, resolve
-from benchmax.inference.tokens import ChatTokens
+from benchmax.inference.store import is_name, resolve
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import without_secrets
 from benchmax.trainer.checkpoint import find_checkpoint
@@ -37,7 +38,7 @@ from benchmax.trainer.loop import OnEvent, Outcome, Trainer
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import RunDir, read_status, write_whole
 from benchmax.trainer.sampler import EngineSampler, SharedPrompts
-from benchmax.trainer.sft import sft_sequences, warm_start
+from benchmax.trainer.sft import Scene, sft_sequences, warm_start
 
 RESUMABLE = {"limits", "eval", "checkpoint", "watch"}
 """Sections whose settings may change when a run is resumed; the others made the run what it is."""
@@ -138,6 +139,13 @@ def _hold_out(config: TrainConfig, rows: list[Example], notes: list[str]) -> tup
     return rows[:cut], rows[cut:]
 
 
+def _small_steps(config: TrainConfig, rows: Sequence[Example]) -> Iterator[str]:
+    """A step takes no prompt twice, so it is smaller than asked for when there are fewer rows."""
+    wanted, there = config.rollouts.prompts_per_step, len({row["id"] for row in rows})
+    if there < wanted:
+        yield f"rollouts.prompts_per_step is {wanted}, but there are {there} different rows: a step takes {there}."
+
+
 def _locate(config: TrainConfig) -> None:
     """Files by their full path, so that the run can be resumed from any folder."""
     data = config.data
@@ -148,7 +156,7 @@ def _locate(config: TrainConfig) -> None:
         given = getattr(section, field)
         if given and Path(given).is_file():
             setattr(section, field, str(Path(given).absolute()))
-    if config.model.name not in KNOWN and Path(config.model.name).expanduser().exists():
+    if not is_name(config.model.name) and Path(config.model.name).expanduser().exists():
         config.model.name = str(Path(config.model.name).expanduser().absolute())
 
 
@@ -161,9 +169,9 @@ def _short_name(env: str) -> str:
 async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent) -> Outcome:
     if not task.train:
         raise DatasetError("There are no training rows. Give data.train a file with at least one usable row.")
-    for note in task.notes:
-        on_event("note", run.log_event("note", message=note))
     config = run.config
+    for note in (*task.notes, *_small_steps(config, task.train)):
+        _note(run, note, on_event)
     torch.manual_seed(config.seed)
     device = pick_device(config.model.device)
     with _log_file(run.path / "logs" / "train.log"):
@@ -174,7 +182,7 @@ async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent) ->
             if config.output.save_tokens:
                 run.write_vocabulary(sampler.model.chat.spell([i]) for i in range(sampler.model.chat.vocabulary))
             trainer = Trainer(run, learner, sampler, task.train, task.held_out, on_event)
-            _restore_or_begin(trainer, directory)
+            await _restore_or_begin(trainer, sampler)
             with handle_signals(trainer, run):
                 return await trainer.train()
 
@@ -224,30 +232,41 @@ def check_lengths(rows: Sequence[Example], sampler: EngineSampler) -> None:
     )
 
 
-def _restore_or_begin(trainer: Trainer, directory: Path) -> None:
+async def _restore_or_begin(trainer: Trainer, sampler: EngineSampler) -> None:
     """Go on from the latest checkpoint, or, when the run never got to its first one, begin."""
     folder = trainer.run.path / "checkpoints"
     if (folder / "latest").exists():
         trainer.restore(find_checkpoint(folder))
         return
     trainer.run.rewind(-1)
-    sft = trainer.config.sft
-    if not sft.data:
-        return
-    from benchmax.envs.readers import read_rows
+    if trainer.config.sft.data:
+        await _warm_start(trainer, sampler)
 
-    learner = trainer.learner
-    sequences = sft_sequences((row.data for row in read_rows(sft.data)), ChatTokens(directory))
+
+async def _warm_start(trainer: Trainer, sampler: EngineSampler) -> None:
+    learner, config = trainer.learner, trainer.config
+    sequences = await asyncio.to_thread(  # the environment may be in another process, and is waited for
+        sft_sequences,
+        config.sft.data,
+        sampler.model.chat,
+        await Scene.of(sampler.host),
+        lenient=config.data.lenient,
+        on_note=lambda note: _note(trainer.run, note, trainer.on_event),
+    )
     warm_start(
         learner.policy,
         sequences,
-        sft,
+        config.sft,
         lr=learner.optimizer.lr,
         token_budget=learner.token_budget,
         row_tokens=learner.row_tokens,
-        seed=trainer.config.seed,
+        seed=config.seed,
         on_step=lambda step, steps, loss: trainer.on_event("sft", {"step": step, "steps": steps, "loss": loss}),
     )
+
+
+def _note(run: RunDir, message: str, on_event: OnEvent) -> None:
+    on_event("note", run.log_event("note", message=message))
 
 
 def pick_device(wanted: str) -> str:
@@ -287,7 +306,7 @@ def handle_signals(trainer: Trainer, run: RunDir) -> Iterator[None]:
 @contextlib.contextmanager
 def _log_file(path: Path) -> Iterator[None]:
     """What benchmax logs during the run, kept in the run directory."""
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(_Formatter(LOG_FORMAT))
     root = logging.getLogger("benchmax")
     root.addHandler(handler)
@@ -295,7 +314,16 @@ def _log_file(path: Path) -> Iterator[None]:
         yield
     finally:
         root.removeHandler(handler)
-        handler.close()
+        with contextlib.suppress(OSError):
+            handler.close()
+
+
+class _LogFile(logging.FileHandler):
+    """A log that cannot be written is no error of its own: what the run itself cannot write ends it, and says so."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
 
 
 class _Formatter(logging.Formatter):

@@ -66,6 +66,11 @@ def _harmless(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def short(value: float, digits: int = 3) -> str:
+    """A reward as people read it, also when it is huge."""
+    return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.{digits}g}"
+
+
 def _line(kind: str, data: dict[str, Any], steps: int) -> str | None:
     if kind == "metrics":
         return _metrics_line(data, steps)
@@ -95,7 +100,8 @@ def _metrics_line(data: dict[str, Any], steps: int) -> str:
     values = data["values"]
     reward = "reward unscored"
     if "reward/mean" in values:
-        reward = f"reward {values['reward/mean']:.3f}  solved {values['solve_rate']:.0%}"
+        reward = f"reward {short(values['reward/mean'])}  solved {values['solve_rate']:.0%}"
+        reward += f"  unscored {values['unscored']:.0%}" if values.get("unscored") else ""
     length = f"length {values['response_tokens/mean']:.0f}"
     if data["split"] == "eval":
         return f"eval after {data['step']} of {steps} steps  {reward}  {length}"
@@ -170,11 +176,11 @@ class LiveView:
         rows = [("run", Text(self.run))] if self.run else []
         rows += [("step", Text(f"{self.step}/{self.steps}   {self._eta()}")), ("now", Text(self.note))]
         if self.rewards:
-            rows.append(("reward", Text(f"{sparkline(self.rewards)} {self.rewards[-1]:.3f}", style="bold")))
+            rows.append(("reward", Text(f"{sparkline(self.rewards)} {short(self.rewards[-1])}", style="bold")))
         if self.evals:
             first, last = self.evals[0], self.evals[-1]
             rows.append(
-                ("held-out", Text(f"{first[1]:.3f} (after {first[0]} steps) → {last[1]:.3f} (after {last[0]})"))
+                ("held-out", Text(f"{short(first[1])} (after {first[0]} steps) → {short(last[1])} (after {last[0]})"))
             )
         if values:
             rows.append(("pass@k", Text(f"{values.get('pass@k', 0):.2f}   solved {values.get('solve_rate', 0):.0%}")))

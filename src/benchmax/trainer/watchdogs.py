@@ -6,9 +6,10 @@ what to do. An alarm that rang is quiet for one window.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -24,6 +25,8 @@ FIRST_STEPS = 4
 """Steps without any signal, from the first on, after which it is said: nobody should wait longer for nothing."""
 REASON_CHARS = 600
 """Of the environment's words in ours."""
+HIGH_LR = 1e-2
+"""Beyond this AdamW's steps destroy a language model sooner than they teach it."""
 PREFIX, SUFFIX = "reward_stats/", "/reward/mean"
 
 
@@ -51,6 +54,8 @@ class Watchdogs:
         self.rang: dict[str, int] = {}
         self.tops: dict[str, float] = {}
         """Highest single value seen of each reward component."""
+        self.vocabulary = 0
+        """Tokens the model chooses from, which bounds its entropy; 0 when not known."""
 
     def look(self, step: int, values: Values, groups: Groups) -> list[Alert]:
         """Take in one step; gives the alarms it sets off."""
@@ -58,13 +63,20 @@ class Watchdogs:
         for rollout in _each(groups):
             for name, value in rollout.rewards.items():
                 self.tops[name] = max(value, self.tops.get(name, value))
-        alerts = []
-        for alarm in ALARMS:
-            for alert in alarm(self, step, groups):
-                if step - self.rang.get(alert.kind, -(10**9)) >= self.config.window:
-                    self.rang[alert.kind] = step
-                    alerts.append(alert)
-        return alerts
+        return self._ringing(alert for alarm in ALARMS for alert in alarm(self, step, groups))
+
+    def look_at_held_out(self, step: int, best: float | None, now: float | None, groups: Groups) -> list[Alert]:
+        """Take in one evaluation, after `step`, and the best one before it."""
+        return self._ringing(held_out_collapse(step, best, now, groups))
+
+    def _ringing(self, alerts: Iterable[Alert]) -> list[Alert]:
+        """Those whose alarm has not rung for a window."""
+        rings = []
+        for alert in alerts:
+            if alert.step - self.rang.get(alert.kind, -(10**9)) >= self.config.window:
+                self.rang[alert.kind] = alert.step
+                rings.append(alert)
+        return rings
 
     def state(self) -> dict[str, Any]:
         return {"history": self.history, "rang": self.rang, "tops": self.tops}
@@ -85,7 +97,7 @@ def reward_collapse(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Aler
     if len(means) < 2:
         return
     best, now = max(means), means[-1]
-    if best - now > 0.1 and now < best - 0.5 * abs(best):
+    if _collapsed(best, now):
         yield Alert(
             "reward_collapse",
             step,
@@ -94,6 +106,22 @@ def reward_collapse(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Aler
             {"best": best, "now": now},
             _lowest(groups),
         )
+
+
+def held_out_collapse(step: int, best: float | None, now: float | None, groups: Groups) -> Iterator[Alert]:
+    if best is not None and now is not None and _collapsed(best, now):
+        yield Alert(
+            "held_out_collapse",
+            step,
+            f"The mean held-out reward fell from {best:.2f} to {now:.2f}. Go back to the best checkpoint and lower "
+            "optim.lr, or add algorithm.kl.",
+            {"best": best, "now": now},
+            _lowest(groups),
+        )
+
+
+def _collapsed(best: float, now: float) -> bool:
+    return best - now > 0.1 and now < best - 0.5 * abs(best)
 
 
 def entropy_collapse(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
@@ -113,19 +141,55 @@ def entropy_collapse(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Ale
         )
 
 
+def entropy_blow_up(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
+    """The model comes close to drawing tokens evenly; one that began like that has not lost anything."""
+    entropies = dogs.series("entropy")
+    if len(entropies) < 2 * ENDS or dogs.vocabulary < 2:
+        return
+    most = math.log(dogs.vocabulary)
+    first, now = statistics.fmean(entropies[:ENDS]), statistics.fmean(entropies[-ENDS:])
+    if now > 0.5 * most and now - first > 0.25 * most:
+        yield Alert(
+            "entropy_blow_up",
+            step,
+            f"The model chooses its tokens almost at random (entropy {first:.2f} → {now:.2f}; evenly over its "
+            f"vocabulary is {most:.2f}): it is being destroyed. Go back to the best checkpoint and lower optim.lr, "
+            "or add algorithm.kl.",
+            {"first": first, "now": now, "most": most},
+            _longest(groups),
+        )
+
+
 def length_blow_up(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
+    """Longer answers may earn more; not when nothing is gained, or when hardly one comes to its end."""
     lengths, rewards = dogs.series("response_tokens/mean"), dogs.series("reward/mean")
     if min(len(lengths), len(rewards)) < dogs.config.window:
         return
     first, now = statistics.fmean(lengths[:ENDS]), statistics.fmean(lengths[-ENDS:])
     gained = statistics.fmean(rewards[-ENDS:]) - statistics.fmean(rewards[:ENDS])
-    if now > 2 * first and now - first > 8 and gained < 0.05:
+    cut = statistics.fmean(dogs.series("truncated")[-ENDS:] or [0.0])
+    if now > 2 * first and now - first > 8 and (gained < 0.05 or cut > 0.5):
         yield Alert(
             "length_blow_up",
             step,
-            f"Answers grew from {first:.0f} to {now:.0f} tokens without more reward. Use algorithm.normalise = "
-            "'constant' or a reward that asks for short answers.",
-            {"first": first, "now": now, "reward_gain": gained},
+            f"Answers grew from {first:.0f} to {now:.0f} tokens "
+            + ("without more reward. " if gained < 0.05 else f"and {cut:.0%} are cut off: length may be what is paid. ")
+            + "Use algorithm.normalise = 'constant' or a reward that asks for short answers.",
+            {"first": first, "now": now, "reward_gain": gained, "truncated": cut},
+            _longest(groups),
+        )
+
+
+def all_cut_off(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
+    shares = dogs.series("truncated")[-ENDS:]
+    if len(shares) == ENDS and min(shares) >= 0.95:
+        yield Alert(
+            "all_cut_off",
+            step,
+            f"{statistics.fmean(shares):.0%} of the answers of the last {ENDS} steps were cut off at "
+            "rollouts.max_new_tokens. Raise it if they need the room; if not, the model does not end its turn: "
+            "lower optim.lr if it once did, or show it how in a warm start.",
+            {"truncated": shares[-1]},
             _longest(groups),
         )
 
@@ -136,9 +200,11 @@ def component_saturated(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[
     windows = {name: dogs.window(f"{PREFIX}{name}{SUFFIX}") for name in names}
     full = {name: values for name, values in windows.items() if len(values) >= dogs.config.window}
     paid = [name for name, values in full.items() if _top(dogs, name) and min(values) >= 0.9 * _top(dogs, name)]
-    flat = [name for name, values in full.items() if name not in paid and _stuck(values, _top(dogs, name))]
+    scale = max((_top(dogs, name) for name in paid), default=0.0)
+    rest = [name for name in full if name not in paid]
+    flat = [name for name in rest if _stuck(full[name], max(scale, _top(dogs, name)))]
     if paid and flat:
-        stuck = [rollout for rollout in _each(groups) if all(rollout.rewards.get(name, 0) <= 0 for name in flat)]
+        stuck = sorted(_each(groups), key=lambda rollout: sum(rollout.rewards.get(name, 0) for name in flat))
         yield Alert(
             "component_saturated",
             step,
@@ -165,17 +231,22 @@ def repetition(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
 
 def too_long(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     rollouts = list(_each(groups))
-    over = [rollout for rollout in rollouts if rollout.termination is Termination.CONTEXT_EXCEEDED]
-    if rollouts and len(over) >= len(rollouts) / 2:
+    over = [rollout for rollout in rollouts if _is_too_long(rollout)]
+    if rollouts and len(over) > len(rollouts) / 4:
         share = len(over) / len(rollouts)
         yield Alert(
             "too_long",
             step,
-            f"{share:.0%} of the rollouts did not fit the model's context, so nothing is learned from them. "
-            "Shorten the prompts, or take a model with a longer context.",
+            f"{share:.0%} of the rollouts did not fit the model's context: a prompt that does not is left out, a "
+            "conversation that grows out of it is cut off. Shorten the prompts or what tools answer, or take a model "
+            "with a longer context.",
             {"share": share},
             _ids(over),
         )
+
+
+def _is_too_long(rollout: Rollout) -> bool:
+    return rollout.termination is Termination.CONTEXT_EXCEEDED
 
 
 def nothing_learned(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
@@ -240,11 +311,16 @@ def not_moving(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     top = dogs.history[-1].get("reward/max", 1.0)
     if abs(now - before) < 0.02 and now < 0.9 * top:
         lr = dogs.history[-1].get("lr", 0.0)
+        advice = (
+            f"Try optim.lr {3 * lr:.1e} instead of {lr:.1e}, or a larger rollouts.group_size."
+            if 3 * lr <= HIGH_LR
+            else f"optim.lr is high already ({lr:.1e}), and a higher one would destroy the model: try a lower one, a "
+            "larger rollouts.group_size, or a reward that gives partial credit."
+        )
         yield Alert(
             "not_moving",
             step,
-            f"The reward has not moved for {len(recent)} steps (at {now:.2f}). Try optim.lr {3 * lr:.1e} instead of "
-            f"{lr:.1e}, or a larger rollouts.group_size.",
+            f"The reward has not moved for {len(recent)} steps (at {now:.2f}). {advice}",
             {"before": before, "now": now, "lr": lr},
         )
 
@@ -263,8 +339,8 @@ def not_finite(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
 
 def unscored(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     share = dogs.history[-1].get("unscored", 0.0)
-    if share > 0.25:
-        failed = [rollout for rollout in _each(groups) if rollout.reward is None]
+    failed = [rollout for rollout in _each(groups) if rollout.reward is None]
+    if share > 0.25 and not all(map(_is_too_long, failed)):
         yield Alert(
             "unscored",
             step,
@@ -284,8 +360,8 @@ def most_common_error(groups: Groups) -> str:
 
 
 def _why_unscored(rollout: Rollout) -> str:
-    if rollout.error:
-        return rollout.error.message
+    if error := rollout.error:
+        return error.type if error.message == error.type else f"{error.type}: {error.message}"
     return next(iter(rollout.unscored.values()), "a component was unscored")
 
 
@@ -294,7 +370,9 @@ ALARMS: tuple[Alarm, ...] = (
     not_finite,
     reward_collapse,
     entropy_collapse,
+    entropy_blow_up,
     length_blow_up,
+    all_cut_off,
     component_saturated,
     repetition,
     too_long,
@@ -343,5 +421,8 @@ def _top(dogs: Watchdogs, name: str) -> float:
     return max(0.0, dogs.tops.get(name, 0.0))
 
 
-def _stuck(values: Sequence[float], top: float) -> bool:
-    return max(values) - min(values) < 0.02 and max(values) <= 0.1 * max(top, 1e-9) + 0.02
+def _stuck(values: Sequence[float], scale: float) -> bool:
+    """Whether they stay at hardly anything, as rewards of that scale go, and do not rise."""
+    half = len(values) // 2
+    rise = statistics.fmean(values[half:]) - statistics.fmean(values[:half])
+    return max(values) <= 0.1 * scale and rise < 0.02 * scale

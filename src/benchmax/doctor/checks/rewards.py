@@ -53,7 +53,7 @@ def reward_not_finite(chart: Chart) -> Iterator[Finding]:
         failure = shot.rollout.error
         if failure and failure.where == "compute_reward" and "The total of the reward" in failure.message:
             yield error(
-                "A total is not a finite number.",
+                "A total is not a finite number, or far too large.",
                 f"{failure.message} Components: {shot.rollout.rewards}",
                 "Bring every component between 0 and 1 (clip01).",
             )

@@ -268,13 +268,14 @@ def _failure(error: BaseException, run_dir: Path) -> Exit:
     """A user's mistake, a full disk and a full memory end the same way the next time; the rest is worth another try."""
     from benchmax.bundle import BundlingError
     from benchmax.errors import RewardError, UsageError
+    from benchmax.memory import out_of_memory
 
     if isinstance(error, UsageError | BundlingError | RewardError):
         return Exit(MISTAKE, str(error))
     if _is_full(error):
         where = getattr(error, "filename", None) or run_dir
         return Exit(NO_SPACE, f"No space left on {where}. Free some, then resume the run.")
-    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
+    if out_of_memory(error):
         return Exit(NO_MEMORY, f"Out of memory: {error}. Use a smaller model, group_size or max_rollout_len.")
     return Exit(CRASHED, f"{type(error).__name__}: {error}")
 

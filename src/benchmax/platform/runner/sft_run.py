@@ -43,14 +43,13 @@ def sft_config(run_dir: Path, launch: Mapping[str, Any], rows: int) -> TrainConf
 
 
 def _learn(run_dir: Path, launch: Mapping[str, Any], phase: Phase) -> str:
-    from benchmax.envs.readers import read_rows
     from benchmax.inference.store import resolve
     from benchmax.inference.tokens import ChatTokens
     from benchmax.trainer.sft import sft_sequences, warm_start
 
     data = run_dir / launch["files"]["train_dataset_path"]
     directory = resolve(launch["args"]["model"])
-    sequences = sft_sequences((row.data for row in read_rows(data)), ChatTokens(directory))
+    sequences = sft_sequences(data, ChatTokens(directory))
     cut = len(sequences) - min(int(launch["args"].get("eval_rows") or 0), len(sequences) - 1)
     config = sft_config(run_dir, launch, cut)
     run = _open(run_dir, config)

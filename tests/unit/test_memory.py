@@ -1,0 +1,76 @@
+"""Out of memory is known by whoever says it, and told in one line."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+import torch
+
+from benchmax.cli import app as cli_app
+from benchmax.cli import main
+from benchmax.memory import out_of_memory
+from benchmax.trainer.config import build_config
+from benchmax.trainer.learner import _ways_to_save_memory
+
+MMAP = RuntimeError("unable to mmap 538090408 bytes from file <model.safetensors>: Cannot allocate memory (12)")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MMAP,
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("could not create a primitive"),
+        RuntimeError("std::bad_alloc"),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+    ],
+    ids=repr,
+)
+def test_it_is_out_of_memory(error):
+    assert out_of_memory(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("could not create a primitive descriptor for a matmul primitive"),
+        RuntimeError("device lost"),
+        ValueError("the judge said: out of memory"),
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+    ],
+    ids=repr,
+)
+def test_it_is_something_else(error):
+    assert not out_of_memory(error)
+
+
+def test_torch_without_memory_is_known():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**46)
+    assert out_of_memory(caught.value)
+
+
+def test_the_command_line_says_it_in_one_line(monkeypatch, capsys):
+    def fail() -> None:
+        raise MMAP
+
+    monkeypatch.setattr(cli_app, "app", fail)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert "Out of memory. Use a smaller model" in " ".join(capsys.readouterr().err.split())
+
+
+def test_only_what_was_not_done_is_advised():
+    assert _ways_to_save_memory(build_config({"model": {"tune": "full"}})) == (
+        "Lower rollouts.max_new_tokens or rollouts.max_tokens, switch on model.gradient_checkpointing, "
+        "train with model.tune = 'lora', or use a smaller model."
+    )
+    done = {"tune": "lora", "gradient_checkpointing": True}
+    assert _ways_to_save_memory(build_config({"model": done})) == (
+        "Lower rollouts.max_new_tokens or rollouts.max_tokens, or use a smaller model."
+    )
