@@ -30,11 +30,16 @@ def append(path, value):
         file.write(json.dumps(value).encode() + b"\n")
 
 
+def put(path, text):
+    """Whole or not at all: whoever is killed here leaves what was there before."""
+    new = path.with_name(f".tmp-{path.name}")
+    new.write_text(text)
+    new.replace(path)
+
+
 def rewind(run, step):
     kept = [line for line in (run / "metrics.jsonl").read_text().splitlines() if json.loads(line)["step"] < step]
-    new = run / ".tmp-metrics"
-    new.write_text("".join(f"{line}\n" for line in kept))
-    new.replace(run / "metrics.jsonl")
+    put(run / "metrics.jsonl", "".join(f"{line}\n" for line in kept))
     for path in (run / "rollouts").glob("*.jsonl"):
         if int(path.stem.rpartition("-")[2]) >= step:
             (run / "aside").mkdir(exist_ok=True)
@@ -58,9 +63,7 @@ def status(run, step, steps, state="running"):
 
 def do_step(run, step):
     lines = "".join(json.dumps(rollout(step, sample)) + "\n" for sample in range(2))
-    new = run / "rollouts" / ".tmp-r"
-    new.write_text(lines)
-    new.replace(run / "rollouts" / f"train-{step}.jsonl")
+    put(run / "rollouts" / f"train-{step}.jsonl", lines)
     append(
         run / "metrics.jsonl",
         {"step": step, "split": "train", "time": time.time(), "values": {"reward/mean": step / 10, "loss": 1}},
@@ -87,7 +90,7 @@ def train(run, args):
             print("about to die", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
         if (step + 1) % every == 0 or step + 1 == steps or stopped:
-            latest.write_text(f"step-{step + 1}")
+            put(latest, f"step-{step + 1}")
             append(run / "events.jsonl", {"time": time.time(), "kind": "checkpoint", "step": step + 1})
         if stopped:
             return 130, "interrupted"
