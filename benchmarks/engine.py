@@ -73,7 +73,10 @@ def floor_tokens(engine, batch, prompt, new, speed):
 
 
 def decode_rate(batch, new, run):
-    """Tokens per second of decode alone. `run(tokens, seed)`: seconds of a run that long."""
+    """Tokens per second of decode alone. `run(tokens, seed)`: seconds of a run that long.
+
+    Preparation that overlaps with decoding is subtracted too, so a slow host flatters this.
+    """
     long, short = (min(run(tokens, seed) for seed in range(3)) for tokens in (new, 1))
     return batch * (new - 1) / (long - short)
 
