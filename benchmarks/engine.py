@@ -2,11 +2,12 @@
 
     python benchmarks/engine.py --model DIR --device cpu --batches 1,8,64 --new 64 --compare-generate
 
-`engine` and `generate` are whole runs, prompts and all; `decode` and `generate_decode` the same runs less
-runs of a single token; `ratio` and `decode_ratio` compare the two pairs. On a CPU the columns ending in
-_cpu count processor time instead of the clock. On CUDA it also prints the floor set by memory bandwidth
-(weights, keys and values, logits, at the copy bandwidth measured here) and the share of it that was
-reached. Prompts are random ids, all different, with no stop token, so every request runs to its last token.
+`engine` and `generate` are whole runs, prompts and all; `decode` and `generate_decode` the second half of
+their tokens, whole runs less runs of half the length; `ratio` and `decode_ratio` compare the two pairs. On a
+CPU the columns ending in _cpu count processor time instead of the clock. On CUDA it also prints the floor set
+by memory bandwidth (weights, keys and values, logits, at the copy bandwidth measured here) and the share of it
+that was reached. Prompts are random ids, all different, with no stop token, so every request runs to its last
+token.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ def bandwidth():
 
 
 def floor_tokens(engine, batch, prompt, new, speed):
-    """Tokens per second if a decode step only moved its bytes once."""
+    """Tokens per second if a decode step only moved its bytes once: a mean step of the second half."""
     spec, size = engine.spec, engine.weights.dtype.itemsize
-    kv = batch * (prompt + new / 2) * 2 * spec.layers * spec.kv_width * size
+    kv = batch * (prompt + new * 3 / 4) * 2 * spec.layers * spec.kv_width * size
     scores = 2 * batch * spec.vocab * size
     return batch / ((engine.weights.bytes + kv + scores) / speed)
 
@@ -75,10 +76,12 @@ def floor_tokens(engine, batch, prompt, new, speed):
 def decode_rate(batch, new, run):
     """Tokens per second of decode alone. `run(tokens, seed)`: seconds of a run that long.
 
-    Preparation that overlaps with decoding is subtracted too, so a slow host flatters this.
+    Two runs that differ in their length only: what comes before the first token, and how much of it overlaps with
+    decoding, is the same in both.
     """
-    long, short = (min(run(tokens, seed) for seed in range(3)) for tokens in (new, 1))
-    return batch * (new - 1) / (long - short)
+    half = new // 2
+    long, short = (min(run(tokens, seed) for seed in range(5)) for tokens in (new, half))
+    return batch * (new - half) / (long - short)
 
 
 def measure_engine(engine, options, batch, speed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +13,12 @@ BURST = 64
 
 
 class Mailbox:
-    """`call_soon_threadsafe` for many: any number of posts wake the loop once."""
+    """`call_soon_threadsafe` for many: any number of posts wake the loop once. It does not keep the loop alive."""
 
     __slots__ = ("_awake", "_loop", "_queue", "_senders")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self._loop = weakref.ref(loop)
         self._queue: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._awake = False
         self._senders: set[asyncio.AbstractEventLoop] = set()
@@ -42,13 +43,18 @@ class Mailbox:
         self._wake()
 
     def _wake(self) -> None:
-        if not self._awake:
-            self._awake = True
+        if self._awake:
+            return
+        self._awake = True
+        loop = self._loop()
+        if loop is not None:
             try:
-                self._loop.call_soon_threadsafe(self._drain)
-            except RuntimeError:  # the loop was closed: nobody waits any more
-                self._queue.clear()
-                self._awake = False
+                loop.call_soon_threadsafe(self._drain)
+                return
+            except RuntimeError:  # it was closed
+                pass
+        self._queue.clear()  # nobody waits any more
+        self._awake = False
 
     def _drain(self) -> None:
         self._awake = False
@@ -59,4 +65,4 @@ class Mailbox:
         finally:  # one that raises must not keep the others waiting
             if self._queue and not self._awake:
                 self._awake = True
-                self._loop.call_soon(self._drain)
+                asyncio.get_running_loop().call_soon(self._drain)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from pathlib import Path
 from time import process_time
 
@@ -131,4 +133,15 @@ def test_what_is_posted_to_a_closed_loop_is_not_kept() -> None:
     box = Mailbox(loop)
     for _ in range(3):
         box.post(print)
+    assert not box._queue
+
+
+def test_a_mailbox_does_not_keep_its_loop() -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    box, gone = Mailbox(loop), weakref.ref(loop)
+    del loop
+    gc.collect()
+    assert gone() is None
+    box.post(print)
     assert not box._queue

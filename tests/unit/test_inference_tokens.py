@@ -114,6 +114,72 @@ def test_turn_by_turn_is_the_same_as_in_one_piece(chat):
     assert [*prompt, *chat.encode(said), END, *delta] == chat.prompt([*history, user("more")])
 
 
+COUNTING = (  # what it writes depends on how much came before
+    "{% for m in messages %}<|im_start|>{{ m.role }}{% if m.role == 'user' %} {{ loop.index }}{% endif %}{{ '\n' }}"
+    "{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+STRICT = (  # refuses a conversation that does not open with a system message
+    "{% if messages[0].role != 'system' %}{{ raise_exception('system first') }}{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def rendered(monkeypatch, chat):
+    """How many messages each rendering of this template sees from now on."""
+    seen, render = [], chat._render
+
+    def counted(messages, *rest, **options):
+        seen.append(len(messages))
+        return render(messages, *rest, **options)
+
+    monkeypatch.setattr(chat, "_render", counted)
+    return seen
+
+
+def deltas(chat, turns):
+    """A conversation of so many turns, delta by delta, twice; each with what the template writes in one piece."""
+    for name in ("first", "second"):
+        history, ids = [SYSTEM, user(name)], chat.prompt([SYSTEM, user(name)])
+        for turn in range(turns):
+            history = [*history, {"role": "assistant", "content": "ok"}]
+            new = [user(f"{name} {turn}")]
+            delta = chat.delta(history, new, prompt_turns=2, stopped=True)
+            history, ids = [*history, *new], [*ids, *chat.encode("ok"), END, *delta]
+            yield ids, chat.prompt(history)
+
+
+def test_a_turn_like_one_seen_before_is_written_without_its_history(directory, monkeypatch):
+    chat = ChatTokens(directory)
+    seen = rendered(monkeypatch, chat)
+    for ids, whole in deltas(chat, 8):
+        assert ids == whole
+    ours = [count for count in seen if count == 3]
+    assert len(ours) >= 2 * 8  # one to compare for the first conversation's turns, one for each of the second's
+
+
+def test_a_template_that_counts_turns_always_sees_them_all(directory, tmp_path):
+    chat = with_template(directory, tmp_path / "m", COUNTING)
+    for ids, whole in deltas(chat, 4):
+        assert ids == whole
+    assert not chat._history_free
+
+
+def test_a_template_that_insists_on_a_system_message_gets_it(directory, tmp_path):
+    chat = with_template(directory, tmp_path / "m", STRICT)
+    for ids, whole in deltas(chat, 4):
+        assert ids == whole
+    assert len(chat._history_free) == 4
+
+
+def test_the_kinds_of_turns_kept_are_few(directory, monkeypatch):
+    monkeypatch.setattr("benchmax.inference.tokens.KINDS_KEPT", 3)
+    chat = ChatTokens(directory)
+    for ids, whole in deltas(chat, 8):
+        assert ids == whole
+    assert len(chat._history_free) <= 3
+
+
 def test_tools_go_into_the_system_message_and_answers_share_a_turn(chat):
     ids = chat.prompt([SYSTEM, user("hi")], [TOOL])
     system = render_tools_prompt([TOOL], "Be brief.")

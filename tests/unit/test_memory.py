@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
+import weakref
 
 import pytest
 import torch
 
 from benchmax.cli import app as cli_app
 from benchmax.cli import main
-from benchmax.memory import out_of_memory
+from benchmax.memory import out_of_memory, settled
 from benchmax.trainer.config import build_config
 from benchmax.trainer.learner import _ways_to_save_memory
 
@@ -74,3 +76,25 @@ def test_only_what_was_not_done_is_advised():
     assert _ways_to_save_memory(build_config({"model": done})) == (
         "Lower rollouts.max_new_tokens or rollouts.max_tokens, or use a smaller model."
     )
+
+
+class Knot:
+    """An object that only the collector can free."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+def test_what_was_there_is_left_alone_and_what_comes_is_collected():
+    before = weakref.ref(Knot())
+    with settled():
+        assert before() is None  # garbage of before is not kept for ever
+        there = gc.get_freeze_count()
+        assert there > 10_000
+        with settled():
+            pass
+        assert gc.get_freeze_count() >= there  # an inner block does not end the outer one's
+        inside = weakref.ref(Knot())
+        gc.collect()
+        assert inside() is None
+    assert gc.get_freeze_count() == 0

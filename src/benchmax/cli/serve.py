@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmax.cli.trained import find_run, open_trained, split_checkpoint
+from benchmax.memory import settled
 
 if TYPE_CHECKING:
     from benchmax.inference.download import Say
@@ -52,7 +53,8 @@ def serve(
                 on_ready=lambda url: typer.echo(f"Serving {local.name} at {url} (Ctrl-C stops)"),
             )
 
-    asyncio.run(run())
+    with settled():
+        asyncio.run(run())
 
 
 def open_served(name: str, checkpoint: str | None, say: Say, **where: Any) -> LocalModel:

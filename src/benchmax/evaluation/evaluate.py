@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from benchmax import limits
 from benchmax.envs.types import Example
 from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.evaluation.report import Report, summarise
+from benchmax.memory import settled
 from benchmax.models.base import ModelClient
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.groups import run_groups
@@ -71,14 +72,15 @@ async def evaluate(
         groups = run_groups(
             host, unique.values(), model, settings, group_size=group_size, concurrency=concurrency, owed=owed
         )
-        async with aclosing(groups):
-            async for group in groups:
-                for rollout in group:
-                    if log:
-                        log.append(rollout)
-                    done[rollout.key] = rollout
-                    if on_rollout:
-                        on_rollout(rollout)
+
+        def keep(rollout: Rollout) -> None:
+            if log:
+                log.append(rollout)
+            done[rollout.key] = rollout
+            if on_rollout:
+                on_rollout(rollout)
+
+        await _play(groups, keep)
     finally:
         if log:
             log.close()
@@ -87,6 +89,14 @@ async def evaluate(
     if directory:
         write_json(directory / REPORT, report.to_dict())
     return Evaluation(report, rollouts, len(listed) - len(unique))
+
+
+async def _play(groups: AsyncGenerator[list[Rollout], None], keep: Callable[[Rollout], None]) -> None:
+    with settled():
+        async with aclosing(groups):
+            async for group in groups:
+                for rollout in group:
+                    keep(rollout)
 
 
 def _owed(

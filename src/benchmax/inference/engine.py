@@ -21,6 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -33,13 +34,14 @@ from benchmax.inference.request import OnTokens, Request, ShouldStop, check_prom
 from benchmax.inference.runner import Runner
 from benchmax.inference.sampling import Generation, SamplingParams
 from benchmax.inference.scheduler import Scheduler
+from benchmax.mailbox import Mailbox
 from benchmax.memory import out_of_memory
 
 __all__ = ["Engine", "Generation", "OnTokens", "SamplingParams", "ShouldStop"]
 
 SLOTS = {"cpu": 64, "cuda": 512}
 QUIET_SECONDS = 0.0005
-GATHER_SECONDS = 0.02
+GATHER_SECONDS = 0.1
 """An idle engine waits for a pause this long, but no longer than this, so that a batch submitted one by one
 starts as one."""
 
@@ -76,6 +78,8 @@ class Engine:
         self._commands: deque[tuple[Callable[[], object], Future[Any]]] = deque()
         self._closing = False
         self._failure: BaseException | None = None
+        self._mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
+        """Where a loop hears of its requests: a burst of them ends together and wakes it once."""
         self._thread = threading.Thread(target=self._run, name="benchmax-engine", daemon=True)
         self._thread.start()
 
@@ -147,7 +151,17 @@ class Engine:
         on_tokens: OnTokens | None = None,
     ) -> Generation:
         """`submit` for an event loop. Cancelling the await ends the generation."""
-        return await asyncio.wrap_future(self.submit(prompt_ids, params, should_stop=should_stop, on_tokens=on_tokens))
+        done = self.submit(prompt_ids, params, should_stop=should_stop, on_tokens=on_tokens)
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        box = self._mailboxes.get(loop) or self._mailboxes.setdefault(loop, Mailbox(loop))
+        done.add_done_callback(lambda _: box.post(_wake, waiter))
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            done.cancel()
+            raise
+        return done.result()
 
     # Weights
 
@@ -209,7 +223,7 @@ class Engine:
             **asdict(counters),
             "tokens_per_second": counters.generated / counters.busy_seconds if counters.busy_seconds else 0.0,
             "mean_batch": counters.rows_stepped / counters.steps if counters.steps else 0.0,
-            "active": sum(request is not None for request in list(scheduler.rows)),
+            "active": int(scheduler.table.busy.sum()),
             "queued": len(scheduler.queue) + len(self._arrivals),
             "slots": scheduler.slots,
             "kv_slots": kv.rows,
@@ -240,7 +254,7 @@ class Engine:
 
     def _check_open(self) -> None:
         if self._failure is not None:
-            raise ModelUnavailable(f"The engine stopped. {self._failure} Open a new one.") from self._failure
+            raise ModelUnavailable(f"The engine stopped. {self._failure}") from self._failure
         if self._closing:
             raise ModelUnavailable("The engine is closed. Open a new one.")
 
@@ -306,6 +320,11 @@ class Engine:
         self._runner.release()
 
 
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
 def _longest(runner: Runner, asked: int | None) -> int:
     """How long a sequence may get: what was asked, what the model knows, what memory holds."""
     context, kv = runner.weights.spec.context, runner.kv
@@ -322,11 +341,11 @@ def _explain(failure: BaseException, runner: Runner) -> BaseException:
     """An engine that died says why, and for lack of memory what to change."""
     if out_of_memory(failure):
         return ModelError(
-            f"The engine ran out of memory ({runner.describe_memory()}). Use a smaller model, fewer slots, a shorter "
+            f"It ran out of memory ({runner.describe_memory()}). Use a smaller model, fewer slots, a shorter "
             "max_len or a smaller kv_bytes; in training, a smaller rollouts.group_size or rollouts.concurrency, or a "
             "shorter rollouts.max_new_tokens."
         )
-    return ModelError(f"{type(failure).__name__}: {failure}.")
+    return ModelError(f"{type(failure).__name__}: {failure}. Open a new one.")
 
 
 def _allocate(spec: ModelSpec, device: str, dtype: str) -> Weights:

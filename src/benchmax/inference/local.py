@@ -147,14 +147,9 @@ class LocalConversation(Conversation):
         return chat.delta(self.messages, new, self.tools, prompt_turns=self._prompt_turns, stopped=stopped)
 
     def _turn_sampling(self, max_tokens: int | None) -> Sampling:
-        sampling = self.sampling
-        return Sampling(
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            max_tokens=turn_cap(sampling, max_tokens),
-            stop=sampling.stop,
-            seed=None if sampling.seed is None else derive_seed(sampling.seed, self._turn),
+        seed = self.sampling.seed
+        return self.sampling.redrawn(
+            seed=None if seed is None else derive_seed(seed, self._turn), max_tokens=turn_cap(self.sampling, max_tokens)
         )
 
 

@@ -9,10 +9,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmax.errors import ContextExceeded, UsageError
-from benchmax.inference.sampling import Generation, SamplingParams
+from benchmax.inference.sampling import MAX_STOPS, Generation, SamplingParams
 
 ShouldStop = Callable[[list[int]], "bool | int | None"]
 OnTokens = Callable[[list[int], list[float]], None]
+
+
+class Answer(Future[Generation]):
+    """A future that tells at no cost whether it was cancelled: to ask an ordinary one is to take its lock."""
+
+    dropped = False
+
+    def cancel(self) -> bool:
+        cancelled = super().cancel()
+        self.dropped = self.dropped or cancelled
+        return cancelled
 
 
 @dataclass(slots=True, eq=False)
@@ -26,19 +37,24 @@ class Request:
     """Tokens at which it ends, prompt included."""
     should_stop: ShouldStop | None = None
     on_tokens: OnTokens | None = None
-    future: Future[Generation] = field(default_factory=Future)
+    future: Answer = field(default_factory=Answer)
     ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     row: int = -1
     launched: int = 0
     """Tokens asked of the device, read or not."""
     reused: int = 0
-    key: tuple[int, ...] = ()
 
     @property
     def context(self) -> list[int]:
         """What must be computed before the next token: after a restart, what was sampled too."""
         return self.prompt + self.ids if self.ids else self.prompt
+
+    @property
+    def listens(self) -> bool:
+        """Whether every token matters: the caller hears of each, or must be asked, or the device lacks a stop."""
+        heard = self.should_stop is not None or self.on_tokens is not None
+        return heard or len(self.params.stop_token_ids) > MAX_STOPS
 
     @property
     def remaining(self) -> int:
@@ -64,6 +80,8 @@ def check_prompt(prompt: Sequence[int], vocab: int, max_len: int) -> list[int]:
     """The prompt as plain integers, or an error that says what is wrong with it."""
     if not len(prompt):
         raise UsageError("The prompt has no tokens. Give at least one, such as the BOS token.")
+    if len(prompt) < max_len and set(map(type, prompt)) == {int} and min(prompt) >= 0 and max(prompt) < vocab:
+        return list(prompt)
     try:
         ids = np.asarray(prompt)
     except ValueError:
@@ -77,4 +95,5 @@ def check_prompt(prompt: Sequence[int], vocab: int, max_len: int) -> list[int]:
             f"The prompt has {len(ids)} tokens; this engine holds {max_len}, the reply included. "
             "Shorten the prompt, or open the engine with a larger max_len."
         )
-    return [int(token) for token in ids.tolist()]
+    plain: list[int] = ids.tolist()
+    return plain

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -49,11 +50,11 @@ class Outcome:
     def __init__(self, tokens: Tensor, logprobs: Tensor, done: torch.cuda.Event | None = None) -> None:
         self._tokens, self._logprobs, self._done = tokens, logprobs, done
 
-    def read(self) -> tuple[list[list[int]], list[list[float]]]:
-        """One list per row, of one entry per step."""
+    def read(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """[row, step]."""
         if self._done is not None:
             self._done.synchronize()
-        return self._tokens.t().tolist(), self._logprobs.t().tolist()
+        return self._tokens.t().numpy(), self._logprobs.t().numpy()
 
 
 class Runner:

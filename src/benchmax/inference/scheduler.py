@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,13 +23,9 @@ from benchmax.inference.kv import bucket, round_up
 from benchmax.inference.request import Counters, Request
 from benchmax.inference.runner import Feed, Outcome, RowStart, Runner
 from benchmax.inference.sampling import MAX_STOPS, Generation
+from benchmax.inference.table import Ints, Table
 
 logger = logging.getLogger(__name__)
-
-KEPT, TAKEN = 1 << 60, 1 << 61
-"""Marks in the order in which rows are taken: rows that hold something last, running ones never."""
-REUSE = 4
-"""Fewer shared tokens than this are not worth a copy."""
 
 
 @dataclass(slots=True)
@@ -45,36 +41,36 @@ class Job:
         return self.requests[0].row
 
 
+@dataclass(slots=True)
+class Flight:
+    """Steps under way: whose tokens they will bring, and in which column of the outcome."""
+
+    requests: list[Request]
+    columns: Ints
+    outcome: Outcome
+
+
 class Scheduler:
     """Rows, queue and the outcomes on their way. Used by one thread."""
 
     def __init__(self, runner: Runner, slots: int, max_len: int) -> None:
         self.runner, self.slots, self.max_len = runner, slots, max_len
         self.queue: deque[Request] = deque()
-        self._clear_table()
+        self.table = Table()
         self.given_up: list[int] = []
         """Rows the device still runs for requests the host has ended."""
-        self.flight: deque[tuple[list[tuple[int, Request]], Outcome]] = deque()
+        self.flight: deque[Flight] = deque()
         self.counters = Counters()
-
-    def _clear_table(self) -> None:
-        self.rows: list[Request | None] = []
-        self.held = np.zeros((0, 0), dtype=np.int32)
-        """Tokens whose keys and values each row holds, running or not."""
-        self.held_length = np.zeros(0, dtype=np.int64)
-        self.used = np.zeros(0, dtype=np.int64)
-        self.busy = np.zeros(0, dtype=np.bool_)
-        self.clock = 0
 
     # State
 
     @property
     def active(self) -> list[Request]:
-        return [request for request in self.rows if request is not None]
+        return self.table.active
 
     @property
     def idle(self) -> bool:
-        return not self.queue and not self.flight and not any(self.rows)
+        return not self.queue and not self.flight and not self.table.busy.any()
 
     def everyone(self) -> Iterable[Request]:
         yield from self.queue
@@ -82,7 +78,7 @@ class Scheduler:
 
     def forget_prefixes(self) -> None:
         """The weights changed: nothing computed before may serve a new request."""
-        self.held_length[:] = 0
+        self.table.held[:] = 0
 
     def start_afresh(self) -> None:
         """Batch what comes next as a new scheduler would: which rows it gets, and how long, no longer tell of the past.
@@ -91,7 +87,7 @@ class Scheduler:
         """
         self._drop_cancelled()
         if self.idle:
-            self._clear_table()
+            self.table.clear()
             self.runner.kv.clear()
         else:
             self.forget_prefixes()
@@ -115,16 +111,17 @@ class Scheduler:
         if not self._make_length(max(min(len(r.prompt) + r.launched + steps, r.limit) for r in running) + 1):
             return
         self._compact()
-        rows = [(row, request) for row, request in enumerate(self.rows) if request is not None]
-        batch = rows[-1][0] + 1
+        active = self.active
+        columns = np.flatnonzero(self.table.busy)
+        batch = int(columns[-1]) + 1
         lengths = [1] * batch
-        for row, request in rows:
-            lengths[row] = min(len(request.prompt) + request.launched + steps, self.runner.kv.length)
+        for request in active:
+            lengths[request.row] = min(len(request.prompt) + request.launched + steps, self.runner.kv.length)
             request.launched += steps
-        truncated = any(request.params.truncated for _, request in rows)
-        self.flight.append((rows, self.runner.decode(batch, steps, lengths, truncated)))
+        truncated = any(request.params.truncated for request in active)
+        self.flight.append(Flight(active, columns, self.runner.decode(batch, steps, lengths, truncated)))
         self.counters.steps += steps
-        self.counters.rows_stepped += steps * len(rows)
+        self.counters.rows_stepped += steps * len(active)
 
     # Joining
 
@@ -137,7 +134,7 @@ class Scheduler:
         feeds, readers, starts, copies = [], [], [], []
         for job in jobs:
             context = job.requests[0].context
-            self.held_length[[request.row for request in job.requests]] = len(context)
+            self.table.held[[request.row for request in job.requests]] = len(context)
             feeds.append(Feed(job.row, context[job.start :], job.start))
             for request in job.requests:
                 readers.append((len(feeds) - 1, request.row))
@@ -148,7 +145,8 @@ class Scheduler:
         truncated = any(request.params.truncated for job in jobs for request in job.requests)
         outcome = self.runner.prefill(feeds, readers, truncated)
         self._fan_out(copies)
-        self.flight.append((list(enumerate(r for job in jobs for r in job.requests)), outcome))
+        requests = [request for job in jobs for request in job.requests]
+        self.flight.append(Flight(requests, np.arange(len(requests)), outcome))
         self.counters.prefilled += sum(len(feed.ids) for feed in feeds)
         return True
 
@@ -164,6 +162,7 @@ class Scheduler:
         jobs: dict[tuple[int, ...], Job] = {}
         openings: set[tuple[int, ...]] = set()
         waiting: deque[Request] = deque()
+        self.table.begin_wave()
         try:
             self._fill(jobs, openings, waiting)
         finally:  # also when there is no memory for a row: nobody is forgotten
@@ -176,87 +175,40 @@ class Scheduler:
             request = self.queue.popleft()
             waiting.append(request)
             context = request.context
-            request.key = tuple(context)
-            if request.key not in jobs and request.key[:share] in openings and self._best_prefix(context)[1] < share:
+            key = tuple(context)
+            known = jobs.get(key)
+            if known is None and openings and key[:share] in openings and self.table.best_prefix(context)[1] < share:
                 continue
-            job = self._place(request, context, jobs.get(request.key))
+            job = self._place(request, context, known)
             if job is None:
                 return
             waiting.pop()
-            if request.key not in jobs:
-                jobs[request.key] = job
+            if known is None:
+                jobs[key] = job
                 budget -= len(context) - job.start
                 if len(context) > share:
-                    openings.add(request.key[:share])
+                    openings.add(key[:share])
 
     def _place(self, request: Request, context: list[int], job: Job | None) -> Job | None:
         """Give the request a row, with what is already computed of its prompt; None when there is no room."""
         if not self._make_length(self._room_for(context), admitting=True):
             return None
-        source, shared = (-1, 0) if job else self._best_prefix(context)
-        row = self._free_row(source, shared)
+        source, shared = (-1, 0) if job else self.table.best_prefix(context)
+        row = self.table.free_row(source, shared)
         if row < 0:
             return None
         if shared and source != row:
             self.runner.kv.move([source], [row], shared)
-        self._take(row, request, context, shared)
+        self.table.take(row, request, context, shared)
         if job is None:
+            self.counters.prefix_tokens += shared
+            self.counters.prefix_hits += shared > 0
             return Job([request], shared)
         request.reused = len(context)
         self.counters.prefix_hits += 1
         self.counters.prefix_tokens += len(context)
         job.requests.append(request)
         return job
-
-    def _take(self, row: int, request: Request, context: list[int], shared: int) -> None:
-        self.rows[row] = request
-        self.busy[row] = True
-        request.row, request.reused = row, shared
-        self.held[row, : len(context)] = context
-        self.held_length[row] = shared  # the rest once it is computed
-        self._touch(row)
-        self.counters.prefix_tokens += shared
-        self.counters.prefix_hits += shared > 0
-
-    def _touch(self, row: int) -> None:
-        self.clock += 1
-        self.used[row] = self.clock
-
-    def _best_prefix(self, context: Sequence[int]) -> tuple[int, int]:
-        """The row that shares the longest beginning, and how much. The last token is always computed anew."""
-        most = len(context) - 1
-        if most < REUSE or not len(self.rows):
-            return -1, 0
-        ids = np.asarray(context[:most], dtype=np.int32)
-        candidates = np.flatnonzero(self.held_length >= REUSE)
-        candidates = candidates[(self.held[candidates, :REUSE] == ids[:REUSE]).all(1)]
-        if not len(candidates):
-            return -1, 0
-        width = 64
-        while True:  # compare a little of many rows, then more of the few that still agree
-            width = min(width, most, self.held.shape[1])
-            same = self.held[candidates, :width] == ids[:width]
-            common = np.where(same.all(1), width, same.argmin(1))
-            common = np.minimum(common, self.held_length[candidates])
-            best = int(common.argmax())
-            if common[best] < width or width == min(most, self.held.shape[1]):
-                return int(candidates[best]), int(common[best])
-            candidates = candidates[common == width]
-            width *= 4
-
-    def _free_row(self, source: int, shared: int) -> int:
-        """The row to take: the source itself when nothing else in it is worth keeping, else an empty or the oldest."""
-        source_free = source >= 0 and self.rows[source] is None
-        if source_free and self.held_length[source] <= shared + 1:
-            return source
-        order = self.used + np.where(self.held_length > 0, KEPT, 0)
-        order[self.busy] = TAKEN
-        if source >= 0:
-            order[source] = TAKEN
-        row = int(order.argmin())
-        if order[row] < TAKEN:
-            return row
-        return source if source_free else -1
 
     # Room
 
@@ -311,65 +263,64 @@ class Scheduler:
                 self._preempt(request)
             kept = False
         self._compact(tight=True)
-        keep = min(rows, len(self.rows))
+        table = self.table
+        keep = min(rows, len(table.requests))
         lengths = [len(r.prompt) + r.launched for r in self.active]
-        filled = int(max([*self.held_length[:keep].tolist(), *lengths], default=0))
+        filled = int(max([*table.held[:keep].tolist(), *lengths], default=0))
         self.runner.resize(rows, length, keep, min(filled, self.runner.kv.length, length))
-        held = np.zeros((rows, length), dtype=np.int32)
-        width = min(length, self.held.shape[1])
-        held[:keep, :width] = self.held[:keep, :width]
-        self.held = held
-        fits = np.minimum(self.held_length[:keep], length - 1)
-        self.held_length = np.concatenate([fits, np.zeros(rows - keep, dtype=np.int64)])
-        self.used = np.concatenate([self.used[:keep], np.zeros(rows - keep, dtype=np.int64)])
-        self.rows = self.rows[:keep] + [None] * (rows - keep)
-        self.busy = np.array([request is not None for request in self.rows], dtype=np.bool_)
+        table.resize(rows, length, keep)
         return kept
 
     def _preempt(self, request: Request) -> None:
         self.runner.stop([request.row])
-        self.rows[request.row] = None
-        self.busy[request.row] = False
-        request.row, request.launched = -1, len(request.ids)
+        self.table.hand_over(request)
+        self.table.vacate(request)
+        request.launched = len(request.ids)
         self.queue.appendleft(request)
         self.counters.preempted += 1
 
     def _compact(self, tight: bool = False) -> None:
         """Move running rows to the front, so that a step computes no more rows than it must."""
-        count = sum(request is not None for request in self.rows)
-        high = max((row for row, request in enumerate(self.rows) if request is not None), default=-1) + 1
+        table = self.table
+        busy = np.flatnonzero(table.busy)
+        count, high = len(busy), int(busy[-1]) + 1 if len(busy) else 0
         if high == count or (not tight and not self.runner.worth_compacting(high, count)):
             return
-        holes = [row for row in range(count) if self.rows[row] is None]
-        movers = [row for row in range(count, high) if self.rows[row] is not None]
+        holes = np.flatnonzero(~table.busy[:count]).tolist()
+        movers = busy[busy >= count].tolist()
         source, target = movers + holes, holes + movers
-        moved = [self.rows[row] for row in source]
-        length = max(len(r.prompt) + r.launched for r in moved if r is not None)
-        length = max(length, int(self.held_length[source].max()))
+        length = max(len(r.prompt) + r.launched for r in (table.requests[row] for row in movers) if r is not None)
+        length = max(length, int(table.held[source].max()))
         self.runner.move(source, target, min(length, self.runner.kv.length))
-        for table in (self.held, self.held_length, self.used, self.busy):
-            table[target] = table[source]
-        for row, request in zip(target, moved, strict=True):
-            self.rows[row] = request
-            if request is not None:
-                request.row = row
+        table.move(source, target)
 
     # Leaving
 
     def _deliver(self) -> None:
         """Read the oldest outcome and hand its tokens to their requests."""
-        rows, outcome = self.flight.popleft()
-        tokens, logprobs = outcome.read()
-        for column, request in rows:
-            if not request.future.done() and request.row >= 0:
-                self._extend(request, tokens[column], logprobs[column])
+        flight = self.flight.popleft()
+        tokens, logprobs = flight.outcome.read()
+        rows = np.fromiter((request.row for request in flight.requests), np.int64, len(flight.requests))
+        here = np.flatnonzero(rows >= 0)  # the others left while this was on its way
+        rows, columns = rows[here], flight.columns[here]
+        counts, stopped, full = self.table.extend(rows, tokens[columns], logprobs[columns])
+        listens = self.table.listens[rows]
+        self.counters.generated += int(counts[~listens].sum())
+        for at in np.flatnonzero(stopped | full | listens).tolist():
+            request = flight.requests[here[at]]
+            if listens[at]:
+                self._tell(request)
+            else:
+                self._finish(request, "stop" if stopped[at] else "length")
         self._stop_given_up()
 
-    def _extend(self, request: Request, tokens: list[int], logprobs: list[float]) -> None:
+    def _tell(self, request: Request) -> None:
+        """Hand new tokens to a request whose caller wants to hear of each."""
+        if request.future.done():
+            return
         before = len(request.ids)
-        count = tokens.index(-1) if tokens[-1] < 0 else len(tokens)
         absorb = self._absorb_at_once if request.should_stop is None else self._absorb_one_by_one
-        finish = absorb(request, tokens[:count], logprobs[:count])
+        finish = absorb(request, *self.table.fetch(request))
         self.counters.generated += max(0, len(request.ids) - before)
         if request.on_tokens and len(request.ids) > before:
             self._call(request, request.on_tokens, request.ids[before:], request.logprobs[before:])
@@ -424,20 +375,12 @@ class Scheduler:
             request.future.set_result(Generation(request.ids, request.logprobs, why, request.reused))
 
     def _leave(self, request: Request, ended_there: bool = False) -> None:
-        """Free the row; its keys and values stay for whoever continues from them."""
-        row = request.row
-        if row < 0:
+        """Free the row; unless it ended there, the device still has to be told."""
+        if request.row < 0:
             return
         if not ended_there:
-            self.given_up.append(row)
-        self.rows[row] = None
-        self.busy[row] = False
-        request.row = -1
-        held = len(request.prompt) + max(0, len(request.ids) - 1)
-        if self.held_length[row]:
-            self.held[row, len(request.prompt) : held] = request.ids[: held - len(request.prompt)]
-            self.held_length[row] = held
-        self._touch(row)
+            self.given_up.append(request.row)
+        self.table.leave(request)
 
     def _stop_given_up(self) -> None:
         if self.given_up:
@@ -446,17 +389,17 @@ class Scheduler:
 
     def _drop_cancelled(self) -> None:
         for request in self.active:
-            if request.future.cancelled():
+            if request.future.dropped:
                 self._leave(request)
         self._stop_given_up()
-        if any(request.future.cancelled() for request in self.queue):
-            self.queue = deque(request for request in self.queue if not request.future.cancelled())
+        if any(request.future.dropped for request in self.queue):
+            self.queue = deque(request for request in self.queue if not request.future.dropped)
 
     def abandon(self, error: BaseException) -> None:
         """Fail what runs and waits, and be ready for more."""
         self.flight.clear()
         self.given_up += [request.row for request in self.active]
-        self.held_length[self.busy] = 0
+        self.table.held[self.table.busy] = 0
         self.fail_all(error)
         self._stop_given_up()
 
@@ -466,5 +409,4 @@ class Scheduler:
                 request.future.set_exception(error)
         self.queue.clear()
         self.flight.clear()
-        self.rows = [None] * len(self.rows)
-        self.busy[:] = False
+        self.table.vacate_all()

@@ -48,6 +48,15 @@ class Sampling:
         if not isinstance(self.extra, dict):
             raise ConfigError(f"Sampling.extra is {self.extra!r}; give a dict of further fields.")
 
+    def redrawn(self, *, seed: int | None, max_tokens: int | None) -> Sampling:
+        """The same for another draw. What was checked once is not checked for every rollout and turn again."""
+        twin = object.__new__(Sampling)
+        for name in self.__slots__:
+            object.__setattr__(twin, name, getattr(self, name))
+        object.__setattr__(twin, "seed", seed)
+        object.__setattr__(twin, "max_tokens", max_tokens)
+        return twin
+
 
 def need_number(
     field: str,

@@ -6,11 +6,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from time import perf_counter, time
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from benchmax import limits
 from benchmax.deadlines import deadline
@@ -23,7 +22,7 @@ from benchmax.errors import ContextExceeded, DeadlineExceeded, McpError, ModelTi
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
 from benchmax.rollouts.hooks import Call
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.record import Failure, LogLine, Rollout, Termination, ToolEvent
+from benchmax.rollouts.record import Failure, LogLine, Rollout, Termination, ToolEvent, new_id
 from benchmax.rollouts.scoring import copied, finish, score
 from benchmax.rollouts.settings import RolloutSettings
 from benchmax.rollouts.toolbox import BadToolCall, Toolbox, clean_text, result_text, tool_calls_of
@@ -63,7 +62,7 @@ def new_rollout(
 ) -> Rollout:
     prompt = with_system_prompt(example["prompt_messages"], host.env.system_prompt)
     return Rollout(
-        id=uuid4().hex,
+        id=new_id(),
         example_id=example["id"],
         sample=sample,
         attempt=attempt,
@@ -164,7 +163,7 @@ def seeded(sampling: Sampling, rollout: Rollout) -> Sampling:
         return sampling
     place = f"{sampling.seed}:{rollout.split}:{rollout.step}:{rollout.example_id}:{rollout.sample}"
     seed = int.from_bytes(sha256(place.encode()).digest()[:4]) >> 1
-    return replace(sampling, seed=seed)
+    return sampling.redrawn(seed=seed, max_tokens=sampling.max_tokens)
 
 
 @dataclass(slots=True)

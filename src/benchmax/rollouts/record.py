@@ -7,6 +7,8 @@ fields it does not know.
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,6 +21,15 @@ from benchmax.models.base import TokenSegment, Usage
 Part = TypeVar("Part")
 
 FORMAT_VERSION = 1
+
+_names = random.Random()
+if hasattr(os, "register_at_fork"):  # a child must not go on with its parent's numbers
+    os.register_at_fork(after_in_child=_names.seed)
+
+
+def new_id() -> str:
+    """A name that no other rollout has; 128 random bits, from a generator of our own, as asking the system is slow."""
+    return f"{_names.getrandbits(128):032x}"
 
 
 class Termination(StrEnum):

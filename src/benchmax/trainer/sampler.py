@@ -10,7 +10,6 @@ too. A GPU does not promise the last bits, and waits for nobody.
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +20,7 @@ from typing import Any, Protocol, Self
 
 from torch import Tensor
 
-from benchmax.envs.types import ChatMessage, Example, ToolDefinition
+from benchmax.envs.types import ChatMessage, Example, Messages, ToolDefinition
 from benchmax.inference.engine import Engine
 from benchmax.inference.kv import free_memory
 from benchmax.inference.local import LocalModel
@@ -146,18 +145,24 @@ def rollout_settings(config: TrainConfig, draw: Draw) -> RolloutSettings:
 
 
 class SharedPrompts(ChatTokens):
-    """Renders a prompt once for all samples of it: with short answers that is most of the host's work."""
+    """Renders a prompt, and what a tool said, once for all samples: with short answers that is most of the work."""
 
     def __init__(self, directory: str | Path) -> None:
-        super().__init__(directory)
         self._rendered: dict[str, list[int]] = {}
+        super().__init__(directory)
 
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition] = ()) -> list[int]:
-        key = json.dumps([messages, [[tool.name, tool.description, tool.input_schema] for tool in tools]], default=repr)
+        key = repr((messages, [(tool.name, tool.description, tool.input_schema) for tool in tools]))
+        return self._once(key, lambda: super(SharedPrompts, self).prompt(messages, tools))
+
+    def short_delta(self, said: Messages, tools: Sequence[ToolDefinition]) -> list[int]:
+        return self._once(repr((said, bool(tools))), lambda: super(SharedPrompts, self).short_delta(said, tools))
+
+    def _once(self, key: str, render: Callable[[], list[int]]) -> list[int]:
         if key not in self._rendered:
             if len(self._rendered) >= PROMPTS_KEPT:
                 self._rendered.clear()
-            self._rendered[key] = super().prompt(messages, tools)
+            self._rendered[key] = render()
         return list(self._rendered[key])
 
 

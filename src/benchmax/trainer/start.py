@@ -29,6 +29,7 @@ from benchmax.errors import ConfigError, DatasetError, ModelRejected
 from benchmax.inference.engine import Engine
 from benchmax.inference.local import LocalModel
 from benchmax.inference.store import is_name, resolve
+from benchmax.memory import settled
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import without_secrets
 from benchmax.trainer.checkpoint import find_checkpoint
@@ -183,7 +184,7 @@ async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent) ->
                 run.write_vocabulary(sampler.model.chat.spell([i]) for i in range(sampler.model.chat.vocabulary))
             trainer = Trainer(run, learner, sampler, task.train, task.held_out, on_event)
             await _restore_or_begin(trainer, sampler)
-            with handle_signals(trainer, run):
+            with handle_signals(trainer, run), settled():
                 return await trainer.train()
 
 
