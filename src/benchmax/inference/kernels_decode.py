@@ -36,7 +36,7 @@ WIDEST = 2048
 ROWS = 64
 TILE = {"COLUMNS": 32, "DEPTH": 128, "num_warps": 4, "num_stages": 4}
 GATED_TILE = {"COLUMNS": 64, "DEPTH": 64, "num_warps": 4, "num_stages": 4}
-KEY_BLOCK = 32
+LOOK_TILE = {"BLOCK": 64, "num_warps": 4, "num_stages": 2}
 SHARED_PERCENT = 50
 """How much of a multiprocessor's fast memory is shared memory rather than cache; measured best on an H200."""
 
@@ -271,8 +271,7 @@ class Chain:
             _attend, (qkv.shape[0], spec.kv_heads),
             qkv, keys, values, ints, *places, self.cos, self.sin, *gains, out, spec.eps, spec.head_dim**-0.5 * LOG2_E,
             *keys.stride()[:3], INTS=ints.shape[1], HEADS=spec.heads, KV=spec.kv_heads, GROUP=group,
-            PAD=max(16, power_of_two(group)), DIM=spec.head_dim, BLOCK=KEY_BLOCK, NORMED=spec.qk_norm,
-            num_warps=max(1, spec.head_dim // 64), num_stages=3,
+            PAD=max(16, power_of_two(group)), DIM=spec.head_dim, NORMED=spec.qk_norm, **LOOK_TILE,
         )  # fmt: skip
 
     def _launch(self, kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
