@@ -20,7 +20,7 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.trainer import start
 from benchmax.trainer.config import build_config
-from benchmax.trainer.export import export_merged
+from benchmax.trainer.export import choose_checkpoint, export_merged, model_card
 from benchmax.trainer.rundir import RunDir, read_metrics, write_whole
 from benchmax.trainer.tiny import make_tiny
 
@@ -169,3 +169,15 @@ def test_every_file_of_a_run_is_in_the_docs(model, tmp_path):
 def test_the_model_card_names_an_environment_given_in_code(model, tmp_path):
     card = (export_merged(train(model, tmp_path), tmp_path / "out") / "README.md").read_text()
     assert "trained with GRPO on the environment `LengthEnv`" in card
+    assert '"grpo"' in card
+
+
+def test_the_model_card_of_a_supervised_run_says_so(model, tmp_path):
+    path = train(model, tmp_path)
+    for file in (path / "rollouts").glob("*.jsonl"):
+        file.unlink()
+    config = build_config({**settings(model, tmp_path).model_dump(), "sft": {"data": "answers.jsonl"}})
+    card = model_card(path, config, choose_checkpoint(path, "latest"))
+    assert "trained on given answers" in card
+    assert '"sft"' in card
+    assert "grpo" not in card.lower().partition("## settings")[0]

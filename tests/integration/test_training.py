@@ -24,6 +24,7 @@ from benchmax.cli.serve import open_served
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
+from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ConfigError, DatasetError, NotFoundError, RewardError, UsageError
 from benchmax.inference.download import silent
 from benchmax.inference.local import LocalModel
@@ -32,8 +33,10 @@ from benchmax.inference.tokens import ChatTokens
 from benchmax.models.base import Sampling
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer import loop
+from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import build_config
 from benchmax.trainer.export import base_name, choose_checkpoint, export_adapter, export_merged
+from benchmax.trainer.learner import Learner
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.sampler import EngineSampler, SharedPrompts
 from benchmax.trainer.start import Task, load_task, resume, train
@@ -441,6 +444,40 @@ def test_rows_of_which_none_fits_the_model_are_refused_before_the_first_step(mod
     assert list(tmp_path.rglob("config.toml")) == [], "a run that never began does not take the name"
     some = Task(DigitsEnv, [*long, *examples(16)], [])
     assert go(train(config(model, tmp_path / "some", limits={"steps": 1}), task=some)).step == 1
+
+
+class ToolsEnv(DigitsEnv):
+    """Its tools alone are longer than the model's context."""
+
+    async def list_tools(self):
+        return [ToolDefinition("add", "Adds. " * 3000, {"type": "object", "properties": {}})]
+
+
+def test_the_tools_count_when_prompts_are_measured(model, tmp_path):
+    with pytest.raises(DatasetError, match="No prompt fits"):
+        go(train(config(model, tmp_path), task=Task(ToolsEnv, examples(16), [])))
+
+
+def test_a_run_whose_memory_ran_out_is_resumed_with_the_smaller_batches_it_went_on_with(model, tmp_path, monkeypatch):
+    """Gradients of other micro-batches add up in another order, and the series would not be the same."""
+    backward, full = Learner._backward, [True]
+
+    def once_full(learner, *rest):
+        if full:
+            full.clear()
+            raise torch.OutOfMemoryError("full")
+        return backward(learner, *rest)
+
+    tree = {"optim": {"lr": 1e-2, "token_budget": 256, "row_tokens": 128}}
+    whole = config(model, tmp_path / "whole", limits={"steps": 4}, **tree)
+    monkeypatch.setattr(Learner, "_backward", once_full)
+    unbroken = go(train(whole, task=TASK))
+    full.append(True)
+    half = go(train(config(model, tmp_path / "half", limits={"steps": 2}, **tree), task=TASK))
+    go(resume(half.path, task=TASK, changes={"limits": {"steps": 4}}))
+    assert not full, "memory ran out in both runs"
+    assert find_checkpoint(half.path / "checkpoints").state()["learner"] == {"token_budget": 128}
+    assert series(half.path)[-3:] == series(unbroken.path)[-3:]
 
 
 def _remember(seen):

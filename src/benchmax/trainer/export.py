@@ -101,7 +101,8 @@ def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint, *, librar
     config = _portable(config)
     served = f"{config.model.name}:FOLDER" if library == "peft" else "FOLDER"
     evals = [line for line in read_metrics(run) if line["split"] == "eval" and line["step"] <= checkpoint.step]
-    head = {"base_model": config.model.name, **licence, "library_name": library, "tags": ["benchmax", "grpo"]}
+    how, taught = _taught(run, config)
+    head = {"base_model": config.model.name, **licence, "library_name": library, "tags": ["benchmax", how]}
     front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in head.items())
     rows = "\n".join(
         f"| {line['step']} | {line['values'].get('reward/mean', float('nan')):.3f} "
@@ -114,7 +115,7 @@ def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint, *, librar
 ---
 # {run.name}
 
-{config.model.name} {_taught(run, config)},
+{config.model.name} {taught},
 {checkpoint.step} steps ({"LoRA adapter" if config.model.tune == "lora" else "all weights"}), by benchmax.
 {weights}
 ```bash
@@ -134,12 +135,12 @@ benchmax serve {served}   # FOLDER holds this file
 """
 
 
-def _taught(run: Path, config: TrainConfig) -> str:
-    """How the model was trained. The settings do not name an environment that was given in code; its rollouts do."""
+def _taught(run: Path, config: TrainConfig) -> tuple[str, str]:
+    """How the model was trained, as a tag and in words. An environment given in code is named by its rollouts only."""
     env = config.data.env or _played(run)
     if not env and config.sft.data:
-        return "trained on given answers"
-    return f"trained with GRPO on the environment `{env or '(given in code)'}`"
+        return "sft", "trained on given answers"
+    return "grpo", f"trained with GRPO on the environment `{env or '(given in code)'}`"
 
 
 def _played(run: Path) -> str:

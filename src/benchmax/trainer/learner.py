@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,6 +153,13 @@ class Learner:
         )
         stats.add(0, entropy=entropy[micro.slot].sum())
         return loss
+
+    def state(self) -> dict[str, int]:
+        """What a checkpoint keeps besides weights and moments: the budget decides in which order gradients add up."""
+        return {"token_budget": self.token_budget}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        self.token_budget = state.get("token_budget", self.token_budget)
 
     def _with_memory(self, work: Callable[[], Any]) -> Any:
         """Do the work; when memory runs out, again with half the token budget, as often as that helps."""

@@ -129,7 +129,8 @@ class Trainer:
         self.progress = Progress(**state["progress"])
         self.stream.restore(state["stream"])
         self.watchdogs.restore(state["watchdogs"])
-        self.sampler.restore(state.get("sampler", {}))  # runs of before have none
+        self.sampler.restore(state.get("sampler", {}))  # runs of before have none, nor a learner's
+        self.learner.restore(state.get("learner", {}))
         self._saved = (self.progress.step, self.progress.evaluated)
         moved = self.run.rewind(checkpoint.step)
         self._emit("resumed", step=checkpoint.step, lines_moved_aside=moved)
@@ -145,6 +146,7 @@ class Trainer:
             "stream": self.stream.state(),
             "watchdogs": self.watchdogs.state(),
             "sampler": self.sampler.state(),
+            "learner": self.learner.state(),
         }
         self.run.metrics.sync()
         saved = save_checkpoint(folder, progress.step, self.learner.policy, self.learner.optimizer, state)

@@ -178,7 +178,7 @@ async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent) ->
     with _log_file(run.path / "logs" / "train.log"):
         learner = _learner(config, directory, device)
         async with _sampler(config, directory, device, task) as sampler:
-            check_lengths(task.train, sampler)
+            await check_lengths(task.train, sampler)
             on_event("begins", _facts(run, device, task))
             if config.output.save_tokens:
                 run.write_vocabulary(sampler.model.chat.spell([i]) for i in range(sampler.model.chat.vocabulary))
@@ -215,14 +215,18 @@ def _facts(run: RunDir, device: str, task: Task) -> dict[str, Any]:
     return {"run": str(run.path), "model": model, "device": device, "train": len(task.train), "held_out": held_out}
 
 
-def check_lengths(rows: Sequence[Example], sampler: EngineSampler) -> None:
+async def check_lengths(rows: Sequence[Example], sampler: EngineSampler) -> None:
     """Refuse rows of which none fits the model: every step would be empty. Some that do not fit raise an alert."""
     model, system = sampler.model, sampler.host.env.system_prompt
+    try:
+        tools = (await sampler.host.toolbox()).tools
+    except Exception:  # the rollouts say why
+        return
     lengths: list[int] = []
     for row in rows[:: -(-len(rows) // PROMPTS_MEASURED)]:
         try:
-            prompt = model.chat.prompt(with_system_prompt(row["prompt_messages"], system))
-        except ModelRejected:  # its rollouts say why
+            prompt = model.chat.prompt(with_system_prompt(row["prompt_messages"], system), tools)
+        except ModelRejected:  # so does this
             return
         lengths.append(len(prompt))
         if lengths[-1] < model.context:
