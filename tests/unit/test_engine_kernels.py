@@ -95,6 +95,20 @@ def test_bfloat16_logprobs_are_near_those_of_float32(family, options):
 
 @pytest.mark.gpu
 @gpu
+def test_hundreds_of_rows_at_once_are_as_near():
+    model = tiny.make()
+    prompts = tiny.prompts(324, seed=4)
+    with Engine.from_model(model, device="cuda", slots=324) as engine:
+        futures = [engine.submit(prompt, SamplingParams(max_tokens=24, seed=i)) for i, prompt in enumerate(prompts)]
+        done = [future.result(110) for future in futures]
+        assert engine.stats()["notes"] == []
+    for prompt, one in list(zip(prompts, done, strict=True))[::9]:
+        exact = torch.tensor(tiny.logprobs(model, prompt, one.ids, 1.0))
+        assert (torch.tensor(one.logprobs) - exact).abs().mean() < 0.05
+
+
+@pytest.mark.gpu
+@gpu
 def test_weights_are_swapped_under_captured_graphs(options):
     first, second = tiny.make(), tiny.make(seed=5)
     prompt = tiny.prompts(1, seed=2)[0] + [1, 2, 3]

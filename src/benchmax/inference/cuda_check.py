@@ -9,7 +9,7 @@ from torch import Tensor
 
 from benchmax.inference.forward import Ops, Plan, Span, TorchOps, forward
 from benchmax.inference.kernels import query_blocks, relative_error
-from benchmax.inference.kernels_decode import Chain
+from benchmax.inference.kernels_decode import MANY_ROWS, Chain
 from benchmax.inference.kernels_sample import sample
 from benchmax.inference.kv import KVCache
 from benchmax.inference.llama import Layer, Weights
@@ -49,7 +49,7 @@ def check_kernels(runner: Runner, fused: TorchOps) -> None:
 
 
 def check_chain(weights: Weights, ops: Ops) -> None:
-    """Raise when the chained layers differ from plain torch: two of them, with random weights."""
+    """Raise when the chained layers differ from plain torch: two of them, random weights, both sizes of tiles."""
     spec = replace(weights.spec, layers=2, vocab=8)
     device, dtype = weights.device, weights.dtype
     generator = torch.Generator(device).manual_seed(11)
@@ -65,12 +65,13 @@ def check_chain(weights: Weights, ops: Ops) -> None:
     plan = _decode_example(device, dtype)
     plan.tokens = ints[:, TOKEN]
     filled = torch.randn(2, 2, len(PLACES), spec.kv_heads, 256, spec.head_dim, device=device, generator=generator)
-    caches = [KVCache(spec, device, dtype, 0) for _ in range(2)]
+    caches = [KVCache(spec, device, dtype, 0) for _ in range(3)]
     for cache in caches:
         cache.data, cache.length = filled.to(dtype, copy=True), 256
-    chained = chain.forward(ints, caches[0], len(PLACES))
-    _same("chained layers", chained, forward(small, caches[1], plan, TorchOps(spec, ops.cos, ops.sin)))
-    _same("chained cache", caches[0].data, caches[1].data)
+    truth = forward(small, caches[0], plan, TorchOps(spec, ops.cos, ops.sin))
+    for cache, chain.many_rows in zip(caches[1:], (MANY_ROWS, 0), strict=True):
+        _same("chained layers", chain.forward(ints, cache, len(PLACES)), truth)
+        _same("chained cache", cache.data, caches[0].data)
 
 
 def _prefill_example(device: torch.device) -> Plan:

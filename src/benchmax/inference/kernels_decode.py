@@ -33,9 +33,13 @@ from benchmax.inference.llama import Projection, Weights
 
 WIDEST = 2048
 """Beyond this width a step is bound by its matrix products, which the vendor's library does better."""
-ROWS = 64
-TILE = {"COLUMNS": 32, "DEPTH": 128, "num_warps": 4, "num_stages": 4}
-GATED_TILE = {"COLUMNS": 64, "DEPTH": 64, "num_warps": 4, "num_stages": 4}
+COLUMNS = 32
+FEW = {"ROWS": 64, "COLUMNS": COLUMNS, "DEPTH": 128, "num_warps": 4, "num_stages": 4}
+FEW_GATED = {"ROWS": 64, "COLUMNS": 64, "DEPTH": 64, "num_warps": 4, "num_stages": 4}
+MANY = {"ROWS": 128, "COLUMNS": COLUMNS, "DEPTH": 64, "num_warps": 8, "num_stages": 4}
+MANY_GATED = {"ROWS": 128, "COLUMNS": 64, "DEPTH": 64, "num_warps": 8, "num_stages": 3}
+MANY_ROWS = 256
+"""Beyond this many rows the tiles are taller, or there would be more of them than multiprocessors."""
 LOOK_TILE = {"BLOCK": 64, "num_warps": 4, "num_stages": 2}
 SHARED_PERCENT = 50
 """How much of a multiprocessor's fast memory is shared memory rather than cache; measured best on an H200."""
@@ -216,7 +220,8 @@ class Chain:
     def __init__(self, weights: Weights, cos: Tensor, sin: Tensor) -> None:
         spec = weights.spec
         self.weights, self.spec, self.cos, self.sin = weights, spec, cos, sin
-        self.parts = max(2, power_of_two(triton.cdiv(spec.hidden, TILE["COLUMNS"])))
+        self.many_rows = MANY_ROWS
+        self.parts = max(2, power_of_two(triton.cdiv(spec.hidden, COLUMNS)))
         on_gpu = weights.device.type == "cuda"
         self.early = on_gpu and torch.cuda.get_device_capability(weights.device) >= (9, 0)
         weights.fold()
@@ -248,12 +253,12 @@ class Chain:
         NORMED: bool = False, GATED: bool = False, ADDED: bool = False,
     ) -> None:  # fmt: skip
         (rows, width), columns = x.shape, out.shape[1]
-        tile = GATED_TILE if GATED else TILE
+        tile = (MANY_GATED if GATED else MANY) if rows > self.many_rows else FEW_GATED if GATED else FEW
         self._launch(
-            _project, (triton.cdiv(columns, tile["COLUMNS"]), triton.cdiv(rows, ROWS)),
+            _project, (triton.cdiv(columns, tile["COLUMNS"]), triton.cdiv(rows, tile["ROWS"])),
             x, layer.folded if NORMED else layer.weight, x if layer.bias is None else layer.bias, out, parts,
             rows, width, columns, self.spec.eps,
-            NORMED=NORMED, GATED=GATED, ADDED=ADDED, BIASED=layer.bias is not None, PARTS=self.parts, ROWS=ROWS, **tile,
+            NORMED=NORMED, GATED=GATED, ADDED=ADDED, BIASED=layer.bias is not None, PARTS=self.parts, **tile,
         )  # fmt: skip
 
     def _attend(
