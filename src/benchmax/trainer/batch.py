@@ -166,7 +166,6 @@ class _Row:
         self.size = 0
         self.numbers: list[int] = []
         self.paths: list[Ints] = []
-        self.shared: list[int] = []
         self.pieces: list[tuple[Ints, int]] = []
         self.last: Ints = np.zeros(0, np.int64)
 
@@ -176,13 +175,12 @@ class _Row:
         different = np.flatnonzero(ids[:size] != self.last[:size])
         return int(different[0]) if len(different) else size
 
-    def add(self, number: int, ids: Ints) -> None:
-        common = self.shared_with(ids)
+    def add(self, number: int, ids: Ints, common: int) -> None:
+        """A sequence that has `common` leading tokens in common with the last one."""
         new = np.arange(self.size, self.size + len(ids) - common)
         path = np.concatenate([self.paths[-1][:common], new]) if self.paths else new
         self.numbers.append(number)
         self.paths.append(path)
-        self.shared.append(common)
         self.pieces.append((ids[common:], common))
         self.size += len(new)
         self.last = ids
@@ -195,7 +193,7 @@ class _Row:
             ids[start:end] = piece
             depth[start:end] = np.arange(common, common + len(piece))
             mask[start:end, path[:common]] = True
-            mask[start:end, start:end] = np.tri(len(piece), dtype=np.bool_)
+            mask[start:end, start:end] = _triangle(len(piece))
             start = end
 
 
@@ -203,9 +201,19 @@ def _plant(sequences: Sequence[TokenSequence], row_tokens: int) -> list[_Row]:
     """Trees of at most `row_tokens` nodes (one long sequence may exceed that)."""
     inputs = [sequence.ids[:-1] for sequence in sequences]  # the last token predicts nothing
     rows: list[_Row] = []
-    for number in sorted(range(len(inputs)), key=lambda number: inputs[number].tolist()):
+    keys = [ids.astype(">i4").tobytes() for ids in inputs]  # their order is that of the tokens
+    for number in sorted(range(len(inputs)), key=keys.__getitem__):
         ids = inputs[number]
-        if not rows or rows[-1].size + len(ids) - rows[-1].shared_with(ids) > row_tokens:
+        common = rows[-1].shared_with(ids) if rows else 0
+        if not rows or rows[-1].size + len(ids) - common > row_tokens:
             rows.append(_Row())
-        rows[-1].add(number, ids)
+            common = 0
+        rows[-1].add(number, ids, common)
     return rows
+
+
+_SHORT = np.tri(256, dtype=np.bool_)
+
+
+def _triangle(size: int) -> npt.NDArray[np.bool_]:
+    return _SHORT[:size, :size] if size <= len(_SHORT) else np.tri(size, dtype=np.bool_)
