@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 import time
+from queue import Queue
 
 import pytest
 import tiny_llama as tiny
@@ -147,6 +148,67 @@ def test_weights_swapped_from_inside_a_callback_do_not_deadlock(engine):
     state = tiny.shared().state_dict()
     done = engine.submit(PROMPT, GREEDY, on_tokens=lambda *_: engine.update_weights(state)).result(60)
     assert done.ids == expected()
+
+
+@pytest.fixture
+def watched(engine, monkeypatch):
+    """The engine with prompts in pieces of 16, and what it does: p with a number of tokens, d for a decode step."""
+    runner, done = engine._runner, []
+    prefill, decode = runner.prefill, runner.decode
+    monkeypatch.setattr(type(runner), "piece", 16)
+
+    def compute(feeds, *rest):
+        done.append(("p", sum(len(feed.ids) for feed in feeds)))
+        return prefill(feeds, *rest)
+
+    def step(*given):
+        done.append(("d", 0))
+        return decode(*given)
+
+    monkeypatch.setattr(runner, "prefill", compute)
+    monkeypatch.setattr(runner, "decode", step)
+    return engine, done
+
+
+LONG = [3 + i * 7 % 90 for i in range(70)]
+
+
+def test_a_long_prompt_is_computed_in_pieces_and_those_who_run_go_on(watched):
+    engine, done = watched
+    asked = Queue()
+
+    def ask(ids, logprobs):  # in the engine's thread, when the first has its first token
+        if asked.empty():
+            asked.put([engine.submit(LONG, GREEDY), engine.submit([9, 8, 7], GREEDY)])
+
+    first = engine.submit(PROMPT, SamplingParams(max_tokens=100, temperature=0), on_tokens=ask)
+    first.result(60)
+    late, short = asked.get(timeout=60)
+    assert late.result(60).ids == tiny.greedy(tiny.shared(), LONG, 16)
+    assert short.result(60).ids == tiny.greedy(tiny.shared(), [9, 8, 7], 16)
+    assert first.result(60).ids == tiny.greedy(tiny.shared(), PROMPT, 100)
+    pieces = [at for at, (kind, _) in enumerate(done) if kind == "p"][1:]
+    assert sum(done[at][1] for at in pieces) == len(LONG) + 3
+    assert len(pieces) >= 5
+    assert all(done[at + 1][0] == "d" for at in pieces), "a step for the others after every piece"
+    assert late.result().prefix == 0, "its own pieces are no reuse"
+
+
+def test_siblings_of_a_long_prompt_wait_for_it_and_it_is_computed_once(watched):
+    engine, done = watched
+    asked = [engine.submit(prompt, GREEDY) for prompt in (LONG, LONG, [*LONG, 5], LONG)]
+    results = [one.result(60).ids for one in asked]
+    assert results == [tiny.greedy(tiny.shared(), prompt, 16) for prompt in (LONG, LONG, [*LONG, 5], LONG)]
+    assert sum(tokens for kind, tokens in done if kind == "p") <= len(LONG) + 8
+
+
+def test_a_request_cancelled_between_two_pieces_leaves_nothing_running(watched):
+    engine, _ = watched
+    running = engine.submit(PROMPT, SamplingParams(max_tokens=60, temperature=0))
+    engine.submit(LONG, GREEDY).cancel()
+    assert running.result(60).ids == tiny.greedy(tiny.shared(), PROMPT, 60)
+    assert engine.submit(LONG, GREEDY).result(60).ids == tiny.greedy(tiny.shared(), LONG, 16)
+    assert (engine.stats()["active"], engine.stats()["queued"]) == (0, 0)
 
 
 def test_prefix_reuse_changes_nothing(engine):

@@ -17,6 +17,7 @@ from benchmax.inference.local import LocalModel, StopStrings, derive_seed
 from benchmax.inference.tokens import ChatTokens, parse_reply
 from benchmax.models.base import Sampling
 from benchmax.prompts.tools import render_tool_call, render_tools_prompt
+from benchmax.trainer.sampler import SharedPrompts
 
 END = 2
 TOOL = ToolDefinition("add", "Add numbers.", {"type": "object", "properties": {"a": {"type": "number"}}})
@@ -125,59 +126,41 @@ STRICT = (  # refuses a conversation that does not open with a system message
 )
 
 
-def rendered(monkeypatch, chat):
-    """How many messages each rendering of this template sees from now on."""
-    seen, render = [], chat._render
-
-    def counted(messages, *rest, **options):
-        seen.append(len(messages))
-        return render(messages, *rest, **options)
-
-    monkeypatch.setattr(chat, "_render", counted)
-    return seen
+NO_THINK = (  # the header depends on what was said before
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if "
+    "add_generation_prompt %}<|im_start|>assistant\n{% if '/no' in messages[0].content %}<x>\n{% endif %}{% endif %}"
+)
 
 
-def deltas(chat, turns):
-    """A conversation of so many turns, delta by delta, twice; each with what the template writes in one piece."""
-    for name in ("first", "second"):
-        history, ids = [SYSTEM, user(name)], chat.prompt([SYSTEM, user(name)])
-        for turn in range(turns):
-            history = [*history, {"role": "assistant", "content": "ok"}]
-            new = [user(f"{name} {turn}")]
-            delta = chat.delta(history, new, prompt_turns=2, stopped=True)
-            history, ids = [*history, *new], [*ids, *chat.encode("ok"), END, *delta]
-            yield ids, chat.prompt(history)
+def deltas(chat, turns, opening="Be brief.", name="a"):
+    """A conversation of so many turns, delta by delta; each with what the template writes in one piece."""
+    system = {"role": "system", "content": opening}
+    history, ids = [system, user(name)], chat.prompt([system, user(name)])
+    for turn in range(turns):
+        header = [*history, {"role": "assistant", "content": "ok"}]
+        new = [user(f"{name} {turn}")]
+        delta = chat.delta(header, new, prompt_turns=2, stopped=True)
+        history, ids = [*header, *new], delta
+        yield ids, chat.prompt(history)[-len(delta) :]
 
 
-def test_a_turn_like_one_seen_before_is_written_without_its_history(directory, monkeypatch):
-    chat = ChatTokens(directory)
-    seen = rendered(monkeypatch, chat)
-    for ids, whole in deltas(chat, 8):
-        assert ids == whole
-    ours = [count for count in seen if count == 3]
-    assert len(ours) >= 2 * 8  # one to compare for the first conversation's turns, one for each of the second's
+@pytest.mark.parametrize("kind", [ChatTokens, SharedPrompts])
+@pytest.mark.parametrize("template", [COUNTING, STRICT, NO_THINK])
+def test_a_turn_follows_from_its_own_conversation_alone(kind, template, directory, tmp_path):
+    with_template(directory, tmp_path / "m", template)
+    chat = kind(tmp_path / "m")
+    for opening, name in [("Be kind.", "a"), ("/no", "a"), ("Be kind.", "b"), ("/no", "b"), ("/no", "a")]:
+        for delta, whole in deltas(chat, 4, opening, name):
+            assert delta == whole
 
 
-def test_a_template_that_counts_turns_always_sees_them_all(directory, tmp_path):
-    chat = with_template(directory, tmp_path / "m", COUNTING)
-    for ids, whole in deltas(chat, 4):
-        assert ids == whole
-    assert not chat._history_free
-
-
-def test_a_template_that_insists_on_a_system_message_gets_it(directory, tmp_path):
-    chat = with_template(directory, tmp_path / "m", STRICT)
-    for ids, whole in deltas(chat, 4):
-        assert ids == whole
-    assert len(chat._history_free) == 4
-
-
-def test_the_kinds_of_turns_kept_are_few(directory, monkeypatch):
-    monkeypatch.setattr("benchmax.inference.tokens.KINDS_KEPT", 3)
-    chat = ChatTokens(directory)
-    for ids, whole in deltas(chat, 8):
-        assert ids == whole
-    assert len(chat._history_free) <= 3
+def test_what_siblings_share_is_rendered_once(directory, monkeypatch):
+    chat, seen = SharedPrompts(directory), []
+    render = chat._render
+    monkeypatch.setattr(chat, "_render", lambda *given, **options: seen.append(1) or render(*given, **options))
+    for _ in range(5):
+        assert all(delta == whole for delta, whole in deltas(chat, 3))
+    assert len(seen) == 1 + 3 + 3  # a prompt, three turns, and three prompts to compare them with
 
 
 def test_tools_go_into_the_system_message_and_answers_share_a_turn(chat):

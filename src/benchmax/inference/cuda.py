@@ -34,6 +34,7 @@ class CudaRunner(Runner):
     length = 1024
     share = 256
     prefill_tokens = 16_384
+    piece = 8_192
 
     def __init__(self, weights: Weights, budget: int, kernels: bool = True, capture: bool = True) -> None:
         super().__init__(weights, budget)

@@ -44,6 +44,8 @@ class Request:
     launched: int = 0
     """Tokens asked of the device, read or not."""
     reused: int = 0
+    begun: bool = False
+    """Whether a piece of its prompt is computed already."""
 
     @property
     def context(self) -> list[int]:

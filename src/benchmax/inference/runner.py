@@ -69,6 +69,8 @@ class Runner:
     share = 16
     """A prompt waits for another one's prefill when they share this many tokens."""
     prefill_tokens = 4096
+    piece = 512
+    """A longer prompt is computed in pieces of this size, with decode steps for the others in between."""
     kernels = "torch"
     graphs = 0
 
@@ -129,6 +131,8 @@ class Runner:
         """Compute prompts, then draw a first token for each (feed index, row) of `readers`."""
         plan = self._prefill_plan(feeds)
         x = forward(self.weights, self.kv, plan, self.ops)
+        if not readers:
+            return self._outcome(plan.tokens[:0].unsqueeze(0), x[:0, 0].float().unsqueeze(0))
         ends = [span.offset + span.count - 1 for span in plan.spans]
         scores = logits(self.weights, x[self.upload(ends, torch.int64)], self.ops)
         if [feed for feed, _ in readers] != list(range(len(feeds))):

@@ -4,8 +4,10 @@ Between decode steps the scheduler lets waiting requests into free rows and take
 A row that finished keeps its keys and values until the row is needed: a later request that begins
 with the same tokens (the next turn of a conversation, a sibling of a group) continues from them.
 Identical prompts that wait together are computed once and their first tokens drawn from the same
-logits. When memory for longer sequences runs out, the youngest go back to the queue and are computed
-again later; their samples do not change, since a draw depends on seed and position alone.
+logits. A long prompt is computed in pieces, one a turn, so that those who run are not held up: after
+each its request waits again, and finds what was computed like any other beginning. When memory for
+longer sequences runs out, the youngest go back to the queue and are computed again later; their
+samples do not change, since a draw depends on seed and position alone.
 """
 
 from __future__ import annotations
@@ -35,10 +37,16 @@ class Job:
     requests: list[Request]
     start: int
     """Where computing begins: what comes before is already in the row."""
+    end: int
+    """Where it ends; before the end of the prompt, the request waits for its next turn."""
 
     @property
     def row(self) -> int:
         return self.requests[0].row
+
+    @property
+    def partial(self) -> bool:
+        return self.end < len(self.requests[0].context)
 
 
 @dataclass(slots=True)
@@ -132,7 +140,8 @@ class Scheduler:
         if not jobs:
             return False
         feeds, readers, starts, copies = [], [], [], []
-        for job in jobs:
+        whole, pieces = [job for job in jobs if not job.partial], [job for job in jobs if job.partial]
+        for job in whole:
             context = job.requests[0].context
             self.table.held[[request.row for request in job.requests]] = len(context)
             feeds.append(Feed(job.row, context[job.start :], job.start))
@@ -141,14 +150,25 @@ class Scheduler:
                 starts.append(RowStart(request.row, len(context) - 1, request.limit, request.seed, request.params))
                 request.launched = len(request.ids) + 1
             copies.append((job.row, [request.row for request in job.requests[1:]], len(context)))
-        self.runner.start(starts)
-        truncated = any(request.params.truncated for job in jobs for request in job.requests)
+        feeds += [Feed(job.row, job.requests[0].context[job.start : job.end], job.start) for job in pieces]
+        if starts:
+            self.runner.start(starts)
+        requests = [request for job in whole for request in job.requests]
+        truncated = any(request.params.truncated for request in requests)
         outcome = self.runner.prefill(feeds, readers, truncated)
         self._fan_out(copies)
-        requests = [request for job in jobs for request in job.requests]
         self.flight.append(Flight(requests, np.arange(len(requests)), outcome))
         self.counters.prefilled += sum(len(feed.ids) for feed in feeds)
-        return True
+        self._set_aside(pieces)
+        return not pieces
+
+    def _set_aside(self, pieces: list[Job]) -> None:
+        """Their requests come next, when the others have had a step."""
+        for job in reversed(pieces):
+            request = job.requests[0]
+            self.table.set_aside(request, job.end)
+            request.begun = True
+            self.queue.appendleft(request)
 
     def _fan_out(self, copies: list[tuple[int, list[int], int]]) -> None:
         """A group's prompt, computed once, copied to the siblings' rows."""
@@ -177,6 +197,8 @@ class Scheduler:
             context = request.context
             key = tuple(context)
             known = jobs.get(key)
+            if any(key[: job.end] == other[: job.end] for other, job in jobs.items() if job.partial):
+                continue  # what is computed for the other is its own beginning
             if known is None and openings and key[:share] in openings and self.table.best_prefix(context)[1] < share:
                 continue
             job = self._place(request, context, known)
@@ -185,7 +207,7 @@ class Scheduler:
             waiting.pop()
             if known is None:
                 jobs[key] = job
-                budget -= len(context) - job.start
+                budget -= job.end - job.start
                 if len(context) > share:
                     openings.add(key[:share])
 
@@ -201,9 +223,10 @@ class Scheduler:
             self.runner.kv.move([source], [row], shared)
         self.table.take(row, request, context, shared)
         if job is None:
-            self.counters.prefix_tokens += shared
-            self.counters.prefix_hits += shared > 0
-            return Job([request], shared)
+            if not request.begun:
+                self.counters.prefix_tokens += shared
+                self.counters.prefix_hits += shared > 0
+            return Job([request], shared, min(len(context), shared + self.runner.piece))
         request.reused = len(context)
         self.counters.prefix_hits += 1
         self.counters.prefix_tokens += len(context)

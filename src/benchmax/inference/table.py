@@ -114,7 +114,8 @@ class Table:
         """The request runs in this row, whose first `shared` tokens are computed."""
         self.requests[row] = request
         self.busy[row] = True
-        request.row, request.reused = row, shared
+        request.row = row
+        request.reused = request.reused if request.begun else shared
         self.tokens[row, : len(context)] = context
         self.opening[row] = _opening(context)
         self.held[row] = shared  # the rest once it is computed
@@ -173,6 +174,13 @@ class Table:
         self.vacate(request)
         if self.held[row]:
             self.held[row] = len(request.prompt) + max(0, len(request.ids) - 1)
+        self._touch(row)
+
+    def set_aside(self, request: Request, computed: int) -> None:
+        """So much of the prompt is computed; the row is free meanwhile, and kept before all others."""
+        row = request.row
+        self.held[row] = computed
+        self.vacate(request)
         self._touch(row)
 
     def vacate(self, request: Request) -> None:

@@ -15,7 +15,6 @@ when it spells a control token, so `<|im_end|><|im_start|>system` in a web page 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
@@ -30,8 +29,6 @@ from benchmax.errors import ModelRejected, UsageError
 from benchmax.inference.store import read_json
 from benchmax.models.hermes import as_text, opening, plain_text, read_calls
 from benchmax.prompts.tools import OPEN_TAG, mcp2openai
-
-KINDS_KEPT = 4_096
 
 
 class ChatTokens:
@@ -58,11 +55,7 @@ class ChatTokens:
         """Most tokens of a conversation, prompt and reply together."""
         self._escapes = _Escapes(self._backend, self._template)
         self._placeholder = f"turn{secrets.token_hex(12)}"
-        self._short_history = self._shortest_history()
         self._closing = self._closing_ids()
-        self._history_free: set[int] = set()
-        """Kinds of turns, by the roles before and in them, for which the template was seen to write the same without
-        what came before: the next of the kind is rendered so, and turn 100 costs what turn 5 costs."""
 
     # Text and ids
 
@@ -116,48 +109,23 @@ class ChatTokens:
         The first `prompt_turns` messages were given; assistant turns after them were sampled and are not
         rendered. `stopped` tells that the last one ended with its own end-of-turn token.
         """
-        said = self._hidden(self._shape(new))
-        kind = hash((*(message["role"] for message in history), "", *(message["role"] for message in new), bool(tools)))
-        if kind in self._history_free:
-            ids = self.short_delta(said, tools)
-        else:
-            spoken = self._spoken()
-            later = [spoken if message["role"] == "assistant" else message for message in history[prompt_turns:]]
-            ids = self._delta_after(self._shape([*history[:prompt_turns], *later], tools), said, tools)
-            self._compare(kind, ids, said, tools)
+        spoken = self._spoken()
+        later = [spoken if message["role"] == "assistant" else message for message in history[prompt_turns:]]
+        # Only what follows the placeholder is kept, so the history's own texts need no hiding.
+        shaped = [*self._shape([*history[:prompt_turns], *later], tools), *self._hidden(self._shape(new))]
+        ids = self.after_turn(shaped, tools)
         end = len(self._closing)
         return ids[end:] if stopped and ids[:end] == self._closing else ids
 
-    def _compare(self, kind: int, ids: list[int], said: Messages, tools: Sequence[ToolDefinition]) -> None:
-        """Note whether the history mattered to what was written after it."""
-        if len(self._history_free) >= KINDS_KEPT:
-            self._history_free.clear()
-        with contextlib.suppress(ModelRejected):  # a template may insist on what came before
-            if ids == self.short_delta(said, tools):
-                self._history_free.add(kind)
-
-    def short_delta(self, said: Messages, tools: Sequence[ToolDefinition]) -> list[int]:
-        """Ids of what is said after a turn, as if the conversation had been short."""
-        return self._delta_after(self._short_history, said, tools)
-
-    def _delta_after(self, history: Messages, said: Messages, tools: Sequence[ToolDefinition]) -> list[int]:
-        """What the template writes after the last placeholder. The history's own texts, cut off, need no hiding."""
-        _, found, after = self._render([*history, *said], tools).rpartition(self._placeholder)
+    def after_turn(self, shaped: Messages, tools: Sequence[ToolDefinition]) -> list[int]:
+        """Ids of what the template writes after the last placeholder."""
+        _, found, after = self._render(shaped, tools).rpartition(self._placeholder)
         if not found:
             raise ModelRejected("The chat template drops assistant turns, so no later turn can follow one.")
         return self._encode_rendered(after)
 
     def _spoken(self) -> ChatMessage:
         return {"role": "assistant", "content": self._placeholder}
-
-    def _shortest_history(self) -> Messages:
-        """A conversation up to the assistant's word; some templates want a system message first."""
-        turns: Messages = [{"role": "user", "content": "a"}, self._spoken()]
-        try:
-            self._render(turns, (), header=False)
-        except ModelRejected:
-            turns = [{"role": "system", "content": "a"}, *turns]
-        return turns
 
     def full(self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition] = ()) -> list[int]:
         """Ids of a finished conversation, every turn rendered from its text. For the audit only."""
@@ -193,9 +161,12 @@ class ChatTokens:
 
     def _closing_ids(self) -> list[int]:
         """What the template writes after an assistant's text, up to the end-of-turn token; often that token alone."""
-        ids = self._encode_rendered(
-            self._render(self._short_history, (), header=False).rpartition(self._placeholder)[2]
-        )
+        turns: Messages = [{"role": "user", "content": "a"}, self._spoken()]
+        try:
+            text = self._render(turns, (), header=False)
+        except ModelRejected:  # some templates want a system message first
+            text = self._render([{"role": "system", "content": "a"}, *turns], (), header=False)
+        ids = self._encode_rendered(text.rpartition(self._placeholder)[2])
         ends = [index for index, token in enumerate(ids) if token in self.stop_ids]
         return ids[: ends[0] + 1] if ends else []
 

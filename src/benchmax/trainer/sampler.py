@@ -10,6 +10,7 @@ too. A GPU does not promise the last bits, and waits for nobody.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -145,25 +146,36 @@ def rollout_settings(config: TrainConfig, draw: Draw) -> RolloutSettings:
 
 
 class SharedPrompts(ChatTokens):
-    """Renders a prompt, and what a tool said, once for all samples: with short answers that is most of the work."""
+    """Renders a conversation once for all samples of it: with short answers that is most of the host's work.
+
+    What is rendered follows from the messages and the tools alone, and those are the key, whole.
+    """
 
     def __init__(self, directory: str | Path) -> None:
-        self._rendered: dict[str, list[int]] = {}
+        self._rendered: dict[bytes, list[int]] = {}
+        self._described: tuple[Sequence[ToolDefinition], str] = ((), "")
         super().__init__(directory)
 
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition] = ()) -> list[int]:
-        key = repr((messages, [(tool.name, tool.description, tool.input_schema) for tool in tools]))
-        return self._once(key, lambda: super(SharedPrompts, self).prompt(messages, tools))
+        return self._once(("prompt", messages), tools, lambda: super(SharedPrompts, self).prompt(messages, tools))
 
-    def short_delta(self, said: Messages, tools: Sequence[ToolDefinition]) -> list[int]:
-        return self._once(repr((said, bool(tools))), lambda: super(SharedPrompts, self).short_delta(said, tools))
+    def after_turn(self, shaped: Messages, tools: Sequence[ToolDefinition]) -> list[int]:
+        return self._once(("turn", shaped), tools, lambda: super(SharedPrompts, self).after_turn(shaped, tools))
 
-    def _once(self, key: str, render: Callable[[], list[int]]) -> list[int]:
+    def _once(self, what: object, tools: Sequence[ToolDefinition], render: Callable[[], list[int]]) -> list[int]:
+        text = f"{what!r}{self._describe(tools)}"
+        key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if key not in self._rendered:
             if len(self._rendered) >= PROMPTS_KEPT:
                 self._rendered.clear()
             self._rendered[key] = render()
         return list(self._rendered[key])
+
+    def _describe(self, tools: Sequence[ToolDefinition]) -> str:
+        """The tools in a text; as a rule they are those of the last time."""
+        if self._described[0] is not tools:
+            self._described = tools, repr([(tool.name, tool.description, tool.input_schema) for tool in tools])
+        return self._described[1]
 
 
 class StartingLine:
