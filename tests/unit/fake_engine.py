@@ -21,6 +21,9 @@ class FakeEngine:
         self.closed = False
         self.max_len = 1 << 20
 
+    def stats(self) -> dict[str, int]:
+        return {"active": 0, "queued": 0}
+
     async def generate(self, prompt_ids, params, *, should_stop=None, on_tokens=None) -> Generation:
         self.prompts.append(list(prompt_ids))
         self.params.append(params)

@@ -365,6 +365,7 @@ async def test_a_key_is_asked_for(chat):
             await client.with_options(api_key="wrong").models.list()
         async with session.get(str(client.base_url).replace("/v1/", "/health")) as response:
             assert response.status == 200
+            assert await response.json() == {"status": "ok", "running": 0, "waiting": 0}
 
 
 @pytest.mark.parametrize(("header", "value"), [("Host", "evil.example"), ("Origin", "http://evil.example")])

@@ -1,6 +1,7 @@
 """How a token is drawn: one uniform number per token, made from (seed, position) alone.
 
-A request's samples depend on its seed and its own logits, never on who shares its batch. The draw
+A request's samples depend on its seed and its own logits. Who shares its batch changes those by rounding at most,
+which shows where the number falls that close to the border between two tokens. The draw
 is inverse-CDF in two levels (blocks of the vocabulary, then inside one block), which costs a
 fraction of `torch.multinomial`.
 
@@ -40,7 +41,7 @@ class SamplingParams:
     top_p: float = 1.0
     top_k: int | None = None
     seed: int | None = None
-    """Same seed, same prompt, same weights: same tokens, whatever else runs. None: a fresh one."""
+    """Same seed, same prompt, same weights: same tokens, but for rounding, whatever else runs. None: a fresh one."""
     stop_token_ids: tuple[int, ...] = ()
     """Sampling one of these ends the generation; the token itself is kept in `Generation.ids`."""
 

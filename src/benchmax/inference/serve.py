@@ -113,7 +113,8 @@ class Server:
             return _error(500, "The server failed; its log says why.", kind="server_error")
 
     async def _health(self, request: web.Request) -> web.Response:
-        return web.json_response({"status": "ok"})
+        stats = self.model.engine.stats()
+        return web.json_response({"status": "ok", "running": stats["active"], "waiting": stats["queued"]})
 
     def _card(self) -> api.Json:
         return {
