@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from queue import Queue
 
 import pytest
@@ -409,3 +412,25 @@ def test_a_top_k_of_any_size_is_no_limit(engine, top_k):
     wide = SamplingParams(max_tokens=4, seed=1, top_k=top_k)
     narrow = SamplingParams(max_tokens=4, seed=1)
     assert engine.submit([1, 2, 3], wide).result(30).ids == engine.submit([1, 2, 3], narrow).result(30).ids
+
+
+FORGOTTEN = """
+import tiny_llama as tiny
+from benchmax.inference.engine import Engine, SamplingParams
+engine = Engine.from_model(tiny.shared(), device="cpu", slots=4)
+engine.submit([5, 6, 7], SamplingParams(max_tokens=100))
+print(len(engine.submit([5, 6, 7], SamplingParams(max_tokens=2)).result(60).ids))
+"""
+
+
+def test_a_program_that_closes_nothing_ends_quietly():
+    here = str(Path(__file__).parent)
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", FORGOTTEN],
+            env={**os.environ, "PYTHONPATH": here},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")

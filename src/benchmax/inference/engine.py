@@ -11,6 +11,7 @@ batch between two decode steps; each gets a future. Weights can be swapped in pl
 from __future__ import annotations
 
 import asyncio
+import atexit
 import random
 import threading
 import time
@@ -21,7 +22,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor
@@ -44,6 +45,16 @@ QUIET_SECONDS = 0.0005
 GATHER_SECONDS = 0.1
 """An idle engine waits for a pause this long, but no longer than this, so that a batch submitted one by one
 starts as one."""
+
+
+_open: WeakSet[Engine] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """An engine that nobody closed: its thread must end before the interpreter does, which would abort in its midst."""
+    for engine in list(_open):
+        engine.close()
 
 
 class Engine:
@@ -82,6 +93,7 @@ class Engine:
         """Where a loop hears of its requests: a burst of them ends together and wakes it once."""
         self._thread = threading.Thread(target=self._run, name="benchmax-engine", daemon=True)
         self._thread.start()
+        _open.add(self)
 
     @classmethod
     def from_directory(cls, path: str | Path, device: str = "auto", dtype: str = "auto", **options: Any) -> Engine:
@@ -243,6 +255,7 @@ class Engine:
             self._wake.notify()
         if self._thread is not threading.current_thread():
             self._thread.join()
+            _open.discard(self)
 
     def __enter__(self) -> Self:
         return self

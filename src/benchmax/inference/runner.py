@@ -69,7 +69,7 @@ class Runner:
     share = 16
     """A prompt waits for another one's prefill when they share this many tokens."""
     prefill_tokens = 4096
-    piece = 512
+    piece = 128
     """A longer prompt is computed in pieces of this size, with decode steps for the others in between."""
     kernels = "torch"
     graphs = 0

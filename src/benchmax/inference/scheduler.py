@@ -287,7 +287,8 @@ class Scheduler:
             kept = False
         self._compact(tight=True)
         table = self.table
-        keep = min(rows, len(table.requests))
+        worth = np.flatnonzero(table.busy | (table.held > 0))
+        keep = min(rows, int(worth[-1]) + 1 if len(worth) else 0)
         lengths = [len(r.prompt) + r.launched for r in self.active]
         filled = int(max([*table.held[:keep].tolist(), *lengths], default=0))
         self.runner.resize(rows, length, keep, min(filled, self.runner.kv.length, length))
