@@ -38,15 +38,12 @@ class Job:
     start: int
     """Where computing begins: what comes before is already in the row."""
     end: int
-    """Where it ends; before the end of the prompt, the request waits for its next turn."""
+    """Where it ends. In a partial job that is before the prompt's end: its request waits for another turn."""
+    partial: bool
 
     @property
     def row(self) -> int:
         return self.requests[0].row
-
-    @property
-    def partial(self) -> bool:
-        return self.end < len(self.requests[0].context)
 
 
 @dataclass(slots=True)
@@ -191,14 +188,15 @@ class Scheduler:
 
     def _fill(self, jobs: dict[tuple[int, ...], Job], openings: set[tuple[int, ...]], waiting: deque[Request]) -> None:
         budget, share = self.runner.prefill_tokens, self.runner.share
+        pieces: list[tuple[int, ...]] = []
         while self.queue and budget > 0:
             request = self.queue.popleft()
             waiting.append(request)
             context = request.context
             key = tuple(context)
             known = jobs.get(key)
-            if any(key[: job.end] == other[: job.end] for other, job in jobs.items() if job.partial):
-                continue  # what is computed for the other is its own beginning
+            if any(key[: len(piece)] == piece for piece in pieces):
+                continue  # what is computed for another is its own beginning
             if known is None and openings and key[:share] in openings and self.table.best_prefix(context)[1] < share:
                 continue
             job = self._place(request, context, known)
@@ -208,6 +206,8 @@ class Scheduler:
             if known is None:
                 jobs[key] = job
                 budget -= job.end - job.start
+                if job.partial:
+                    pieces.append(key[: job.end])
                 if len(context) > share:
                     openings.add(key[:share])
 
@@ -226,7 +226,8 @@ class Scheduler:
             if not request.begun:
                 self.counters.prefix_tokens += shared
                 self.counters.prefix_hits += shared > 0
-            return Job([request], shared, min(len(context), shared + self.runner.piece))
+            end = min(len(context), shared + self.runner.piece)
+            return Job([request], shared, end, partial=end < len(context))
         request.reused = len(context)
         self.counters.prefix_hits += 1
         self.counters.prefix_tokens += len(context)
