@@ -18,8 +18,9 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -161,10 +162,28 @@ def trl(args: argparse.Namespace, seed: int) -> dict:
     return {"seconds": seconds, "rewards": rewards, "memory": peak(args.device)}
 
 
-def alone(work: Callable[[argparse.Namespace, int], dict], args: argparse.Namespace, seed: int) -> dict:
-    """Do it in a fresh process: neither the memory nor the caches of the run before are there."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(work, args, seed).result()
+def alone(work: Callable[[argparse.Namespace, int], dict], args: argparse.Namespace, seeds: range) -> Iterator[dict]:
+    """One run for each seed, in a fresh process: neither the memory nor the caches of the run before are there."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(args.at_once, mp_context=context, max_tasks_per_child=1) as pool:
+        yield from pool.map(work, repeat(args), seeds)
+
+
+def compare(curves: dict[str, list[list[float]]], steps: int) -> None:
+    """The reward curves side by side, seed by seed and on the average."""
+    names = " and ".join(curves)
+    for part, last in (f"{steps} steps", steps), ("the last 5 of them", 5):
+        means = [[statistics.fmean(curve[:steps][-last:]) for curve in side] for side in curves.values()]
+        by_seed = ", ".join(" ".join(f"{value:.2f}" for value in values) for values in zip(*means, strict=True))
+        print(f"mean reward over {part}, {names}, by seed: {by_seed}")
+        print("  on the average " + " and ".join(average(values) for values in means))
+
+
+def average(values: list[float]) -> str:
+    """The mean and its standard error."""
+    if len(values) < 2:
+        return f"{values[0]:.3f}"
+    return f"{statistics.fmean(values):.3f} ± {statistics.stdev(values) / len(values) ** 0.5:.3f}"
 
 
 def main() -> None:
@@ -188,6 +207,7 @@ def main() -> None:
     parser.add_argument("--target", type=float, help="stop at this mean held-out reward")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--at-once", type=int, default=1, help="runs side by side: for curves, their times mean little")
     parser.add_argument("--tuning", action="store_true", help="hold out other rows than those the results are on")
     parser.add_argument("--trl-steps", type=int, default=5, help="0 leaves TRL out")
     args, args.settings = parser.parse_known_args()  # other flags are settings of the trainer: --optim.beta2 0.98
@@ -209,28 +229,25 @@ def main() -> None:
     print(f"{args.model}, {args.task}, {args.tune}, {size}, lr {args.lr}, {where}")
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     runs = []
-    for seed in seeds:
-        runs.append(alone(ours, args, seed))
-        report(f"benchmax, seed {seed}", runs[-1])
+    for seed, run in zip(seeds, alone(ours, args, seeds), strict=True):
+        report(f"benchmax, seed {seed}", run)
+        runs.append(run)
+    curves = {"benchmax": [[values["reward/mean"] for values in run["steps"]] for run in runs]}
     if not args.trl_steps:
+        compare(curves, args.steps)
         return
     if importlib.util.find_spec("trl") is None:
         print("TRL is not installed: pip install trl to compare.")
         return
-    curves = []
-    for seed, run in zip(seeds, runs, strict=True):
-        result = alone(trl, args, seed)
+    curves["TRL"] = []
+    for seed, run, result in zip(seeds, runs, alone(trl, args, seeds), strict=True):
         step = statistics.median(result["seconds"][1:] or result["seconds"])
         print(f"TRL, seed {seed}: {step:.3f} s a step, median of {len(result['seconds'])}")
         print("  reward   " + " ".join(f"{value:.2f}" for value in result["rewards"]))
         print(f"  {result['memory']}")
         print(f"  benchmax is {step / seconds_a_step(run):.1f} times as fast")
-        rewards = [values["reward/mean"] for values in run["steps"]][: len(result["rewards"])]
-        curves.append((rewards, result["rewards"]))
-    for name, last in (f"{args.trl_steps} steps", args.trl_steps), ("the last 5 of them", 5):
-        means = [[statistics.fmean(curve[-last:]) for curve in pair] for pair in curves]
-        pairs = ", ".join(f"{mine:.2f} {theirs:.2f}" for mine, theirs in means)
-        print(f"mean reward over {name}, benchmax and TRL, by seed: {pairs}")
+        curves["TRL"].append(result["rewards"])
+    compare(curves, args.trl_steps)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import pytest
 import tiny_llama as tiny
 import torch
 
+from benchmax.inference.cuda import CudaRunner
 from benchmax.inference.engine import Engine, SamplingParams
 
 CHECK = """
@@ -135,3 +136,18 @@ def test_stops_bursts_and_cancellation_on_a_gpu(options):
         assert engine.submit(prompt, params, should_stop=lambda ids: len(ids) == 13).result(110).ids == full[:13]
         long.cancel()
         assert engine.submit(prompt + full[:10], params).result(110).ids[:20] == full[10:]
+
+
+@pytest.mark.gpu
+@gpu
+def test_long_prompts_in_pieces_on_a_gpu(options, monkeypatch):
+    monkeypatch.setattr(CudaRunner, "piece", 64)
+    model = tiny.make()
+    prompts = [prompt for prompt in tiny.prompts(12, longest=400, seed=6) if len(prompt) > 64] + tiny.prompts(6, seed=7)
+    with Engine.from_model(model, device="cuda", dtype="float32", **options) as engine:
+        futures = [engine.submit(prompt, SamplingParams(max_tokens=20, temperature=0)) for prompt in prompts]
+        for prompt, future in zip(prompts, futures, strict=True):
+            done = future.result(110)
+            assert done.logprobs == pytest.approx(tiny.logprobs(model, prompt, done.ids, 0), abs=1e-3)
+            assert done.ids == tiny.greedy(model, prompt, 20)
+        assert engine.stats()["notes"] == []
