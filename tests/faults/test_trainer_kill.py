@@ -25,7 +25,8 @@ from benchmax.inference.tokens import ChatTokens
 from benchmax.rollouts.log import read_jsonl
 from benchmax.trainer.batch import TokenSequence
 from benchmax.trainer.checkpoint import find_checkpoint
-from benchmax.trainer.config import SftConfig
+from benchmax.trainer.config import SftConfig, build_config
+from benchmax.trainer.learner import Learner
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.sft import warm_start
@@ -258,7 +259,8 @@ def caller(tmp_path_factory):
     shown = TokenSequence(np.asarray(asked + said), targets, np.full(len(said), np.nan, np.float32), 1.0)
     policy = Policy.from_directory(directory, tune="full")
     torch.set_num_threads(1)  # the model is tiny
-    warm_start(policy, [shown], SftConfig(epochs=60, lr=1e-2), lr=1, token_budget=1024, row_tokens=1024)
+    learner = Learner(policy, build_config({"optim": {"token_budget": 1024, "row_tokens": 1024}}))
+    warm_start(learner, [shown], SftConfig(epochs=60, lr=1e-2))
     policy.model.save_pretrained(directory)
     return directory
 

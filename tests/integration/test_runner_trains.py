@@ -153,7 +153,7 @@ def test_a_run_that_learned_nothing_says_so(world, model):
     drive(boss, ended(database, run_id), 120)
     run = get(database, run_id)
     assert run.status == "complete", run.reason
-    assert run.reason.startswith("No step had anything to learn from: each group's rewards were equal. All steps are")
+    assert run.reason.startswith("No step had anything to learn from: in no group did rewards differ. All steps are")
     assert "group_size" in run.reason
     events = [json.loads(line) for line in (data.run(run_id) / "events.jsonl").read_text().splitlines()]
     (alert,) = (event for event in events if event.get("alert") == "nothing_learned")

@@ -18,6 +18,7 @@ from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer import start
 from benchmax.trainer.config import SftConfig, build_config
+from benchmax.trainer.learner import Learner
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.sft import Scene, sft_sequences, warm_start
 from benchmax.trainer.tiny import make_tiny
@@ -89,9 +90,9 @@ def test_a_row_is_shown_under_the_very_prompt_its_rollouts_have(model, tmp_path,
     rows = [{"box": number, "completion": str(number)} for number in range(16)]
     shown: list[list[int]] = []
 
-    def remember(policy, sequences, *arguments, **options):
+    def remember(learner, sequences, *arguments, **options):
         shown.extend(sequence.ids[: sequence.targets[0]].tolist() for sequence in sequences)
-        return warm_start(policy, sequences, *arguments, **options)
+        return warm_start(learner, sequences, *arguments, **options)
 
     monkeypatch.setattr(start, "warm_start", remember)
     config = settings(model, tmp_path, sft={"data": write(tmp_path / "sft.jsonl", rows)})
@@ -180,7 +181,7 @@ def test_the_model_learns_what_it_is_shown(chat, tmp_path):
     rows = [{"prompt": f"{i}?", "completion": str(i)} for i in range(10)]
     policy = Policy.from_directory(make_tiny(tmp_path), tune="full")
     stage = SftConfig(epochs=200, batch=10, lr=3e-3)
-    losses = warm_start(policy, sft_sequences(rows, chat), stage, lr=1, token_budget=512, row_tokens=512)
+    losses = warm_start(Learner(policy, build_config({})), sft_sequences(rows, chat), stage)
     assert losses[-1] < 0.1 < losses[0]
     prompt = torch.tensor([chat.prompt([{"role": "user", "content": "7?"}])])
     assert chat.decode(policy.model(prompt).logits[0, -1:].argmax(-1).tolist()) == "7"

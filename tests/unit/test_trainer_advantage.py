@@ -95,6 +95,22 @@ def test_a_step_takes_different_prompts_also_across_epochs():
     assert len(PromptStream(EXAMPLES[:3], seed=1).take(8)) == 3
 
 
+def test_a_prompt_of_this_step_is_not_taken_again():
+    stream = PromptStream(EXAMPLES, seed=1)
+    first = ids(stream.take(8))
+    assert sorted(first + ids(stream.take(8, without=set(first)))) == ids(EXAMPLES)
+    assert stream.take(8, without=set(ids(EXAMPLES))) == []
+    assert stream.drawn <= 30, "nobody goes round the rows for what is not there"
+
+
+def test_a_curriculum_that_refuses_every_row_still_fills_the_step():
+    for seed in range(40):
+        stream = PromptStream(EXAMPLES[:2], seed, curriculum="pass_rate")
+        for example in EXAMPLES[:2]:
+            stream.observe(example["id"], 0.0)
+        assert sorted(ids(stream.take(2))) == ["e0", "e1"]
+
+
 def test_curriculum_prefers_what_is_solved_sometimes():
     stream = PromptStream(EXAMPLES, seed=1, curriculum="pass_rate")
     for example in EXAMPLES:

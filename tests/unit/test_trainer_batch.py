@@ -10,13 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmax.errors import UsageError
+from benchmax.errors import ConfigError, UsageError
 from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.batch import Batch, sequence_of
 from benchmax.trainer.config import LoraConfig, build_config
 from benchmax.trainer.learner import Aborted, Learner
 from benchmax.trainer.loss import LossRule, LossStats, grpo_loss, select_logprobs
+from benchmax.trainer.optim import Optimizer
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.tiny import make_tiny
 
@@ -258,6 +259,44 @@ def test_out_of_memory_halves_the_budget_then_advises(policy, monkeypatch):
     limit = 0
     with pytest.raises(UsageError, match=r"Out of memory.*max_new_tokens"):
         subject.learn(make_groups())
+
+
+def test_out_of_memory_in_the_optimizer_is_told(policy, monkeypatch):
+    def full(optimizer):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Optimizer, "step", full)
+    with pytest.raises(UsageError, match=r"Out of memory in the optimizer\. Lower rollouts"):
+        learner(policy).learn(make_groups())
+
+
+@pytest.mark.parametrize("updates", [1, 2])
+def test_dropout_is_not_taken_for_a_change_of_the_policy(directory, updates):
+    policy = Policy.from_directory(directory, tune="lora", lora=LoraConfig(dropout=0.5, rank=8))
+    with torch.no_grad():
+        for name, weight in policy.parameters().items():
+            if "lora_B" in name:
+                weight.normal_(std=0.3)
+    groups = make_groups()
+    batch = Batch.of(sequence_of(rollout, index) for index, group in enumerate(groups) for rollout in group)
+    teacher = learner(policy, algorithm={"updates": updates}, optim={"lr": 1e-12})
+    exact = teacher.score(batch)
+    assert torch.equal(exact, teacher.score(batch))
+    told = iter(exact.tolist())
+    for rollout in (rollout for group in groups for rollout in group):
+        for segment in rollout.tokens:
+            if segment.sampled:
+                segment.logprobs = [next(told) for _ in segment.ids]
+    report = teacher.learn(groups)
+    assert report["drift"] < 1e-6, "the sampler is as the policy is"
+    assert policy.model.training
+    if updates == 1:
+        assert report["ratio"] == 1
+
+
+def test_an_adapter_on_a_head_that_is_also_the_embedding_is_refused(directory):
+    with pytest.raises(ConfigError, match=r"names lm_head, whose weight is also the input embedding"):
+        Policy.from_directory(directory, lora=LoraConfig(targets=["lm_head", "q_proj"]))
 
 
 def test_abort_before_the_first_update_leaves_the_weights(policy):

@@ -152,3 +152,75 @@ def test_a_section_is_no_setting_when_a_run_is_resumed_either():
 def test_a_list_is_written_with_commas_or_as_json(given):
     assert load_config(None, ["--lora.targets", given]).lora.targets == ["q_proj", "v_proj"]
     assert load_config(None, ["--lora.targets", "q_proj"]).lora.targets == ["q_proj"]
+
+
+def test_dashes_are_ours_to_change_in_settings_and_never_in_the_names_of_others():
+    flags = ["--rollouts.weights.my-reward", "5", "--data.env-args.my-key=1", "--rollouts.max-new-tokens", "9"]
+    config = load_config(None, [*flags, "--data.env_args.deep.my-switch", "--no-data.env_args.other-switch"])
+    assert config.rollouts.weights == {"my-reward": 5.0}
+    assert config.data.env_args == {"my-key": 1, "deep": {"my-switch": True}, "other-switch": False}
+    assert config.rollouts.max_new_tokens == 9
+
+
+@pytest.mark.parametrize("word", ["20240101", "true", "none", "1e3", '"quoted"'])
+def test_the_flag_of_a_text_takes_the_word_as_it_is(word):
+    config = load_config(None, ["--output.name", word, f"--data.env={word}"])
+    assert (config.output.name, config.data.env) == (word, word)
+
+
+def test_none_is_also_the_name_of_a_choice():
+    assert load_config(None, ["--data.curriculum", "none"]).data.curriculum == "none"
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ("day = 2024-01-01", "day (2024-01-01)"),
+        ("when = 2024-01-01T10:00:00Z", "when (2024-01-01 10:00:00+00:00)"),
+        ("at = [{time = 10:00:00}]", "at.0.time (10:00:00)"),
+        ("most = inf", "most (inf)"),
+        ("deep = {least = -inf, rate = nan}", "deep.least (-inf), deep.rate (nan)"),
+    ],
+)
+def test_an_argument_that_would_not_come_back_from_the_saved_settings_is_refused(tmp_path, given, named):
+    file = tmp_path / "train.toml"
+    file.write_text(f"[data.env_args]\nfine = [1, 0.5, true, 'a', {{b = []}}]\n{given}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    assert f"data.env_args: {named} cannot be saved" in str(caught.value)
+
+
+def test_a_number_that_is_not_finite_is_refused_as_a_flag_too():
+    with pytest.raises(ConfigError, match=r"data\.env_args: rate \(nan\) cannot be saved"):
+        load_config(None, ["--data.env_args.rate", "NaN"])
+
+
+@pytest.mark.parametrize(
+    ("tree", "says"),
+    [
+        ({"limits": {"steps": True}}, "limits.steps: give a whole number of at least 1, not True"),
+        ({"optim": {"lr": True}}, "optim.lr: give a number above 0 or none, not True"),
+        ({"seed": False}, "seed: give a whole number, not False"),
+        ({"rollouts": {"weights": {"a": True}}}, "rollouts.weights: give a table of numbers, not {'a': True}"),
+    ],
+)
+def test_a_switch_is_no_number(tree, says):
+    with pytest.raises(ConfigError) as caught:
+        build_config(tree)
+    assert says in str(caught.value)
+
+
+def test_switching_off_takes_no_value_and_is_for_switches_alone():
+    with pytest.raises(ConfigError, match=r"--no-checkpoint\.keep_best takes no value.*--checkpoint\.keep_best=true"):
+        flags_tree(["--no-checkpoint.keep_best=true"])
+    with pytest.raises(ConfigError, match=r"output\.name: give a text, not False"):
+        load_config(None, ["--no-output.name"])
+
+
+def test_flags_win_over_trees_and_trees_over_the_file_and_no_tree_is_changed(tmp_path):
+    file = tmp_path / "train.toml"
+    file.write_text("seed = 1\n[rollouts]\nweights = {a = 1, b = 1, c = 1}\n")
+    rollouts = {"weights": {"b": 2, "c": 2}}
+    config = load_config(file, ["--rollouts.weights.c", "3", "--rollouts.weights.d", "3"], rollouts=rollouts, seed=2)
+    assert (config.seed, config.rollouts.weights) == (2, {"a": 1, "b": 2, "c": 3, "d": 3})
+    assert rollouts == {"weights": {"b": 2, "c": 2}}

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.rollouts.log import keep_secret
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer import checkpoint as checkpoints
-from benchmax.trainer.checkpoint import find_checkpoint, mark_best, prune, save_checkpoint
+from benchmax.trainer.checkpoint import find_checkpoint, forget_after, mark_best, prune, save_checkpoint
 from benchmax.trainer.config import LoraConfig, OptimConfig, TrainConfig
 from benchmax.trainer.loop import Trainer
 from benchmax.trainer.optim import Optimizer, scale_at
@@ -74,6 +75,15 @@ def test_rewind_moves_later_records_aside(run):
     assert read_metrics(run.path)[-1]["values"] == {"x": 2.0}
 
 
+def test_an_evaluation_after_the_checkpoint_is_moved_aside(run):
+    run.log_metrics(1, "train", {"x": 1.0})
+    run.log_metrics(2, "eval", {"x": 1.0})
+    run.write_rollouts("eval", 2, [Rollout("r", "e")])
+    assert run.rewind(2, evaluated=False) == 1
+    assert [line["split"] for line in read_metrics(run.path)] == ["train"]
+    assert list((run.path / "rollouts").iterdir()) == []
+
+
 def test_future_missing_and_damaged_runs_are_refused_politely(run, tmp_path):
     with pytest.raises(NotFoundError, match="no run"):
         RunDir.open(tmp_path / "nothing")
@@ -128,11 +138,58 @@ def test_checkpoint_brings_everything_back(directory, tmp_path, tune):
 def test_a_failed_save_leaves_the_last_checkpoint_and_no_rubbish(directory, tmp_path, monkeypatch):
     policy, optimizer = trained(directory)
     save_checkpoint(tmp_path, 1, policy, optimizer, {})
-    monkeypatch.setattr(checkpoints, "_random_states", lambda: (_ for _ in ()).throw(OSError(28, "No space left")))
+    monkeypatch.setattr(checkpoints, "random_states", lambda: (_ for _ in ()).throw(OSError(28, "No space left")))
     with pytest.raises(OSError, match="No space"):
         save_checkpoint(tmp_path, 2, policy, optimizer, {})
     assert find_checkpoint(tmp_path).step == 1
     assert {path.name for path in tmp_path.iterdir()} == {"latest", "step-1"}
+
+
+def test_a_checkpoint_that_cannot_be_replaced_stays(directory, tmp_path, monkeypatch):
+    policy, optimizer = trained(directory)
+    save_checkpoint(tmp_path, 1, policy, optimizer, {"note": "old"})
+    rename = Path.rename
+
+    def fail(self, target):
+        if self.name.startswith(".tmp-step"):
+            raise OSError(5, "Input/output error")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        save_checkpoint(tmp_path, 1, policy, optimizer, {"note": "new"})
+    assert {path.name for path in tmp_path.iterdir()} == {"latest", "step-1"}
+    assert find_checkpoint(tmp_path).state()["note"] == "old"
+
+
+def test_a_kill_while_a_checkpoint_is_replaced_loses_neither(directory, run, tmp_path):
+    policy, optimizer = trained(directory)
+    folder = run.path / "checkpoints"
+    old = save_checkpoint(folder, 1, policy, optimizer, {"note": "old"})
+    new = save_checkpoint(tmp_path / "new", 1, policy, optimizer, {"note": "new"})
+    half_way = new.path.rename(folder / ".tmp-step-1-99")
+    old.path.rename(half_way / "replaced")
+    run.sweep()
+    assert {path.name for path in folder.iterdir()} == {"latest", "step-1"}
+    assert find_checkpoint(folder).state()["note"] == "new"
+    assert not (folder / "step-1" / "replaced").exists()
+
+
+def test_checkpoints_of_steps_to_come_are_forgotten(directory, tmp_path):
+    policy, optimizer = trained(directory)
+    for number in (1, 2, 10):
+        save_checkpoint(tmp_path, number, policy, optimizer, {})
+    forget_after(tmp_path, 2)
+    assert {path.name for path in tmp_path.iterdir()} == {"latest", "step-1", "step-2"}
+
+
+def test_a_best_that_is_not_kept_is_not_named(directory, tmp_path):
+    policy, optimizer = trained(directory)
+    for number in (1, 2):
+        save_checkpoint(tmp_path, number, policy, optimizer, {})
+    mark_best(tmp_path, 1)
+    prune(tmp_path, keep_last=1, keep_best=False)
+    assert {path.name for path in tmp_path.iterdir()} == {"latest", "step-2"}
 
 
 def test_old_checkpoints_go_the_best_stays(directory, tmp_path):
@@ -177,6 +234,19 @@ def test_schedules():
     assert scale_at(50, 0, 100, "linear") == 0.5
     assert scale_at(50, 0, 100, "cosine") == pytest.approx(0.5)
     assert scale_at(100, 0, 100, "linear") == 0
+
+
+def test_the_decay_goes_by_steps_also_when_some_had_nothing_to_learn(directory):
+    policy, _ = trained(directory)
+    optimizer = Optimizer(policy.parameters(), OptimConfig(schedule="linear", warmup_steps=2), lr=1.0, total=12)
+    optimizer.due = 7
+    assert optimizer.current_lr() == pytest.approx(1 / 3), "the warm-up goes by updates"
+    step(policy, optimizer)
+    step(policy, optimizer)
+    optimizer.due = 7
+    assert optimizer.current_lr() == pytest.approx(0.5)
+    step(policy, optimizer)
+    assert optimizer.current_lr() == pytest.approx(0.4)
 
 
 VALUES = {

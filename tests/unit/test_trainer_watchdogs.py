@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from benchmax.models.base import TokenSegment
-from benchmax.rollouts.record import Failure, Rollout
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.example_id import make_example
+from benchmax.envs.types import ToolCall, ToolDefinition
+from benchmax.models.base import Reply, TokenSegment, Usage
+from benchmax.models.scripted import ScriptedModel
+from benchmax.rollouts import EnvHost, RolloutSettings, run_rollout
+from benchmax.rollouts.record import Failure, Rollout, Termination
+from benchmax.trainer import watchdogs
+from benchmax.trainer.advantage import assign_advantages
 from benchmax.trainer.config import WatchConfig
+from benchmax.trainer.metrics import rollout_metrics
 from benchmax.trainer.watchdogs import Watchdogs, is_repetitive
+
+DOCS = Path(__file__).parents[2] / "docs" / "training.md"
 
 
 def rollout(reward: float | None = 0.5, tokens: list[int] | None = None, **rewards: float) -> Rollout:
@@ -27,10 +38,35 @@ def ring(history: list[dict[str, float]], *rollouts: Rollout, **config) -> dict[
     return found
 
 
+def group(*rewards: float | None) -> list[Rollout]:
+    """Siblings as the trainer leaves them: what they earned, and why they were left out."""
+    rollouts = [rollout(reward) for reward in rewards]
+    for sample, one in enumerate(rollouts):
+        one.sample, one.ok = sample, one.reward is not None
+        one.error = None if one.ok else Failure("RewardError", "judge is down")
+    assign_advantages(rollouts)
+    return rollouts
+
+
+def measured(groups: list[list[Rollout]], **values: float) -> dict[str, float]:
+    used = sum(any(one.discarded is None for one in siblings) for siblings in groups)
+    return rollout_metrics(groups) | {"groups/used": float(used)} | values
+
+
+def watch(steps: list[tuple[dict[str, float], list[list[Rollout]]]]) -> dict[str, object]:
+    """The first alert of each kind, of a run of these steps."""
+    dogs, found = Watchdogs(), {}
+    for step, (values, groups) in enumerate(steps):
+        for alert in dogs.look(step, values, groups):
+            found.setdefault(alert.kind, alert)
+            json.dumps(alert.to_dict(), allow_nan=False)
+    return found
+
+
 def healthy(step: int) -> dict[str, float]:
     done = min(1.0, step / 20)
     return {
-        "reward/mean": 0.1 + 0.85 * done, "reward/max": 1.0, "solve_rate": done, "entropy": 1.0 - 0.98 * done,
+        "reward/mean": 0.1 + 0.85 * done, "reward/max": 1.0, "reward/std": 0.3, "entropy": 1.0 - 0.98 * done,
         "response_tokens/mean": 20 - 5 * done, "drift": 0.001, "lr": 5e-4,
         "reward_stats/format/reward/mean": min(1.0, 0.3 + 2 * done), "reward_stats/correct/reward/mean": done,
     }  # fmt: skip
@@ -47,10 +83,25 @@ def test_reward_collapse():
     assert alert.rollouts
 
 
-def test_entropy_collapse_only_when_nothing_is_solved():
-    falling = [{"entropy": max(0.001, 1 - step / 8), "solve_rate": 0.2} for step in range(14)]
-    assert "entropy_collapse" in ring(falling)
-    assert "entropy_collapse" not in ring([values | {"solve_rate": 0.95} for values in falling])
+def certain(first: list[list[Rollout]], later: list[list[Rollout]]) -> dict[str, object]:
+    """A run whose entropy falls to nothing; its answers are the first ones for two steps, then the later ones."""
+    steps = [(max(0.001, 1 - step / 8), first if step < 2 else later) for step in range(14)]
+    return watch([(measured(groups, entropy=entropy), groups) for entropy, groups in steps])
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.01, 100.0])
+def test_entropy_collapse_only_when_the_model_earns_less_than_was_seen(scale):
+    mixed = [group(0.0, scale, 0.0, 0.0), group(0.0, 0.0, scale, 0.0)]
+    failed, solved = group(*[0.0] * 4), group(*[scale] * 4)
+    alert = certain(mixed, [solved, failed, failed, failed, failed])["entropy_collapse"]
+    assert alert.evidence["reward"] == pytest.approx(0.2 * scale)
+    assert alert.evidence["best"] == scale
+    assert "entropy_collapse" not in certain(mixed, [solved] * 9 + [failed])
+
+
+@pytest.mark.parametrize(("low", "best"), [(0.0, 0.5), (-1.0, 0.0), (0.0, 40.0)])
+def test_a_model_certain_of_the_best_answers_there_are_has_not_collapsed(low, best):
+    assert "entropy_collapse" not in certain([group(low, best, low, low)], [group(*[best] * 4)])
 
 
 def test_length_blow_up():
@@ -68,6 +119,45 @@ def test_answers_that_are_all_cut_off():
     assert (alert.step, alert.evidence) == (4, {"truncated": 1.0})
     assert "99% of the answers of the last 3 steps were cut off at rollouts.max_new_tokens" in alert.message
     assert "all_cut_off" not in ring([{"truncated": 0.9} for _ in range(20)])
+
+
+ASKED = make_example([{"role": "user", "content": "?"}])
+
+
+class Asking(BaseEnv):
+    async def list_tools(self):
+        return [ToolDefinition("ask", "Asks.")]
+
+    async def run_tool(self, rollout_id, tool_name, **args):
+        return "yes"
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"said": 1.0}
+
+
+async def play(*replies: Reply, **settings) -> Rollout:
+    async with EnvHost(Asking) as host:
+        return await run_rollout(host, ASKED, ScriptedModel(replies), RolloutSettings(**settings))
+
+
+async def test_answers_cut_at_the_budget_of_a_rollout_are_cut_off():
+    calls = [ToolCall("ask", {}, "1").to_dict()]
+    asks = Reply({"role": "assistant", "content": "", "tool_calls": calls}, "tool_calls", Usage(1, 5))
+    cut = Reply({"role": "assistant", "content": "and"}, "length", Usage(1, 5))
+    by_turn, by_budget = await play(cut), await play(cut, max_tokens=5)
+    later, between = await play(asks, cut, max_tokens=10), await play(asks, asks, max_tokens=10)
+    assert by_turn.termination is Termination.OUTPUT_EXCEEDED
+    assert {one.termination for one in (by_budget, later, between)} == {Termination.TOKEN_BUDGET}
+    shares = [rollout_metrics([[one]])["truncated"] for one in (by_turn, by_budget, later, between)]
+    assert shares == [1.0, 1.0, 1.0, 0.0], "whose last turn was whole was not cut off"
+
+    def told(*rollouts: Rollout) -> str:
+        groups = [list(rollouts)]
+        return watch([(rollout_metrics(groups), groups)] * 3)["all_cut_off"].message
+
+    assert "steps were cut off at rollouts.max_tokens. Raise it" in told(by_budget, later)
+    assert "steps were cut off at rollouts.max_new_tokens. Raise it" in told(by_turn)
+    assert "cut off at rollouts.max_new_tokens or rollouts.max_tokens. Raise" in told(by_turn, by_budget)
 
 
 def test_entropy_blow_up_rings_for_what_was_lost():
@@ -93,6 +183,20 @@ def test_held_out_collapse():
     assert "held-out reward fell from 0.36 to 0.00" in alert.message
     assert dogs.look_at_held_out(10, 0.36, 0.0, []) == [], "once per window"
     assert dogs.look_at_held_out(14, 0.36, None, []) == []
+
+
+def test_held_out_rows_without_a_reward():
+    dogs = Watchdogs(WatchConfig(window=5))
+    assert dogs.look_at_held_out(0, None, 1.0, [group(1.0, 1.0, 1.0, None)]) == []
+    assert dogs.look_at_held_out(0, None, None, []) == []
+    (alert,) = dogs.look_at_held_out(3, 1.0, 1.0, [group(1.0, 1.0), group(None, None)])
+    assert (alert.kind, alert.step, alert.rollouts) == ("held_out_unscored", 3, ["rNone", "rNone"])
+    assert alert.evidence == {"share": 0.5}
+    assert "50% of the held-out rollouts got no reward" in alert.message
+    assert "The most common reason: RewardError: judge is down." in alert.message
+    assert dogs.look_at_held_out(4, 1.0, None, [group(None, None)]) == [], "once per window"
+    (alert,) = dogs.look_at_held_out(8, 1.0, None, [group(None, None)])
+    assert "100% of the held-out rollouts" in alert.message
 
 
 def test_the_form_is_learned_and_the_answer_is_not():
@@ -129,30 +233,75 @@ def test_repetition():
     assert "repetition" in ring([{}], rollout(tokens=loop), rollout(tokens=loop), rollout())
 
 
+def silent(*groups: list[Rollout], steps: int = 4) -> dict[str, object]:
+    return watch([(measured(list(groups)), list(groups))] * steps)
+
+
 def test_equal_groups():
-    silent = [{"groups/used": 0.0, "reward/mean": 0.0} for _ in range(20)]
-    assert "partial credit" in ring(silent)["no_signal"].message
-    assert "harder rows" in ring([values | {"reward/mean": 1.0} for values in silent])["no_signal"].message
-    assert "no_signal" not in ring(silent[:19])
+    alert = silent(group(0.0, 0.0), steps=20)["no_signal"]
+    assert "For 20 steps the samples of each prompt got equal rewards (all 0), so nothing was learned." in alert.message
+    assert "partial credit" in alert.message
+    assert "no_signal" not in silent(group(0.0, 0.0), steps=19)
+
+
+@pytest.mark.parametrize("earned", [1.0, 0.5, 0.0, -1.0, 30.0])
+def test_equal_rewards_are_told_without_a_guess_at_their_scale(earned):
+    alerts = silent(group(*[earned] * 4), steps=20)
+    for message in (alerts["nothing_learned"].message, alerts["no_signal"].message):
+        assert f"equal rewards (all {earned:g})" in message
+        assert "solved" not in message, "whether there is more to earn cannot be seen"
+        assert "harder rows" in message
+        assert "group_size" in message
 
 
 def test_a_start_without_any_signal_is_told_after_four_steps_and_once():
-    silent = [{"groups/used": 0.0, "reward/mean": 0.0, "reward/min": 0.0, "reward/max": 0.0} for _ in range(4)]
-    alert = ring(silent, rollout(0.0))["nothing_learned"]
-    assert (alert.step, alert.rollouts, alert.evidence["highest"]) == (3, ["r0.0"], 0.0)
-    assert "equal rewards (all 0), so no update has happened" in alert.message
+    alert = silent(group(0.0, 0.0))["nothing_learned"]
+    assert (alert.step, alert.rollouts, alert.evidence["highest"]) == (3, ["r0.0", "r0.0"], 0.0)
+    assert "in all 4 steps the samples of each prompt got equal rewards (all 0), so no update has" in alert.message
     assert "group_size" in alert.message
     assert "rollouts." not in alert.message, "the words fit a launch too"
-    solved = [values | dict.fromkeys(("reward/mean", "reward/min", "reward/max"), 1.0) for values in silent]
-    assert "harder rows" in ring(solved)["nothing_learned"].message
-    assert "nothing_learned" not in ring(silent[:3])
-    assert "nothing_learned" not in ring([{}, *silent]), "an update has happened"
-    assert "nothing_learned" not in ring([{"groups/used": 0.0, "unscored": 1.0}] * 4), "another alarm tells that"
-    dogs = Watchdogs()
-    assert sum(alert.kind == "nothing_learned" for n in range(40) for alert in dogs.look(n, silent[0], [])) == 1
+    assert "equal rewards (from 0 to 1)" in silent(group(0.0, 0.0), group(1.0, 1.0))["nothing_learned"].message
+    assert "nothing_learned" not in silent(group(0.0, 0.0), steps=3)
+    steps = [[group(0.0, 1.0)], *[[group(0.0, 0.0)]] * 4]
+    assert "nothing_learned" not in watch([(measured(groups), groups) for groups in steps]), "an update has happened"
+    assert "nothing_learned" not in silent(group(None, None)), "another alarm tells that"
+    dogs, groups = Watchdogs(), [group(0.0, 0.0)]
+    rang = [alert.kind for step in range(40) for alert in dogs.look(step, measured(groups), groups)]
+    assert rang.count("nothing_learned") == 1
 
 
-def test_drift_nan_unscored_and_a_flat_reward():
+def test_groups_with_too_few_rewards_are_not_called_equal():
+    alerts = silent(group(0.0, 1.0, None, None), steps=20)
+    for message in (alerts["nothing_learned"].message, alerts["no_signal"].message):
+        assert "steps too few samples of each prompt got a reward, so" in message
+        assert "equal" not in message
+        assert "The most common reason: RewardError: judge is down." in message
+        assert "group_size" not in message
+    assert alerts["nothing_learned"].evidence["groups"] == {"unscored": 4}
+    both = silent(group(0.0, 1.0, None, None), group(1.0, 1.0, 1.0, None), group(None, None))["nothing_learned"]
+    assert "too few samples of 8 of 12 prompts got a reward, the samples of 4 of 12 prompts got equal" in both.message
+    assert "judge is down" in both.message
+    mostly = silent(group(0.0, 0.0), group(1.0, 1.0), group(None, None))["nothing_learned"]
+    assert "the samples of 8 of 12 prompts got equal rewards, too few samples of 4 of 12 prompts" in mostly.message
+    assert "group_size" in mostly.message
+    empty = group(0.0, 1.0)
+    for one in empty:
+        one.tokens = []
+    assign_advantages(empty)
+    assert "too few samples of each prompt have tokens to learn from" in silent(empty)["nothing_learned"].message
+
+
+def test_why_a_run_has_no_signal_survives_a_resume():
+    dogs, groups = Watchdogs(), [group(0.0, 1.0, None, None)]
+    for step in range(3):
+        dogs.look(step, measured(groups), groups)
+    again = Watchdogs()
+    again.restore(json.loads(json.dumps(dogs.state())))
+    found = {alert.kind: alert for alert in again.look(3, measured(groups), groups)}
+    assert found["nothing_learned"].evidence["groups"] == {"unscored": 4}
+
+
+def test_drift_nan_and_unscored():
     assert "drift" in ring([{"drift": 0.2}])
     assert "weights are unharmed" in ring([{"skipped_updates": 1.0}])["not_finite"].message
     failed = rollout(None)
@@ -167,11 +316,30 @@ def test_drift_nan_unscored_and_a_flat_reward():
     nan = rollout(None)
     nan.unscored = {"r": "Reward 'r' is nan; return a finite number."}
     assert "'r' is nan; return" in ring([{"unscored": 0.5}], nan)["unscored"].message
-    flat = ring([{"reward/mean": 0.2, "reward/max": 1.0, "lr": 2e-5} for _ in range(20)])["not_moving"]
+
+
+def plateau(*groups: list[Rollout], lr: float = 2e-5) -> dict[str, object]:
+    return watch([(measured(list(groups), lr=lr), list(groups))] * 20)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.01, 100.0])
+def test_a_flat_reward(scale):
+    rewards = group(scale, *[0.0] * 4)
+    flat = plateau(rewards)["not_moving"]
+    assert f"has not moved for 20 steps (at {0.2 * scale:.3g} on average; the best answer earned {scale:.3g})" in (
+        flat.message
+    )
     assert "6.0e-05" in flat.message
-    high = ring([{"reward/mean": 0.2, "reward/max": 1.0, "lr": 3e-2} for _ in range(20)])["not_moving"]
+    high = plateau(rewards, lr=3e-2)["not_moving"]
     assert "9.0e-02" not in high.message
     assert "optim.lr is high already (3.0e-02)" in high.message
+    rising = [[group(*[scale] * (1 + step // 4), *[0.0] * (30 - step // 4))] for step in range(20)]
+    assert "not_moving" not in watch([(measured(groups, lr=2e-5), groups) for groups in rising])
+
+
+@pytest.mark.parametrize(("worse", "best"), [(-0.1, 0.0), (0.0, 1.0), (-5.0, -1.0), (0.0, 0.01)])
+def test_a_reward_that_stays_near_the_best_there_is_need_not_move(worse, best):
+    assert "not_moving" not in plateau(group(*[best] * 99, worse))
 
 
 def test_an_alarm_rings_once_per_window_and_survives_a_resume():
@@ -184,7 +352,6 @@ def test_an_alarm_rings_once_per_window_and_survives_a_resume():
 
 
 def test_prompts_that_do_not_fit_raise_an_alarm():
-    from benchmax.rollouts.record import Rollout, Termination
     from benchmax.trainer.watchdogs import too_long
 
     def group(reason):
@@ -196,3 +363,9 @@ def test_prompts_that_do_not_fit_raise_an_alarm():
     assert "did not fit the model's context" in alert.message
     assert not list(too_long(None, 3, [fine, fine, fine, over]))
     assert "unscored" not in ring([{"unscored": 1.0}], *over), "one alarm for one trouble"
+
+
+def test_every_alert_is_documented():
+    documented = DOCS.read_text()
+    alarms = [*watchdogs.ALARMS, watchdogs.held_out_collapse, watchdogs.held_out_unscored]
+    assert [alarm.__name__ for alarm in alarms if f"`{alarm.__name__}`" not in documented] == []

@@ -56,6 +56,8 @@ class ChatTokens:
         self._escapes = _Escapes(self._backend, self._template)
         self._placeholder = f"turn{secrets.token_hex(12)}"
         self._closing = self._closing_ids()
+        self.end_of_turn = self._closing or [self.stop_ids[0]]
+        """What ends an assistant's turn, as the template writes it."""
 
     # Text and ids
 

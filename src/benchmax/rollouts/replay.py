@@ -26,9 +26,9 @@ async def replay(
     Rewards that read the state of tools (files, servers) see a new, empty state: only what is in the record can be
     judged again. Rollouts that never reached an end worth scoring stay as they are.
     """
-    groups: dict[tuple[str, int | None], list[Rollout]] = {}
+    groups: dict[tuple[str, int | None, str], list[Rollout]] = {}
     for rollout in rollouts:
-        groups.setdefault((rollout.example_id, rollout.step), []).append(rollout)
+        groups.setdefault((rollout.example_id, rollout.step, rollout.split), []).append(rollout)
     gate = asyncio.Semaphore(concurrency)
     for batch in _chunks(list(groups.values()), concurrency):
         fresh = await asyncio.gather(*(_rescore_group(host, group, settings, gate) for group in batch))

@@ -54,7 +54,7 @@ class Checkpoint:
         state = self.state()
         load_weights(policy, self.weights())
         optimizer.load(_load(self.path / "optimizer.safetensors"), state["updates"])
-        _set_random(_load(self.path / "random.safetensors"))
+        set_random(_load(self.path / "random.safetensors"))
         return state
 
 
@@ -69,7 +69,7 @@ def save_checkpoint(
     try:
         _save(trained_weights(policy), temporary / "weights.safetensors")
         _save(optimizer.tensors(), temporary / "optimizer.safetensors")
-        _save(_random_states(), temporary / "random.safetensors")
+        _save(random_states(), temporary / "random.safetensors")
         text = json.dumps({"step": step, "updates": optimizer.updates, "tune": policy.tune, **state})
         write_whole(temporary / "state.json", text)
         _sync(temporary)
@@ -78,6 +78,8 @@ def save_checkpoint(
         temporary.rename(final)
         shutil.rmtree(final / "replaced", ignore_errors=True)
     except BaseException:
+        if (temporary / "replaced").exists():
+            (temporary / "replaced").rename(final)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     _sync(folder)
@@ -119,12 +121,21 @@ def _step_of(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 
 
+def forget_after(folder: Path, step: int) -> None:
+    """Remove checkpoints of later steps: a run that goes on from `step` makes them anew."""
+    for path in _all(folder):
+        if _step_of(path) > step:
+            shutil.rmtree(path)
+
+
 def prune(folder: Path, keep_last: int, keep_best: bool) -> list[Path]:
     """Remove old checkpoints; gives those removed."""
-    steps = _all(folder)
-    best = (folder / "best").read_text("utf-8").strip() if keep_best and (folder / "best").exists() else None
-    old = [path for path in steps[:-keep_last] if path.name != best]
+    mark = folder / "best"
+    best = mark.read_text("utf-8").strip() if mark.exists() else None
+    old = [path for path in _all(folder)[:-keep_last] if not (keep_best and path.name == best)]
     for path in old:
+        if path.name == best:
+            mark.unlink()
         shutil.rmtree(path)
     return old
 
@@ -150,14 +161,14 @@ def load_weights(policy: Policy, weights: Mapping[str, Tensor]) -> None:
         weight.copy_(weights[name])
 
 
-def _random_states() -> dict[str, Tensor]:
+def random_states() -> dict[str, Tensor]:
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
     return states
 
 
-def _set_random(states: Mapping[str, Tensor]) -> None:
+def set_random(states: Mapping[str, Tensor]) -> None:
     torch.set_rng_state(states["cpu"])
     if "cuda" in states and torch.cuda.is_available():
         torch.cuda.set_rng_state(states["cuda"])

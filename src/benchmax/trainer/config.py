@@ -7,12 +7,14 @@ file or on a command line is reported at once, with a guess at the name that was
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from benchmax.errors import ConfigError
 from benchmax.limits import MAX_TOOL_CALLS, MAX_TURNS, MIN_TRAIN_ROWS, ROLLOUT_SECONDS
@@ -21,6 +23,16 @@ from benchmax.trainer.mistakes import describe
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch_as_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python counts true as 1; someone who writes it for a number meant another setting."""
+        kind = cls.model_fields[str(info.field_name)].annotation
+        given = value.values() if isinstance(value, Mapping) else [value]
+        if {int, float} & {kind, *get_args(kind)} and any(isinstance(each, bool) for each in given):
+            raise PydanticCustomError("switch_as_number", "a switch is no number")
+        return value
 
 
 class ModelConfig(Section):
@@ -57,7 +69,7 @@ class DataConfig(Section):
     env: str = ""
     """The environment: `package.module:Class` or `file.py:Class`."""
     env_args: dict[str, Any] = {}
-    """Arguments of the environment's constructor."""
+    """Arguments of the environment's constructor: texts, finite numbers, true, false, lists and tables."""
     train: str = ""
     """Training rows: a JSONL, JSON, CSV or Parquet file, or a dataset name."""
     eval: str = ""
@@ -69,7 +81,27 @@ class DataConfig(Section):
     min_rows: int = Field(default=MIN_TRAIN_ROWS, ge=1)
     """Fewest training rows accepted."""
     curriculum: Literal["none", "pass_rate"] = "none"
-    """`pass_rate` draws prompts the model solves sometimes more often than those it solves always or never."""
+    """`pass_rate` draws prompts the model solves (a reward of 1 or more) sometimes more often than those it solves
+    always or never."""
+
+    @field_validator("env_args")
+    @classmethod
+    def _as_saved(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        if lost := ", ".join(_lost_when_saved(arguments)):
+            raise ValueError(
+                f"{lost} cannot be saved with the run, and a resumed one would not have it; "
+                "give texts (a date too), finite numbers, true, false, lists or tables"
+            )
+        return arguments
+
+
+def _lost_when_saved(value: Any, name: str = "") -> Iterator[str]:
+    """The parts of an argument that JSON does not have: it is what a resumed run reads."""
+    if isinstance(value, Mapping | list):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _lost_when_saved(item, f"{name}.{key}" if name else str(key))
+    elif not isinstance(value, str | int | float | None) or (isinstance(value, float) and not math.isfinite(value)):
+        yield f"{name} ({value})"
 
 
 class RolloutConfig(Section):
@@ -105,7 +137,8 @@ class AlgorithmConfig(Section):
     leave_one_out: bool = False
     """Compare a sample with the mean of its siblings without itself (RLOO)."""
     min_scored: float = Field(default=0.75, gt=0, le=1)
-    """Share of a group that must be scored for the group to be used."""
+    """Share of a group that must be scored for the group to be used, and of the held-out rollouts for an evaluation to
+    count."""
     clip_low: float = Field(default=0.2, gt=0, lt=1)
     """The ratio is clipped below 1 - clip_low."""
     clip_high: float = Field(default=0.28, gt=0)
@@ -262,7 +295,7 @@ def preset_lr(parameters: int, tune: str) -> float:
 
 
 def load_config(path: Path | str | None = None, flags: Sequence[str] = (), **values: Any) -> TrainConfig:
-    """Read a TOML (or saved JSON) file, then let dotted flags and then keyword trees override it."""
+    """Read a TOML (or saved JSON) file, then let keyword trees and then dotted flags override it."""
     tree: dict[str, Any] = {}
     if path is not None:
         _merge(tree, _read_tree(Path(path), ()))
@@ -375,16 +408,32 @@ def flags_tree(flags: Sequence[str], values: Mapping[str, Any] | None = None) ->
         word = words.pop(0)
         if not word.startswith("--"):
             raise ConfigError(f"Expected a setting like --optim.lr 5e-4, got {word!r}.")
-        name, equals, text = word[2:].partition("=")
-        if name.startswith("no-"):
-            name, text = name[3:], "false"
-        elif not equals and words and not words[0].startswith("--"):
-            text = words.pop(0)
-        elif not equals:
-            text = _switched_on(name)
-        _put(tree, name.replace("-", "_").split("."), _value(text))
+        keys, value = _flag(word[2:], words)
+        _put(tree, keys, value)
     _refuse_plain_sections(tree)
     return tree
+
+
+def _flag(word: str, rest: list[str]) -> tuple[list[str], Any]:
+    """The setting a flag names and its value, which may be the first of the words that follow: then it is taken."""
+    name, equals, text = word.partition("=")
+    setting = name.removeprefix("no-")
+    keys = _keys(setting)
+    if name != setting:
+        if equals:
+            raise ConfigError(f"--{name} takes no value. Leave {equals + text!r} out, or write --{setting}={text}.")
+        return keys, False
+    if equals:
+        return keys, _value(keys, text)
+    if rest and not rest[0].startswith("--"):
+        return keys, _value(keys, rest.pop(0))
+    return keys, _switched_on(keys)
+
+
+def _keys(name: str) -> list[str]:
+    """Section and setting are ours and may be written with dashes; a key inside a setting is the user's own."""
+    keys = name.split(".")
+    return [key.replace("-", "_") for key in keys[:2]] + keys[2:]
 
 
 def _refuse_plain_sections(tree: Mapping[str, Any]) -> None:
@@ -397,12 +446,17 @@ def _refuse_plain_sections(tree: Mapping[str, Any]) -> None:
             )
 
 
-def _switched_on(name: str) -> str:
+def _switched_on(keys: Sequence[str]) -> bool:
     """The value of a flag that was given none, which only a switch may be."""
-    kind = next((kind for field, kind, *_ in fields() if field == name.replace("-", "_")), "bool")
-    if kind != "bool":
-        raise ConfigError(f"--{name} needs a value: {kind}.")
-    return "true"
+    kind = _kind(keys)
+    if kind not in ("bool", ""):
+        raise ConfigError(f"--{'.'.join(keys)} needs a value: {kind}.")
+    return True
+
+
+def _kind(keys: Sequence[str]) -> str:
+    """The type of a setting; empty for a name that is none, such as a key inside a setting."""
+    return next((kind for field, kind, *_ in fields() if field == ".".join(keys)), "")
 
 
 def _put(tree: dict[str, Any], keys: list[str], value: Any) -> None:
@@ -414,7 +468,9 @@ def _put(tree: dict[str, Any], keys: list[str], value: Any) -> None:
     tree[keys[-1]] = value
 
 
-def _value(text: str) -> Any:
+def _value(keys: Sequence[str], text: str) -> Any:
+    if _kind(keys).startswith(("str", "Literal")):
+        return text
     try:
         return json.loads(text)
     except ValueError:
@@ -423,7 +479,9 @@ def _value(text: str) -> Any:
 
 def _merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
     for key, value in other.items():
-        if isinstance(value, Mapping) and isinstance(tree.get(key), dict):
-            _merge(tree[key], value)
-        else:
-            tree[key] = dict(value) if isinstance(value, Mapping) else value
+        if not isinstance(value, Mapping):
+            tree[key] = value
+            continue
+        if not isinstance(tree.get(key), dict):
+            tree[key] = {}
+        _merge(tree[key], value)

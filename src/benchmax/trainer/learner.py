@@ -42,7 +42,8 @@ class _Part:
 
     batch: Batch
     weight: Tensor
-    old: Tensor | None
+    exact: Tensor | None
+    """The policy's own before the first update; none when the pass that learns gives the same."""
     base: Tensor | None
 
 
@@ -57,18 +58,24 @@ class Learner:
         self.token_budget = optim.token_budget or (CUDA_TOKENS if on_cuda else CPU_TOKENS)
         self.row_tokens = optim.row_tokens or (CUDA_ROW if on_cuda else CPU_ROW)
         self.multiple = CUDA_MULTIPLE if on_cuda else 1
+        self.updates_a_step = algorithm.updates * algorithm.minibatches
         self.rule = LossRule(algorithm.clip_low, algorithm.clip_high, algorithm.kl, algorithm.importance_cap)
         self.optimizer = Optimizer(
             policy.parameters(),
             optim,
             lr=optim.lr or preset_lr(policy.size(), config.model.tune),
-            total=config.limits.steps * algorithm.updates * algorithm.minibatches,
+            total=config.limits.steps * self.updates_a_step,
         )
         if algorithm.kl:
             policy.keep_base()
 
-    def learn(self, groups: Sequence[Sequence[Rollout]], abort: Callable[[], bool] = lambda: False) -> dict[str, float]:
-        """Update on the rollouts that were not discarded. Gives the metrics of the update, {} without any rollout."""
+    def learn(
+        self, groups: Sequence[Sequence[Rollout]], abort: Callable[[], bool] = lambda: False, *, step: int = 0
+    ) -> dict[str, float]:
+        """Update on the rollouts that were not discarded. Gives the metrics of the update, {} without any rollout.
+
+        `step` is how many steps are done: the learning rate decays with them.
+        """
         sequences = [
             sequence_of(rollout, index)
             for index, group in enumerate(groups)
@@ -79,6 +86,7 @@ class Learner:
         if not len(batch):
             return {}
         algorithm = self.config.algorithm
+        self.optimizer.due = step * self.updates_a_step
         stats = LossStats()
         results: list[dict[str, float]] = []
         parts = [self._prepare(part) for part in batch.split(algorithm.minibatches)]
@@ -91,29 +99,30 @@ class Learner:
         algorithm, device = self.config.algorithm, self.policy.device
         weight = batch.weights(algorithm.normalise, self.config.rollouts.max_new_tokens)
         batch.advantage, batch.sampler = batch.advantage.to(device), batch.sampler.to(device)
-        repeated = algorithm.updates * algorithm.minibatches > 1
-        old = self._with_memory(lambda: self.score(batch)) if repeated else None
+        noisy = self.updates_a_step > 1 or self.policy.has_dropout
+        exact = self.with_memory(lambda: self.score(batch)) if noisy else None
         base = None
         if algorithm.kl:
             with self.policy.base():
-                base = self._with_memory(lambda: self.score(batch))
-        return _Part(batch, weight.to(device), old, base)
+                base = self.with_memory(lambda: self.score(batch))
+        return _Part(batch, weight.to(device), exact, base)
 
     @torch.no_grad()
     def score(self, batch: Batch) -> Tensor:
         """The policy's log-prob of every token of a batch."""
         scores = torch.empty(len(batch), device=self.policy.device)
-        for micro in batch.micro_batches(self.token_budget, self.row_tokens, self.multiple):
-            micro = micro.to(self.policy.device)
-            scores[micro.token] = self.policy.logprobs(micro)[0]
+        with self.policy.exact():
+            for micro in batch.micro_batches(self.token_budget, self.row_tokens, self.multiple):
+                micro = micro.to(self.policy.device)
+                scores[micro.token] = self.policy.logprobs(micro)[0]
         return scores
 
     def _update(self, part: _Part, stats: LossStats, abort: Callable[[], bool]) -> dict[str, float]:
         own = LossStats()
-        loss, packed = self._with_memory(lambda: self._backward(part, own, abort))
+        loss, packed = self.with_memory(lambda: self._backward(part, own, abort))
         lr = self.optimizer.current_lr()
         if math.isfinite(loss):
-            norm = self.optimizer.step()
+            norm = self.apply(self.optimizer)
         else:
             self.optimizer.clear()
             norm = float("nan")
@@ -141,9 +150,11 @@ class Learner:
     def _loss(self, micro: MicroBatch, part: _Part, stats: LossStats) -> Tensor:
         logp, entropy = self.policy.logprobs(micro)
         token = micro.token
+        exact = logp.detach() if part.exact is None else part.exact[token]
         loss = grpo_loss(
             logp,
-            old=logp.detach() if part.old is None else part.old[token],
+            old=exact if self.updates_a_step > 1 else logp.detach(),
+            exact=exact,
             sampler=part.batch.sampler[token],
             advantage=part.batch.advantage[token],
             weight=part.weight[token],
@@ -161,7 +172,16 @@ class Learner:
     def restore(self, state: Mapping[str, int]) -> None:
         self.token_budget = state.get("token_budget", self.token_budget)
 
-    def _with_memory(self, work: Callable[[], Any]) -> Any:
+    def apply(self, optimizer: Optimizer) -> float:
+        """Let an optimizer change the weights; it cannot begin again when memory runs out half-way."""
+        try:
+            return optimizer.step()
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            raise UsageError(f"Out of memory in the optimizer. {_ways_to_save_memory(self.config)}") from None
+
+    def with_memory(self, work: Callable[[], Any]) -> Any:
         """Do the work; when memory runs out, again with half the token budget, as often as that helps."""
         while True:
             try:

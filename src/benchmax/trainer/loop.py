@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,15 @@ from benchmax.errors import DatasetError, RewardError
 from benchmax.rollouts.log import read_rollouts
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.advantage import AdvantageRule, assign_advantages
-from benchmax.trainer.checkpoint import Checkpoint, mark_best, prune, save_checkpoint
+from benchmax.trainer.checkpoint import (
+    Checkpoint,
+    forget_after,
+    mark_best,
+    prune,
+    random_states,
+    save_checkpoint,
+    set_random,
+)
 from benchmax.trainer.config import TrainConfig
 from benchmax.trainer.learner import Aborted, Learner
 from benchmax.trainer.metrics import SOLVED, response_tokens, rollout_metrics
@@ -45,6 +54,8 @@ many again."""
 
 OnEvent = Callable[[str, dict[str, Any]], None]
 """Told of everything that happens: a kind and its data. For live views."""
+Begin = Callable[[Callable[[], bool]], object]
+"""Done before the first step of a new run, in the update's thread; told whom to ask whether to give up."""
 
 
 @dataclass(slots=True)
@@ -132,7 +143,9 @@ class Trainer:
         self.sampler.restore(state.get("sampler", {}))  # runs of before have none, nor a learner's
         self.learner.restore(state.get("learner", {}))
         self._saved = (self.progress.step, self.progress.evaluated)
-        moved = self.run.rewind(checkpoint.step)
+        moved = self.run.rewind(checkpoint.step, evaluated=self.progress.evaluated == checkpoint.step)
+        forget_after(checkpoint.path.parent, checkpoint.step)
+        self._mark_best()
         self._emit("resumed", step=checkpoint.step, lines_moved_aside=moved)
 
     def save(self) -> None:
@@ -150,15 +163,23 @@ class Trainer:
         }
         self.run.metrics.sync()
         saved = save_checkpoint(folder, progress.step, self.learner.policy, self.learner.optimizer, state)
-        if progress.evaluated == progress.step == progress.best_step:
-            mark_best(folder, progress.step)
+        self._mark_best()
         self._saved = (progress.step, progress.evaluated)
         prune(folder, self.config.checkpoint.keep_last, self.config.checkpoint.keep_best)
         self._emit("checkpoint", step=progress.step, path=str(saved.path.relative_to(self.run.path)))
 
+    def _mark_best(self) -> None:
+        """Called once the checkpoint of this step is there. One that is not kept is not named either."""
+        if self.config.checkpoint.keep_best and self._at_best():
+            mark_best(self.run.path / "checkpoints", self.progress.step)
+
+    def _at_best(self) -> bool:
+        progress = self.progress
+        return progress.best is not None and progress.evaluated == progress.step == progress.best_step
+
     # Running
 
-    async def train(self) -> Outcome:
+    async def train(self, begin: Begin | None = None) -> Outcome:
         """Train to the end, whichever comes first."""
         self._began, self._first = time.monotonic(), self.progress.step
         heartbeat = asyncio.create_task(self._beat())
@@ -166,9 +187,10 @@ class Trainer:
         self._emit("started", step=self.progress.step)
         self._prepare_watch()
         try:
+            begun = begin is None or await self._unless_stopped(self._begin(begin))
             await self._unless_stopped(self._push())
             reason = await self._loop()
-            await self._finish(reason)
+            await self._finish(reason, keep=begun)
         except BaseException as error:
             self._failed(error)
             raise
@@ -177,12 +199,19 @@ class Trainer:
             self._thread.shutdown(wait=True, cancel_futures=True)
         return self.outcome
 
+    async def _begin(self, begin: Begin) -> None:
+        """Whole or not at all: a run that is stopped in it begins again."""
+        await self._in_thread(begin, lambda: self._give_up)
+        self._began = time.monotonic()
+        self.save()
+
     async def _loop(self) -> str:
         while True:
             step = self.progress.step
             if self._due(self.config.eval.every) and not self._stop:
                 await self._unless_stopped(self.evaluate())
-            if (step % self.config.checkpoint.every == 0 or self._best_now()) and not self._stop:
+            new_best = self.config.checkpoint.keep_best and step > 0 and self._at_best()
+            if (step % self.config.checkpoint.every == 0 or new_best) and not self._stop:
                 self.save()
             if not self._scored and step - self._first >= UNSCORED_STEPS:
                 self._refuse_unscored()
@@ -192,10 +221,11 @@ class Trainer:
             if not await self._unless_stopped(self.step()):
                 return "interrupted"
 
-    async def _finish(self, reason: str) -> None:
+    async def _finish(self, reason: str, keep: bool) -> None:
         if reason != "interrupted" and self.held_out and self.progress.evaluated != self.progress.step:
-            await self._unless_stopped(self.evaluate())
-        self.save()
+            reason = reason if await self._unless_stopped(self.evaluate()) else "interrupted"
+        if keep:
+            self.save()
         if reason != "interrupted":
             self._refuse_unscored()
         lines = read_metrics(self.run.path)
@@ -274,15 +304,17 @@ class Trainer:
     async def step(self) -> dict[str, float]:
         """Sample, compare, update, push; all of it recorded."""
         number = self.progress.step
-        before = self.stream.state()
+        before, chance = self.stream.state(), random_states()
         try:
             began = time.monotonic()
             groups = await self._sample(number)
             sampled = time.monotonic()
-            update = await self._in_thread(self.learner.learn, groups, lambda: self._give_up)
+            learn = partial(self.learner.learn, step=number)
+            update = await self._in_thread(learn, groups, lambda: self._give_up)
             await self._push()
         except BaseException:
             self.stream.restore(before)
+            set_random(chance)
             raise
         ended = time.monotonic()
         used = sum(any(rollout.discarded is None for rollout in group) for group in groups)
@@ -296,6 +328,7 @@ class Trainer:
         }  # fmt: skip
         self._record("train", number, values, groups)
         self.progress.step += 1
+        self.run.set_status("running", self.progress.step)
         self._watch(number, values, groups)
         return values
 
@@ -306,8 +339,10 @@ class Trainer:
         draw = Draw("train", number, rollouts.group_size, rollouts.temperature)
         groups: list[list[Rollout]] = []
         wanted, extra = rollouts.prompts_per_step, self.config.extra_groups
-        while wanted:
-            fresh = await self.sampler.sample(self.stream.take(wanted), draw, self._saw_group)
+        seen: set[str] = set()
+        while wanted and (examples := self.stream.take(wanted, without=seen)):
+            seen |= {example["id"] for example in examples}
+            fresh = await self.sampler.sample(examples, draw, self._saw_group)
             silent = sum(not assign_advantages(group, rule) for group in fresh)
             groups += fresh
             wanted = min(silent, extra)
@@ -335,12 +370,14 @@ class Trainer:
         values = rollout_metrics(groups) | {"seconds/sample": time.monotonic() - began}
         self._record("eval", progress.step, values, groups)
         progress.evaluated = progress.step
-        progress.last = reward = values.get("reward/mean")
+        enough = values.get("unscored", 1.0) <= 1 - self.config.algorithm.min_scored
+        progress.last = reward = values.get("reward/mean") if enough else None
         self._alarm(self.watchdogs.look_at_held_out(max(0, progress.step - 1), progress.best, reward, groups))
-        better = reward is not None and (progress.best is None or reward > progress.best)
-        progress.stale = 0 if better else progress.stale + 1
-        if better or (reward is not None and reward == progress.best):  # of equals the latest, which trained longest
-            progress.best, progress.best_step = reward, progress.step
+        if reward is not None:
+            better = progress.best is None or reward > progress.best
+            progress.stale = 0 if better else progress.stale + 1
+            if better or reward == progress.best:  # of equals the latest, which trained longest
+                progress.best, progress.best_step = reward, progress.step
         return values
 
     def _due(self, every: int) -> bool:
@@ -349,10 +386,6 @@ class Trainer:
             bool(self.held_out) and self.progress.evaluated != step and (step == 0 or bool(every and step % every == 0))
         )
 
-    def _best_now(self) -> bool:
-        progress = self.progress
-        return self.config.checkpoint.keep_best and 0 < progress.step == progress.evaluated == progress.best_step
-
     # Records
 
     def _record(self, split: str, step: int, values: dict[str, float], groups: Sequence[Sequence[Rollout]]) -> None:
@@ -360,7 +393,6 @@ class Trainer:
         self.run.write_rollouts(split, step, rollouts, tokens=self.config.output.save_tokens)
         line = self.run.log_metrics(step, split, values)
         self.on_event("metrics", line)
-        self.run.set_status("running", self.progress.step)
 
     def _prepare_watch(self) -> None:
         self.watchdogs.vocabulary = self.learner.policy.vocabulary

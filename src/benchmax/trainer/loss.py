@@ -4,7 +4,8 @@
     policy = -min(ratio·A, clip(ratio)·A)          A: the sample's advantage
     loss   = Σ weight · (correction · policy + β · KL(policy ‖ base))
 
-`correction` is min(exp(old - sampler), cap): 1 when trainer and sampler agree. `weight` spreads 1 over tokens or
+`correction` is min(exp(exact - sampler), cap): 1 when trainer and sampler agree; `exact` is `old` unless that was
+computed with dropout. `weight` spreads 1 over tokens or
 sequences (`Batch.weights`), so a batch may be cut into micro-batches anywhere.
 """
 
@@ -51,6 +52,7 @@ def grpo_loss(
     advantage: Tensor,
     weight: Tensor,
     rule: LossRule = LossRule(),
+    exact: Tensor | None = None,
     base: Tensor | None = None,
     stats: LossStats | None = None,
 ) -> Tensor:
@@ -58,7 +60,7 @@ def grpo_loss(
     ratio = torch.exp(logp - old)
     clipped = ratio.clamp(1 - rule.clip_low, 1 + rule.clip_high)
     policy = -torch.minimum(ratio * advantage, clipped * advantage)
-    gap = torch.where(torch.isnan(sampler), 0.0, old - sampler)
+    gap = torch.where(torch.isnan(sampler), 0.0, (old if exact is None else exact) - sampler)
     if rule.importance_cap:
         policy = policy * torch.exp(gap).clamp(max=rule.importance_cap)
     total = policy

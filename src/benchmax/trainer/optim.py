@@ -22,6 +22,8 @@ class Optimizer:
         self.total = total
         """Updates in the whole run, for the decay."""
         self.updates = 0
+        self.due = 0
+        """Updates there would have been by now had every step had one: the decay goes by these."""
         self._adam = torch.optim.AdamW(
             self.weights.values(),
             lr=lr,
@@ -43,6 +45,7 @@ class Optimizer:
                 group["lr"] = self.current_lr()
             self._adam.step()
             self.updates += 1
+            self.due += 1
         self.clear()
         return value
 
@@ -51,7 +54,9 @@ class Optimizer:
 
     def current_lr(self) -> float:
         """The learning rate of the next update."""
-        return self.lr * scale_at(self.updates, self.config.warmup_steps, self.total, self.config.schedule)
+        warmup = self.config.warmup_steps
+        at = self.updates if self.updates < warmup else max(self.updates, self.due)
+        return self.lr * scale_at(at, warmup, self.total, self.config.schedule)
 
     def tensors(self) -> dict[str, Tensor]:
         """AdamW's moments, by weight."""

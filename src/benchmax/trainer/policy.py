@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ class Policy:
         self.decoder = self.model.get_decoder()
         self.head = self.model.get_output_embeddings()
         self.device: torch.device = next(self.model.parameters()).device
+        self.has_dropout = any(isinstance(module, nn.Dropout) and module.p > 0 for module in self.model.modules())
+        """Whether two passes over the same tokens differ."""
         self._frozen: Any = None
         self.model.train()
 
@@ -72,8 +75,9 @@ class Policy:
         """Tokens it chooses from."""
         return int(self.model.config.get_text_config().vocab_size)
 
-    def logprobs(self, micro: MicroBatch) -> tuple[Tensor, Tensor]:
-        """Log-prob of each loss token, and the entropy at each query position."""
+    def logprobs(self, micro: MicroBatch, temperature: float | None = None) -> tuple[Tensor, Tensor]:
+        """Log-prob of each loss token, and the entropy at each query position; at the sampler's temperature if none."""
+        temperature = self.temperature if temperature is None else temperature
         with _precision(self.device):
             output = self.decoder(
                 input_ids=micro.input_ids,
@@ -86,14 +90,23 @@ class Policy:
         cap = getattr(self.model.config, "final_logit_softcapping", None)
         if cap:
             logits = torch.tanh(logits.float() / cap) * cap
-        if self.temperature != 1.0:
-            logits = logits.float() / self.temperature
+        if temperature != 1.0:
+            logits = logits.float() / temperature
         return select_logprobs(logits, micro.slot, micro.target)
+
+    @contextlib.contextmanager
+    def exact(self) -> Iterator[None]:
+        """Without dropout, for the time of the block."""
+        self.model.eval()
+        try:
+            yield
+        finally:
+            self.model.train()
 
     def keep_base(self) -> None:
         """Hold what `base` needs; with LoRA that is nothing, for all weights it is a frozen copy."""
         if self.peft is None and self._frozen is None:
-            self._frozen = copy.deepcopy(self.model).requires_grad_(False)
+            self._frozen = copy.deepcopy(self.model).requires_grad_(False).eval()
 
     @contextlib.contextmanager
     def base(self) -> Iterator[None]:
@@ -149,12 +162,20 @@ def _adapt(model: Any, lora: LoraConfig) -> Any:
     )
     advice = "Use all-linear, or the names of its linear layers."
     try:
-        adapted = peft.get_peft_model(model, settings)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Model has `tie_word_embeddings=True`")  # refused below
+            adapted = peft.get_peft_model(model, settings)
     except ValueError as error:
         raise ConfigError(f"lora.targets {lora.targets} does not fit this model: {error} {advice}") from None
-    for name, layer in _lora_layers(adapted.get_base_model()):
+    base = adapted.get_base_model()
+    for name, layer in _lora_layers(base):
         if not isinstance(layer.get_base_layer(), nn.Linear):
             raise ConfigError(f"lora.targets {lora.targets} names {name}, which is no linear layer. {advice}")
+        if layer.get_base_layer().weight is base.get_input_embeddings().weight:
+            raise ConfigError(
+                f"lora.targets {lora.targets} names {name}, whose weight is also the input embedding in this model: "
+                "an adapter would change only one of the two. Leave it out, or train with model.tune = 'full'."
+            )
     return adapted
 
 

@@ -6,7 +6,7 @@ The whole state is a few numbers, so a resumed run draws the prompts an unbroken
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from benchmax.envs.types import Example
@@ -15,6 +15,8 @@ MEMORY = 0.5
 """Share of the old pass rate that survives a new observation."""
 FLOOR = 0.1
 """Least chance of an example to be taken when its turn comes."""
+LAPS = 20
+"""Times round the rows after which those the curriculum refused are taken after all."""
 
 
 class PromptStream:
@@ -27,18 +29,24 @@ class PromptStream:
         self.drawn = 0
         """Positions passed in the stream, examples the curriculum refused included."""
         self.rates: dict[str, float] = {}
+        self._different = len({example["id"] for example in self.examples})
         self._epoch = -1
         self._order: list[int] = []
 
-    def take(self, count: int) -> list[Example]:
-        """The next prompts, all different as long as there are enough rows."""
+    def take(self, count: int, without: Collection[str] = ()) -> list[Example]:
+        """The next prompts, all different and none of `without`: fewer than asked for when there are no more rows."""
+        count = max(0, min(count, self._different - len(without)))
         taken: dict[str, Example] = {}
-        for _ in range(20 * max(count, len(self.examples))):
+        refused: dict[str, Example] = {}
+        for _ in range(LAPS * len(self.examples)):
             if len(taken) == count:
                 break
             example = self._next()
-            if example["id"] not in taken and self._wanted(example):
-                taken[example["id"]] = example
+            if example["id"] not in taken and example["id"] not in without:
+                (taken if self._wanted(example) else refused)[example["id"]] = example
+        for name, example in refused.items():
+            if len(taken) < count:
+                taken.setdefault(name, example)
         return list(taken.values())
 
     def observe(self, example_id: str, pass_rate: float) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -106,23 +107,34 @@ class RunDir:
         told = hide_texts(status | more, without_secrets)
         write_whole(self.path / "status.json", json.dumps(told), durable=False)
 
-    def rewind(self, step: int) -> int:
-        """Move aside what was recorded after the checkpoint of `step`; gives the number of lines moved."""
+    def rewind(self, step: int, *, evaluated: bool = True) -> int:
+        """Move aside what was recorded after the checkpoint of `step`; gives the number of lines moved.
+
+        `evaluated`: whether that checkpoint was made after the evaluation of its step.
+        """
+
+        def belongs(line: Mapping[str, Any]) -> bool:
+            at_step = evaluated and line["split"] == "eval" and line["step"] == step
+            return at_step or bool(line["step"] < step)
+
         self.metrics.close()
-        moved = _move_lines(self.metrics.path, self.path / "aside", lambda line: _belongs(line, step))
+        moved = _move_lines(self.metrics.path, self.path / "aside", belongs)
         self.metrics = JsonlWriter(self.metrics.path)
         for path in (self.path / "rollouts").glob("*.jsonl"):
             split, _, number = path.stem.rpartition("-")
             ours = number.isdecimal() and split in ("train", "eval")
-            if ours and not _belongs({"split": split, "step": int(number)}, step):
+            if ours and not belongs({"split": split, "step": int(number)}):
                 (self.path / "aside").mkdir(exist_ok=True)
                 path.replace(self.path / "aside" / f"{path.stem}-{time.time_ns()}.jsonl")
         return moved
 
     def sweep(self) -> None:
         """Remove half-made files a killed process left."""
-        import shutil
-
+        for replaced in (self.path / "checkpoints").glob(".tmp-*/replaced"):
+            whole = replaced.parent  # and the one it replaces has already made room
+            whole.rename(whole.with_name(whole.name.removeprefix(".tmp-").rpartition("-")[0]))
+        for replaced in (self.path / "checkpoints").glob("step-*/replaced"):
+            shutil.rmtree(replaced, ignore_errors=True)
         for path in self.path.rglob(".tmp-*"):
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
@@ -193,11 +205,6 @@ def write_whole(path: Path, text: str, *, durable: bool = True) -> None:
         if isinstance(error, OSError) and error.filename is None:  # a full disk is noticed by the write, not the open
             error.filename = str(path)
         raise
-
-
-def _belongs(line: Mapping[str, Any], step: int) -> bool:
-    """Whether a record was made before the checkpoint of `step` was."""
-    return bool(line["step"] < step or (line["split"] == "eval" and line["step"] == step))
 
 
 def _move_lines(path: Path, aside: Path, keep: Callable[[dict[str, Any]], bool]) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -27,8 +28,8 @@ from benchmax.models.hermes import as_text, plain_text
 from benchmax.rollouts.host import EnvHost
 from benchmax.trainer.batch import Batch, TokenSequence
 from benchmax.trainer.config import OptimConfig, SftConfig
+from benchmax.trainer.learner import Aborted, Learner
 from benchmax.trainer.optim import Optimizer
-from benchmax.trainer.policy import Policy
 
 OnStep = Callable[[int, int, float], None]
 """Told the step, the number of steps and the loss."""
@@ -147,38 +148,46 @@ def _answer(row: Mapping[str, Any]) -> str:
 
 
 def warm_start(
-    policy: Policy,
+    learner: Learner,
     sequences: Sequence[TokenSequence],
     config: SftConfig,
     *,
-    lr: float,
-    token_budget: int,
-    row_tokens: int,
     seed: int = 0,
     on_step: OnStep = lambda step, steps, loss: None,
+    abort: Callable[[], bool] = lambda: False,
 ) -> list[float]:
-    """Train on the sequences; gives the loss of each step."""
+    """Train on the sequences; gives the loss of each step. Raises Aborted between two of them when asked to."""
     batches = [
         order[start : start + config.batch]
         for epoch in range(config.epochs)
         for order in [random.Random(f"{seed} sft {epoch}").sample(list(sequences), len(sequences))]
         for start in range(0, len(sequences), config.batch)
     ]
-    optimizer = Optimizer(policy.parameters(), OptimConfig(schedule="linear"), lr=config.lr or lr, total=len(batches))
+    lr = config.lr or learner.optimizer.lr
+    optimizer = Optimizer(learner.policy.parameters(), OptimConfig(schedule="linear"), lr=lr, total=len(batches))
     losses: list[float] = []
     for step, chosen in enumerate(batches):
+        if abort():
+            raise Aborted
         batch = Batch.of(chosen)
-        weight = batch.weights("token", 1).to(policy.device)
-        total = torch.zeros((), device=policy.device)
-        for micro in batch.micro_batches(token_budget, row_tokens):
-            micro = micro.to(policy.device)
-            loss = -(policy.logprobs(micro)[0] * weight[micro.token]).sum()
-            loss.backward()  # type: ignore[no-untyped-call]
-            total += loss.detach()
-        optimizer.step()
-        losses.append(total.item())
+        losses.append(learner.with_memory(partial(_backward, learner, batch)))
+        learner.apply(optimizer)
         on_step(step, len(batches), losses[-1])
     return losses
+
+
+def _backward(learner: Learner, batch: Batch) -> float:
+    """Accumulate the gradient of the mean loss of the batch's tokens, which is given."""
+    policy = learner.policy
+    learner.optimizer.clear()
+    weight = batch.weights("token", 1).to(policy.device)
+    total = torch.zeros((), device=policy.device)
+    for micro in batch.micro_batches(learner.token_budget, learner.row_tokens):
+        micro = micro.to(policy.device)
+        loss = -(policy.logprobs(micro, temperature=1.0)[0] * weight[micro.token]).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += loss.detach()
+    return total.item()
 
 
 def _sequence(chat: ChatTokens, lesson: Lesson, tools: Sequence[ToolDefinition]) -> TokenSequence:
@@ -186,7 +195,7 @@ def _sequence(chat: ChatTokens, lesson: Lesson, tools: Sequence[ToolDefinition])
         asked = chat.prompt(lesson.prompt, tools)
     except ModelRejected as error:
         raise RowFault(Finding(None, str(error), "change its messages")) from error
-    said = [*chat.encode(lesson.answer), chat.stop_ids[0]]
+    said = [*chat.encode(lesson.answer), *chat.end_of_turn]
     ids = np.asarray(asked + said, np.int64)
     if len(ids) > chat.context:
         reason = f"has {len(ids):,} tokens with its answer; the model takes {chat.context:,}"

@@ -35,7 +35,7 @@ from benchmax.rollouts.log import without_secrets
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import TrainConfig, build_config, dump_toml
 from benchmax.trainer.learner import Learner
-from benchmax.trainer.loop import OnEvent, Outcome, Trainer
+from benchmax.trainer.loop import Begin, OnEvent, Outcome, Trainer
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import RunDir, read_status, write_whole
 from benchmax.trainer.sampler import EngineSampler, SharedPrompts
@@ -183,9 +183,9 @@ async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent) ->
             if config.output.save_tokens:
                 run.write_vocabulary(sampler.model.chat.spell([i]) for i in range(sampler.model.chat.vocabulary))
             trainer = Trainer(run, learner, sampler, task.train, task.held_out, on_event)
-            await _restore_or_begin(trainer, sampler)
+            begin = await _restore(trainer, sampler)
             with handle_signals(trainer, run), settled():
-                return await trainer.train()
+                return await trainer.train(begin)
 
 
 def _learner(config: TrainConfig, directory: Path, device: str) -> Learner:
@@ -237,19 +237,18 @@ async def check_lengths(rows: Sequence[Example], sampler: EngineSampler) -> None
     )
 
 
-async def _restore_or_begin(trainer: Trainer, sampler: EngineSampler) -> None:
-    """Go on from the latest checkpoint, or, when the run never got to its first one, begin."""
+async def _restore(trainer: Trainer, sampler: EngineSampler) -> Begin | None:
+    """Go on from the latest checkpoint; gives what is to be done first when the run never got to one."""
     folder = trainer.run.path / "checkpoints"
     if (folder / "latest").exists():
         trainer.restore(find_checkpoint(folder))
-        return
+        return None
     trainer.run.rewind(-1)
-    if trainer.config.sft.data:
-        await _warm_start(trainer, sampler)
+    return await _warm_start(trainer, sampler) if trainer.config.sft.data else None
 
 
-async def _warm_start(trainer: Trainer, sampler: EngineSampler) -> None:
-    learner, config = trainer.learner, trainer.config
+async def _warm_start(trainer: Trainer, sampler: EngineSampler) -> Begin:
+    config, loop = trainer.config, asyncio.get_running_loop()
     sequences = await asyncio.to_thread(  # the environment may be in another process, and is waited for
         sft_sequences,
         config.sft.data,
@@ -258,15 +257,12 @@ async def _warm_start(trainer: Trainer, sampler: EngineSampler) -> None:
         lenient=config.data.lenient,
         on_note=lambda note: _note(trainer.run, note, trainer.on_event),
     )
-    warm_start(
-        learner.policy,
-        sequences,
-        config.sft,
-        lr=learner.optimizer.lr,
-        token_budget=learner.token_budget,
-        row_tokens=learner.row_tokens,
-        seed=config.seed,
-        on_step=lambda step, steps, loss: trainer.on_event("sft", {"step": step, "steps": steps, "loss": loss}),
+
+    def on_step(step: int, steps: int, loss: float) -> None:
+        loop.call_soon_threadsafe(trainer.on_event, "sft", {"step": step, "steps": steps, "loss": loss})
+
+    return lambda abort: warm_start(
+        trainer.learner, sequences, config.sft, seed=config.seed, on_step=on_step, abort=abort
     )
 
 

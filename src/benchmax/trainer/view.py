@@ -102,7 +102,7 @@ def _metrics_line(data: dict[str, Any], steps: int) -> str:
     if "reward/mean" in values:
         reward = f"reward {short(values['reward/mean'])}  solved {values['solve_rate']:.0%}"
         reward += f"  unscored {values['unscored']:.0%}" if values.get("unscored") else ""
-    length = f"length {values['response_tokens/mean']:.0f}"
+    length = f"length {values.get('response_tokens/mean', 0):.0f}"
     if data["split"] == "eval":
         return f"eval after {data['step']} of {steps} steps  {reward}  {length}"
     seconds = f"{values['seconds/sample']:.1f} + {values['seconds/update']:.1f} s"
@@ -184,7 +184,7 @@ class LiveView:
             )
         if values:
             rows.append(("pass@k", Text(f"{values.get('pass@k', 0):.2f}   solved {values.get('solve_rate', 0):.0%}")))
-            rows.append(("length", Text(f"{values['response_tokens/mean']:.0f} tokens")))
+            rows.append(("length", Text(f"{values.get('response_tokens/mean', 0):.0f} tokens")))
             seconds = f"{values['seconds/sample']:.1f} s + {values['seconds/update']:.1f} s a step"
             rows.append(("speed", Text(f"{values['tokens_per_second']:.0f} tokens/s   {seconds}")))
         return rows

@@ -14,7 +14,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchmax.rollouts.record import Rollout, Termination
+from benchmax.trainer.advantage import NO_SIGNAL, NO_TOKENS, TOO_FEW, UNSCORED
 from benchmax.trainer.config import WatchConfig
+from benchmax.trainer.metrics import is_cut_off
 
 Groups = Sequence[Sequence[Rollout]]
 Values = Mapping[str, float]
@@ -23,11 +25,25 @@ ENDS = 3
 """Steps averaged at either end of a window, against noise."""
 FIRST_STEPS = 4
 """Steps without any signal, from the first on, after which it is said: nobody should wait longer for nothing."""
+ROOM = 1 / 3
+"""A mean reward this close to the best one seen, in spreads of a step's rewards, is as good as the best. Where answers
+earn 0 or 1 that is five of six."""
+STILL = 0.02
+"""A smaller part of the range of rewards seen is no change of the mean."""
+MOST_UNSCORED = 0.25
+"""A larger share of rollouts without a reward is told."""
 REASON_CHARS = 600
 """Of the environment's words in ours."""
 HIGH_LR = 1e-2
 """Beyond this AdamW's steps destroy a language model sooner than they teach it."""
 PREFIX, SUFFIX = "reward_stats/", "/reward/mean"
+SILENT = {
+    NO_SIGNAL: "the samples of {} got equal rewards",
+    UNSCORED: "too few samples of {} got a reward",
+    NO_TOKENS: "too few samples of {} have tokens to learn from",
+    TOO_FEW: "too few samples of {} were drawn",
+}
+"""Why a group has nothing to teach; the first that is found among its samples."""
 
 
 @dataclass(slots=True)
@@ -59,7 +75,7 @@ class Watchdogs:
 
     def look(self, step: int, values: Values, groups: Groups) -> list[Alert]:
         """Take in one step; gives the alarms it sets off."""
-        self.history.append(dict(values))
+        self.history.append({**values, **_silent_groups(groups)})
         for rollout in _each(groups):
             for name, value in rollout.rewards.items():
                 self.tops[name] = max(value, self.tops.get(name, value))
@@ -67,7 +83,7 @@ class Watchdogs:
 
     def look_at_held_out(self, step: int, best: float | None, now: float | None, groups: Groups) -> list[Alert]:
         """Take in one evaluation, after `step`, and the best one before it."""
-        return self._ringing(held_out_collapse(step, best, now, groups))
+        return self._ringing((*held_out_collapse(step, best, now, groups), *held_out_unscored(step, groups)))
 
     def _ringing(self, alerts: Iterable[Alert]) -> list[Alert]:
         """Those whose alarm has not rung for a window."""
@@ -120,6 +136,21 @@ def held_out_collapse(step: int, best: float | None, now: float | None, groups: 
         )
 
 
+def held_out_unscored(step: int, groups: Groups) -> Iterator[Alert]:
+    rollouts = list(_each(groups))
+    failed = [rollout for rollout in rollouts if rollout.reward is None]
+    if len(failed) > MOST_UNSCORED * len(rollouts):
+        share = len(failed) / len(rollouts)
+        yield Alert(
+            "held_out_unscored",
+            step,
+            f"{share:.0%} of the held-out rollouts got no reward, and the held-out reward leaves them out. The most "
+            f"common reason: {most_common_error(groups)}. Fix the environment, its judge or these rows.",
+            {"share": share},
+            _ids(failed),
+        )
+
+
 def _collapsed(best: float, now: float) -> bool:
     return best - now > 0.1 and now < best - 0.5 * abs(best)
 
@@ -129,14 +160,16 @@ def entropy_collapse(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Ale
     if len(entropies) < dogs.config.window:
         return
     first, now = statistics.fmean(entropies[:ENDS]), statistics.fmean(entropies[-ENDS:])
-    solved = dogs.history[-1].get("solve_rate", 0.0)
-    if now < 0.05 * first and solved < 0.8:
+    rewards = dogs.series("reward/mean")[-ENDS:]
+    if now < 0.05 * first and rewards and _has_room(dogs, reward := statistics.fmean(rewards)):
+        best = _best(dogs)
         yield Alert(
             "entropy_collapse",
             step,
-            f"The model is nearly certain of every token (entropy {first:.3f} → {now:.3f}) but solves only "
-            f"{solved:.0%}: it can no longer explore. Lower optim.lr, raise algorithm.clip_high or the temperature.",
-            {"first": first, "now": now, "solve_rate": solved},
+            f"The model is nearly certain of every token (entropy {first:.3f} → {now:.3f}) but earns {reward:.3g} "
+            f"on average, where the best answer earned {best:.3g}: it can no longer explore. Lower optim.lr, raise "
+            "algorithm.clip_high or the temperature.",
+            {"first": first, "now": now, "reward": reward, "best": best},
             _lowest(groups),
         )
 
@@ -187,11 +220,19 @@ def all_cut_off(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
             "all_cut_off",
             step,
             f"{statistics.fmean(shares):.0%} of the answers of the last {ENDS} steps were cut off at "
-            "rollouts.max_new_tokens. Raise it if they need the room; if not, the model does not end its turn: "
+            f"{_cut_at(groups)}. Raise it if they need the room; if not, the model does not end its turn: "
             "lower optim.lr if it once did, or show it how in a warm start.",
             {"truncated": shares[-1]},
             _longest(groups),
         )
+
+
+def _cut_at(groups: Groups) -> str:
+    """The settings that cut these answers."""
+    ends = {rollout.termination for rollout in _each(groups) if is_cut_off(rollout)}
+    if Termination.TOKEN_BUDGET not in ends:
+        return "rollouts.max_new_tokens"
+    return "rollouts.max_tokens" if len(ends) == 1 else "rollouts.max_new_tokens or rollouts.max_tokens"
 
 
 def component_saturated(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
@@ -251,16 +292,15 @@ def _is_too_long(rollout: Rollout) -> bool:
 
 def nothing_learned(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     """Once, early: no group of any step had signal, so no update has happened yet."""
-    history, rewards = dogs.history, dogs.series("reward/mean")
-    if len(history) == FIRST_STEPS and rewards and not any(values.get("groups/used") for values in history):
-        low, high = min(dogs.series("reward/min") or rewards), max(dogs.series("reward/max") or rewards)
-        earned = f"all {low:g}" if low == high else f"from {low:g} to {high:g}"
+    history = dogs.history
+    scored = any("reward/mean" in values for values in history)
+    if len(history) == FIRST_STEPS and scored and not any(values.get("groups/used") for values in history):
         yield Alert(
             "nothing_learned",
             step,
-            f"Nothing to learn from yet: in all {len(history)} steps the samples of each prompt got equal rewards "
-            f"({earned}), so no update has happened. " + _more_signal(statistics.fmean(rewards)),
-            {"steps": len(history), "lowest": low, "highest": high},
+            f"Nothing to learn from yet: in all {len(history)} steps {_why_silent(history)}, so no update has "
+            "happened. " + _more_signal(history, groups),
+            _silence(history),
             _ids(_each(groups)),
         )
 
@@ -268,24 +308,66 @@ def nothing_learned(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Aler
 def no_signal(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     recent = dogs.history[-dogs.config.equal_steps :]
     if len(recent) == dogs.config.equal_steps and all(values.get("groups/used", 0) == 0 for values in recent):
-        reward = recent[-1].get("reward/mean")
         yield Alert(
             "no_signal",
             step,
-            f"For {len(recent)} steps the samples of each prompt got equal rewards, so nothing was learned. "
-            + _more_signal(reward),
-            {"steps": len(recent), "reward": reward},
+            f"For {len(recent)} steps {_why_silent(recent)}, so nothing was learned. " + _more_signal(recent, groups),
+            _silence(recent),
             _ids(_each(groups)),
         )
 
 
-def _more_signal(reward: float | None) -> str:
+def _silent_groups(groups: Groups) -> dict[str, float]:
+    """Groups with nothing to teach, counted by the reason, as values of a step."""
+    found: Counter[str] = Counter()
+    for group in groups:
+        reasons = {rollout.discarded for rollout in group}
+        if None not in reasons:
+            found.update([reason for reason in SILENT if reason in reasons][:1])
+    return {f"silent/{reason}": float(count) for reason, count in found.items()}
+
+
+def _reasons(steps: Sequence[Values]) -> dict[str, int]:
+    """Silent groups of these steps by reason, the most common first."""
+    counts = Counter({reason: int(sum(step.get(f"silent/{reason}", 0) for step in steps)) for reason in SILENT})
+    return {reason: count for reason, count in counts.most_common() if count}
+
+
+def _why_silent(steps: Sequence[Values]) -> str:
+    reasons = _reasons(steps)
+    total = sum(reasons.values())
+    told = [
+        SILENT[reason].format("each prompt" if count == total else f"{count} of {total} prompts")
+        for reason, count in reasons.items()
+    ]
+    earned = _earned(steps) if list(reasons) == [NO_SIGNAL] else ""
+    return (", ".join(told) or "no group of samples had signal") + earned
+
+
+def _earned(steps: Sequence[Values]) -> str:
+    low, high = _range(steps)
+    return f" (all {low:g})" if low == high else f" (from {low:g} to {high:g})"
+
+
+def _silence(steps: Sequence[Values]) -> dict[str, Any]:
+    low, high = _range(steps)
+    return {"steps": len(steps), "groups": _reasons(steps), "lowest": low, "highest": high}
+
+
+def _range(steps: Sequence[Values]) -> tuple[float | None, float | None]:
+    """The lowest and the highest reward of these steps."""
+    low = min((values["reward/min"] for values in steps if "reward/min" in values), default=None)
+    return low, max((values["reward/max"] for values in steps if "reward/max" in values), default=None)
+
+
+def _more_signal(steps: Sequence[Values], groups: Groups) -> str:
     """Advice in words that fit both the settings of `benchmax train` and the arguments of a launch."""
-    if reward and reward > 0.9:
-        return "All are solved: take harder rows."
+    if next(iter(_reasons(steps)), None) == UNSCORED and any(rollout.reward is None for rollout in _each(groups)):
+        return f"The most common reason: {most_common_error(groups)}. Put that right first."
     return (
-        "Read the examples; then try more samples per prompt (group_size), a warm start on examples (supervised), the "
-        "form shown in the prompt, or a reward that gives partial credit."
+        "Read the examples. Where answers earn all there is, take harder rows; where not, try more samples per prompt "
+        "(group_size), a warm start on examples (supervised), the form shown in the prompt, or a reward that gives "
+        "partial credit."
     )
 
 
@@ -308,8 +390,8 @@ def not_moving(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     recent = rewards[-2 * dogs.config.window :]
     half = len(recent) // 2
     before, now = statistics.fmean(recent[:half]), statistics.fmean(recent[half:])
-    top = dogs.history[-1].get("reward/max", 1.0)
-    if abs(now - before) < 0.02 and now < 0.9 * top:
+    seen = _best(dogs) - min(dogs.series("reward/min"), default=math.inf)
+    if abs(now - before) < STILL * seen and _has_room(dogs, now):
         lr = dogs.history[-1].get("lr", 0.0)
         advice = (
             f"Try optim.lr {3 * lr:.1e} instead of {lr:.1e}, or a larger rollouts.group_size."
@@ -320,8 +402,9 @@ def not_moving(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
         yield Alert(
             "not_moving",
             step,
-            f"The reward has not moved for {len(recent)} steps (at {now:.2f}). {advice}",
-            {"before": before, "now": now, "lr": lr},
+            f"The reward has not moved for {len(recent)} steps (at {now:.3g} on average; the best answer earned "
+            f"{_best(dogs):.3g}). {advice}",
+            {"before": before, "now": now, "best": _best(dogs), "lr": lr},
         )
 
 
@@ -340,7 +423,7 @@ def not_finite(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
 def unscored(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     share = dogs.history[-1].get("unscored", 0.0)
     failed = [rollout for rollout in _each(groups) if rollout.reward is None]
-    if share > 0.25 and not all(map(_is_too_long, failed)):
+    if share > MOST_UNSCORED and not all(map(_is_too_long, failed)):
         yield Alert(
             "unscored",
             step,
@@ -415,6 +498,21 @@ def _sampled(rollout: Rollout) -> list[int]:
 
 def _smooth(values: Sequence[float]) -> list[float]:
     return [statistics.fmean(values[i - ENDS : i]) for i in range(ENDS, len(values) + 1)]
+
+
+def _best(dogs: Watchdogs) -> float:
+    """The highest reward of any answer so far."""
+    return max(dogs.series("reward/max"), default=-math.inf)
+
+
+def _spread(dogs: Watchdogs) -> float:
+    """How far apart the rewards of one step were at most, as their standard deviation."""
+    return max(dogs.series("reward/std"), default=0.0)
+
+
+def _has_room(dogs: Watchdogs, reward: float) -> bool:
+    """Whether answers earned clearly more than this mean. What was seen is the only scale: rewards may end anywhere."""
+    return _best(dogs) - reward > ROOM * _spread(dogs) > 0
 
 
 def _top(dogs: Watchdogs, name: str) -> float:

@@ -54,7 +54,7 @@ ENDINGS = {
 }
 
 NOTHING_LEARNED = (
-    "No step had anything to learn from: each group's rewards were equal. {ending} Try more samples per prompt "
+    "No step had anything to learn from: in no group did rewards differ. {ending} Try more samples per prompt "
     "(group_size), a warm start on examples, or a reward that gives partial credit."
 )
 

@@ -65,10 +65,7 @@ def _learn(run_dir: Path, launch: Mapping[str, Any], phase: Phase) -> str:
             run.log_metrics(step, "train", {"loss": loss})
             run.set_status("running", step + 1)
 
-        losses = warm_start(
-            learner.policy, sequences[:cut], config.sft, lr=learner.optimizer.lr, token_budget=learner.token_budget,
-            row_tokens=learner.row_tokens, seed=config.seed, on_step=on_step,
-        )  # fmt: skip
+        losses = warm_start(learner, sequences[:cut], config.sft, seed=config.seed, on_step=on_step)
         _evaluate(run, learner, held_out, len(losses))
         _save(run, learner, len(losses))
     finally:

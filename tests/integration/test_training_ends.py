@@ -1,0 +1,289 @@
+"""How runs end and what they name as their best: stopped early, evaluated on rows that got no reward, cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+
+import pytest
+import torch
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.example_id import make_example
+from benchmax.envs.reward_helpers import extract_completion_text
+from benchmax.errors import UsageError
+from benchmax.inference.tokens import ChatTokens
+from benchmax.rollouts.log import read_rollouts
+from benchmax.trainer import learner as learners
+from benchmax.trainer import loop, start
+from benchmax.trainer.config import build_config
+from benchmax.trainer.export import choose_checkpoint
+from benchmax.trainer.learner import Learner
+from benchmax.trainer.loop import Trainer
+from benchmax.trainer.optim import Optimizer
+from benchmax.trainer.policy import Policy
+from benchmax.trainer.rundir import read_metrics, read_status
+from benchmax.trainer.sft import sft_sequences, warm_start
+from benchmax.trainer.start import Task, resume, train
+from benchmax.trainer.tiny import make_tiny
+
+torch.set_num_threads(1)  # the models are tiny
+
+
+class DigitsEnv(BaseEnv):
+    """Pays for digits; rows that say so get no reward."""
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        if "no judge" in messages[0]["content"]:
+            raise RuntimeError("the judge is down")
+        text = extract_completion_text(messages)
+        return {"digits": sum(letter.isdigit() for letter in text) / max(1, len(text))}
+
+
+def rows(*texts):
+    return [make_example(prompt_messages=[{"role": "user", "content": text}]) for text in texts]
+
+
+TRAIN = rows(*(f"{i}?" for i in range(4)))
+HELD_OUT = rows(*(f"{i}!" for i in range(4)))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_tiny(tmp_path_factory.mktemp("model"), hidden=32, layers=2)
+
+
+def config(directory, folder, **tree):
+    base = {
+        "model": {"name": str(directory), "tune": "full", "device": "cpu"},
+        "optim": {"lr": 1e-2},
+        "rollouts": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "max_turns": 1},
+        "eval": {"every": 2},
+        "checkpoint": {"every": 2},
+        "limits": {"steps": 4},
+        "output": {"dir": str(folder), "name": "run"},
+    }
+    for section, values in tree.items():
+        base[section] = {**base.get(section, {}), **values} if isinstance(values, dict) else values
+    return build_config(base)
+
+
+def go(work):
+    return asyncio.run(work)
+
+
+def series(path, split):
+    return [line["step"] for line in read_metrics(path) if line["split"] == split]
+
+
+def test_a_run_whose_held_out_rows_get_no_reward_has_no_best(model, tmp_path):
+    done = go(train(config(model, tmp_path), task=Task(DigitsEnv, TRAIN, rows("no judge 1", "no judge 2"))))
+    assert not (done.path / "checkpoints" / "best").exists()
+    assert choose_checkpoint(done.path).step == 4, "the export is what was trained"
+
+
+def test_a_few_scored_held_out_rows_decide_nothing(model, tmp_path):
+    held_out = [*HELD_OUT[:1], *rows("no judge 1", "no judge 2")]
+    tree = config(model, tmp_path, eval={"target": 0.0, "patience": 1})
+    done = go(train(tree, task=Task(DigitsEnv, TRAIN, held_out)))
+    assert (done.reason, done.step) == ("steps", 4)
+
+
+def test_no_prompt_comes_twice_in_a_step(model, tmp_path):
+    tree = config(model, tmp_path, rollouts={"prompts_per_step": 3, "group_size": 2, "max_new_tokens": 1})
+    done = go(train(tree, task=Task(DigitsEnv, TRAIN, [])))
+    sizes = set()
+    for step in range(4):
+        played = list(read_rollouts(done.path / "rollouts" / f"train-{step}.jsonl"))
+        assert len({(each.example_id, each.id) for each in played}) == len(played)
+        assert len(played) == 2 * len({each.example_id for each in played})
+        sizes.add(len(played))
+    assert max(sizes) == 8, "a silent group was replaced"
+
+
+def test_a_best_that_is_not_kept_is_not_exported(model, tmp_path):
+    tree = config(model, tmp_path, checkpoint={"every": 1, "keep_last": 1, "keep_best": False})
+    done = go(train(tree, task=Task(DigitsEnv, TRAIN, HELD_OUT)))
+    assert choose_checkpoint(done.path).step == 4
+
+
+def test_a_kill_before_the_best_is_named_is_made_good(model, tmp_path):
+    tree = config(model, tmp_path, eval={"every": 1}, limits={"steps": 2})
+    done = go(train(tree, task=Task(DigitsEnv, TRAIN, HELD_OUT)))
+    folder = done.path / "checkpoints"
+    state = json.loads((folder / "step-2" / "state.json").read_text())
+    state["progress"] |= {"best_step": 2, "best": 0.9, "evaluated": 2}
+    (folder / "step-2" / "state.json").write_text(json.dumps(state))
+    (folder / "best").write_text("step-0")
+    go(resume(done.path, task=Task(DigitsEnv, TRAIN, HELD_OUT)))
+    assert (folder / "best").read_text() == "step-2"
+
+
+def test_a_run_stopped_in_its_last_evaluation_can_be_resumed(model, tmp_path, monkeypatch):
+    evaluate = Trainer.evaluate
+
+    async def stop(self):
+        if self.progress.step:
+            self.interrupt()
+            await asyncio.sleep(60)
+        return await evaluate(self)
+
+    monkeypatch.setattr(loop, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(Trainer, "evaluate", stop)
+    task = Task(DigitsEnv, TRAIN, HELD_OUT)
+    done = go(train(config(model, tmp_path, eval={"every": 0}), task=task))
+    assert (done.reason, read_status(done.path)["state"]) == ("interrupted", "interrupted")
+    monkeypatch.setattr(Trainer, "evaluate", evaluate)
+    assert go(resume(done.path, task=task)).reason == "steps"
+    assert series(done.path, "eval") == [0, 4]
+
+
+def test_the_status_counts_the_steps_that_are_done(model, tmp_path):
+    seen = []
+
+    def look(kind, data):
+        if kind == "group" and data["split"] == "train":
+            seen.append((data["rollouts"][0].step, read_status(tmp_path / "run")["step"]))
+
+    go(train(config(model, tmp_path), task=Task(DigitsEnv, TRAIN, []), on_event=look))
+    assert {step for step, _ in seen} == {0, 1, 2, 3}
+    assert all(step == done for step, done in seen)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_a_step_that_was_given_up_is_done_again_with_the_same_chance(model, tmp_path, monkeypatch, dropout):
+    tree = {"model": {"tune": "lora"}, "lora": {"dropout": dropout, "rank": 4}, "eval": {"every": 0}}
+    task = Task(DigitsEnv, TRAIN, [])
+    whole = go(train(config(model, tmp_path / "whole", **tree), task=task)).path
+    backward, calls = Learner._backward, iter(range(100))
+
+    def give_up(self, part, stats, abort):
+        result = backward(self, part, stats, abort)
+        if next(calls) == 1:
+            trainer.interrupt()
+            raise learners.Aborted
+        return result
+
+    made = start.Trainer
+
+    def remember(*arguments):
+        nonlocal trainer
+        trainer = made(*arguments)
+        return trainer
+
+    trainer: Trainer
+    monkeypatch.setattr(start, "Trainer", remember)
+    monkeypatch.setattr(Learner, "_backward", give_up)
+    broken = go(train(config(model, tmp_path / "broken", **tree), task=task)).path
+    assert read_status(broken)["step"] == 1
+    go(resume(broken, task=task))
+
+    def numbers(path):
+        kept = ("reward/mean", "loss", "grad_norm", "entropy")
+        return [{name: line["values"].get(name) for name in kept} for line in read_metrics(path)]
+
+    assert numbers(broken) == numbers(whole)
+
+
+# The warm start
+
+
+@pytest.fixture
+def shown(tmp_path):
+    file = tmp_path / "sft.jsonl"
+    file.write_text("".join(json.dumps({"prompt": f"{i}?", "completion": "12345"}) + "\n" for i in range(16)))
+    return {"data": str(file), "epochs": 40, "batch": 4, "lr": 1e-2}
+
+
+def test_a_run_stopped_in_its_warm_start_begins_again(model, tmp_path, shown, monkeypatch):
+    task, steps, trainers = Task(DigitsEnv, TRAIN, HELD_OUT), [], []
+    made = start.Trainer
+
+    def remember(*arguments):
+        trainers.append(made(*arguments))
+        return trainers[-1]
+
+    def look(kind, data):
+        if kind == "sft":
+            steps.append(data["step"])
+            if len(steps) == 3:
+                trainers[0].interrupt()
+
+    monkeypatch.setattr(start, "Trainer", remember)
+    monkeypatch.setattr(loop, "GRACE_SECONDS", 0.0)
+    done = go(train(config(model, tmp_path, sft=shown, limits={"steps": 1}), task=task, on_event=look))
+    assert done.reason == "interrupted"
+    assert len(steps) < 160, "it was given up"
+    assert not (done.path / "checkpoints" / "latest").exists()
+    again = go(resume(done.path, task=task))
+    assert again.reason == "steps"
+    assert again.first_eval["reward/mean"] > 0.9
+
+
+def test_a_warm_start_that_is_done_is_kept(model, tmp_path, shown, monkeypatch):
+    async def fail(self):
+        raise OSError("the power went")
+
+    monkeypatch.setattr(Trainer, "evaluate", fail)
+    tree, task = config(model, tmp_path, sft=shown, limits={"steps": 1}), Task(DigitsEnv, TRAIN, HELD_OUT)
+    with pytest.raises(OSError, match="the power went"):
+        go(train(tree, task=task))
+    monkeypatch.undo()
+    monkeypatch.setattr(start, "warm_start", None)
+    assert go(resume(tmp_path / "run", task=task)).first_eval["reward/mean"] > 0.9
+
+
+def test_the_loop_is_free_during_a_warm_start(model, tmp_path, shown):
+    here, threads = threading.current_thread(), set()
+    told = []
+
+    def look(kind, data):
+        if kind == "sft":
+            threads.add(threading.current_thread())
+            told.append(data["step"])
+
+    go(train(config(model, tmp_path, sft=shown, limits={"steps": 1}), task=Task(DigitsEnv, TRAIN, []), on_event=look))
+    assert (threads, told) == ({here}, list(range(160)))
+
+
+def test_answers_end_as_the_chat_template_ends_them(tmp_path):
+    model = make_tiny(tmp_path / "model")
+    settings = json.loads((model / "generation_config.json").read_text())
+    wanted = ChatTokens(model).stop_ids[0]
+    other = ChatTokens(model).encode("t")[0]
+    (model / "generation_config.json").write_text(json.dumps(settings | {"eos_token_id": [other, wanted]}))
+    chat = ChatTokens(model)
+    assert chat.stop_ids[0] == other
+    (lesson,) = sft_sequences([{"prompt": "1?", "completion": "5"}], chat)
+    assert lesson.ids[-1] == wanted
+
+
+def test_a_warm_start_is_plain_cross_entropy_whatever_the_temperature(model):
+    losses = []
+    for temperature in (0.5, 2.0):
+        policy = Policy.from_directory(model, tune="full", temperature=temperature)
+        tree = build_config({"sft": {"epochs": 1, "batch": 4}})
+        sequences = sft_sequences([{"prompt": "1?", "completion": "5"}], ChatTokens(model))
+        losses.append(warm_start(Learner(policy, tree), sequences, tree.sft)[0])
+    assert losses[0] == losses[1]
+
+
+def test_a_warm_start_goes_on_in_smaller_batches_when_memory_runs_out(model, monkeypatch):
+    policy = Policy.from_directory(model, tune="full")
+    teacher = Learner(policy, build_config({}))
+    sequences = sft_sequences([{"prompt": f"{i}" * 30, "completion": "5"} for i in range(8)], ChatTokens(model))
+    logprobs = policy.logprobs
+
+    def small(micro, temperature=None):
+        if micro.input_ids.numel() > 80:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return logprobs(micro, temperature)
+
+    monkeypatch.setattr(policy, "logprobs", small)
+    losses = warm_start(teacher, sequences, build_config({"sft": {"epochs": 2, "batch": 8}}).sft)
+    assert len(losses) == 2
+    assert teacher.token_budget < 512
+    monkeypatch.setattr(Optimizer, "step", lambda self: (_ for _ in ()).throw(torch.OutOfMemoryError("out of memory")))
+    with pytest.raises(UsageError, match="Out of memory in the optimizer"):
+        warm_start(teacher, sequences, build_config({}).sft)
