@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from queue import Queue
 
+import numpy as np
 import pytest
 import tiny_llama as tiny
 import torch
@@ -92,6 +93,58 @@ def test_a_failing_callback_fails_only_its_request(engine):
     with pytest.raises(RuntimeError, match="bad callback"):
         engine.submit(PROMPT, GREEDY, should_stop=broken).result(60)
     assert neighbour.result(60).ids == expected()
+
+
+@pytest.mark.parametrize("answer", ["yes", float("nan"), object()])
+def test_an_answer_that_is_no_number_fails_only_its_request(engine, answer):
+    neighbour = engine.submit(PROMPT, GREEDY)
+    with pytest.raises((TypeError, ValueError)):
+        engine.submit(PROMPT, GREEDY, should_stop=lambda ids: answer).result(60)
+    assert neighbour.result(60).ids == expected()
+    assert engine.submit(PROMPT, GREEDY).result(60).ids == expected()
+
+
+def test_a_request_whose_two_callbacks_fail_fails_alone(engine):
+    def broken(*news):
+        raise RuntimeError("bad callback")
+
+    neighbour = engine.submit(PROMPT, GREEDY)
+    with pytest.raises(RuntimeError, match="bad callback"):
+        engine.submit(PROMPT, GREEDY, should_stop=broken, on_tokens=broken).result(60)
+    assert neighbour.result(60).ids == expected()
+
+
+def test_answers_of_numpy_count_as_yes_and_no(engine):
+    done = engine.submit(PROMPT, GREEDY, should_stop=lambda ids: np.bool_(len(ids) == 7)).result(60)
+    assert done.ids == expected()[:7]
+
+
+def test_one_refused_allocation_does_not_keep_a_longer_request_waiting(monkeypatch):
+    allocate, refuse = KVCache._allocate, iter([True])
+
+    def once(self, rows, length):
+        if next(refuse, False):
+            raise MemoryError
+        return allocate(self, rows, length)
+
+    monkeypatch.setattr(KVCache, "_allocate", once)
+    model, long = tiny.shared(), list(range(3, 60)) * 5
+    with Engine.from_model(model, slots=1, max_len=500) as engine:
+        assert engine.submit(PROMPT, GREEDY).result(60).ids == expected()
+        done = engine.submit(long, GREEDY).result(60)
+        assert tiny.is_greedy(model, long, done.ids)
+
+
+def test_broken_weights_leave_nothing_behind():
+    model = tiny.shared()
+    name = "model.layers.1.self_attn.k_proj.weight"
+    with Engine.from_model(model, slots=4) as engine:
+        engine.update_weights({name: model.state_dict()[name] * float("nan")})
+        assert np.isnan(engine.submit([3] * 100, SamplingParams(max_tokens=3)).result(60).logprobs).all()
+        engine.load_weights(model.state_dict())
+        done = engine.submit(PROMPT, GREEDY).result(60)
+        assert done.ids == expected()
+        assert np.isfinite(done.logprobs).all()
 
 
 class Held:

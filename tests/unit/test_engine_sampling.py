@@ -56,8 +56,8 @@ def test_draw_reports_the_untruncated_logprob():
     assert (scaled.argsort(-1, descending=True)[:, :5] == ids.unsqueeze(1)).any(1).all()
 
 
-@pytest.mark.parametrize(("p", "k"), [(0.9, 0), (0.3, 0), (1.0, 7), (0.8, 20), (1.0, 0), (0.01, 0)])
-@pytest.mark.parametrize("spread", [0.01, 4.0])
+@pytest.mark.parametrize(("p", "k"), [(0.9, 0), (0.3, 0), (1.0, 7), (0.8, 20), (1.0, 0), (0.01, 0), (0.1, 1800)])
+@pytest.mark.parametrize("spread", [0.01, 1.0, 4.0])
 def test_truncate_keeps_what_transformers_keeps(p, k, spread):
     from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
 
@@ -70,9 +70,22 @@ def test_truncate_keeps_what_transformers_keeps(p, k, spread):
     assert (kept != expected.isfinite()).sum() <= 2 if p < 1 else (kept == expected.isfinite()).all()
 
 
+def test_a_temperature_too_small_to_divide_by_is_greedy():
+    assert [SamplingParams(temperature=cold).greedy for cold in (1e-45, 1e-38, 1e-20)] == [True, True, False]
+    logits = torch.randn(4, 300) * 20
+    ids, logprobs = draw(logits.clone(), torch.full((4,), 1e-20), _uniforms(4))
+    assert (ids == logits.argmax(-1)).all()
+    assert (logprobs == 0).all()
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"max_tokens": 0}, {"temperature": -1}, {"temperature": float("nan")}, {"top_p": 0}, {"top_k": 0}]
-)
+    "wrong",
+    [
+        {"max_tokens": 0}, {"max_tokens": 2.5}, {"temperature": -1}, {"temperature": float("nan")}, {"top_p": 0},
+        {"top_k": 0}, {"top_k": 1.5}, {"seed": 0.5}, {"stop_token_ids": {2, 3}}, {"stop_token_ids": None},
+        {"stop_token_ids": 5}, {"stop_token_ids": ("a",)}, {"stop_token_ids": (2**70,)}, {"stop_token_ids": (-1,)},
+    ],
+)  # fmt: skip
 def test_wrong_settings_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         SamplingParams(**wrong)

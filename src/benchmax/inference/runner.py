@@ -201,7 +201,7 @@ class Runner:
 def _state_of(start: RowStart) -> list[int]:
     stops = list(start.params.stop_token_ids[:MAX_STOPS])
     stops += [-1] * (MAX_STOPS - len(stops))
-    return [0, start.position, 1, start.limit, start.seed, start.params.top_k or 0, *stops]
+    return [0, start.position, 1, start.limit, start.seed, min(start.params.top_k or 0, 1 << 31), *stops]
 
 
 def _resized(table: Tensor, rows: int, keep: int) -> Tensor:

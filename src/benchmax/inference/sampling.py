@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Literal
 
 import torch
@@ -24,6 +25,8 @@ from benchmax.errors import ConfigError
 BLOCK = 256
 NUCLEUS = 1024
 """Tokens among which a CPU looks for the nucleus before it sorts the whole vocabulary."""
+COLDEST = 1e-30
+"""A temperature below counts as 0: divided by it, a score has no room in float32."""
 MAX_STOPS = 8
 """Stop tokens checked on the device; the host checks further ones."""
 
@@ -46,14 +49,21 @@ class SamplingParams:
     """Sampling one of these ends the generation; the token itself is kept in `Generation.ids`."""
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1:
+        if not _is_whole(self.max_tokens) or self.max_tokens < 1:
             raise ConfigError(f"max_tokens is {self.max_tokens}; ask for at least 1.")
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
             raise ConfigError(f"temperature is {self.temperature}; use 0 (greedy) or a positive number.")
         if not 0 < self.top_p <= 1:
             raise ConfigError(f"top_p is {self.top_p}; use a number above 0 and at most 1.")
-        if self.top_k is not None and self.top_k < 1:
+        if self.top_k is not None and (not _is_whole(self.top_k) or self.top_k < 1):
             raise ConfigError(f"top_k is {self.top_k}; use at least 1, or None for no limit.")
+        if self.seed is not None and not _is_whole(self.seed):
+            raise ConfigError(f"seed is {self.seed}; use a whole number, or None for a fresh one.")
+        stops = self.stop_token_ids
+        if not isinstance(stops, tuple) or not all(_is_whole(stop) and 0 <= stop < 1 << 63 for stop in stops):
+            raise ConfigError(f"stop_token_ids is {stops!r}; use a tuple of token ids.")
+        if self.temperature < COLDEST:
+            object.__setattr__(self, "temperature", 0.0)
 
     @property
     def greedy(self) -> bool:
@@ -62,6 +72,10 @@ class SamplingParams:
     @property
     def truncated(self) -> bool:
         return not self.greedy and (self.top_p < 1 or self.top_k is not None)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 @dataclass(slots=True)
@@ -146,7 +160,7 @@ def truncate(mass: Tensor, top_p: Tensor, top_k: Tensor) -> Tensor:
     part, top_p, top_k = mass[picked], top_p[picked], top_k[picked]
     few = min(NUCLEUS, mass.shape[1])
     ordered = part.topk(few, dim=-1).values
-    covered = (top_k > 0) & (top_k <= few) | (ordered.sum(-1) >= top_p * part.sum(-1))
+    covered = torch.where(top_k > 0, top_k <= few, ordered.sum(-1) >= top_p * part.sum(-1))
     if not bool(covered.all()):
         ordered = part.sort(dim=-1, descending=True).values
     return mass.index_copy(0, picked, _narrow(part, ordered, top_p, top_k))

@@ -65,6 +65,8 @@ class Scheduler:
         self.given_up: list[int] = []
         """Rows the device still runs for requests the host has ended."""
         self.flight: deque[Flight] = deque()
+        self.tainted = False
+        """Whether a log-prob was no number since the cache was last cleaned."""
         self.counters = Counters()
 
     # State
@@ -84,6 +86,7 @@ class Scheduler:
     def forget_prefixes(self) -> None:
         """The weights changed: nothing computed before may serve a new request."""
         self.table.held[:] = 0
+        self._wash()
 
     def start_afresh(self) -> None:
         """Batch what comes next as a new scheduler would: which rows it gets, and how long, no longer tell of the past.
@@ -92,10 +95,17 @@ class Scheduler:
         """
         self._drop_cancelled()
         if self.idle:
+            self._wash()
             self.table.clear()
             self.runner.kv.clear()
         else:
             self.forget_prefixes()
+
+    def _wash(self) -> None:
+        """Broken weights leave keys and values that are no numbers, and those spoil even a row that looks past them."""
+        if self.tainted and self.idle:
+            self.runner.kv.data.zero_()
+            self.tainted = False
 
     # One turn of the engine's loop
 
@@ -261,7 +271,7 @@ class Scheduler:
             length //= 2
         if kv.affordable_rows(length) < 1:
             length = round_up(needed)  # the engine's max_len leaves room for one sequence at least
-        return min(self.slots, kv.affordable_rows(length)), length
+        return max(1, min(self.slots, kv.affordable_rows(length))), length
 
     def _relax(self) -> None:
         """Long sequences left few long rows; with none of them running, go back to more and shorter ones."""
@@ -328,7 +338,9 @@ class Scheduler:
         rows = np.fromiter((request.row for request in flight.requests), np.int64, len(flight.requests))
         here = np.flatnonzero(rows >= 0)  # the others left while this was on its way
         rows, columns = rows[here], flight.columns[here]
-        counts, stopped, full = self.table.extend(rows, tokens[columns], logprobs[columns])
+        tokens, logprobs = tokens[columns], logprobs[columns]
+        self.tainted |= bool(np.isnan(logprobs[tokens >= 0]).any())
+        counts, stopped, full = self.table.extend(rows, tokens, logprobs)
         listens = self.table.listens[rows]
         self.counters.generated += int(counts[~listens].sum())
         for at in np.flatnonzero(stopped | full | listens).tolist():
@@ -347,6 +359,8 @@ class Scheduler:
         absorb = self._absorb_at_once if request.should_stop is None else self._absorb_one_by_one
         finish = absorb(request, *self.table.fetch(request))
         self.counters.generated += max(0, len(request.ids) - before)
+        if request.future.done():  # its caller's function failed, or cancelled it
+            return
         if request.on_tokens and len(request.ids) > before:
             self._call(request, request.on_tokens, request.ids[before:], request.logprobs[before:])
         if finish:
@@ -370,12 +384,11 @@ class Scheduler:
             finish = self._absorb_at_once(request, [token], [logprob])
             if finish == "stop":
                 return finish
-            kept = self._call(request, request.should_stop, request.ids)
+            kept = self._call(request, _asked, request)
             if request.future.done():
                 return ""
-            if kept is not None and kept is not False:
-                count = len(request.ids) if kept is True else max(0, int(kept))
-                del request.ids[count:], request.logprobs[count:]
+            if kept is not None:
+                del request.ids[kept:], request.logprobs[kept:]
                 return "text"
             if finish:
                 return finish
@@ -430,8 +443,16 @@ class Scheduler:
 
     def fail_all(self, error: BaseException) -> None:
         for request in list(self.everyone()):
-            if request.future.set_running_or_notify_cancel():
+            if not request.future.done() and request.future.set_running_or_notify_cancel():
                 request.future.set_exception(error)
         self.queue.clear()
         self.flight.clear()
         self.table.vacate_all()
+
+
+def _asked(request: Request) -> int | None:
+    """How many ids the caller keeps; None: it goes on."""
+    kept = request.should_stop(request.ids) if request.should_stop else None
+    if kept is None or isinstance(kept, (bool, np.bool_)):
+        return len(request.ids) if kept else None
+    return max(0, int(kept))
