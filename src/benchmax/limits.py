@@ -72,6 +72,8 @@ MODEL_RESPONSE_BYTES = _limit("MODEL_RESPONSE_BYTES", 64 * MIB, "bytes", "larges
 
 # Serving a model
 SERVE_ANSWERS = _limit("SERVE_ANSWERS", 2_048, "answers", "one request to `benchmax serve`: prompts times `n`")
+SERVE_STOPS = _limit("SERVE_STOPS", 16, "texts", "one request to `benchmax serve`: its `stop`")
+SERVE_STOP_CHARS = _limit("SERVE_STOP_CHARS", 1_000, "characters", "one text of such a `stop`")
 
 # MCP servers
 MCP_MESSAGE_BYTES = _limit("MCP_MESSAGE_BYTES", 32 * MIB, "bytes", "largest message of an MCP server")

@@ -153,7 +153,7 @@ def test_the_cursor_shows_in_every_chart(open_page, world):
 
 
 @pytest.mark.parametrize(
-    ("process", "expected"), [("child", "the tool `search` failed"), ("environment", "Nothing was logged")]
+    ("process", "expected"), [("child", "the tool `search` failed"), ("environment", "What the training itself did")]
 )
 def test_logs(open_page, world, process, expected):
     page = open_page(f"/experiments/{world.runs['recorded']}/logs?process={process}")

@@ -93,7 +93,7 @@ def test_compare_sorts_by_regression_and_replay_shows_an_edited_reward(project: 
         (("eval", "main.py", "--data", "rows.csv", "--env-arg", "x"), 2, "is not KEY=VALUE"),
         (("eval", "main.py", "--data", "rows.csv", "--group-size", "0"), 2, "group-size"),
         (("eval", "broken.py", "--data", "rows.csv"), 2, "broken.py cannot be imported: NameError"),
-        (("eval", "two.py", "--data", "rows.csv"), 2, "Name it as two.py:ClassName"),
+        (("eval", "two.py", "--data", "rows.csv"), 2, "Name one: two.py:ClassName"),
         (("eval", "--resume", "nowhere"), 3, "holds no evaluation"),
         (("compare", "a", "b"), 3, "There is nothing at a"),
         (("frobnicate",), 2, "frobnicate"),

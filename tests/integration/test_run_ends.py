@@ -8,6 +8,8 @@ import json
 import logging
 import re
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,10 +23,12 @@ from benchmax.envs.example_id import make_example
 from benchmax.trainer import start
 from benchmax.trainer.config import build_config
 from benchmax.trainer.export import choose_checkpoint, export_merged, model_card
-from benchmax.trainer.rundir import RunDir, read_metrics, write_whole
+from benchmax.trainer.rundir import RunDir, read_metrics, read_status, write_whole
 from benchmax.trainer.tiny import make_tiny
 
 torch.set_num_threads(1)  # the models are tiny
+
+SMALL = ["--rollouts.max_new_tokens", "4", "--rollouts.group_size", "2", "--eval.rows", "2", "--output.name", "x"]
 
 
 class LengthEnv(BaseEnv):
@@ -82,11 +86,10 @@ def shell(model, tmp_path, monkeypatch):
     rows = [json.dumps({"question": f"{i} + 1?", "ground_truth": str(i + 1)}) for i in range(24)]
     (tmp_path / "rows.jsonl").write_text("\n".join(rows) + "\n")
     monkeypatch.chdir(tmp_path)
-    small = ["--rollouts.max_new_tokens", "4", "--rollouts.group_size", "2", "--eval.rows", "2", "--output.name", "x"]
 
     def invoke(*flags: str) -> str:
         begins = flags[0] != "--resume"
-        first = ["arithmetic", "--data", "rows.jsonl", "--model", str(model), *small] if begins else []
+        first = ["arithmetic", "--data", "rows.jsonl", "--model", str(model), *SMALL] if begins else []
         result = CliRunner().invoke(app, ["train", *first, *flags], catch_exceptions=False)
         assert result.exit_code == 0, result.output
         return " ".join(result.output.split())
@@ -123,6 +126,44 @@ def test_a_log_on_a_full_disk_is_no_error_of_its_own(capsys):
     handler.emit(logging.makeLogRecord({"msg": "a mistake in the call: %d", "args": ("text",)}))
     handler.close()
     assert "Logging error" in capsys.readouterr().err, "what is wrong with a line is still told"
+
+
+TALKATIVE = """
+from benchmax.envs.arithmetic import ArithmeticEnv
+
+class Talkative(ArithmeticEnv):
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        print("scoring", rollout_id, flush=True)
+        return await super().compute_reward(rollout_id, messages, task, **kwargs)
+"""
+
+
+def command(model, folder):
+    (folder / "talkative.py").write_text(TALKATIVE)
+    code = "import torch; torch.set_num_threads(1); from benchmax.cli import main; main()"
+    return [sys.executable, "-c", code, "train", "talkative.py", "--model", str(model), "--steps", "2", *SMALL]
+
+
+@pytest.mark.parametrize("both", [True, False], ids=["2>&1", "stdout"])
+def test_a_run_goes_on_when_nobody_reads_what_it_prints(model, tmp_path, both):
+    with open(tmp_path / "err", "w+") as err:
+        running = subprocess.Popen(
+            command(model, tmp_path), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT if both else err
+        )
+        assert running.stdout.readline().startswith(b"training" if both else b"scoring")
+        running.stdout.close()
+        assert running.wait(120) == 0
+    assert (tmp_path / "err").read_text().splitlines()[-1:] == ([] if both else ["Done: runs/x"])
+    assert read_status(tmp_path / "runs" / "x")["state"] == "complete"
+    values = [line["values"] for line in read_metrics(tmp_path / "runs" / "x")]
+    assert [line.get("unscored", 0) for line in values] == [0] * len(values), "what the environment prints is lost too"
+
+
+def test_a_run_needs_no_stderr(model, tmp_path):
+    closing = ["/bin/sh", "-c", '"$@" 2>&-', "sh", *command(model, tmp_path)]
+    done = subprocess.run(closing, cwd=tmp_path, stdout=subprocess.PIPE, timeout=120)
+    assert done.returncode == 0
+    assert read_status(tmp_path / "runs" / "x")["state"] == "complete"
 
 
 def test_a_full_disk_is_one_error_with_the_file(model, tmp_path, monkeypatch, caplog):

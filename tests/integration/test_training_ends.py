@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import threading
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
-from benchmax.errors import UsageError
+from benchmax.errors import ConfigError, RecordError, UsageError
 from benchmax.inference.tokens import ChatTokens
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer import learner as learners
@@ -287,3 +288,90 @@ def test_a_warm_start_goes_on_in_smaller_batches_when_memory_runs_out(model, mon
     monkeypatch.setattr(Optimizer, "step", lambda self: (_ for _ in ()).throw(torch.OutOfMemoryError("out of memory")))
     with pytest.raises(UsageError, match="Out of memory in the optimizer"):
         warm_start(teacher, sequences, build_config({}).sft)
+
+
+# Before the first step, and going on
+
+
+def test_runs_that_begin_in_the_same_second_have_names_of_their_own(model, tmp_path):
+    async def both():
+        tree = {"output": {"name": ""}, "limits": {"steps": 1}, "data": {"env": "main.py:DigitsEnv"}}
+        return [await train(config(model, tmp_path, **tree), task=Task(DigitsEnv, TRAIN, [])) for _ in range(3)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(start.time, "strftime", lambda form: "20260101-000000")
+        names = [done.path.name for done in go(both())]
+    assert names == ["main-20260101-000000", "main-20260101-000000-2", "main-20260101-000000-3"]
+
+
+def test_a_run_stopped_while_it_loads_leaves_its_name_free(model, tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(start, "_learner", stop)
+    with pytest.raises(KeyboardInterrupt):
+        go(train(config(model, tmp_path), task=Task(DigitsEnv, TRAIN, [])))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_the_engine_cannot_run_is_told_before_it_is_loaded(model, tmp_path):
+    folder = tmp_path / "other"
+    shutil.copytree(model, folder)
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"model_type": "mamba"}))
+    with pytest.raises(UsageError, match="runs llama, qwen2, qwen3 models; this one is 'mamba'"):
+        go(train(config(folder, tmp_path), task=Task(DigitsEnv, TRAIN, [])))
+
+
+def test_a_weight_for_a_component_that_is_not_there_is_noted(model, tmp_path):
+    tree = config(model, tmp_path, rollouts={"weights": {"digits": 1, "digts": 2}}, limits={"steps": 2})
+    done = go(train(tree, task=Task(DigitsEnv, TRAIN, [])))
+    told = [line for line in (done.path / "events.jsonl").read_text().splitlines() if '"note"' in line]
+    assert len(told) == 1
+    assert "names digts, which no reward of the first step has; there are: digits" in told[0]
+
+
+def test_rows_that_do_not_fit_are_told_at_once_and_leave_the_means(model, tmp_path):
+    half = [*TRAIN, *rows(*("x" * 2000 + str(i) for i in range(4)))]
+    notes = []
+    tree = config(model, tmp_path, rollouts={"prompts_per_step": 8}, limits={"steps": 1}, eval={"every": 0})
+    task = Task(DigitsEnv, half, [])
+    done = go(train(tree, task=task, on_event=lambda kind, data: notes.append(data) if kind == "note" else None))
+    assert "4 of 8 rows looked at do not fit" in notes[0]["message"]
+    (values,) = (line["values"] for line in read_metrics(done.path))
+    assert (values["unscored"], values["turns/mean"]) == (0.5, 1.0)
+
+
+def test_a_run_goes_on_from_an_earlier_checkpoint(model, tmp_path):
+    task = Task(DigitsEnv, TRAIN, HELD_OUT)
+    tree = config(model, tmp_path, checkpoint={"every": 1, "keep_last": 9})
+    done = go(train(tree, task=task))
+    before = read_metrics(done.path)
+    (done.path / "checkpoints" / "step-4" / "weights.safetensors").write_bytes(b"")
+    with pytest.raises(RecordError, match=r"Name another checkpoint: .*run:step-0, .*run:step-3\."):
+        go(resume(done.path, task=task))
+    go(resume(done.path, checkpoint="step-1", task=task))
+
+    def numbers(lines):
+        return [(line["step"], line["split"], line["values"]["reward/mean"]) for line in lines]
+
+    assert numbers(read_metrics(done.path)) == numbers(before)
+
+
+def test_settings_that_made_the_run_may_be_given_again(model, tmp_path):
+    task = Task(DigitsEnv, TRAIN, [])
+    done = go(train(config(model, tmp_path, limits={"steps": 1}), task=task))
+    same = {"seed": 0, "optim": {"lr": 1e-2}, "limits": {"steps": 2}}
+    assert go(resume(done.path, task=task, changes=same)).step == 2
+    for other in ({"seed": 9}, {"optim": {"lr": 1}}):
+        with pytest.raises(ConfigError, match=f"^{next(iter(other))} cannot change when a run is resumed"):
+            go(resume(done.path, task=task, changes=other))
+
+
+def test_the_loss_of_a_warm_start_is_recorded_and_stays(model, tmp_path, shown):
+    task = Task(DigitsEnv, TRAIN, [])
+    done = go(train(config(model, tmp_path, sft=shown, limits={"steps": 2}), task=task))
+    go(resume(done.path, task=task, changes={"limits": {"steps": 3}}))
+    losses = [line["values"]["loss"] for line in read_metrics(done.path) if line["split"] == "sft"]
+    assert len(losses) == 160
+    assert losses[-1] < 0.1 < losses[0]

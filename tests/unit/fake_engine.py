@@ -20,6 +20,7 @@ class FakeEngine:
         self.cancelled = asyncio.Event()
         self.closed = False
         self.max_len = 1 << 20
+        self.trouble = ""
 
     def stats(self) -> dict[str, int]:
         return {"active": 0, "queued": 0}

@@ -76,7 +76,7 @@ def test_the_refusal_lists_every_bad_row():
         "  rows:1: prompt: is empty → write what the model is asked\n"
         "  rows:3: the row has neither prompt nor messages; its columns are: q → "
         "rename a column to prompt or messages, or override dataset_preprocess\n"
-        "Fix them, or keep only the usable rows with lenient=True."
+        "Fix them, or keep only the usable rows with --lenient (in Python: lenient=True)."
     )
 
 

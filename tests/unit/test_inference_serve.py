@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import shutil
 import socket
+import threading
+import time
 from contextlib import asynccontextmanager
 from typing import get_type_hints
 
@@ -10,8 +14,10 @@ import aiohttp
 import openai
 import pytest
 from fake_engine import FakeEngine
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
-from tiny_gguf import write_gguf
+from tiny_gguf import SPECIAL, write_gguf
 
 from benchmax import limits
 from benchmax.cli.serve import serve, split_checkpoint
@@ -28,6 +34,7 @@ from benchmax.models.http import HttpModel
 
 ASK = [{"role": "user", "content": "hi"}]
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}]
+FUSE = {"type": "Fuse"}
 CALL = '<tool_call>{"name":"add","arguments":{"a":1}}</tool_call>'
 
 
@@ -158,6 +165,24 @@ async def test_our_own_client_gets_exact_tokens_over_http(chat):
     assert segments[3].logprobs == [-0.5] * 2
 
 
+@pytest.mark.parametrize("said", [f"\n \tI add.\n{CALL}", "\n\nI cannot. ", f" \n{CALL}", " \n"])
+async def test_a_stream_with_tools_shows_what_the_whole_answer_has(chat, said):
+    """And sent back, it is the conversation the server knows."""
+    async with serving(chat, *[f"{said}<|im_end|>"] * 2, "2<|im_end|>") as (client, engine):
+        create = client.chat.completions.create
+        whole = (await create(model="tiny", messages=ASK, tools=TOOLS)).choices[0].message
+        chunks = [
+            chunk.choices[0] async for chunk in await create(model="tiny", messages=ASK, tools=TOOLS, stream=True)
+        ]
+        content = "".join(chunk.delta.content or "" for chunk in chunks)
+        calls = [call.to_dict() for chunk in chunks for call in chunk.delta.tool_calls or ()]
+        reply = {"role": "assistant", "content": content} | ({"tool_calls": calls} if calls else {})
+        await create(model="tiny", messages=[*ASK, reply, {"role": "user", "content": "and?"}], tools=TOOLS)
+    assert content == (whole.content or "")
+    known = [*engine.prompts[0], *chat.encode(f"{said}<|im_end|>")]
+    assert engine.prompts[2][: len(known)] == known
+
+
 async def test_an_edited_history_is_rendered_anew(chat):
     async with serving(chat, "first<|im_end|>") as (client, engine):
         await client.chat.completions.create(model="tiny", messages=ASK)
@@ -221,6 +246,18 @@ async def test_completions_as_a_stream(chat):
     assert sum(len(chunk.choices[0].logprobs.tokens) for chunk in chunks) == 4
 
 
+async def test_offsets_in_a_stream_are_those_of_the_whole(chat):
+    """Text that is held back, here for a stop string that never comes, moves no token."""
+    asked = {"model": "tiny", "prompt": "x", "logprobs": 0, "stop": ["hell oZ", "日本"]}
+    async with serving(chat, "hell o日 12<|im_end|>") as (client, _):
+        whole = (await client.completions.create(**asked)).choices[0]
+        chunks = [chunk.choices[0] async for chunk in await client.completions.create(**asked, stream=True)]
+    offsets = [offset for chunk in chunks for offset in chunk.logprobs.text_offset]
+    assert offsets == whole.logprobs.text_offset
+    assert offsets[:4] == [0, 4, 5, 6]
+    assert "".join(chunk.text for chunk in chunks) == whole.text
+
+
 async def test_models(chat):
     async with serving(chat, "x") as (client, _):
         assert [model.id async for model in client.models.list()] == ["tiny"]
@@ -252,6 +289,17 @@ async def test_models(chat):
         ({"tool_choice": "required"}, "tool_choice"),
         ({"logprobs": True, "top_logprobs": 5}, "top_logprobs"),
         ({"seed": "x"}, "seed"),
+        ({"stop": ["a"] * 17}, "stop: 17 texts; the limit is 16"),
+        ({"stop": "q" * 1001}, "stop: a text of 1,001 characters; the limit is 1,000"),
+        *[
+            ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"required": wrong}}}]}, named)
+            for named in ["tools.0.function.parameters: 'required' must be a list of names"]
+            for wrong in (5, "a", True, {"a": 1}, [1])
+        ],
+        (
+            {"tools": [{"type": "function", "function": {"name": "f", "parameters": [1]}}]},
+            "tools.0.function.parameters",
+        ),
     ],
 )
 async def test_bad_requests_are_named(chat, change, message):
@@ -358,6 +406,95 @@ async def test_a_body_that_is_no_json(chat):
             assert message.startswith("GET /v1/nothing: Not Found. There are POST /v1/chat/completions")
 
 
+@pytest.mark.parametrize("whole", [b"no gzip", gzip.compress(json.dumps({"model": "tiny", "messages": ASK}).encode())])
+async def test_a_packed_body(chat, whole):
+    """One that is broken is the client's mistake; one that is not is read."""
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    async with serving(chat, "x<|im_end|>") as (client, _), aiohttp.ClientSession() as session:
+        url = f"{client.base_url}chat/completions"
+        async with session.post(url, data=whole, headers=headers) as response:
+            body = await response.json()
+            if whole == b"no gzip":
+                assert (response.status, body["error"]["type"]) == (400, "invalid_request_error")
+                assert "Content-Encoding" in body["error"]["message"]
+            else:
+                assert body["choices"][0]["message"]["content"] == "x"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_cannot_fit_is_refused_uncounted(chat, stream):
+    text = "x" * 100_000
+    async with serving(chat, "x") as (client, engine):
+        for create, asked in (
+            (client.chat.completions.create, {"messages": [{"role": "user", "content": text}]}),
+            (client.completions.create, {"prompt": ["short", text]}),
+        ):
+            with pytest.raises(
+                openai.BadRequestError, match="has 100,000 characters; tiny takes 2048 tokens"
+            ) as caught:
+                await create(model="tiny", stream=stream, **asked)
+            assert caught.value.code == "context_length_exceeded"
+    assert engine.prompts == []
+
+
+def test_no_token_stands_for_more_characters_than_the_longest(chat):
+    assert chat.longest_token == len("<|endoftext|>")
+    assert all(len(chat.spell([token])) <= chat.longest_token for token in range(chat.vocabulary))
+
+
+@pytest.mark.parametrize("kind", ["chat", "completion"])
+async def test_a_long_prompt_is_tokenised_beside_the_others(chat, monkeypatch, kind):
+    begun, answered, waited = threading.Event(), threading.Event(), []
+    encode = chat.encode
+
+    def watched(text, **options):
+        if len(text) > 20_000:
+            begun.set()
+            waited.append(answered.wait(10))
+        return encode(text, **options)
+
+    monkeypatch.setattr(chat, "encode", watched)
+    text = "x" * 21_000
+    async with serving(chat, "ok<|im_end|>") as (client, _):
+        asked = {"messages": [{"role": "user", "content": text}]} if kind == "chat" else {"prompt": text}
+        create = client.chat.completions.create if kind == "chat" else client.completions.create
+        long = asyncio.create_task(create(model="tiny", **asked))
+        assert await asyncio.to_thread(begun.wait, 60)
+        reply = await client.chat.completions.create(model="tiny", messages=ASK)
+        answered.set()
+        with pytest.raises(openai.BadRequestError) as caught:
+            await long
+    assert waited == [True], "the server stood still while it tokenised"
+    assert reply.choices[0].message.content == "ok"
+    assert caught.value.code == "context_length_exceeded"
+
+
+@pytest.mark.parametrize("end", ["dies", "is closed"])
+async def test_a_server_without_its_engine_says_so(chat, monkeypatch, end):
+    def lost(*given, **options):
+        raise RuntimeError("device lost")
+
+    engine = LocalModel.load(chat.directory, device="cpu").engine
+    async with serving(chat, engine=engine) as (client, _), aiohttp.ClientSession() as session:
+        health = str(client.base_url).replace("/v1/", "/health")
+        async with session.get(health) as response:
+            assert (response.status, (await response.json())["status"]) == (200, "ok")
+        if end == "dies":
+            monkeypatch.setattr(engine._runner, "prefill", lost)
+        else:
+            engine.close()
+        reason = "RuntimeError: device lost" if end == "dies" else "The engine is closed"
+        for _ in range(2):  # one that was under way, and one that comes later
+            with pytest.raises(openai.InternalServerError, match=reason) as caught:
+                await client.chat.completions.create(model="tiny", messages=ASK)
+            assert (caught.value.status_code, caught.value.code) == (503, "model_unavailable")
+        async with session.get(health) as response:
+            body = await response.json()
+    engine.close()
+    assert (response.status, body["status"]) == (503, "unavailable")
+    assert reason in body["reason"]
+
+
 async def test_a_key_is_asked_for(chat):
     async with serving(chat, "x<|im_end|>", api_key="secret") as (client, _), aiohttp.ClientSession() as session:
         assert (await client.chat.completions.create(model="tiny", messages=ASK)).choices
@@ -440,6 +577,64 @@ def test_broken_bytes_do_not_hold_a_stream_forever(chat):
     shown = "".join(stream.push([token]) for token in broken)
     assert shown
     assert shown + stream.finish(chat.decode(broken)) == chat.decode(broken)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from([*range(3, 265), *(3 + byte for byte in "日".encode() * 30)]), max_size=120))
+def test_a_stream_of_any_bytes_is_the_whole_text(chat, tokens):
+    """Broken ones too, many in a row, and characters that are completed after them."""
+    stream = TextStream(chat)
+    shown = ""
+    for token in tokens:
+        shown += stream.push([token])
+        assert chat.decode(tokens).startswith(shown)
+    assert shown + stream.finish(chat.decode(tokens)) == chat.decode(tokens)
+
+
+def test_a_character_completed_after_broken_bytes_is_shown(chat):
+    broken = [*chat.encode("é")[:1] * 100, *chat.encode("é!")]
+    stream = TextStream(chat)
+    assert "".join(stream.push([token]) for token in broken) == "\ufffd" * 100 + "é!"
+
+
+def test_bytes_spelled_as_tokens_are_shown_when_their_row_ends(chat, tmp_path):
+    """Such a decoder reads a row of bytes whole: a wrong one spoils the characters before it."""
+    folder = shutil.copytree(chat.directory, tmp_path / "bytes")
+    state = json.loads((folder / "tokenizer.json").read_text())
+    names = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), *"abc"]
+    state["model"] |= {"vocab": {name: index for index, name in enumerate(names)}, "merges": [], "byte_fallback": True}
+    state["pre_tokenizer"], state["decoder"] = None, {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, FUSE]}
+    (folder / "tokenizer.json").write_text(json.dumps(state))
+    spelled = ChatTokens(folder)
+    assert spelled.decode(spelled.encode("a日本c")) == "a日本c"
+    for tokens, row in (
+        (spelled.encode("a日本日本日c"), "日本日本日"),
+        ([*spelled.encode("aé"), 3 + 0xFF, *spelled.encode("c")], "\ufffd" * 3),
+    ):
+        stream = TextStream(spelled)
+        pieces = [stream.push([token]) for token in tokens]
+        assert [piece for piece in pieces if piece] == ["a", f"{row}c"]
+    stream = TextStream(spelled)
+    assert stream.push(spelled.encode("a日")) + stream.finish("a日") == "a日"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text("ab ", max_size=60), st.lists(st.text("ab ", min_size=1, max_size=12), max_size=3))
+def test_a_stream_holds_back_the_beginning_of_a_stop_and_no_more(chat, text, stops):
+    text = text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
+    stream = TextStream(chat, stops)
+    for end, token in enumerate(chat.encode(text), 1):
+        stream.push([token])
+        begun = max((n for stop in stops for n in range(len(stop)) if text[:end].endswith(stop[:n])), default=0)
+        assert stream.shown == text[: end - begun]
+
+
+def test_a_long_stop_takes_no_time(chat):
+    stream = TextStream(chat, ["q" * 100_000])
+    began = time.process_time()
+    for token in chat.encode("q" * 200):
+        assert stream.push([token]) == ""
+    assert time.process_time() - began < 2
 
 
 def test_model_and_checkpoint_are_told_apart(tmp_path):

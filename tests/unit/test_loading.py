@@ -9,7 +9,7 @@ import pytest
 
 from benchmax.envs.arithmetic import ArithmeticEnv
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.loading import check_arguments, load_env_class, make_env, own_rows
+from benchmax.envs.loading import check_arguments, find_rows, load_env_class, make_env, own_rows
 from benchmax.errors import EnvDefinitionError, NotFoundError, UsageError
 
 
@@ -41,6 +41,36 @@ def test_both_ways_to_name_a_class() -> None:
 def test_what_is_no_name_is_not_found(spec: str) -> None:
     with pytest.raises(NotFoundError, match="There is no environment named"):
         load_env_class(spec)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "x = 1\n",
+            r"noenv\.py defines no environment\. Write a class in it that derives from benchmax\.BaseEnv, with",
+        ),
+        (
+            "from benchmax.envs.arithmetic import ArithmeticEnv\n",
+            r"noenv\.py defines no environment\. Name one that it imports \(ArithmeticEnv\): .*noenv\.py:ClassName, or",
+        ),
+    ],
+)
+def test_a_file_without_an_environment_says_what_to_write(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "noenv.py").write_text(text)
+    with pytest.raises(EnvDefinitionError, match=told):
+        load_env_class(str(tmp_path / "noenv.py"))
+
+
+def test_a_missing_file_is_told_with_the_folder_looked_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for look in (load_env_class, lambda spec: find_rows(Scored, spec)):
+        with pytest.raises(NotFoundError) as missing:
+            look("rev.py")
+        assert str(missing.value) == f"There is no file rev.py in {tmp_path}. Check the path."
+        with pytest.raises(NotFoundError) as missing:
+            look(str(tmp_path / "rev.py"))
+        assert str(missing.value) == f"There is no file {tmp_path / 'rev.py'}. Check the path."
 
 
 @pytest.mark.parametrize("cls", [Closed, Below])

@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from benchmax.errors import ConfigError
+from benchmax.errors import ConfigError, NotFoundError
 from benchmax.trainer.config import TrainConfig, build_config, dump_toml, fields, flags_tree, load_config, preset_lr
 
 
@@ -86,13 +86,22 @@ def test_includes_merge_and_circles_are_named(tmp_path):
         load_config(tmp_path / "run.toml")
 
 
-@pytest.mark.parametrize("text", [None, "[optim\n", '{"optim": '])
+@pytest.mark.parametrize("text", ["[optim\n", '{"optim": '])
 def test_unreadable_files(tmp_path, text):
-    file = tmp_path / ("x.json" if text and text.startswith("{") else "x.toml")
-    if text:
-        file.write_text(text)
+    file = tmp_path / ("x.json" if text.startswith("{") else "x.toml")
+    file.write_text(text)
     with pytest.raises(ConfigError, match="x"):
         load_config(file)
+
+
+def test_a_missing_file_is_not_found_and_a_folder_is_no_settings_file(tmp_path):
+    with pytest.raises(NotFoundError, match=r"There is no settings file .*x\.toml\. Check the path"):
+        load_config(tmp_path / "x.toml")
+    (tmp_path / "run.toml").write_text('include = "base.toml"\n')
+    with pytest.raises(NotFoundError, match=r"base\.toml"):
+        load_config(tmp_path / "run.toml")
+    with pytest.raises(ConfigError, match="Is a directory"):
+        load_config(tmp_path)
 
 
 def test_every_field_is_documented():

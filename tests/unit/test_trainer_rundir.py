@@ -225,7 +225,7 @@ def test_damaged_or_foreign_checkpoints_are_refused(directory, tmp_path):
     with pytest.raises(RecordError, match="not those of this model"):
         saved.restore(full, other)
     (saved.path / "weights.safetensors").write_bytes(b"half")
-    with pytest.raises(RecordError, match="another checkpoint"):
+    with pytest.raises(RecordError, match="no other checkpoint"):
         saved.restore(policy, optimizer)
 
 
@@ -283,6 +283,11 @@ def test_a_reward_is_printed_short_and_what_was_not_scored_is_told():
         view("metrics", {"step": 1, "split": "eval", "values": values})
     assert "7.5e+17 (after 1 steps)" in console.file.getvalue()
     assert "750000" not in console.file.getvalue()
+
+
+def test_a_failure_is_told_without_the_words_that_the_error_line_has():
+    failed = {"step": 5, "message": "RewardError: No rollout got a reward."}
+    assert describe("failed", failed, 9) == "failed after 5 steps"
 
 
 def test_fetching_is_told_once_in_a_pipe():

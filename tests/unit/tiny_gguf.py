@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,22 @@ def hf_weights(seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def write_gguf(
-    path: Path, *, architecture: str = "llama", extra: dict[str, Any] | None = None, quantised: bool = False
+    path: Path,
+    *,
+    architecture: str = "llama",
+    extra: dict[str, Any] | None = None,
+    quantised: bool = False,
+    layers: int = LAYERS,
+    without: Collection[str] = (),
 ) -> Path:
-    """The weights of `hf_weights`, as llama.cpp's own converter stores them; `quantised`, the matrices are Q4_1."""
+    """The weights of `hf_weights`, as llama.cpp's own converter stores them; `quantised`, the matrices are Q4_1.
+
+    `without` names tensors the file lacks, and `layers` is how many it says it has.
+    """
     writer = gguf.GGUFWriter(str(path), architecture)
     writer.add_name("Tiny")
     writer.add_license("mit")
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(layers)
     writer.add_context_length(2048)
     writer.add_embedding_length(HIDDEN)
     writer.add_feed_forward_length(INNER)
@@ -82,12 +92,14 @@ def write_gguf(
     for name, value in (extra or {}).items():
         writer.add_string(name, value)
     for name, weight in hf_weights().items():
+        if gguf_name(name) in without:
+            continue
         heads = HEADS if "q_proj" in name else KV_HEADS if "k_proj" in name else 0
         weight = _permute(weight, heads) if heads else weight
         if quantised and weight.ndim == 2:
-            writer.add_tensor(_gguf_name(name), quantize(weight, Q4_1), raw_dtype=Q4_1)
+            writer.add_tensor(gguf_name(name), quantize(weight, Q4_1), raw_dtype=Q4_1)
         else:
-            writer.add_tensor(_gguf_name(name), weight)
+            writer.add_tensor(gguf_name(name), weight)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -95,7 +107,7 @@ def write_gguf(
     return path
 
 
-def _gguf_name(name: str) -> str:
+def gguf_name(name: str) -> str:
     for ours, theirs in {
         "model.layers.": "blk.",
         "model.embed_tokens": "token_embd",

@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from benchmax.cli.output import INTERRUPTED, safe, words
+from benchmax.cli.trained import split_checkpoint
 from benchmax.errors import UsageError
+from benchmax.trainer.view import printing_on
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 """How `train` is mounted: settings come as dotted flags that typer does not know."""
@@ -41,7 +43,9 @@ def train(
         str | None, typer.Option("--model", "-m", help="A name of the store, a directory or a file.")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="Go on with the run in this folder, or FOLDER:step-N from an earlier checkpoint.")
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every draw.")] = None,
     lenient: Annotated[bool, typer.Option("--lenient", help="Leave unusable rows out instead of stopping.")] = False,
@@ -62,11 +66,21 @@ def train(
     }
     values = {section: value for section, value in given.items() if value != {}}
     if resume:
-        changes = tree.flags_tree(flags, values)
-        if not _finished(resume, changes):
-            _run(resume, changes)
+        _resume(resume, tree.flags_tree(flags, values))
     else:
         _run(tree.load_config(config, flags, **values))
+
+
+def _resume(target: str, changes: dict[str, Any]) -> None:
+    from benchmax.trainer.rundir import check_run, read_config
+    from benchmax.trainer.start import check_changes
+
+    folder, checkpoint = split_checkpoint(target)
+    run = Path(folder)
+    check_run(run)
+    check_changes(read_config(run), changes)
+    if checkpoint or not _finished(run, changes):
+        _run(run, changes, checkpoint or "latest")
 
 
 def _env_and_flags(words: list[str]) -> tuple[str | None, list[str]]:
@@ -125,9 +139,8 @@ def plot(
 
 def _finished(run: Path, changes: dict[str, Any]) -> bool:
     """Whether there is nothing left to do, and then say so."""
-    from benchmax.trainer.rundir import check_run, read_config, read_status
+    from benchmax.trainer.rundir import read_config, read_status
 
-    check_run(run)
     status = read_status(run)
     if status.get("state") != "complete":
         return False
@@ -161,7 +174,8 @@ def _within(asked: Any, reached: float) -> bool:
     return isinstance(asked, int | float) and asked <= reached
 
 
-def _run(target: Any, changes: dict[str, Any] | None = None) -> None:
+@printing_on()
+def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "latest") -> None:
     import asyncio
 
     from benchmax.trainer import start
@@ -171,11 +185,16 @@ def _run(target: Any, changes: dict[str, Any] | None = None) -> None:
     resuming = isinstance(target, Path)
     steps = (changes or {}).get("limits", {}).get("steps") or (read_config(target) if resuming else target).limits.steps
     with open_view(steps) as view:
-        work = start.resume(target, changes=changes, on_event=view) if resuming else start.train(target, on_event=view)
+        work = (
+            start.resume(target, checkpoint=checkpoint, changes=changes, on_event=view)
+            if resuming
+            else start.train(target, on_event=view)
+        )
         outcome = asyncio.run(work)
     if outcome.reason == "interrupted":
+        saved = "; saved" if (outcome.path / "checkpoints" / "latest").exists() else " of training"
         words.print(
-            f"Stopped after {outcome.step} steps; saved. Go on with: benchmax train --resume {safe(outcome.path)}",
+            f"Stopped after {outcome.step} steps{saved}. Go on with: benchmax train --resume {safe(outcome.path)}",
             soft_wrap=True,
         )
         raise typer.Exit(INTERRUPTED)

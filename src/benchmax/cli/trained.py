@@ -6,6 +6,7 @@ weights are put into the base model as it is loaded.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def split_checkpoint(text: str) -> tuple[str, str | None]:
     """MODEL and CHECKPOINT of `MODEL:CHECKPOINT`; a path that exists as a whole is a model."""
     name, colon, checkpoint = text.rpartition(":")
-    if not colon or not name or Path(text).exists():
+    if not colon or not name or os.path.exists(text):  # not Path.exists: a text too long for a path is no error
         return text, None
     return name, checkpoint or None
 
@@ -68,4 +69,4 @@ def open_trained(run: Path, checkpoint: str | None, say: Say, **where: Any) -> L
 
 
 def _is_run(folder: Path) -> bool:
-    return (folder / "metrics.jsonl").is_file()
+    return os.path.isfile(folder / "metrics.jsonl")

@@ -93,7 +93,7 @@ class DatasetReport:
         if not self.rows:
             return f"{self.source} has no rows. Add rows with a prompt (or messages) and what the reward needs."
         if self.errors and not self.lenient:
-            advice = "Fix them, or keep only the usable rows with lenient=True."
+            advice = "Fix them, or keep only the usable rows with --lenient (in Python: lenient=True)."
             count = f"{self.bad_rows:,} of {self.rows:,} rows of {self.source}"
             return f"{count} cannot be used:\n{self._listing('error')}\n{advice}"
         if not self.kept:

@@ -69,7 +69,7 @@ def _import_module(name: str, folder: str) -> ModuleType:
 
 def _import_file(path: Path) -> ModuleType:
     if not os.path.isfile(path):  # not path.is_file(), which raises for a name that is too long
-        raise NotFoundError(f"There is no file {path}. Check the path.")
+        raise NotFoundError(_no_file(path))
     if str(path.parent.resolve()) not in sys.path:
         sys.path.insert(0, str(path.parent.resolve()))
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -87,6 +87,11 @@ def _import_file(path: Path) -> ModuleType:
             ) from None
         raise _import_failed(str(path), error) from error
     return module
+
+
+def _no_file(path: Path) -> str:
+    where = "" if path.is_absolute() else f" in {Path.cwd()}"
+    return f"There is no file {path}{where}. Check the path."
 
 
 def _dotted(path: Path) -> str:
@@ -124,10 +129,13 @@ def _choose(module: ModuleType, name: str, spec: str) -> type[BaseEnv]:
             )
         return value
     own = {key: value for key, value in found.items() if value.__module__ == module.__name__}
-    if len(own) != 1:
-        names = ", ".join(own) or "none"
+    if len(own) > 1:
+        raise EnvDefinitionError(f"{spec} defines several environments: {', '.join(own)}. Name one: {spec}:ClassName.")
+    if not own:
+        imported = f"Name one that it imports ({', '.join(found)}): {spec}:ClassName, or write" if found else "Write"
         raise EnvDefinitionError(
-            f"{spec} must define exactly one BaseEnv subclass, and defines: {names}. Name it as {spec}:ClassName."
+            f"{spec} defines no environment. {imported} a class in it that derives from benchmax.BaseEnv, "
+            "with `async def compute_reward(self, rollout_id, messages, task, **kwargs)`."
         )
     return next(iter(own.values()))
 
@@ -204,7 +212,7 @@ def find_rows(env_class: type[BaseEnv], data: str | None) -> Any:
     if not data or not (data.startswith("hf:") or Path(data).suffix or os.path.isfile(data)):
         return own_rows(env_class, data or None)
     if not data.startswith("hf:") and not os.path.exists(data):
-        raise NotFoundError(f"There is no file {data}. Check the path.")
+        raise NotFoundError(_no_file(Path(data)))
     return data
 
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmax.envs.types import ChatMessage, ToolDefinition
-from benchmax.errors import BenchmaxError
+from benchmax.errors import BenchmaxError, ContextExceeded
 from benchmax.inference import openai_api as api
 from benchmax.inference.local import LocalModel, Sampled, finish_reason
 from benchmax.inference.recall import Recall
 from benchmax.inference.stream import TextStream
 from benchmax.inference.tokens import parse_reply
 from benchmax.models.base import Sampling
+from benchmax.models.hermes import plain_text
+
+RequestT = TypeVar("RequestT", bound=api.Request)
+PreparedT = TypeVar("PreparedT")
 
 
 class Failed(Exception):
@@ -61,6 +65,16 @@ class _Talk:
         return [_Job(i, self.prompt, self.request.sampling(i)) for i in range(self.request.n)]
 
 
+@dataclass(slots=True)
+class _Told:
+    """A completion while it is streamed."""
+
+    job: _Job
+    text: TextStream
+    offset: int = 0
+    """Where in the text its next token begins."""
+
+
 class Answers:
     """What a server says."""
 
@@ -69,7 +83,7 @@ class Answers:
         self.recall = Recall(model.chat)
 
     async def chat(self, request: api.ChatRequest) -> api.Json:
-        talk = self._talk(request)
+        talk = await _prepared(self._talk, request)
         drawn = await _all(self.model, talk.jobs)
         choices = [self._chat_choice(talk, index, sampled) for index, sampled in enumerate(drawn)]
         more: api.Json = {"usage": api.usage(len(talk.prompt), sum(len(sampled.ids) for sampled in drawn))}
@@ -78,7 +92,7 @@ class Answers:
         return api.Reply("chat.completion", self.model.name).body(choices, **more)
 
     async def complete(self, request: api.CompletionRequest) -> api.Json:
-        jobs = self._completion_jobs(request)
+        jobs = await _prepared(self._completion_jobs, request)
         drawn = await _all(self.model, jobs)
         chat = self.model.chat
         choices = [
@@ -89,7 +103,7 @@ class Answers:
         return api.Reply("text_completion", self.model.name).body(choices, usage=spent)
 
     async def chat_stream(self, request: api.ChatRequest) -> AsyncGenerator[api.Json, None]:
-        talk = self._talk(request)
+        talk = await _prepared(self._talk, request)
         reply = api.Reply("chat.completion.chunk", self.model.name)
         more: api.Json = {"usage": None} if request.stream_options.include_usage else {}
         opening = {"prompt_token_ids": talk.prompt} if request.return_token_ids else {}
@@ -107,27 +121,38 @@ class Answers:
             yield reply.body([], usage=api.usage(len(talk.prompt), spent))
 
     async def complete_stream(self, request: api.CompletionRequest) -> AsyncGenerator[api.Json, None]:
-        jobs = self._completion_jobs(request)
+        jobs = await _prepared(self._completion_jobs, request)
         reply = api.Reply("text_completion", self.model.name)
         more: api.Json = {"usage": None} if request.stream_options.include_usage else {}
-        texts = [self._text_stream(job) for job in jobs]
+        told = [_Told(job, self._text_stream(job)) for job in jobs]
         spent = 0
         async with contextlib.aclosing(_pieces(self.model, jobs)) as pieces:
             async for piece in pieces:
                 spent += len(piece.ids)
-                choice = self._completion_chunk(request, jobs[piece.index], texts[piece.index], piece)
-                yield reply.body([choice], **more)
+                yield reply.body([self._completion_chunk(request, told[piece.index], piece)], **more)
         if request.stream_options.include_usage:
             yield reply.body([], usage=api.usage(_prompt_tokens(jobs), spent))
 
     def _talk(self, request: api.ChatRequest) -> _Talk:
         messages, tools = request.chat(), request.definitions()
+        # Templates may drop what an assistant said, such as its thoughts, and space.
+        given = (plain_text(message.get("content")) for message in messages if message["role"] != "assistant")
+        self._check_length(sum(len(text.strip()) for text in given))
         prompt, prompt_turns = self.recall.prompt(messages, tools)
         return _Talk(request, messages, tools, prompt, prompt_turns)
 
     def _completion_jobs(self, request: api.CompletionRequest) -> list[_Job]:
+        self._check_length(max((len(prompt) for prompt in request.each() if isinstance(prompt, str)), default=0))
         prompts = [prompt for prompt in request.prompts(self.model.chat) for _ in range(request.n)]
         return [_Job(index, prompt, request.sampling(index)) for index, prompt in enumerate(prompts)]
+
+    def _check_length(self, characters: int) -> None:
+        """Refuse what cannot fit however few tokens it makes: to count them may take long."""
+        if characters > self.model.context * self.model.chat.longest_token:
+            raise ContextExceeded(
+                f"The conversation has {characters:,} characters; {self.model.name} takes {self.model.context} tokens "
+                "with its reply. Shorten the prompt or the tool output."
+            )
 
     def _text_stream(self, job: _Job, *, tools: bool = False) -> TextStream:
         return TextStream(self.model.chat, job.sampling.stop, tools=tools)
@@ -165,15 +190,15 @@ class Answers:
             chunks.append(_chunk(piece.index, {"tool_calls": [{"index": place, **call}]}))
         return [*chunks, _chunk(piece.index, {}) | {"finish_reason": finish_reason(piece.done, message)}]
 
-    def _completion_chunk(self, request: api.CompletionRequest, job: _Job, text: TextStream, piece: _Piece) -> api.Json:
-        offset = len(text.shown)
-        shown = text.push(piece.ids) if piece.done is None else text.finish(piece.done.text)
+    def _completion_chunk(self, request: api.CompletionRequest, told: _Told, piece: _Piece) -> api.Json:
+        shown = told.text.push(piece.ids) if piece.done is None else told.text.finish(piece.done.text)
         finish = piece.done.finish if piece.done else None
         choice: api.Json = {"index": piece.index, "text": shown, "finish_reason": finish, "logprobs": None}
         if request.logprobs is not None:
-            choice["logprobs"] = api.completion_logprobs(self.model.chat, piece.ids, piece.logprobs, offset)
+            choice["logprobs"] = api.completion_logprobs(self.model.chat, piece.ids, piece.logprobs, told.offset)
+            told.offset += sum(map(len, choice["logprobs"]["tokens"]))
         if request.return_token_ids:
-            choice |= {"token_ids": list(piece.ids), "prompt_token_ids": job.prompt}
+            choice |= {"token_ids": list(piece.ids), "prompt_token_ids": told.job.prompt}
         return choice
 
 
@@ -184,6 +209,11 @@ def _chunk(index: int, delta: dict[str, Any]) -> api.Json:
 def _prompt_tokens(jobs: list[_Job]) -> int:
     """Prompt tokens, each prompt counted once however many choices it has."""
     return sum(len(prompt) for prompt in {id(job.prompt): job.prompt for job in jobs}.values())
+
+
+async def _prepared(prepare: Callable[[RequestT], PreparedT], request: RequestT) -> PreparedT:
+    """A request tokenised, in a thread when it is long; for a short one that would only take longer."""
+    return await asyncio.to_thread(prepare, request) if request.is_long else prepare(request)
 
 
 async def _all(model: LocalModel, jobs: list[_Job]) -> list[Sampled]:

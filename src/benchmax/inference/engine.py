@@ -265,11 +265,16 @@ class Engine:
     ) -> None:
         self.close()
 
-    def _check_open(self) -> None:
+    @property
+    def trouble(self) -> str:
+        """Why it answers nobody any more; empty while it does."""
         if self._failure is not None:
-            raise ModelUnavailable(f"The engine stopped. {self._failure}") from self._failure
-        if self._closing:
-            raise ModelUnavailable("The engine is closed. Open a new one.")
+            return f"The engine stopped. {self._failure}"
+        return "The engine is closed. Open a new one." if self._closing else ""
+
+    def _check_open(self) -> None:
+        if self.trouble:
+            raise ModelUnavailable(self.trouble) from self._failure
 
     # The worker thread
 

@@ -75,6 +75,8 @@ class GGUF:
             self._reader = _open(path)
             self.meta: dict[str, Any] = {name: field.contents() for name, field in self._reader.fields.items()}
         self._check()
+        with _whole(path):
+            self._check_tensors()
 
     def _check(self) -> None:
         architecture = self.meta.get("general.architecture")
@@ -86,6 +88,12 @@ class GGUF:
         scaling = self.meta.get("llama.rope.scaling.type", "none")
         if scaling != "none" or any(tensor.name == "rope_freqs.weight" for tensor in self._reader.tensors):
             raise UsageError(f"{self.path} scales its positions (rope): not converted. Use a Hugging Face copy.")
+
+    def _check_tensors(self) -> None:
+        there = {tensor.name for tensor in self._reader.tensors}
+        lacking = next((name for name in _needed(int(self.meta["llama.block_count"])) if name not in there), None)
+        if lacking:
+            raise ValueError(f"it lacks the tensor {lacking}")
 
     @property
     def facts(self) -> Facts:
@@ -127,6 +135,15 @@ class GGUF:
         raise UsageError(f"{self.path} holds the tensor {name!r}, unknown to a Llama model. Use a Hugging Face copy.")
 
 
+def _needed(layers: int) -> Iterator[str]:
+    """The tensors without which there is no model; lazily, for a damaged file may tell of billions of layers."""
+    yield "token_embd.weight"
+    yield "output_norm.weight"
+    for layer in range(layers):
+        for name in _LAYER:
+            yield f"blk.{layer}.{name}.weight"
+
+
 def _open(path: Path) -> Any:
     try:
         from gguf import GGUFReader
@@ -154,8 +171,9 @@ def convert(path: Path, directory: Path) -> Facts:
         eos = write_tokenizer(source.meta, directory)
         config = _config(source.meta, eos)
         weights = dict(source.tensors())
-    config["tie_word_embeddings"] = "lm_head.weight" not in weights
-    config["vocab_size"] = len(weights["model.embed_tokens.weight"])
+        config["tie_word_embeddings"] = "lm_head.weight" not in weights
+        config["vocab_size"] = len(weights["model.embed_tokens.weight"])
+        _check_shapes(weights, config)
     _write_json(directory / "config.json", config)
     _write_json(directory / "generation_config.json", {k: config[k] for k in _TOKEN_IDS if k in config})
     target = directory / "model.safetensors"
@@ -195,6 +213,38 @@ def _config(meta: Mapping[str, Any], eos: int) -> dict[str, Any]:
     if "tokenizer.ggml.bos_token_id" in meta:
         config["bos_token_id"] = int(meta["tokenizer.ggml.bos_token_id"])
     return config
+
+
+def _check_shapes(weights: Mapping[str, Array], config: Mapping[str, Any]) -> None:
+    shapes = _shapes(config)
+    strange = next((name for name, weight in weights.items() if weight.shape != shapes.get(name)), None)
+    if strange:
+        raise ValueError(f"{strange} does not fit the sizes it tells of")
+
+
+def _shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """What the weights of such a model look like, by their Hugging Face names."""
+    vocab, hidden, inner = config["vocab_size"], config["hidden_size"], config["intermediate_size"]
+    q = config["num_attention_heads"] * config["head_dim"]
+    kv = config["num_key_value_heads"] * config["head_dim"]
+    layer: dict[str, tuple[int, ...]] = {
+        "attn_norm": (hidden,),
+        "attn_q": (q, hidden),
+        "attn_k": (kv, hidden),
+        "attn_v": (kv, hidden),
+        "attn_output": (hidden, q),
+        "ffn_norm": (hidden,),
+        "ffn_gate": (inner, hidden),
+        "ffn_up": (inner, hidden),
+        "ffn_down": (hidden, inner),
+    }
+    layers = range(config["num_hidden_layers"])
+    return {
+        "model.embed_tokens.weight": (vocab, hidden),
+        "model.norm.weight": (hidden,),
+        "lm_head.weight": (vocab, hidden),
+        **{f"model.layers.{i}.{_LAYER[name]}.weight": shape for i in layers for name, shape in layer.items()},
+    }
 
 
 def _unpermute(weight: Array, heads: int) -> Array:

@@ -8,7 +8,6 @@ valid between training steps.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmax.errors import NotFoundError, UsageError
+from benchmax.inference.store import named_damage, read_json
 
 SUPPORTED = ("llama", "qwen2", "qwen3")
 PACK_ROWS = 64
@@ -58,18 +58,18 @@ class ModelSpec:
             raise UsageError("The engine has no sliding-window attention. Set use_sliding_window to false.")
         if config.get("hidden_act", "silu") != "silu":
             raise UsageError(f"The engine knows the activation silu; this model uses {config['hidden_act']!r}.")
-        heads = int(config["num_attention_heads"])
+        heads, hidden = _size(config, "num_attention_heads"), _size(config, "hidden_size")
         bias = bool(config.get("attention_bias", False))
         return cls(
-            vocab=int(config["vocab_size"]),
-            hidden=int(config["hidden_size"]),
-            layers=int(config["num_hidden_layers"]),
+            vocab=_size(config, "vocab_size"),
+            hidden=hidden,
+            layers=_size(config, "num_hidden_layers"),
             heads=heads,
-            kv_heads=int(config.get("num_key_value_heads") or heads),
-            head_dim=int(config.get("head_dim") or config["hidden_size"] // heads),
-            intermediate=int(config["intermediate_size"]),
-            context=int(config["max_position_embeddings"]),
-            eps=float(config["rms_norm_eps"]),
+            kv_heads=_key_value_heads(config, heads),
+            head_dim=_head_dim(config, hidden // heads),
+            intermediate=_size(config, "intermediate_size"),
+            context=_size(config, "max_position_embeddings"),
+            eps=_number(config, "rms_norm_eps"),
             tied=bool(config.get("tie_word_embeddings", False)),
             qkv_bias=bias or kind == "qwen2",
             o_bias=bias,
@@ -83,7 +83,11 @@ class ModelSpec:
         file = path / "config.json"
         if not file.is_file():
             raise NotFoundError(f"{path} has no config.json. Give a directory saved by transformers.")
-        return cls.from_config(json.loads(file.read_text(encoding="utf-8")))
+        config = read_json(file)
+        try:
+            return cls.from_config(config)
+        except UsageError as error:
+            raise UsageError(f"{file}: {error}") from None
 
     @property
     def q_width(self) -> int:
@@ -94,15 +98,64 @@ class ModelSpec:
         return self.kv_heads * self.head_dim
 
 
+def _size(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    value = config.get(key)
+    value = default if value is None else value
+    if type(value) is not int or value < 1:
+        raise _wrong(key, value, "a whole number above 0")
+    return value
+
+
+def _number(config: Mapping[str, Any], key: str) -> float:
+    value: Any = config.get(key)
+    if type(value) not in (int, float) or not 0 < value < math.inf:
+        raise _wrong(key, value, "a number above 0")
+    return float(value)
+
+
+def _wrong(key: str, value: Any, wanted: str) -> UsageError:
+    said = "there is none" if value is None else f"it is {repr(value)[:80]}"
+    return UsageError(f"The model's config must have {wanted} as {key}; {said}. Copy or save the model again.")
+
+
+def _key_value_heads(config: Mapping[str, Any], heads: int) -> int:
+    count = _size(config, "num_key_value_heads", heads)
+    if heads % count:
+        raise _wrong("num_key_value_heads", count, f"a divisor of num_attention_heads ({heads})")
+    return count
+
+
+def _head_dim(config: Mapping[str, Any], default: int) -> int:
+    width = _size(config, "head_dim", default)
+    if width % 2:
+        raise _wrong("head_dim", width, "an even number")  # positions turn its halves against each other
+    return width
+
+
+_ROPE_NUMBERS = {
+    "default": ("rope_theta",),
+    "linear": ("rope_theta", "factor"),
+    "llama3": (
+        "rope_theta", "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
+    ),
+}  # fmt: skip
+"""What each way of turning positions takes."""
+
+
 def _rope_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """transformers 5 writes `rope_parameters`; older checkpoints `rope_theta` and `rope_scaling`."""
-    settings = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(given, Mapping):
+        raise _wrong("rope_parameters", given, "an object")
+    settings = dict(given)
     settings.setdefault("rope_theta", config.get("rope_theta", 10_000.0))
     settings["rope_type"] = settings.get("rope_type") or settings.get("type") or "default"
-    if settings["rope_type"] not in ("default", "linear", "llama3"):
+    if settings["rope_type"] not in tuple(_ROPE_NUMBERS):
         raise UsageError(
             f"The engine knows RoPE default, linear and llama3; this model uses {settings['rope_type']!r}."
         )
+    for key in _ROPE_NUMBERS[settings["rope_type"]]:
+        _number(settings, key)
     return settings
 
 
@@ -325,7 +378,7 @@ class Weights:
             raise NotFoundError(f"{path} has no .safetensors file. Save the model with save_pretrained().")
         missing = {name for name in self._targets if self._own(name)}
         for file in files:
-            with safe_open(str(file), framework="pt") as tensors:
+            with named_damage(file), safe_open(str(file), framework="pt") as tensors:
                 found = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
             self.update(found)
             missing -= set(found)

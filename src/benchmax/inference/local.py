@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 OnTokens = Callable[[list[int], list[float]], None]
 """Told of sampled ids and their log-probs as they come, in the engine's thread."""
+_SIZES = re.compile(r"size mismatch for (\S+): .*?torch\.Size\((.*?)\).*?torch\.Size\((.*?)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +210,18 @@ def _adapted_weights(directory: Path, adapter: Path) -> dict[str, Any]:
     try:
         merged = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
     except (ValueError, RuntimeError, OSError) as error:
-        reason = str(error).splitlines()[0][:200]
         raise UsageError(
-            f"The adapter in {adapter} does not fit this model: {reason}. Give the model it was trained on."
+            f"The adapter in {adapter} does not fit this model: {_misfit(error)}. Give the model it was trained on."
         ) from error
     return dict(merged.named_parameters())
+
+
+def _misfit(error: Exception) -> str:
+    """What peft says, in one line: of all the tensors that do not fit, the first."""
+    text = str(error)
+    if found := _SIZES.search(text):
+        return "{} is {} in the adapter and {} here".format(*found.groups())
+    return text.splitlines()[0][:200].rstrip(".")
 
 
 def _name(name_or_path: str | Path, directory: Path, checkpoint: str | Path | None) -> str:

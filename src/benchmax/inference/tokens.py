@@ -21,6 +21,7 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +30,11 @@ from benchmax.errors import ModelRejected, UsageError
 from benchmax.inference.store import read_json
 from benchmax.models.hermes import as_text, opening, plain_text, read_calls
 from benchmax.prompts.tools import OPEN_TAG, mcp2openai
+
+LONG_TEXT = 20_000
+"""Characters; what is longer is encoded without the interpreter's lock, or other threads would stand still."""
+COMPOSED = 4
+"""Most characters that a normaliser of Unicode makes one."""
 
 
 class ChatTokens:
@@ -69,8 +75,30 @@ class ChatTokens:
 
     def encode(self, text: str, *, whole: bool = False) -> list[int]:
         """Ids of a plain text, in which control tokens may be spelled out; a `whole` one gets its start token."""
-        ids: list[int] = self._backend.encode(_clean(text), add_special_tokens=whole).ids
+        text = _clean(text)
+        if len(text) > LONG_TEXT:
+            (encoded,) = self._backend.encode_batch_fast([text], add_special_tokens=whole)
+        else:
+            encoded = self._backend.encode(text, add_special_tokens=whole)
+        ids: list[int] = encoded.ids
         return ids
+
+    @cached_property
+    def longest_token(self) -> int:
+        """Most characters of a text that one token can stand for."""
+        longest = max(map(len, self._backend.get_vocab(with_added_tokens=True)))
+        return longest * COMPOSED if self._backend.normalizer else longest
+
+    @cached_property
+    def byte_ids(self) -> frozenset[int]:
+        """Tokens whose text depends on those after them: where bytes are spelled `<0xE2>`, a row of them is read whole.
+
+        Vocabularies whose tokens are bytes themselves have none; there only an unfinished character changes.
+        """
+        if "ByteFallback" not in repr(self._backend.decoder):
+            return frozenset()
+        found = (self._backend.token_to_id(f"<0x{byte:02X}>") for byte in range(256))
+        return frozenset(token for token in found if token is not None)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, control tokens left out."""
@@ -174,11 +202,14 @@ class ChatTokens:
 
 
 def parse_reply(text: str, *, tools: bool, salt: object = "") -> ChatMessage:
-    """A sampled text as a message. Malformed calls keep their raw text as arguments, to be answered with an error."""
+    """A sampled text as a message. Malformed calls keep their raw text as arguments, to be answered with an error.
+
+    With tools the space before the text goes: beside a call it would, and a stream shows text before it knows of one.
+    """
     if not tools:
         return {"role": "assistant", "content": text}
     content, calls = read_calls(text)
-    message: ChatMessage = {"role": "assistant", "content": content}
+    message: ChatMessage = {"role": "assistant", "content": content.lstrip()}
     if calls:
         # Ids follow from what was sampled, so that a run can be replayed; the salt tells turns apart.
         seed = hashlib.blake2b(f"{salt}\0{text}".encode("utf-8", "replace"), digest_size=8).hexdigest()

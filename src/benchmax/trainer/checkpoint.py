@@ -43,7 +43,7 @@ class Checkpoint:
         try:
             state: dict[str, Any] = json.loads((self.path / "state.json").read_text("utf-8"))
         except (OSError, ValueError) as error:
-            raise RecordError(f"{self.path} cannot be read: {error}. Resume from another checkpoint.") from None
+            raise RecordError(f"{self.path} cannot be read: {error}. {_other(self.path)}") from None
         return state
 
     def weights(self) -> dict[str, Tensor]:
@@ -109,6 +109,13 @@ def find_checkpoint(folder: Path, which: str = "latest") -> Checkpoint:
         there = ", ".join(item.name for item in _all(folder)) or "none"
         raise NotFoundError(f"There is no checkpoint {name} in {folder}; there are: {there}.")
     return Checkpoint(path, _step_of(path))
+
+
+def _other(checkpoint: Path) -> str:
+    """What else may be taken in a damaged one's place."""
+    folder = checkpoint.parent
+    names = ", ".join(f"{folder.parent}:{path.name}" for path in _all(folder) if path != checkpoint)
+    return f"Name another checkpoint: {names}." if names else "There is no other checkpoint: start a new run."
 
 
 def _all(folder: Path) -> list[Path]:
@@ -197,7 +204,7 @@ def _load(path: Path) -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise RecordError(f"{path} cannot be read: {error}. Resume from another checkpoint.") from None
+        raise RecordError(f"{path} cannot be read: {error}. {_other(path.parent)}") from None
     return tensors
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from benchmax.errors import ConfigError
+from benchmax.errors import ConfigError, NotFoundError
 from benchmax.limits import MAX_TOOL_CALLS, MAX_TURNS, MIN_TRAIN_ROWS, ROLLOUT_SECONDS
 from benchmax.trainer.mistakes import describe
 
@@ -367,6 +367,8 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     try:
         text = path.read_text("utf-8")
         tree: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except FileNotFoundError:
+        raise NotFoundError(f"There is no settings file {path}. Check the path.") from None
     except OSError as error:
         raise ConfigError(f"Cannot read the settings file {path}: {error.strerror}. Check the path.") from None
     except ValueError as error:

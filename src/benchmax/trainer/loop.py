@@ -327,6 +327,8 @@ class Trainer:
             "tokens_per_second": sum(response_tokens(r) for group in groups for r in group) / (ended - began),
         }  # fmt: skip
         self._record("train", number, values, groups)
+        if number == self._first:
+            self._check_weights(groups)
         self.progress.step += 1
         self.run.set_status("running", self.progress.step)
         self._watch(number, values, groups)
@@ -350,6 +352,17 @@ class Trainer:
         for group in groups:
             self._observe(group)
         return groups
+
+    def _check_weights(self, groups: Sequence[Sequence[Rollout]]) -> None:
+        """Tell of weights whose component no reward has: most likely it is spelled otherwise."""
+        there = {name for group in groups for rollout in group for name in rollout.rewards}
+        missing = sorted(set(self.config.rollouts.weights) - there)
+        if missing and there:
+            self._emit(
+                "note",
+                message=f"rollouts.weights names {', '.join(missing)}, which no reward of the first step has; "
+                f"there are: {', '.join(sorted(there))}.",
+            )
 
     def _observe(self, group: Sequence[Rollout]) -> None:
         rewards = [rollout.reward for rollout in group if rollout.reward is not None]

@@ -18,13 +18,14 @@ def rollout_metrics(groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:
     rollouts = [rollout for group in groups for rollout in group]
     if not rollouts:
         return {}
+    played = [rollout for rollout in rollouts if rollout.turns] or rollouts  # a prompt that did not fit has no length
     values = {
         "rollouts": float(len(rollouts)),
         "unscored": _share(rollouts, lambda rollout: rollout.reward is None),
         "truncated": _share(rollouts, is_cut_off),
         "failed": _share(rollouts, lambda rollout: rollout.error is not None),
-        "turns/mean": statistics.fmean(rollout.turns for rollout in rollouts),
-        "response_tokens/mean": statistics.fmean(map(response_tokens, rollouts)),
+        "turns/mean": statistics.fmean(rollout.turns for rollout in played),
+        "response_tokens/mean": statistics.fmean(map(response_tokens, played)),
         "response_tokens/max": float(max(map(response_tokens, rollouts))),
     }
     return values | _reward_metrics(groups) | _component_metrics(rollouts)

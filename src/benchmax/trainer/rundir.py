@@ -3,7 +3,8 @@
     runs/<name>/
       run.json                     format version, when and by which benchmax it was made
       config.toml  config.json     the settings, all of them
-      metrics.jsonl                one line per step and split: {"step", "split", "time", "values"}
+      metrics.jsonl                one line per step and split: {"step", "split", "time", "values"}; the splits are
+                                   train, eval, and sft for the steps of a warm start
       events.jsonl                 lifecycle, alerts, artifacts: {"time", "kind", …}
       rollouts/train-<step>.jsonl  every rollout, with its rewards, advantage and reason of discard
       vocabulary.json              what each token reads, when tokens are saved
@@ -114,6 +115,8 @@ class RunDir:
         """
 
         def belongs(line: Mapping[str, Any]) -> bool:
+            if line["split"] == "sft":  # the warm start: its steps come before the first checkpoint
+                return step >= 0
             at_step = evaluated and line["split"] == "eval" and line["step"] == step
             return at_step or bool(line["step"] < step)
 

@@ -14,8 +14,9 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ from benchmax.envs.base_env import BaseEnv, with_system_prompt
 from benchmax.envs.datasets import load_examples
 from benchmax.envs.loading import find_rows, load_env_class, make_env
 from benchmax.envs.types import Example
-from benchmax.errors import ConfigError, DatasetError, ModelRejected
+from benchmax.errors import ConfigError, DatasetError
 from benchmax.inference.engine import Engine
+from benchmax.inference.llama import ModelSpec
 from benchmax.inference.local import LocalModel
 from benchmax.inference.store import is_name, resolve
 from benchmax.memory import settled
@@ -67,15 +69,16 @@ async def train(
     """Start a new run in `output.dir` and train to its end."""
     task = task or load_task(config)
     config = config.model_copy(deep=True)
-    config.output.name = config.output.name or f"{_short_name(config.data.env)}-{time.strftime('%Y%m%d-%H%M%S')}"
     _locate(config)
     directory = _fetched(config, on_event)
-    path = Path(config.output.dir) / config.output.name
-    ours = not path.exists()
+    folder = Path(config.output.dir)
+    config.output.name = name = config.output.name or _fresh_name(folder, _short_name(config.data.env))
+    path = folder / name
+    ours = not path.exists() or not any(path.iterdir())
     run = RunDir.create(path, config)
     try:
         return await _train(run, directory, task, on_event)
-    except Exception:
+    except BaseException:
         if ours and not read_status(path):  # it never began: the name stays free for the next try
             shutil.rmtree(path, ignore_errors=True)
         raise
@@ -86,16 +89,18 @@ async def train(
 async def resume(
     path: Path,
     *,
+    checkpoint: str = "latest",
     task: Task | None = None,
     changes: dict[str, Any] | None = None,
     on_event: OnEvent = lambda kind, data: None,
 ) -> Outcome:
-    """Go on with a run from its latest checkpoint, as if it had never stopped."""
+    """Go on with a run from a checkpoint, as if it had never stopped there; later ones are made anew."""
     run = RunDir.open(path)
     try:
         if changes:
             _change(run, changes)
-        return await _train(run, _fetched(run.config, on_event), task or load_task(run.config), on_event)
+        task = task or load_task(run.config)
+        return await _train(run, _fetched(run.config, on_event), task, on_event, checkpoint)
     finally:
         run.close()
 
@@ -161,29 +166,43 @@ def _locate(config: TrainConfig) -> None:
         config.model.name = str(Path(config.model.name).expanduser().absolute())
 
 
+def _fresh_name(folder: Path, env: str) -> str:
+    """A name nobody has, kept by making its folder: several runs may begin in one second."""
+    base = f"{env}-{time.strftime('%Y%m%d-%H%M%S')}"
+    for name in chain([base], (f"{base}-{number}" for number in count(2))):
+        try:
+            (folder / name).mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return name
+    raise AssertionError("numbers do not end")
+
+
 def _short_name(env: str) -> str:
     """What a run is called after: `main.py:MyEnv` is main, `package.module.MyEnv` is MyEnv."""
     file = env.partition(":")[0]
     return (Path(file).stem if file.endswith(".py") else file.rpartition(".")[2]) or "run"
 
 
-async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent) -> Outcome:
+async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent, checkpoint: str = "latest") -> Outcome:
     if not task.train:
         raise DatasetError("There are no training rows. Give data.train a file with at least one usable row.")
     config = run.config
     for note in (*task.notes, *_small_steps(config, task.train)):
         _note(run, note, on_event)
+    ModelSpec.from_directory(directory)  # what the engine cannot run is told before anything is loaded
     torch.manual_seed(config.seed)
     device = pick_device(config.model.device)
     with _log_file(run.path / "logs" / "train.log"):
         learner = _learner(config, directory, device)
         async with _sampler(config, directory, device, task) as sampler:
-            await check_lengths(task.train, sampler)
+            if some_too_long := await check_lengths(task.train, sampler):
+                _note(run, some_too_long, on_event)
             on_event("begins", _facts(run, device, task))
             if config.output.save_tokens:
                 run.write_vocabulary(sampler.model.chat.spell([i]) for i in range(sampler.model.chat.vocabulary))
             trainer = Trainer(run, learner, sampler, task.train, task.held_out, on_event)
-            begin = await _restore(trainer, sampler)
+            begin = await _restore(trainer, sampler, checkpoint)
             with handle_signals(trainer, run), settled():
                 return await trainer.train(begin)
 
@@ -215,33 +234,32 @@ def _facts(run: RunDir, device: str, task: Task) -> dict[str, Any]:
     return {"run": str(run.path), "model": model, "device": device, "train": len(task.train), "held_out": held_out}
 
 
-async def check_lengths(rows: Sequence[Example], sampler: EngineSampler) -> None:
-    """Refuse rows of which none fits the model: every step would be empty. Some that do not fit raise an alert."""
+async def check_lengths(rows: Sequence[Example], sampler: EngineSampler) -> str | None:
+    """Refuse rows of which none fits the model: every step would be empty. Gives what to say of some that do not."""
     model, system = sampler.model, sampler.host.env.system_prompt
     try:
         tools = (await sampler.host.toolbox()).tools
+        lengths = [
+            len(model.chat.prompt(with_system_prompt(row["prompt_messages"], system), tools))
+            for row in rows[:: -(-len(rows) // PROMPTS_MEASURED)]
+        ]
     except Exception:  # the rollouts say why
-        return
-    lengths: list[int] = []
-    for row in rows[:: -(-len(rows) // PROMPTS_MEASURED)]:
-        try:
-            prompt = model.chat.prompt(with_system_prompt(row["prompt_messages"], system), tools)
-        except ModelRejected:  # so does this
-            return
-        lengths.append(len(prompt))
-        if lengths[-1] < model.context:
-            return
-    raise DatasetError(
-        f"No prompt fits {model.name}, which takes {model.context:,} tokens with its reply: of {len(lengths)} rows "
-        f"looked at, the shortest has {min(lengths):,}. Shorten them, or train a model with a longer context."
-    )
+        return None
+    too_long = sum(length >= model.context for length in lengths)
+    takes = f"{model.name}, which takes {model.context:,} tokens with its reply"
+    if too_long == len(lengths):
+        raise DatasetError(
+            f"No prompt fits {takes}: of {len(lengths)} rows looked at, the shortest has {min(lengths):,}. "
+            "Shorten them, or train a model with a longer context."
+        )
+    return f"{too_long} of {len(lengths)} rows looked at do not fit {takes}: they teach nothing." if too_long else None
 
 
-async def _restore(trainer: Trainer, sampler: EngineSampler) -> Begin | None:
-    """Go on from the latest checkpoint; gives what is to be done first when the run never got to one."""
+async def _restore(trainer: Trainer, sampler: EngineSampler, which: str) -> Begin | None:
+    """Go on from a checkpoint; gives what is to be done first when the run never got to one."""
     folder = trainer.run.path / "checkpoints"
-    if (folder / "latest").exists():
-        trainer.restore(find_checkpoint(folder))
+    if which != "latest" or (folder / "latest").exists():
+        trainer.restore(find_checkpoint(folder, which))
         return None
     trainer.run.rewind(-1)
     return await _warm_start(trainer, sampler) if trainer.config.sft.data else None
@@ -258,8 +276,12 @@ async def _warm_start(trainer: Trainer, sampler: EngineSampler) -> Begin:
         on_note=lambda note: _note(trainer.run, note, trainer.on_event),
     )
 
-    def on_step(step: int, steps: int, loss: float) -> None:
-        loop.call_soon_threadsafe(trainer.on_event, "sft", {"step": step, "steps": steps, "loss": loss})
+    def tell(step: int, steps: int, loss: float) -> None:
+        trainer.run.log_metrics(step, "sft", {"loss": loss})
+        trainer.on_event("sft", {"step": step, "steps": steps, "loss": loss})
+
+    def on_step(*news: Any) -> None:
+        loop.call_soon_threadsafe(tell, *news)
 
     return lambda abort: warm_start(
         trainer.learner, sequences, config.sft, seed=config.seed, on_step=on_step, abort=abort
@@ -334,18 +356,26 @@ class _Formatter(logging.Formatter):
         return without_secrets(super().format(record))
 
 
-def _change(run: RunDir, changes: dict[str, Any]) -> None:
-    """Change settings of a run that is resumed."""
-    fixed = sorted(set(changes) - RESUMABLE)
+def check_changes(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
+    """The settings a resumed run goes on with. What made the run what it is may be given again, but not changed."""
+    tree = config.model_dump()
+    for section, values in changes.items():
+        tree[section] = {**tree[section], **values} if isinstance(values, Mapping) else values
+    changed = build_config(tree)
+    _locate(changed)
+    before, after = config.model_dump(), changed.model_dump()
+    fixed = sorted(section for section in after if section not in RESUMABLE and after[section] != before[section])
     if fixed:
         raise ConfigError(
             f"{', '.join(fixed)} cannot change when a run is resumed; {', '.join(sorted(RESUMABLE))} can. "
             "Start a new run."
         )
-    tree = run.config.model_dump()
-    for section, values in changes.items():
-        tree[section].update(values)
-    run.config = build_config(tree)
+    return changed
+
+
+def _change(run: RunDir, changes: Mapping[str, Any]) -> None:
+    """Change settings of a run that is resumed."""
+    run.config = check_changes(run.config, changes)
     write_whole(run.path / "config.toml", dump_toml(run.config))
     write_whole(run.path / "config.json", run.config.model_dump_json(indent=2))
     run.log_event("config_changed", changes=changes)

@@ -5,15 +5,22 @@ Files and the wire count steps from 0; people are shown step 1 of 20 first.
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 import time
-from typing import Any, Protocol, TextIO
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 BARS = "▁▂▃▄▅▆▇█"
 ALERTS_SHOWN = 3
@@ -31,6 +38,52 @@ def open_view(steps: int, stream: TextIO | None = None) -> View:
     """The view that fits the stream (stderr when not given)."""
     stream = stream or sys.stderr
     return LiveView(steps, Console(file=stream)) if stream.isatty() else PlainView(steps, stream)
+
+
+@contextmanager
+def printing_on() -> Iterator[None]:
+    """Work on when nobody reads what is printed any more (`benchmax train … | head`): it is dropped from then on."""
+    with redirect_stdout(_lasting(sys.stdout)) as out, redirect_stderr(_lasting(sys.stderr)) as err:
+        try:
+            yield
+        finally:
+            out.flush()
+            err.flush()
+
+
+def _lasting(stream: TextIO | None) -> TextIO:
+    """The stream, or where it is a pipe one that outlives the reader."""
+    if stream is None:  # closed before we began
+        return open(os.devnull, "w")
+    if not isinstance(stream, io.TextIOWrapper) or stream.isatty() or not _has_file(stream):
+        return stream
+    raw = _Pipe(stream.fileno(), "wb", closefd=False)
+    return io.TextIOWrapper(
+        raw if stream.write_through else io.BufferedWriter(raw),
+        stream.encoding,
+        stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+
+
+def _has_file(stream: TextIO) -> bool:
+    try:
+        return stream.fileno() >= 0
+    except io.UnsupportedOperation:
+        return False
+
+
+class _Pipe(io.FileIO):
+    """Leads nowhere once its reader has gone."""
+
+    def write(self, data: ReadableBuffer) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), self.fileno())
+            return memoryview(data).nbytes
 
 
 class PlainView:
@@ -92,7 +145,7 @@ def _line(kind: str, data: dict[str, Any], steps: int) -> str | None:
     if kind == "ended":
         return f"ended after {data['step']} steps ({data['reason']}), {data['seconds']:.0f} s"
     if kind == "failed":
-        return f"failed after {data['step']} steps: {data['message']}"
+        return f"failed after {data['step']} steps"  # the command tells why, as its last line
     return None
 
 

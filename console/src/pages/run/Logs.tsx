@@ -82,10 +82,11 @@ export default function Logs() {
   );
 }
 
+const STEPS = "What the training itself did, step by step, is under Train.";
 const EMPTY: Record<Process, string> = {
-  child: "What the run's process prints shows here, from its start on.",
-  trainer: "The trainer writes here once it has begun.",
-  environment: "What an environment logs with Python's logging, while it plays, shows here.",
+  child: `What the environment prints, and what goes wrong in the run's process, shows here. ${STEPS}`,
+  trainer: `What the trainer warns of, and what the environment logs, shows here. ${STEPS}`,
+  environment: `What the environment logs during rollouts, with Python's logging, shows here. ${STEPS}`,
 };
 
 function Nothing({ process, filtered }: { process: Process; filtered: boolean }) {
