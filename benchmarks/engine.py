@@ -2,8 +2,9 @@
 
     python benchmarks/engine.py --model DIR --device cpu --batches 1,8,64 --new 64 --compare-generate
 
-`engine` and `generate` are whole runs, prompts and all; `decode` and `generate_decode` the second half of
-their tokens, whole runs less runs of half the length; `ratio` and `decode_ratio` compare the two pairs. On a
+`engine` and `generate` are whole runs, prompts and all; `ratio` compares them. `decode` and `generate_decode`
+are the second half of the tokens, compared by `decode_ratio`: the engine's by when they reached the last request,
+whose prompt is computed last, and generate's as whole runs less runs of half the length. On a
 CPU the columns ending in _cpu count processor time instead of the clock. On CUDA it also prints the floor set
 by memory bandwidth (weights, keys and values, logits, at the copy bandwidth measured here) and the share of it
 that was reached. Prompts are random ids, all different, with no stop token, so every request runs to its last
@@ -18,6 +19,8 @@ import random
 import statistics
 import sys
 import time
+from functools import partial
+from itertools import accumulate
 
 import torch
 
@@ -29,10 +32,14 @@ def prompts_of(count, length, vocab, seed):
     return [[chance.randrange(3, vocab) for _ in range(length)] for _ in range(count)]
 
 
-def sample(engine, prompts, new, base=0):
-    """Seconds to sample `new` tokens for every prompt."""
+def sample(engine, prompts, new, base=0, on_tokens=None):
+    """Seconds to sample `new` tokens for every prompt; `on_tokens` hears of the last one's."""
     began = time.perf_counter()
-    futures = [engine.submit(prompt, SamplingParams(max_tokens=new, seed=base + i)) for i, prompt in enumerate(prompts)]
+    hears = [None] * (len(prompts) - 1) + [on_tokens]
+    futures = [
+        engine.submit(prompt, SamplingParams(max_tokens=new, seed=base + i), on_tokens=hear)
+        for i, (prompt, hear) in enumerate(zip(prompts, hears, strict=True))
+    ]
     for future in futures:
         assert len(future.result(600).ids) == new
     return time.perf_counter() - began
@@ -73,15 +80,17 @@ def floor_tokens(engine, batch, prompt, new, speed):
     return batch / ((engine.weights.bytes + kv + scores) / speed)
 
 
-def decode_rate(batch, new, run):
-    """Tokens per second of decode alone. `run(tokens, seed)`: seconds of a run that long.
+def decode_rate(engine, batch, options, seed):
+    """Tokens per second while all rows decode and no prompt is computed.
 
-    Two runs that differ in their length only: what comes before the first token, and how much of it overlaps with
-    decoding, is the same in both.
+    The news before the last one is taken for the end: with the last come the endings of all requests.
     """
-    half = new // 2
-    long, short = (min(run(tokens, seed) for seed in range(5)) for tokens in (new, half))
-    return batch * (new - half) / (long - short)
+    heard = []
+    prompts = prompts_of(batch, options.prompt, engine.spec.vocab, seed)
+    sample(engine, prompts, options.new, seed, lambda ids, _: heard.append((len(ids), time.perf_counter())))
+    counts = list(accumulate(count for count, _ in heard))
+    half = next(at for at, count in enumerate(counts) if count >= options.new // 2)
+    return batch * (counts[-2] - counts[half]) / (heard[-2][1] - heard[half][1])
 
 
 def measure_engine(engine, options, batch, speed):
@@ -93,11 +102,7 @@ def measure_engine(engine, options, batch, speed):
     if not speed:
         row["engine_cpu"] = cpu_rate(batch * options.new, runs)
     if speed:
-        row["decode"] = decode_rate(
-            batch,
-            options.new,
-            lambda new, seed: sample(engine, prompts_of(batch, options.prompt, vocab, seed), new, seed),
-        )
+        row["decode"] = statistics.median(decode_rate(engine, batch, options, seed) for seed in range(7))
         row["floor"] = floor_tokens(engine, batch, options.prompt, options.new, speed)
         row["share"] = row["decode"] / row["floor"]
     return row
@@ -120,7 +125,9 @@ def measure_generate(options, batch, model, vocab):
     tokens = batch * options.new
     row = {"generate": tokens / min(seconds for seconds, _ in runs)}
     if on_gpu:
-        row["generate_decode"] = decode_rate(batch, options.new, lambda new, seed: timed(lambda: once(new, seed))[0])
+        half = options.new // 2
+        long, short = (min(timed(partial(once, new, seed))[0] for seed in range(5)) for new in (options.new, half))
+        row["generate_decode"] = batch * (options.new - half) / (long - short)
     else:
         row["generate_cpu"] = cpu_rate(tokens, runs)
     return row
