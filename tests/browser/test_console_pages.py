@@ -34,6 +34,18 @@ def test_a_link_signs_in_once(open_page, world):
     again.get_by_role("alert").get_by_text("used or is too old").wait_for()
 
 
+@pytest.mark.parametrize(
+    ("asked", "opened"), [("RUN", "RUN"), ("//example.org/x", "/experiments"), ("x", "/experiments")]
+)
+def test_a_link_leads_to_a_page_of_the_console_and_nowhere_else(open_page, world, asked, opened):
+    run = f"/experiments/{world.runs['recorded']}"
+    link = world.link().removeprefix(world.url)
+    page = open_page(f"{link}&next={asked.replace('RUN', run)}", signed_in=False)
+    page.watch.allow("401")
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    page.wait_for_url(world.url + opened.replace("RUN", run))
+
+
 def test_a_wrong_password_says_so_and_the_right_one_opens_what_was_asked_for(open_page, world):
     page = open_page(f"/experiments/{world.runs['recorded']}/config", signed_in=False)
     page.watch.allow("401")

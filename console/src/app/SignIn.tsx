@@ -7,10 +7,16 @@ import { session } from "../api/session";
 import { Button, Command, ErrorNote, Field, Input } from "../ui";
 import { Brand } from "./Shell";
 
+/** The page a link leads to once its bearer is in: one of ours, whatever the link says. */
+function ownPage(path: string | null): string | null {
+  return path && /^\/[^/\\]/.test(path) ? path : null;
+}
+
 export function SignIn() {
   const { history } = useRouter();
   const location = useRouterState({ select: (state) => state.location });
-  const token = location.pathname === "/login" ? (new URLSearchParams(location.searchStr).get("token") ?? "") : "";
+  const asked = new URLSearchParams(location.pathname === "/login" ? location.searchStr : "");
+  const token = asked.get("token") ?? "";
   const [byPassword, setByPassword] = useState(!token);
   const [error, setError] = useState<Error | null>(null);
   const [busy, setBusy] = useState(false);
@@ -22,7 +28,7 @@ export function SignIn() {
     try {
       await request("POST", "/login", byPassword ? form : { token });
       queries.clear();
-      if (location.pathname === "/login") history.replace("/experiments");
+      if (location.pathname === "/login") history.replace(ownPage(asked.get("next")) ?? "/experiments");
       session.begin();
     } catch (problem) {
       setError(problem instanceof Error ? problem : new ApiError(0, String(problem)));

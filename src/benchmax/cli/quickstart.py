@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
@@ -50,7 +51,7 @@ def quickstart(
         _follow(client, run_id)
         found = _measure(client, run_id)
         _draw(client, run_id, out)
-        link = _link(client)
+        link = _link(client, url)
     _tell(found, url, link, out)
     if json:
         print_json({"runId": run_id, "url": url, "picture": str(out), **found})
@@ -123,12 +124,13 @@ def _draw(client: TrainerClient, run_id: str, out: Path) -> None:
     plot_metrics(lines, out, title="one-digit sums")
 
 
-def _link(client: TrainerClient) -> str | None:
-    """How to sign in, where the platform is this machine's own."""
+def _link(client: TrainerClient, url: str) -> str | None:
+    """How to sign in, and to come to that page, where the platform is this machine's own."""
     from benchmax.cli.platform import sign_in_link
     from benchmax.platform.credentials import local_url
 
-    return sign_in_link() if client.base_url == local_url() else None
+    link = sign_in_link() if client.base_url == local_url() else None
+    return link and f"{link}&next={urlsplit(url).path}"
 
 
 def _tell(found: Mapping[str, Any], url: str, link: str | None, out: Path) -> None:
