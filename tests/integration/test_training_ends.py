@@ -13,7 +13,7 @@ import torch
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
-from benchmax.errors import ConfigError, RecordError, UsageError
+from benchmax.errors import ConfigError, NotFoundError, RecordError, UsageError
 from benchmax.inference.tokens import ChatTokens
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer import learner as learners
@@ -24,7 +24,7 @@ from benchmax.trainer.learner import Learner
 from benchmax.trainer.loop import Trainer
 from benchmax.trainer.optim import Optimizer
 from benchmax.trainer.policy import Policy
-from benchmax.trainer.rundir import read_metrics, read_status
+from benchmax.trainer.rundir import RunDir, read_config, read_metrics, read_status
 from benchmax.trainer.sft import sft_sequences, warm_start
 from benchmax.trainer.start import Task, resume, train
 from benchmax.trainer.tiny import make_tiny
@@ -356,6 +356,38 @@ def test_a_run_goes_on_from_an_earlier_checkpoint(model, tmp_path):
         return [(line["step"], line["split"], line["values"]["reward/mean"]) for line in lines]
 
     assert numbers(read_metrics(done.path)) == numbers(before)
+
+
+def test_a_kill_while_a_run_goes_back_is_made_good(model, tmp_path, monkeypatch):
+    task = Task(DigitsEnv, TRAIN, HELD_OUT)
+    tree = config(model, tmp_path, checkpoint={"every": 1, "keep_last": 9})
+    done = go(train(tree, task=task))
+    before = [(line["step"], line["split"], line["values"]["reward/mean"]) for line in read_metrics(done.path)]
+    (done.path / "checkpoints" / "best").write_text("step-4")
+
+    def killed(*_, **__):
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDir, "rewind", killed)
+        with pytest.raises(OSError, match="killed"):
+            go(resume(done.path, checkpoint="step-1", task=task))
+    assert read_status(done.path)["state"] == "running", "not complete any more"
+    assert choose_checkpoint(done.path).step <= 1, "what is named is there"
+    with pytest.raises(NotFoundError, match="no checkpoint step-9"):
+        go(resume(done.path, checkpoint="step-9", task=task, changes={"limits": {"steps": 7}}))
+    assert read_config(done.path).limits.steps == 4, "a refused resume changes nothing"
+    go(resume(done.path, task=task))
+    assert [(line["step"], line["split"], line["values"]["reward/mean"]) for line in read_metrics(done.path)] == before
+
+
+def test_a_model_whose_sizes_do_not_fit_its_weights_is_told_in_a_line(model, tmp_path):
+    folder = tmp_path / "other"
+    shutil.copytree(model, folder)
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"vocab_size": 50}))
+    with pytest.raises(UsageError, match=r"other cannot be loaded: .* again\.$"):
+        go(train(config(folder, tmp_path), task=Task(DigitsEnv, TRAIN, [])))
 
 
 def test_settings_that_made_the_run_may_be_given_again(model, tmp_path):

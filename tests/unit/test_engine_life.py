@@ -114,6 +114,11 @@ def test_a_request_whose_two_callbacks_fail_fails_alone(engine):
     assert neighbour.result(60).ids == expected()
 
 
+def test_a_caller_cannot_change_what_was_sampled(engine):
+    done = engine.submit(PROMPT, GREEDY, should_stop=lambda ids: ids.clear()).result(60)
+    assert done.ids == expected()
+
+
 def test_answers_of_numpy_count_as_yes_and_no(engine):
     done = engine.submit(PROMPT, GREEDY, should_stop=lambda ids: np.bool_(len(ids) == 7)).result(60)
     assert done.ids == expected()[:7]

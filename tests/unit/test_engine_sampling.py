@@ -82,6 +82,7 @@ def test_a_temperature_too_small_to_divide_by_is_greedy():
     "wrong",
     [
         {"max_tokens": 0}, {"max_tokens": 2.5}, {"temperature": -1}, {"temperature": float("nan")}, {"top_p": 0},
+        {"temperature": "1"}, {"temperature": True}, {"top_p": "x"},
         {"top_k": 0}, {"top_k": 1.5}, {"seed": 0.5}, {"stop_token_ids": {2, 3}}, {"stop_token_ids": None},
         {"stop_token_ids": 5}, {"stop_token_ids": ("a",)}, {"stop_token_ids": (2**70,)}, {"stop_token_ids": (-1,)},
     ],

@@ -16,7 +16,7 @@ from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.rollouts.log import keep_secret
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer import checkpoint as checkpoints
-from benchmax.trainer.checkpoint import find_checkpoint, forget_after, mark_best, prune, save_checkpoint
+from benchmax.trainer.checkpoint import find_checkpoint, go_back, mark_best, prune, save_checkpoint
 from benchmax.trainer.config import LoraConfig, OptimConfig, TrainConfig
 from benchmax.trainer.loop import Trainer
 from benchmax.trainer.optim import Optimizer, scale_at
@@ -175,12 +175,17 @@ def test_a_kill_while_a_checkpoint_is_replaced_loses_neither(directory, run, tmp
     assert not (folder / "step-1" / "replaced").exists()
 
 
-def test_checkpoints_of_steps_to_come_are_forgotten(directory, tmp_path):
+@pytest.mark.parametrize(("best", "named"), [(1, "step-1"), (0, None)])
+def test_going_back_forgets_the_checkpoints_of_steps_to_come(directory, tmp_path, best, named):
     policy, optimizer = trained(directory)
     for number in (1, 2, 10):
         save_checkpoint(tmp_path, number, policy, optimizer, {})
-    forget_after(tmp_path, 2)
-    assert {path.name for path in tmp_path.iterdir()} == {"latest", "step-1", "step-2"}
+    mark_best(tmp_path, 10)
+    go_back(tmp_path, 2, best)
+    there = {path.name: path for path in tmp_path.iterdir()}
+    assert set(there) - {"best"} == {"latest", "step-1", "step-2"}
+    assert there["latest"].read_text() == "step-2"
+    assert (there["best"].read_text() if "best" in there else None) == named
 
 
 def test_a_best_that_is_not_kept_is_not_named(directory, tmp_path):

@@ -104,6 +104,31 @@ def test_a_model_certain_of_the_best_answers_there_are_has_not_collapsed(low, be
     assert "entropy_collapse" not in certain([group(low, best, low, low)], [group(*[best] * 4)])
 
 
+SCALES = [(0.0, 1.0), (-1.0, 0.0), (0.0, 0.05), (-100.0, 0.0), (0.0, 100.0)]
+
+
+@pytest.mark.parametrize(("low", "high"), SCALES)
+def test_a_collapse_is_one_on_every_scale(low, high):
+    def curve(*shares):
+        means = [low + share * (high - low) for share in shares]
+        return ring([{"reward/mean": mean, "reward/min": low, "reward/max": high} for mean in means])
+
+    assert "reward_collapse" in curve(0.2, 0.6, 0.8, 0.8, 0.8, 0.3, 0.2, 0.1)
+    assert "reward_collapse" not in curve(0.9, 0.95, 0.95, 0.95, 0.9, 0.8, 0.8, 0.8)
+    assert "reward_collapse" not in curve(0.05, 0.08, 0.08, 0.08, 0.02, 0.01, 0.01, 0.01)
+
+
+@pytest.mark.parametrize(("low", "high"), SCALES)
+def test_longer_answers_that_earn_more_are_no_blow_up_on_any_scale(low, high):
+    steps = [
+        {"response_tokens/mean": 20 + 4 * n, "reward/mean": low + n / 20 * (high - low)}
+        | {"reward/min": low, "reward/max": high}
+        for n in range(12)
+    ]
+    assert "length_blow_up" not in ring(steps)
+    assert "length_blow_up" in ring([values | {"reward/mean": low} for values in steps])
+
+
 def test_length_blow_up():
     growing = [{"response_tokens/mean": 10.0 + 4 * step, "reward/mean": 0.3} for step in range(12)]
     assert "length_blow_up" in ring(growing)

@@ -104,7 +104,7 @@ def _env_and_flags(words: list[str]) -> tuple[str | None, list[str]]:
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    run: Annotated[str, typer.Argument(help="The run's folder, or FOLDER:CHECKPOINT.")],
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
     checkpoint: Annotated[str, typer.Option(help="best, latest or step-N.")] = "best",
     adapter: Annotated[bool, typer.Option("--adapter", help="Only the LoRA adapter, in peft's format.")] = False,
@@ -116,13 +116,20 @@ def export(
 
     if dtype not in ("float32", "bfloat16", "float16"):
         raise ConfigError(f"--dtype {dtype} is not known. Use float32, bfloat16 or float16.")
-    chosen = choose_checkpoint(run, checkpoint).path.name
+    folder, named = split_checkpoint(run)
+    checkpoint = named or checkpoint
+    chosen = choose_checkpoint(Path(folder), checkpoint).path
     if adapter:
-        export_adapter(run, out, which=chosen)
+        export_adapter(Path(folder), out, which=chosen.name)
     else:
-        export_merged(run, out, which=chosen, dtype=dtype)
-    best = " (the best)" if checkpoint == "best" else ""
-    words.print(f"Wrote {safe(out)} from checkpoint {chosen}{best}.", soft_wrap=True)
+        export_merged(Path(folder), out, which=chosen.name, dtype=dtype)
+    which = f" ({_which(chosen.parent)})" if checkpoint == "best" else ""
+    words.print(f"Wrote {safe(out)} from checkpoint {chosen.name}{which}.", soft_wrap=True)
+
+
+def _which(checkpoints: Path) -> str:
+    """What an export that asks for the best gets."""
+    return "the best" if (checkpoints / "best").exists() else "the latest; none is known as the best"
 
 
 def plot(

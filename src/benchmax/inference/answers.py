@@ -137,7 +137,8 @@ class Answers:
         messages, tools = request.chat(), request.definitions()
         # Templates may drop what an assistant said, such as its thoughts, and space.
         given = (plain_text(message.get("content")) for message in messages if message["role"] != "assistant")
-        self._check_length(sum(len(text.strip()) for text in given))
+        described = sum(len(tool.description or "") for tool in tools)
+        self._check_length(described + sum(len(text.strip()) for text in given))
         prompt, prompt_turns = self.recall.prompt(messages, tools)
         return _Talk(request, messages, tools, prompt, prompt_turns)
 

@@ -66,10 +66,12 @@ class LocalModel(ModelClient):
     ) -> LocalModel:
         """Load a model by name, path or hub id; `checkpoint` is a trained directory, whole or adapter."""
         from benchmax.inference.engine import Engine
+        from benchmax.inference.llama import ModelSpec
 
         directory = resolve(name_or_path)
         weights = _weights_directory(directory, checkpoint)
         has_tokenizer = (weights / "tokenizer_config.json").is_file()
+        ModelSpec.from_directory(weights)  # a damaged config is told in our words, before transformers reads it
         chat = ChatTokens(weights if has_tokenizer else directory, template_options=template_options)
         engine = Engine.from_directory(weights, device=device, dtype=dtype, **engine_options)
         if checkpoint is not None and weights == directory:

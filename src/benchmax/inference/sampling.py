@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from numbers import Integral
-from typing import Literal
+from numbers import Integral, Real
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -51,9 +51,9 @@ class SamplingParams:
     def __post_init__(self) -> None:
         if not _is_whole(self.max_tokens) or self.max_tokens < 1:
             raise ConfigError(f"max_tokens is {self.max_tokens}; ask for at least 1.")
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+        if not _is_number(self.temperature) or self.temperature < 0:
             raise ConfigError(f"temperature is {self.temperature}; use 0 (greedy) or a positive number.")
-        if not 0 < self.top_p <= 1:
+        if not _is_number(self.top_p) or not 0 < self.top_p <= 1:
             raise ConfigError(f"top_p is {self.top_p}; use a number above 0 and at most 1.")
         if self.top_k is not None and (not _is_whole(self.top_k) or self.top_k < 1):
             raise ConfigError(f"top_k is {self.top_k}; use at least 1, or None for no limit.")
@@ -76,6 +76,10 @@ class SamplingParams:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
 
 
 @dataclass(slots=True)

@@ -398,7 +398,7 @@ class Scheduler:
         """Run a caller's function; its error is its own request's, nobody else's."""
         try:
             return callback(*arguments) if callback else None
-        except Exception as error:
+        except BaseException as error:  # whatever it is, it is not the engine's
             self._leave(request)
             if request.future.set_running_or_notify_cancel():
                 request.future.set_exception(error)
@@ -452,7 +452,7 @@ class Scheduler:
 
 def _asked(request: Request) -> int | None:
     """How many ids the caller keeps; None: it goes on."""
-    kept = request.should_stop(request.ids) if request.should_stop else None
+    kept = request.should_stop(list(request.ids)) if request.should_stop else None
     if kept is None or isinstance(kept, (bool, np.bool_)):
         return len(request.ids) if kept else None
     return max(0, int(kept))

@@ -324,6 +324,8 @@ def _stop_ids(config: Mapping[str, Any], generation: Mapping[str, Any], tokenize
     found: list[int] = []
     for value in (generation.get("eos_token_id"), config.get("eos_token_id"), tokenizer.eos_token_id):
         found += value if isinstance(value, list) else [] if value is None else [value]
-    if not found:
-        raise UsageError("The model names no end-of-turn token. Set eos_token_id in its generation_config.json.")
+    if not found or not all(isinstance(token, int) for token in found):
+        raise UsageError(
+            "The model names no end-of-turn token. Set eos_token_id in its generation_config.json to an id."
+        )
     return tuple(dict.fromkeys(found))

@@ -128,11 +128,18 @@ def _step_of(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 
 
-def forget_after(folder: Path, step: int) -> None:
-    """Remove checkpoints of later steps: a run that goes on from `step` makes them anew."""
+def go_back(folder: Path, step: int, best: int) -> None:
+    """Make the checkpoint of `step` the latest and remove later ones, which the run makes anew; `best` is its best."""
+    if (folder / "latest").read_text("utf-8").strip() != f"step-{step}":
+        write_whole(folder / "latest", f"step-{step}")
     for path in _all(folder):
         if _step_of(path) > step:
             shutil.rmtree(path)
+    mark = folder / "best"
+    if mark.exists() and not (folder / mark.read_text("utf-8").strip()).is_dir():
+        mark.unlink()
+        if (folder / f"step-{best}").is_dir():
+            mark_best(folder, best)
 
 
 def prune(folder: Path, keep_last: int, keep_best: bool) -> list[Path]:

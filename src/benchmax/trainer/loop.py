@@ -28,7 +28,7 @@ from benchmax.rollouts.record import Rollout
 from benchmax.trainer.advantage import AdvantageRule, assign_advantages
 from benchmax.trainer.checkpoint import (
     Checkpoint,
-    forget_after,
+    go_back,
     mark_best,
     prune,
     random_states,
@@ -143,9 +143,11 @@ class Trainer:
         self.sampler.restore(state.get("sampler", {}))  # runs of before have none, nor a learner's
         self.learner.restore(state.get("learner", {}))
         self._saved = (self.progress.step, self.progress.evaluated)
-        moved = self.run.rewind(checkpoint.step, evaluated=self.progress.evaluated == checkpoint.step)
-        forget_after(checkpoint.path.parent, checkpoint.step)
+        # In this order a kill between any two is made good by the next resume.
+        self.run.set_status("running", checkpoint.step)
+        go_back(checkpoint.path.parent, checkpoint.step, self.progress.best_step)
         self._mark_best()
+        moved = self.run.rewind(checkpoint.step, evaluated=self.progress.evaluated == checkpoint.step)
         self._emit("resumed", step=checkpoint.step, lines_moved_aside=moved)
 
     def save(self) -> None:

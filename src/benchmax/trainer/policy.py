@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from benchmax.errors import ConfigError
+from benchmax.errors import ConfigError, UsageError
+from benchmax.memory import out_of_memory
 from benchmax.trainer.batch import MicroBatch
 from benchmax.trainer.config import LoraConfig
 from benchmax.trainer.loss import select_logprobs
@@ -55,7 +56,13 @@ class Policy:
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # our own view tells what happens
-        model = AutoModelForCausalLM.from_pretrained(str(path), dtype=torch.float32, attn_implementation="sdpa")
+        try:
+            model = AutoModelForCausalLM.from_pretrained(str(path), dtype=torch.float32, attn_implementation="sdpa")
+        except (RuntimeError, ValueError) as error:
+            if out_of_memory(error):
+                raise
+            reason = str(error).strip().splitlines()[0][:200].rstrip(".")
+            raise UsageError(f"{path} cannot be loaded: {reason}. Copy or save the model again.") from error
         model.config.use_cache = False
         policy = cls(model.to(device), tune=tune, lora=lora or LoraConfig(), temperature=temperature)
         if gradient_checkpointing:

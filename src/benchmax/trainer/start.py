@@ -97,6 +97,8 @@ async def resume(
     """Go on with a run from a checkpoint, as if it had never stopped there; later ones are made anew."""
     run = RunDir.open(path)
     try:
+        if checkpoint != "latest":
+            find_checkpoint(path / "checkpoints", checkpoint)
         if changes:
             _change(run, changes)
         task = task or load_task(run.config)

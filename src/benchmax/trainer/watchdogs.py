@@ -83,7 +83,7 @@ class Watchdogs:
 
     def look_at_held_out(self, step: int, best: float | None, now: float | None, groups: Groups) -> list[Alert]:
         """Take in one evaluation, after `step`, and the best one before it."""
-        return self._ringing((*held_out_collapse(step, best, now, groups), *held_out_unscored(step, groups)))
+        return self._ringing((*held_out_collapse(self, step, best, now, groups), *held_out_unscored(step, groups)))
 
     def _ringing(self, alerts: Iterable[Alert]) -> list[Alert]:
         """Those whose alarm has not rung for a window."""
@@ -113,7 +113,7 @@ def reward_collapse(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Aler
     if len(means) < 2:
         return
     best, now = max(means), means[-1]
-    if _collapsed(best, now):
+    if _collapsed(dogs, best, now):
         yield Alert(
             "reward_collapse",
             step,
@@ -124,8 +124,10 @@ def reward_collapse(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Aler
         )
 
 
-def held_out_collapse(step: int, best: float | None, now: float | None, groups: Groups) -> Iterator[Alert]:
-    if best is not None and now is not None and _collapsed(best, now):
+def held_out_collapse(
+    dogs: Watchdogs, step: int, best: float | None, now: float | None, groups: Groups
+) -> Iterator[Alert]:
+    if best is not None and now is not None and _collapsed(dogs, best, now):
         yield Alert(
             "held_out_collapse",
             step,
@@ -144,15 +146,18 @@ def held_out_unscored(step: int, groups: Groups) -> Iterator[Alert]:
         yield Alert(
             "held_out_unscored",
             step,
-            f"{share:.0%} of the held-out rollouts got no reward, and the held-out reward leaves them out. The most "
-            f"common reason: {most_common_error(groups)}. Fix the environment, its judge or these rows.",
+            f"{share:.0%} of the held-out rollouts got no reward, and the held-out reward leaves them out; with fewer "
+            "than algorithm.min_scored of them scored, an evaluation does not count. The most common reason: "
+            f"{most_common_error(groups)}. Fix the environment, its judge or these rows.",
             {"share": share},
             _ids(failed),
         )
 
 
-def _collapsed(best: float, now: float) -> bool:
-    return best - now > 0.1 and now < best - 0.5 * abs(best)
+def _collapsed(dogs: Watchdogs, best: float, now: float) -> bool:
+    """Whether half of what there was to lose is lost, and that is not next to nothing."""
+    low, high = _scale(dogs)
+    return best - now > max(0.1 * (high - low), 0.5 * (best - low))
 
 
 def entropy_collapse(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
@@ -201,12 +206,14 @@ def length_blow_up(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert
     first, now = statistics.fmean(lengths[:ENDS]), statistics.fmean(lengths[-ENDS:])
     gained = statistics.fmean(rewards[-ENDS:]) - statistics.fmean(rewards[:ENDS])
     cut = statistics.fmean(dogs.series("truncated")[-ENDS:] or [0.0])
-    if now > 2 * first and now - first > 8 and (gained < 0.05 or cut > 0.5):
+    low, high = _scale(dogs)
+    in_vain = gained < 0.05 * (high - low)
+    if now > 2 * first and now - first > 8 and (in_vain or cut > 0.5):
         yield Alert(
             "length_blow_up",
             step,
             f"Answers grew from {first:.0f} to {now:.0f} tokens "
-            + ("without more reward. " if gained < 0.05 else f"and {cut:.0%} are cut off: length may be what is paid. ")
+            + ("without more reward. " if in_vain else f"and {cut:.0%} are cut off: length may be what is paid. ")
             + "Use algorithm.normalise = 'constant' or a reward that asks for short answers.",
             {"first": first, "now": now, "reward_gain": gained, "truncated": cut},
             _longest(groups),
@@ -498,6 +505,12 @@ def _sampled(rollout: Rollout) -> list[int]:
 
 def _smooth(values: Sequence[float]) -> list[float]:
     return [statistics.fmean(values[i - ENDS : i]) for i in range(ENDS, len(values) + 1)]
+
+
+def _scale(dogs: Watchdogs) -> tuple[float, float]:
+    """The lowest and the highest reward of any answer so far: rewards may lie anywhere."""
+    low, high = _range(dogs.history)
+    return 0.0 if low is None else low, 1.0 if high is None else high
 
 
 def _best(dogs: Watchdogs) -> float:
