@@ -42,6 +42,7 @@ from benchmax.trainer.sampler import EngineSampler, SharedPrompts
 from benchmax.trainer.start import Task, load_task, resume, train
 from benchmax.trainer.tiny import make_tiny
 from benchmax.trainer.view import describe
+from training_world import config, go
 
 torch.set_num_threads(1)  # the models are tiny
 
@@ -71,25 +72,6 @@ TASK = Task(DigitsEnv, examples()[:16], examples()[16:])
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     return make_tiny(tmp_path_factory.mktemp("model"), hidden=32, layers=2)
-
-
-def config(directory, folder, **tree):
-    base = {
-        "model": {"name": str(directory), "tune": "full", "device": "cpu"},
-        "optim": {"lr": 1e-2},
-        "rollouts": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "max_turns": 1},
-        "eval": {"every": 4},
-        "checkpoint": {"every": 2},
-        "limits": {"steps": 4},
-        "output": {"dir": str(folder), "name": "run"},
-    }
-    for section, values in tree.items():
-        base[section] = {**base.get(section, {}), **values} if isinstance(values, dict) else values
-    return build_config(base)
-
-
-def go(work):
-    return asyncio.run(work)
 
 
 def series(path):

@@ -28,6 +28,7 @@ from benchmax.trainer.rundir import RunDir, read_config, read_metrics, read_stat
 from benchmax.trainer.sft import sft_sequences, warm_start
 from benchmax.trainer.start import Task, resume, train
 from benchmax.trainer.tiny import make_tiny
+from training_world import config, go
 
 torch.set_num_threads(1)  # the models are tiny
 
@@ -53,25 +54,6 @@ HELD_OUT = rows(*(f"{i}!" for i in range(4)))
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     return make_tiny(tmp_path_factory.mktemp("model"), hidden=32, layers=2)
-
-
-def config(directory, folder, **tree):
-    base = {
-        "model": {"name": str(directory), "tune": "full", "device": "cpu"},
-        "optim": {"lr": 1e-2},
-        "rollouts": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "max_turns": 1},
-        "eval": {"every": 2},
-        "checkpoint": {"every": 2},
-        "limits": {"steps": 4},
-        "output": {"dir": str(folder), "name": "run"},
-    }
-    for section, values in tree.items():
-        base[section] = {**base.get(section, {}), **values} if isinstance(values, dict) else values
-    return build_config(base)
-
-
-def go(work):
-    return asyncio.run(work)
 
 
 def series(path, split):

@@ -1,0 +1,32 @@
+"""Small training runs for tests: the settings of one, and how to run it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from benchmax.trainer.config import TrainConfig, build_config
+
+Result = TypeVar("Result")
+
+
+def config(directory: Path, folder: Path, **tree: Any) -> TrainConfig:
+    """Four short steps of a tiny model, as far as `tree` says nothing else."""
+    base: dict[str, Any] = {
+        "model": {"name": str(directory), "tune": "full", "device": "cpu"},
+        "optim": {"lr": 1e-2},
+        "rollouts": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "max_turns": 1},
+        "eval": {"every": 4},
+        "checkpoint": {"every": 2},
+        "limits": {"steps": 4},
+        "output": {"dir": str(folder), "name": "run"},
+    }
+    for section, values in tree.items():
+        base[section] = {**base.get(section, {}), **values} if isinstance(values, dict) else values
+    return build_config(base)
+
+
+def go(work: Coroutine[Any, Any, Result]) -> Result:
+    return asyncio.run(work)
