@@ -380,6 +380,8 @@ def test_settings_that_made_the_run_may_be_given_again(model, tmp_path):
     for other in ({"seed": 9}, {"optim": {"lr": 1}}):
         with pytest.raises(ConfigError, match=f"^{next(iter(other))} cannot change when a run is resumed"):
             go(resume(done.path, task=task, changes=other))
+    with pytest.raises(ConfigError, match="nonsense"):
+        go(resume(done.path, task=task, changes={"nonsense": {"lr": 1}}))
 
 
 def test_the_loss_of_a_warm_start_is_recorded_and_stays(model, tmp_path, shown):

@@ -57,6 +57,15 @@ def options(request):
     return {"kernels": request.param == "kernels and graphs", "graphs": request.param != "eager", "slots": 16}
 
 
+def assert_as_transformers(engine, model, prompts):
+    """Greedy answers to all prompts at once, and their log-probs, are those of transformers."""
+    futures = [engine.submit(prompt, SamplingParams(max_tokens=20, temperature=0)) for prompt in prompts]
+    for prompt, future in zip(prompts, futures, strict=True):
+        done = future.result(110)
+        assert done.logprobs == pytest.approx(tiny.logprobs(model, prompt, done.ids, 0), abs=1e-3)
+        assert done.ids == tiny.greedy(model, prompt, 20)
+
+
 @pytest.mark.gpu
 @gpu
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
@@ -64,11 +73,7 @@ def test_float32_on_a_gpu_equals_transformers(family, options):
     model = tiny.make(family)
     prompts = tiny.prompts(20) + [tiny.prompts(1, seed=3)[0]] * 6
     with Engine.from_model(model, device="cuda", dtype="float32", **options) as engine:
-        futures = [engine.submit(prompt, SamplingParams(max_tokens=20, temperature=0)) for prompt in prompts]
-        for prompt, future in zip(prompts, futures, strict=True):
-            done = future.result(110)
-            assert done.logprobs == pytest.approx(tiny.logprobs(model, prompt, done.ids, 0), abs=1e-3)
-            assert done.ids == tiny.greedy(model, prompt, 20)
+        assert_as_transformers(engine, model, prompts)
         stats = engine.stats()
     assert stats["notes"] == []
     assert stats["kernels"] == ("triton" if options["kernels"] else "torch")
@@ -145,9 +150,5 @@ def test_long_prompts_in_pieces_on_a_gpu(options, monkeypatch):
     model = tiny.make()
     prompts = [prompt for prompt in tiny.prompts(12, longest=400, seed=6) if len(prompt) > 64] + tiny.prompts(6, seed=7)
     with Engine.from_model(model, device="cuda", dtype="float32", **options) as engine:
-        futures = [engine.submit(prompt, SamplingParams(max_tokens=20, temperature=0)) for prompt in prompts]
-        for prompt, future in zip(prompts, futures, strict=True):
-            done = future.result(110)
-            assert done.logprobs == pytest.approx(tiny.logprobs(model, prompt, done.ids, 0), abs=1e-3)
-            assert done.ids == tiny.greedy(model, prompt, 20)
+        assert_as_transformers(engine, model, prompts)
         assert engine.stats()["notes"] == []

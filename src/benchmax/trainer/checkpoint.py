@@ -130,8 +130,7 @@ def _step_of(path: Path) -> int:
 
 def go_back(folder: Path, step: int, best: int) -> None:
     """Make the checkpoint of `step` the latest and remove later ones, which the run makes anew; `best` is its best."""
-    if (folder / "latest").read_text("utf-8").strip() != f"step-{step}":
-        write_whole(folder / "latest", f"step-{step}")
+    write_whole(folder / "latest", f"step-{step}")
     for path in _all(folder):
         if _step_of(path) > step:
             shutil.rmtree(path)

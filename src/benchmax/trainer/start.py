@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -170,14 +169,15 @@ def _locate(config: TrainConfig) -> None:
 
 def _fresh_name(folder: Path, env: str) -> str:
     """A name nobody has, kept by making its folder: several runs may begin in one second."""
-    base = f"{env}-{time.strftime('%Y%m%d-%H%M%S')}"
-    for name in chain([base], (f"{base}-{number}" for number in count(2))):
+    base = name = f"{env}-{time.strftime('%Y%m%d-%H%M%S')}"
+    number = 1
+    while True:
         try:
             (folder / name).mkdir(parents=True)
+            return name
         except FileExistsError:
-            continue
-        return name
-    raise AssertionError("numbers do not end")
+            number += 1
+            name = f"{base}-{number}"
 
 
 def _short_name(env: str) -> str:
@@ -362,9 +362,10 @@ def check_changes(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfi
     """The settings a resumed run goes on with. What made the run what it is may be given again, but not changed."""
     tree = config.model_dump()
     for section, values in changes.items():
-        tree[section] = {**tree[section], **values} if isinstance(values, Mapping) else values
+        tree[section] = {**tree.get(section, {}), **values} if isinstance(values, Mapping) else values
     changed = build_config(tree)
-    _locate(changed)
+    if set(changes) - RESUMABLE:
+        _locate(changed)
     before, after = config.model_dump(), changed.model_dump()
     fixed = sorted(section for section in after if section not in RESUMABLE and after[section] != before[section])
     if fixed:
