@@ -37,6 +37,10 @@ TALKS = [
     }
     for land, city in CITIES.items()
 ]
+YES_ROWS = [
+    {"prompt": f"Is {city} a capital?" if at else "Is Milan a capital?", "ground_truth": "yes" if at else "no"}
+    for at, city in enumerate(CITIES.values())
+]
 ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 HURRIED = Pace(init_seconds=0.3, tool_seconds=0.3, reward_seconds=0.3, release_seconds=0.3)
 
@@ -143,6 +147,23 @@ class PaysForToolSpam(WithTool):
 class ReadsTheWrongForm(Good):
     async def compute_reward(self, rollout_id, messages, task, **kwargs):
         return {"correct": float(f"FINAL: {task['ground_truth']}" in extract_completion_text(messages)), "other": 0.0}
+
+
+class HalfTheRows(Good):
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"correct": is_right(messages, task) * (len(task["prompt"]) % 2)}
+
+
+class PaysAnotherForm(Good):
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"correct": float(extract_completion_text(messages).strip() == task["ground_truth"])}
+
+
+class MostlyYes(BaseEnv):
+    system_prompt = "Is it a capital? Put yes or no in <answer> tags."
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"correct": float(answer_in(messages) == task["ground_truth"])}
 
 
 class Constant(Good):
@@ -562,8 +583,11 @@ BROKEN = [
     Broken(BelievesTheAnswer, "pays-for-injection"),
     Broken(PaysForWrongAnswers, "pays-for-wrong-answer"),
     Broken(PaysForToolSpam, "pays-for-tool-spam"),
-    Broken(ReadsTheWrongForm, "gold-scores-low"),
-    Broken(Constant, "constant-reward"),
+    Broken(ReadsTheWrongForm, "nothing-earns"),
+    Broken(Constant, "nothing-earns"),
+    Broken(HalfTheRows, "gold-scores-low", "warning"),
+    Broken(PaysAnotherForm, "unasked-form", "warning"),
+    Broken(MostlyYes, "pays-for-laziness", rows=YES_ROWS),
     Broken(ConstantOne, "constant-reward"),
     Broken(LooksAtTheRow, "reward-ignores-completion"),
     Broken(Random, "nondeterministic-reward"),

@@ -13,8 +13,9 @@ Result = TypeVar("Result")
 
 
 def config(directory: Path, folder: Path, **tree: Any) -> TrainConfig:
-    """Four short steps of a tiny model, as far as `tree` says nothing else."""
+    """Four short steps of a tiny model by the plain recipe, as far as `tree` says nothing else."""
     base: dict[str, Any] = {
+        "recipe": "plain",
         "model": {"name": str(directory), "tune": "full", "device": "cpu"},
         "optim": {"lr": 1e-2},
         "rollouts": {"prompts_per_step": 4, "group_size": 4, "max_new_tokens": 6, "max_turns": 1},

@@ -29,8 +29,8 @@ from benchmax.trainer.config import SftConfig, build_config
 from benchmax.trainer.learner import Learner
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import read_metrics
-from benchmax.trainer.sft import warm_start
 from benchmax.trainer.tiny import TEMPLATE, make_tiny
+from benchmax.trainer.warm_start.teaching import warm_start
 from runner_world import is_running
 
 pytestmark = pytest.mark.timeout(400)  # the server imports torch, some tests train for many steps
@@ -266,7 +266,7 @@ def caller(tmp_path_factory):
 
 
 def many_turns(caller: Path, folder: Path) -> dict:
-    tree = config(caller, folder, steps=6)
+    tree = config(caller, folder, steps=6) | {"recipe": "plain"}
     tree["rollouts"] |= {"prompts_per_step": 3, "max_turns": 3, "max_new_tokens": 90}
     tree["optim"]["lr"] = 1e-3
     tree["eval"]["rows"] = 3

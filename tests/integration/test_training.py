@@ -32,7 +32,7 @@ from benchmax.inference.store import KNOWN, Card
 from benchmax.inference.tokens import ChatTokens
 from benchmax.models.base import Sampling
 from benchmax.rollouts.log import read_rollouts
-from benchmax.trainer import loop
+from benchmax.trainer import interrupts, loop
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import build_config
 from benchmax.trainer.export import base_name, choose_checkpoint, export_adapter, export_merged
@@ -373,7 +373,7 @@ def test_a_share_that_leaves_too_few_rows_is_refused_with_numbers(tmp_path):
 
 
 async def test_an_interrupt_saves_and_gives_up_a_step_that_takes_too_long(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(interrupts, "GRACE_SECONDS", 0.1)
     started = asyncio.Event()
 
     class SlowEnv(DigitsEnv):
@@ -458,7 +458,7 @@ def test_a_run_whose_memory_ran_out_is_resumed_with_the_smaller_batches_it_went_
     half = go(train(config(model, tmp_path / "half", limits={"steps": 2}, **tree), task=TASK))
     go(resume(half.path, task=TASK, changes={"limits": {"steps": 4}}))
     assert not full, "memory ran out in both runs"
-    assert find_checkpoint(half.path / "checkpoints").state()["learner"] == {"token_budget": 128}
+    assert find_checkpoint(half.path / "checkpoints").state()["learner"]["token_budget"] == 128
     assert series(half.path)[-3:] == series(unbroken.path)[-3:]
 
 
@@ -487,7 +487,8 @@ def test_warm_start_is_the_first_stage_of_a_run(model, tmp_path):
     file.write_text("".join(json.dumps({"prompt": f"{i}?", "completion": "12345"}) + "\n" for i in range(16)))
     more = {"sft": {"data": str(file), "epochs": 20, "batch": 16, "lr": 1e-2}, "limits": {"steps": 1}}
     done = go(train(config(model, tmp_path, **more), task=TASK))
-    assert done.first_eval["reward/mean"] > 0.9
+    (warm,) = [line["values"] for line in read_metrics(done.path) if line["split"] == "warm_start"]
+    assert done.first_eval["reward/mean"] < 0.5 < 0.9 < warm["reward/mean"]
 
 
 def test_the_command_line(model, tmp_path, monkeypatch):

@@ -16,8 +16,8 @@ from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.errors import ConfigError, NotFoundError, RecordError, UsageError
 from benchmax.inference.tokens import ChatTokens
 from benchmax.rollouts.log import read_rollouts
+from benchmax.trainer import interrupts, start
 from benchmax.trainer import learner as learners
-from benchmax.trainer import loop, start
 from benchmax.trainer.config import build_config
 from benchmax.trainer.export import choose_checkpoint
 from benchmax.trainer.learner import Learner
@@ -25,9 +25,11 @@ from benchmax.trainer.loop import Trainer
 from benchmax.trainer.optim import Optimizer
 from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import RunDir, read_config, read_metrics, read_status
-from benchmax.trainer.sft import sft_sequences, warm_start
 from benchmax.trainer.start import Task, resume, train
 from benchmax.trainer.tiny import make_tiny
+from benchmax.trainer.warm_start import choice
+from benchmax.trainer.warm_start.rows import sft_sequences
+from benchmax.trainer.warm_start.teaching import warm_start
 from training_world import config, go
 
 torch.set_num_threads(1)  # the models are tiny
@@ -112,7 +114,7 @@ def test_a_run_stopped_in_its_last_evaluation_can_be_resumed(model, tmp_path, mo
             await asyncio.sleep(60)
         return await evaluate(self)
 
-    monkeypatch.setattr(loop, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(interrupts, "GRACE_SECONDS", 0.1)
     monkeypatch.setattr(Trainer, "evaluate", stop)
     task = Task(DigitsEnv, TRAIN, HELD_OUT)
     done = go(train(config(model, tmp_path, eval={"every": 0}), task=task))
@@ -179,6 +181,12 @@ def shown(tmp_path):
     return {"data": str(file), "epochs": 40, "batch": 4, "lr": 1e-2}
 
 
+def warmed(path):
+    """What held-out rows earned after the warm start."""
+    (warm,) = [line["values"] for line in read_metrics(path) if line["split"] == "warm_start"]
+    return warm["reward/mean"]
+
+
 def test_a_run_stopped_in_its_warm_start_begins_again(model, tmp_path, shown, monkeypatch):
     task, steps, trainers = Task(DigitsEnv, TRAIN, HELD_OUT), [], []
     made = start.Trainer
@@ -194,27 +202,28 @@ def test_a_run_stopped_in_its_warm_start_begins_again(model, tmp_path, shown, mo
                 trainers[0].interrupt()
 
     monkeypatch.setattr(start, "Trainer", remember)
-    monkeypatch.setattr(loop, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(interrupts, "GRACE_SECONDS", 0.0)
     done = go(train(config(model, tmp_path, sft=shown, limits={"steps": 1}), task=task, on_event=look))
     assert done.reason == "interrupted"
     assert len(steps) < 160, "it was given up"
     assert not (done.path / "checkpoints" / "latest").exists()
     again = go(resume(done.path, task=task))
     assert again.reason == "steps"
-    assert again.first_eval["reward/mean"] > 0.9
+    assert warmed(again.path) > 0.9
 
 
 def test_a_warm_start_that_is_done_is_kept(model, tmp_path, shown, monkeypatch):
     async def fail(self):
         raise OSError("the power went")
 
-    monkeypatch.setattr(Trainer, "evaluate", fail)
+    monkeypatch.setattr(Trainer, "step", fail)
     tree, task = config(model, tmp_path, sft=shown, limits={"steps": 1}), Task(DigitsEnv, TRAIN, HELD_OUT)
     with pytest.raises(OSError, match="the power went"):
         go(train(tree, task=task))
     monkeypatch.undo()
-    monkeypatch.setattr(start, "warm_start", None)
-    assert go(resume(tmp_path / "run", task=task)).first_eval["reward/mean"] > 0.9
+    monkeypatch.setattr(choice, "warm_start", None)
+    assert go(resume(tmp_path / "run", task=task)).reason == "steps"
+    assert warmed(tmp_path / "run") > 0.9
 
 
 def test_the_loop_is_free_during_a_warm_start(model, tmp_path, shown):

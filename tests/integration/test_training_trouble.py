@@ -84,7 +84,7 @@ def config(model, folder, **tree):
         "limits": {"steps": 4},
         "output": {"dir": str(folder), "name": "run"},
     }
-    return build_config({name: base.get(name, {}) | tree.get(name, {}) for name in base | tree})
+    return build_config({name: base.get(name, {}) | tree.get(name, {}) for name in base | tree} | {"recipe": "plain"})
 
 
 def events(path, kind):

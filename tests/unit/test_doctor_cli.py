@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -59,7 +60,15 @@ def test_a_built_in_environment_brings_its_rows() -> None:
 
 
 def test_json_is_all_there_is_on_stdout(project: Path) -> None:
-    result = in_project(project, "--json")
+    command = [
+        sys.executable,
+        "-c",
+        "from benchmax.cli import main; main()",
+        "validate",
+        "--run-file",
+        "capitals_project.py",
+    ]
+    result = subprocess.run([*command, "--json"], cwd=project, capture_output=True, text=True, timeout=120)
     diagnosis = json.loads(result.stdout)
     assert diagnosis["env"] == "Capitals"
     assert diagnosis["rows"] == 16

@@ -10,7 +10,8 @@ import pytest
 
 from benchmax.doctor import CHECKS, Pace, examine, examine_sync
 from benchmax.doctor.arguments import arguments_for, edge_arguments
-from benchmax.doctor.texts import exploits, labelled, mentions, truth_text
+from benchmax.doctor.gold.truths import truth_text
+from benchmax.doctor.probe_answers import exploits, labelled, mentions
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ConfigError, ToolError
@@ -303,7 +304,7 @@ def test_arguments_fit_the_schema_they_are_made_from() -> None:
 def test_exploits_are_made_from_the_gold_answer() -> None:
     example = make_example([{"role": "user", "content": "2 + 2?"}], {"ground_truth": "4"})
     others = [("5", "<a>5</a>"), ("6", "<a>6</a>"), ("7", "<a>7</a>")]
-    made = list(exploits(example, "<a>4</a>", others, "Answer in <a> tags."))
+    made = list(exploits(example, "4", "<a>4</a>", others, "Answer in <a> tags."))
     texts = {kind: [text for name, text in made if name == kind] for kind, _ in made}
     assert texts["echo"] == ["2 + 2?"]
     assert "<a></a>" in texts["empty-tags"]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from benchmax.doctor import CHECKS, examine
+from benchmax.doctor.findings import HOLDS
 from benchmax.envs.base_env import BaseEnv
 from broken_envs import BROKEN, GOOD, Broken
 
@@ -32,4 +33,4 @@ async def test_a_good_environment_has_no_errors(env: type[BaseEnv], rows: list[d
 
 def test_the_zoo_is_big_and_meets_nearly_every_check() -> None:
     assert len({broken.env for broken in BROKEN}) >= 24
-    assert {broken.check for broken in BROKEN} == set(CHECKS)
+    assert {broken.check for broken in BROKEN} == set(CHECKS) - {HOLDS}  # which would hold this very process

@@ -391,7 +391,7 @@ async def test_cancelling_a_run_ends_the_work_under_way_first(run):
 
     row = {"id": "a", "prompt_messages": [{"role": "user", "content": "q"}]}
     trainer = Trainer(run, None, None, [row])  # type: ignore[arg-type]
-    task = asyncio.create_task(trainer._unless_stopped(work()))
+    task = asyncio.create_task(trainer.interrupts.unless_stopped(work()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

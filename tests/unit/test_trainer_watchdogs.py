@@ -14,11 +14,11 @@ from benchmax.models.base import Reply, TokenSegment, Usage
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts import EnvHost, RolloutSettings, run_rollout
 from benchmax.rollouts.record import Failure, Rollout, Termination
-from benchmax.trainer import watchdogs
 from benchmax.trainer.advantage import assign_advantages
 from benchmax.trainer.config import WatchConfig
 from benchmax.trainer.metrics import rollout_metrics
-from benchmax.trainer.watchdogs import Watchdogs, is_repetitive
+from benchmax.trainer.watch import alarms as watchdogs
+from benchmax.trainer.watch.alarms import Watchdogs, is_repetitive
 
 DOCS = Path(__file__).parents[2] / "docs" / "training.md"
 
@@ -377,7 +377,7 @@ def test_an_alarm_rings_once_per_window_and_survives_a_resume():
 
 
 def test_prompts_that_do_not_fit_raise_an_alarm():
-    from benchmax.trainer.watchdogs import too_long
+    from benchmax.trainer.watch.alarms import too_long
 
     def group(reason):
         return [Rollout(id=f"r{i}", example_id="x", sample=i, termination=reason) for i in range(4)]

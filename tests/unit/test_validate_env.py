@@ -71,7 +71,7 @@ def test_a_reward_that_stays_0_does_not_pass() -> None:
     report = validate_env(Constant, {}, ROWS, verbose=False)
     assert not report
     assert report.diagnosis is not None
-    assert "constant-reward" in report.diagnosis.failed
+    assert "nothing-earns" in report.diagnosis.failed
 
 
 def test_init_and_release_are_called() -> None:

@@ -28,6 +28,7 @@ from benchmax.bundle.load import allow_loading, load_bundle
 from benchmax.bundle.metadata import read_bundle_files
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.datasets import load_examples
+from benchmax.envs.demonstration import plain_turn, turn_after
 from benchmax.envs.legacy import is_old_group_reward, is_old_reward
 from benchmax.envs.loading import load_env_class
 from benchmax.envs.logging import current_rollouts, group_context
@@ -234,6 +235,9 @@ class Worker(asyncio.Protocol):
             return await asyncio.to_thread(_preprocess, type(host.env), *args)
         if hook not in HOOKS:
             raise EnvError(f"There is no hook named {hook!r}. Use the same benchmax on both sides.")
+        if hook == "demonstrate":
+            turn = await host.perform(turn_after, host.env.demonstrate, *args, deadline=FOREVER, label=hook)
+            return plain_turn(turn)
         restore_transcripts(kwargs, message.get("starts", {}))
         tool = str(args[1]) if hook == "run_tool" else ""
         label = f"{hook} {tool}" if tool else hook
@@ -268,6 +272,8 @@ def _plain(hook: str, value: Any) -> Any:
         return [_plain_rewards(each) for each in value]
     if hook == "list_tools":
         return _plain_tools(value)
+    if hook == "gold_tool_calls":
+        return [call.to_dict() for call in value]
     return value
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import redirect_stdout
 from datetime import datetime
 from pathlib import Path
@@ -17,20 +17,18 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
-from benchmax.cli.models import fetching
 from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
 from benchmax.cli.progress import progress
+from benchmax.cli.signal import print_signal, signal_in
 from benchmax.cli.tables import print_comparison, print_report
-from benchmax.cli.trained import find_run, open_trained, pin_checkpoint, split_checkpoint
+from benchmax.cli.trained import open_named, pin_checkpoint
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import load_examples
 from benchmax.envs.loading import check_arguments, find_rows, load_env_class, make_env, split_spec
-from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, NotFoundError, UsageError
 from benchmax.evaluation.compare import compare as compare_rollouts
 from benchmax.evaluation.evaluate import CONFIG, Evaluation, evaluate, read_config, save_config
-from benchmax.evaluation.opening import open_model
-from benchmax.models.base import ModelClient, Sampling
+from benchmax.models.base import Sampling
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import latest_rollouts
 from benchmax.rollouts.record import Rollout
@@ -119,7 +117,23 @@ def _run(config: dict[str, Any], directory: Path, kept: dict[str, Any], as_json:
         print_json({"directory": str(directory), "config": kept, "report": finished.report.to_dict()})
     else:
         print_report(finished.report, directory)
+        _explain_nothing(config, finished, directory)
     raise typer.Exit(FAILED if finished.report.scored == 0 else 0)
+
+
+def _explain_nothing(config: dict[str, Any], finished: Evaluation, directory: Path) -> None:
+    """A word where nothing was earned: what good answers earn, and what is missing from these."""
+    reward = finished.report.reward
+    if reward is None or reward.mean > 0 or config["model"].startswith("scripted:"):
+        return
+    env_class = load_env_class(config["env"], config.get("folder"))
+    examples = load_examples(find_rows(env_class, config["data"]), env_class, limit=config["rows"], lenient=True)
+    groups: dict[str, list[Rollout]] = {}
+    for rollout in latest_rollouts(directory).values():
+        groups.setdefault(rollout.example_id, []).append(rollout)
+    with redirect_stdout(sys.stderr):
+        signal = signal_in(env_class, config["env_args"], list(examples), list(groups.values()))
+    print_signal(signal, config["model"])
 
 
 def _located(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,7 +197,7 @@ async def _evaluate(config: dict[str, Any], directory: Path, kept: dict[str, Any
         max_turns=config["max_turns"], max_tool_calls=config.get("max_tool_calls"),
         sampling=Sampling(**config["sampling"]),
     )  # fmt: skip
-    model = _open(config, env_class, examples)
+    model = open_named(config["model"], env_class, examples, config["base_url"], config["api_key_var"])
     total = len({example["id"] for example in examples}) * config["group_size"]
     async with model, EnvHost(lambda: make_env(env_class, config["env_args"])) as host:
         if not (directory / CONFIG).exists():
@@ -196,22 +210,6 @@ async def _evaluate(config: dict[str, Any], directory: Path, kept: dict[str, Any
     if result.duplicates:
         words.print(f"[yellow]{result.duplicates} duplicate rows were left out.[/]")
     return result
-
-
-def _open(config: Mapping[str, Any], env_class: type[BaseEnv], examples: Sequence[Example]) -> ModelClient:
-    """The model; one that is not here yet takes a while to come, so that is told."""
-    spec: str = config["model"]
-    if config["base_url"] is None and not spec.startswith("scripted:"):
-        from benchmax.inference.store import resolve
-
-        name, checkpoint = split_checkpoint(spec)
-        with fetching(name) as say:
-            if run := find_run(name):
-                return open_trained(run, checkpoint, say)
-            resolve(spec, say=say)
-    return open_model(
-        spec, env_class=env_class, examples=examples, base_url=config["base_url"], api_key_var=config["api_key_var"]
-    )
 
 
 def parse_env_args(pairs: list[str] | None) -> dict[str, Any]:

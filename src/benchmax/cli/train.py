@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich import box
+from rich.table import Table
 
-from benchmax.cli.output import INTERRUPTED, safe, words
+from benchmax.cli.output import INTERRUPTED, safe, shorten, words
 from benchmax.cli.trained import split_checkpoint
 from benchmax.errors import UsageError
 from benchmax.trainer.view import printing_on
+
+if TYPE_CHECKING:
+    from benchmax.trainer.progress import Outcome
+    from benchmax.trainer.summary import Answer
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 """How `train` is mounted: settings come as dotted flags that typer does not know."""
@@ -20,6 +26,8 @@ ENDED_BY = {
     "time": ("limits", "seconds"),
     "patience": ("eval", "patience"),
     "target": ("eval", "target"),
+    "solved": ("eval", "stop_solved"),
+    "collapsed": ("watch", "mends"),
 }
 """The setting behind each reason for which a run ends."""
 
@@ -157,9 +165,10 @@ def _finished(run: Path, changes: dict[str, Any]) -> bool:
     reached = {"steps": done, "time": _seconds(run)}.get(reason, limit)
     if name in changes.get(section, {}) and not _within(changes[section][name], reached):
         return False
-    ended = f"{section}.{name} ({limit:.10g}) ended it, so there is nothing to do."
+    value = limit if isinstance(limit, bool) else f"{limit:.10g}"
+    ended = f"{section}.{name} ({value}) ended it, so there is nothing to do."
     words.print(f"{safe(run)} is complete after {done} steps: {ended}", soft_wrap=True)
-    more = "none" if reason == "target" else math.ceil(2 * reached) or 1
+    more = {"target": "none", "solved": "false"}.get(reason) or math.ceil(2 * reached) or 1
     words.print(
         f"To train on, change that: benchmax train --resume {safe(run)} --{section}.{name} {more}", soft_wrap=True
     )
@@ -178,6 +187,8 @@ def _seconds(run: Path) -> float:
 
 def _within(asked: Any, reached: float) -> bool:
     """Whether the run would end at once again; what is no number is refused later, with what may stand there."""
+    if isinstance(asked, bool):
+        return asked == reached
     return isinstance(asked, int | float) and asked <= reached
 
 
@@ -187,7 +198,7 @@ def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "
 
     from benchmax.trainer import start
     from benchmax.trainer.rundir import read_config
-    from benchmax.trainer.view import open_view, short
+    from benchmax.trainer.view import open_view
 
     resuming = isinstance(target, Path)
     steps = (changes or {}).get("limits", {}).get("steps") or (read_config(target) if resuming else target).limits.steps
@@ -205,14 +216,12 @@ def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "
             soft_wrap=True,
         )
         raise typer.Exit(INTERRUPTED)
-    before, after = outcome.first_eval, outcome.last_eval
-    for name, title in (("reward/mean", "held-out reward"), ("solve_rate", "held-out solved")):
-        if name in before and name in after:
-            now = short(after[name], 2)
-            words.print(f"{title}: {short(before[name], 2)} before, [bold]{now}[/] after {outcome.step} steps")
+    _show_what_was_learned(outcome)
     if not outcome.step:
         why = NOT_BEGUN[outcome.reason]
         words.print(f"[yellow]{why} before the first step, so nothing was trained.[/]", soft_wrap=True)
+    elif outcome.message:
+        words.print(f"[yellow]{safe(outcome.message)}[/]", soft_wrap=True)
     elif not outcome.learned:
         words.print(
             "[yellow]No step taught the model anything: in every group all scored answers earned the same.[/] "
@@ -220,6 +229,29 @@ def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "
             soft_wrap=True,
         )
     words.print(f"Done: {safe(outcome.path)}", soft_wrap=True)
+
+
+def _show_what_was_learned(outcome: Outcome) -> None:
+    """The way of the held-out reward, and three questions answered before and after."""
+    from benchmax.trainer.summary import summarise
+
+    found = summarise(outcome.path, outcome.best_step)
+    if found.before is not None and outcome.step:
+        words.print(f"[bold]{safe(found.headline())}[/]", soft_wrap=True)
+        if found.ended_by_themselves is not None:
+            words.print(f"answers that end by themselves: {found.ended_by_themselves:.0%}")
+    if found.pairs:
+        table = Table(title="held-out questions, before and after", title_justify="left", box=box.SIMPLE)
+        for column in ("question", "before", "after"):
+            table.add_column(column, overflow="fold", ratio=1)
+        for pair in found.pairs:
+            table.add_row(safe(shorten(pair.question, 160)), _said(pair.before), _said(pair.after))
+        words.print(table)
+
+
+def _said(answer: Answer) -> str:
+    reward = "unscored" if answer.reward is None else f"{answer.reward:.2f}"
+    return f"{safe(shorten(answer.text, 160))}\n[dim]{reward}{', cut off' if answer.cut_off else ''}[/]"
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -7,10 +7,16 @@ weights are put into the base model as it is loaded.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmax.cli.models import fetching
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.types import Example
 from benchmax.errors import UsageError
+from benchmax.evaluation.opening import open_model
+from benchmax.models.base import ModelClient
 from benchmax.platform.store.datadir import DataDir
 
 if TYPE_CHECKING:
@@ -66,6 +72,34 @@ def open_trained(run: Path, checkpoint: str | None, say: Say, **where: Any) -> L
     model = LocalModel.load(config.model.name, name=f"{run.resolve().name}:{chosen.path.name}", **where)
     model.engine.update_weights(trained_policy(config, chosen).sampler_weights())
     return model
+
+
+def check_named(spec: str, base_url: str | None) -> None:
+    """Refuse a model that is nowhere to be found, before anything else is done."""
+    if base_url is None and not spec.startswith("scripted:"):
+        from benchmax.inference.store import resolve
+
+        name, _ = split_checkpoint(spec)
+        if find_run(name) is None:
+            with fetching(name) as say:
+                resolve(spec, say=say)
+
+
+def open_named(
+    spec: str,
+    env_class: type[BaseEnv],
+    examples: Sequence[Example],
+    base_url: str | None = None,
+    api_key_var: str | None = None,
+) -> ModelClient:
+    """The model; one that is not here yet takes a while to come, so that is told."""
+    if base_url is None and not spec.startswith("scripted:"):
+        name, checkpoint = split_checkpoint(spec)
+        with fetching(name) as say:
+            if run := find_run(name):
+                return open_trained(run, checkpoint, say)
+        check_named(spec, base_url)
+    return open_model(spec, env_class=env_class, examples=examples, base_url=base_url, api_key_var=api_key_var)
 
 
 def _is_run(folder: Path) -> bool:

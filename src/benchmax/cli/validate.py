@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -37,9 +37,15 @@ from benchmax.cli.project import (
     project_rows,
 )
 from benchmax.cli.remote_checks import RemotePlay
+from benchmax.cli.signal import print_signal, signal_of
+from benchmax.cli.trained import check_named
 from benchmax.doctor import Diagnosis, examine_sync
-from benchmax.doctor.findings import MARKS
+from benchmax.doctor.findings import HOLDS, MARKS, held_interpreter
+from benchmax.doctor.stall import Stalled, apart, can_watch
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.datasets import load_examples
 from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
+from benchmax.envs.readers import Source
 from benchmax.errors import UsageError
 from benchmax.platform.validation import answer_lines, check_lines
 
@@ -69,7 +75,16 @@ def validate(
     local_only: Annotated[
         bool, typer.Option("--local-only", help="Ask no platform; so it is without --remote.")
     ] = False,
-    model: Annotated[str | None, typer.Option(help="With --remote: the platform's model that plays.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", help="Let this model try, and say whether it can learn here; with --remote, one of there."
+        ),
+    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible server that has the model.")] = None,
+    api_key_var: Annotated[
+        str | None, typer.Option(help="The environment variable that holds the server's key.")
+    ] = None,
     pip: Packages = None,
     reward_audit: Annotated[bool, typer.Option("--reward-audit", help="Show every answer and what it earned.")] = False,
     full_messages: Annotated[
@@ -86,7 +101,7 @@ def validate(
         "examples": examples, "group_samples": group_samples, "max_turns": max_turns,
         "max_tool_calls": max_tool_calls, "pace": pace, "seed": seed,
     }  # fmt: skip
-    _check_remote_options(remote, local_only, model, pip)
+    _check_remote_options(remote, local_only, pip)
     # What an environment prints is words, not data.
     with redirect_stdout(sys.stderr):
         cls = load_env_class(env_spec(env, directory, run_file, module, env_class))
@@ -100,21 +115,47 @@ def validate(
         if remote:
             there = RemotePlay.find(model, pip or project_config(cls, "LAUNCH_CONFIG", LAUNCH_KEYS).get("pip", ()))
             rows, eval_rows = again(rows), None if eval_rows is None else again(eval_rows)
-        diagnosis = examine_sync(cls, arguments, rows=rows, eval_rows=eval_rows, **settings)
+        rows = again(rows) if model else rows
+        if model and not remote:
+            check_named(model, base_url)
+        diagnosis = _examined(cls, arguments, rows, eval_rows, settings)
         if not as_json:
             _show(diagnosis, verbose=verbose, audit=reward_audit or full_messages)
+        signal = None
+        if model and not remote and not diagnosis.find(HOLDS):
+            tried = load_examples(rows, cls, lenient=True).examples
+            signal = signal_of(cls, arguments, tried, model, base_url, api_key_var)
+            if not as_json:
+                print_signal(signal, model)
         played = there and there.play(cls, arguments, (rows, eval_rows), settings, _plain, full_messages)
     if as_json:
-        print_json(diagnosis.to_dict() | ({"remote": played} if played else {}))
+        told = ({"remote": played} if played else {}) | ({"signal": signal.to_dict()} if signal else {})
+        print_json(diagnosis.to_dict() | told)
     if not diagnosis.ok or (strict and diagnosis.warnings) or (played and not played["ok"]):
         raise typer.Exit(FAILED)
 
 
-def _check_remote_options(remote: bool, local_only: bool, model: str | None, pip: Sequence[str] | None) -> None:
+def _examined(
+    cls: type[BaseEnv], arguments: dict[str, Any], rows: Source, eval_rows: Source | None, settings: dict[str, Any]
+) -> Diagnosis:
+    """The diagnosis, made in a process of its own: code that holds the interpreter would hold us, too."""
+
+    def examine() -> Diagnosis:
+        return examine_sync(cls, arguments, rows=rows, eval_rows=eval_rows, **settings)
+
+    if not can_watch():
+        return examine()
+    try:
+        return apart(examine)
+    except Stalled as stalled:
+        return held_interpreter(cls.__name__, stalled)
+
+
+def _check_remote_options(remote: bool, local_only: bool, pip: Sequence[str] | None) -> None:
     if remote and local_only:
         raise UsageError("--remote and --local-only contradict one another. Leave one of them out.")
-    if not remote and (model or pip):
-        words.print("--model and --pip are for the platform. Add --remote to ask it.")
+    if not remote and pip:
+        words.print("--pip is for the platform. Add --remote to ask it.")
 
 
 # Output

@@ -4,10 +4,10 @@
     print(diagnosis)
 
 An examination plays the environment's whole life on real rows with prepared answers, and writes down what it sees (the
-chart). Checks, one small function each, turn the chart into findings.
+evidence). Checks, one small function each, turn the evidence into findings.
 """
 
-from benchmax.doctor.chart import Pace
+from benchmax.doctor.evidence import Pace
 from benchmax.doctor.examine import examine, examine_sync
 from benchmax.doctor.findings import CheckLine, ComponentStat, Diagnosis, Finding
 from benchmax.doctor.registry import CHECKS

@@ -14,11 +14,12 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from benchmax.doctor import checks as checks  # registers them
-from benchmax.doctor.chart import PACES, Chart, Pace, Shot
+from benchmax.doctor.evidence import PACES, Evidence, Pace
 from benchmax.doctor.examination import Examination
 from benchmax.doctor.findings import ComponentStat, Diagnosis, ScoredAnswer
+from benchmax.doctor.gold.truths import question
+from benchmax.doctor.probe_player import Shot
 from benchmax.doctor.registry import run_checks
-from benchmax.doctor.texts import question, truth_text
 from benchmax.doctor.watched import WatchedHost
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import load_examples
@@ -52,15 +53,17 @@ async def examine(
 ) -> Diagnosis:
     """Examine an environment on `examples` of its rows. What is wrong becomes a finding; nothing is raised for it."""
     began = perf_counter()
-    chart = Chart(env_class, dict(env_args or {}), pace=_pace(pace))
+    evidence = Evidence(env_class, dict(env_args or {}), pace=_pace(pace))
     rows, eval_rows = _held(rows), _held(eval_rows)
-    await asyncio.to_thread(_read, chart, rows, eval_rows)
-    if chart.examples:
-        picked = sorted(Random(seed).sample(range(len(chart.examples)), min(max(1, examples), len(chart.examples))))
-        chart.sample = [chart.examples[index] for index in picked]
+    await asyncio.to_thread(_read, evidence, rows, eval_rows)
+    if evidence.examples:
+        picked = sorted(
+            Random(seed).sample(range(len(evidence.examples)), min(max(1, examples), len(evidence.examples)))
+        )
+        evidence.sample = [evidence.examples[index] for index in picked]
     budgets = {"max_turns": max_turns, "max_tool_calls": max_tool_calls}
-    await _visit(chart, budgets, group_samples, eval_rows if eval_rows is not None else rows)
-    return _conclude(chart, perf_counter() - began)
+    await _visit(evidence, budgets, group_samples, eval_rows if eval_rows is not None else rows)
+    return _conclude(evidence, perf_counter() - began)
 
 
 def examine_sync(env_class: type[BaseEnv], env_args: dict[str, Any] | None = None, **options: Any) -> Diagnosis:
@@ -103,20 +106,20 @@ def _held(rows: Any) -> Any:
 # Data
 
 
-def _read(chart: Chart, rows: Source, eval_rows: Source | None) -> None:
+def _read(evidence: Evidence, rows: Source, eval_rows: Source | None) -> None:
     try:
-        found = load_examples(rows, chart.env_class, lenient=True, limit=ROWS_READ)
-        chart.examples, chart.report, chart.row_issues = found.examples, found.report, found.report.issues
+        found = load_examples(rows, evidence.env_class, lenient=True, limit=ROWS_READ)
+        evidence.examples, evidence.report, evidence.row_issues = found.examples, found.report, found.report.issues
     except DatasetError as error:
-        chart.data_error, chart.row_issues = str(error), list(error.issues)
+        evidence.data_error, evidence.row_issues = str(error), list(error.issues)
     except UsageError as error:
-        chart.data_error = str(error)
-    chart.unstable_rows = _unstable(chart.env_class, rows) if chart.examples else []
+        evidence.data_error = str(error)
+    evidence.unstable_rows = _unstable(evidence.env_class, rows) if evidence.examples else []
     if eval_rows is not None:
         try:
-            chart.eval_examples = load_examples(eval_rows, chart.env_class, limit=ROWS_READ).examples
+            evidence.eval_examples = load_examples(eval_rows, evidence.env_class, limit=ROWS_READ).examples
         except UsageError as error:
-            chart.eval_error = str(error)
+            evidence.eval_error = str(error)
 
 
 def _unstable(env_class: type[BaseEnv], rows: Source) -> list[str]:
@@ -135,16 +138,16 @@ def _unstable(env_class: type[BaseEnv], rows: Source) -> list[str]:
 # Environment
 
 
-async def _visit(chart: Chart, budgets: dict[str, int | None], group_samples: int, rows: Source) -> None:
-    host = WatchedHost(lambda: chart.env_class(**chart.env_args))
+async def _visit(evidence: Evidence, budgets: dict[str, int | None], group_samples: int, rows: Source) -> None:
+    host = WatchedHost(lambda: evidence.env_class(**evidence.env_args))
     try:
         await host.__aenter__()
     except Exception as error:
-        chart.build_error = describe_error(error)
+        evidence.build_error = describe_error(error)
         return
     try:
         own = _readable(rows) if host.overrides("validate_probe") else []
-        await Examination(chart, host, budgets, group_samples).run(own)
+        await Examination(evidence, host, budgets, group_samples).run(own)
     finally:
         await host.__aexit__(None, None, None)
 
@@ -160,16 +163,16 @@ def _readable(rows: Source) -> list[Any]:
 # Conclusions
 
 
-def _conclude(chart: Chart, seconds: float) -> Diagnosis:
-    findings, lines = run_checks(chart)
+def _conclude(evidence: Evidence, seconds: float) -> Diagnosis:
+    findings, lines = run_checks(evidence)
     return Diagnosis(
-        env=chart.env_class.__name__,
+        env=evidence.env_class.__name__,
         findings=findings,
         checks=lines,
-        components=component_stats(chart.scored),
-        answers=[_answer(shot) for shot in chart.shots],
-        rows=chart.report.rows if chart.report else 0,
-        examples=len(chart.sample) if chart.shots else 0,
+        components=component_stats(evidence.scored),
+        answers=[_answer(shot, evidence.truth(shot.example)) for shot in evidence.shots],
+        rows=evidence.report.rows if evidence.report else 0,
+        examples=len(evidence.sample) if evidence.shots else 0,
         seconds=seconds,
     )
 
@@ -192,11 +195,11 @@ def _stat(name: str, seen: list[tuple[str, float]]) -> ComponentStat:
     return ComponentStat(name, fmean(numbers), pstdev(numbers), min(numbers), max(numbers), means)
 
 
-def _answer(shot: Shot) -> ScoredAnswer:
+def _answer(shot: Shot, truth: str | None) -> ScoredAnswer:
     return ScoredAnswer(
         probe=shot.kind,
         question=question(shot.example),
-        gold=truth_text(shot.example) or "",
+        gold=truth or "",
         answer=shot.text,
         rewards=dict(shot.rollout.rewards),
         reward=shot.total,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from benchmax.doctor.stall import Stalled
 from benchmax.envs.rows import one_line
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
@@ -13,6 +14,8 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 MARKS: dict[str, str] = {"error": "✗", "warning": "!", "info": "i", "passed": "✓", "skipped": "-"}
 
 EVIDENCE_CHARS = 1_000
+HOLDS = "holds-interpreter"
+"""The check that is made by watching the doctor itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +29,17 @@ class Finding:
     fix: str
     check: str = ""
     """The id of the check that found it."""
+    code: str = ""
+    """Python to paste and adapt, where that is the fix."""
 
     def __str__(self) -> str:
         return f"{MARKS[self.severity]} {self.text()}"
 
     def text(self) -> str:
-        """Three lines, fit for a terminal: what models, tools and rows wrote is escaped."""
+        """Three lines and the code, fit for a terminal: what models, tools and rows wrote is escaped."""
         head = one_line(f"{self.check}: {self.title}")
-        return f"{head}\n    seen: {one_line(self.evidence, EVIDENCE_CHARS)}\n    fix:  {one_line(self.fix)}"
+        lines = [head, f"    seen: {one_line(self.evidence, EVIDENCE_CHARS)}", f"    fix:  {one_line(self.fix)}"]
+        return "\n".join([*lines, *(f"          {one_line(line)}" for line in self.code.splitlines())])
 
 
 def error(title: str, evidence: str, fix: str) -> Finding:
@@ -160,6 +166,19 @@ class Diagnosis:
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.findings), self.summary()])
+
+
+def held_interpreter(env: str, stalled: Stalled) -> Diagnosis:
+    """What is left to say of an environment that had to be ended."""
+    found = Finding(
+        "error",
+        "The environment held the interpreter and was ended.",
+        f"{stalled.where} let nothing else run for {stalled.seconds:.0f} s",
+        "Look for a regular expression with nested repetition there, such as (\\w+\\s?)*, or a call into C that waits; "
+        "bound the text it sees, or rewrite it.",
+        check=HOLDS,
+    )
+    return Diagnosis(env, [found], [CheckLine(HOLDS, "no hook holds the interpreter", "error")])
 
 
 def by_severity(findings: Sequence[Finding]) -> list[Finding]:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from benchmax.doctor.chart import Chart
+from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import CheckLine, Finding, by_severity
+from benchmax.envs.base_env import overrides
 
-Look: TypeAlias = Callable[[Chart], Iterator[Finding]]
-Need: TypeAlias = Callable[[Chart], str | None]
-"""Gives why a check cannot run on this chart, or None."""
+Look: TypeAlias = Callable[[Evidence], Iterator[Finding]]
+Need: TypeAlias = Callable[[Evidence], str | None]
+"""Gives why a check cannot run on this evidence, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +37,16 @@ def check(id: str, title: str, need: Need | None = None) -> Callable[[Look], Loo
     return register
 
 
-def run_checks(chart: Chart) -> tuple[list[Finding], list[CheckLine]]:
-    """Every check on one chart: the findings, gravest first, and how each check went."""
+def run_checks(evidence: Evidence) -> tuple[list[Finding], list[CheckLine]]:
+    """Every check on one evidence: the findings, gravest first, and how each check went."""
     findings: list[Finding] = []
     lines: list[CheckLine] = []
     for each in CHECKS.values():
-        reason = each.need(chart) if each.need else None
+        reason = each.need(evidence) if each.need else None
         if reason:
             lines.append(CheckLine(each.id, each.title, "skipped", reason))
             continue
-        found = by_severity([replace(finding, check=each.id) for finding in each.look(chart)])
+        found = by_severity([replace(finding, check=each.id) for finding in each.look(evidence)])
         findings += found
         lines.append(CheckLine(each.id, each.title, found[0].severity if found else "passed"))
     return by_severity(findings), lines
@@ -54,37 +55,68 @@ def run_checks(chart: Chart) -> tuple[list[Finding], list[CheckLine]]:
 # What checks need
 
 
-def examples(chart: Chart) -> str | None:
-    return None if chart.sample else "no row could be used"
+def examples(evidence: Evidence) -> str | None:
+    return None if evidence.sample else "no row could be used"
 
 
-def environment(chart: Chart) -> str | None:
-    return None if chart.env is not None else "the environment could not be built"
+def environment(evidence: Evidence) -> str | None:
+    return None if evidence.env is not None else "the environment could not be built"
 
 
-def played(chart: Chart) -> str | None:
-    return environment(chart) or (None if chart.shots else "nothing could be played")
+def played(evidence: Evidence) -> str | None:
+    return environment(evidence) or (None if evidence.shots else "nothing could be played")
 
 
-def scored(chart: Chart) -> str | None:
-    return played(chart) or (None if chart.scored else "no answer was scored")
+def scored(evidence: Evidence) -> str | None:
+    return played(evidence) or (None if evidence.scored else "no answer was scored")
 
 
-def telling(chart: Chart) -> str | None:
-    return scored(chart) or (None if chart.answers_matter else "every answer to a row earns the same")
+def telling(evidence: Evidence) -> str | None:
+    return scored(evidence) or (None if evidence.answers_matter else "every answer to a row earns the same")
 
 
-def gold(chart: Chart) -> str | None:
-    return scored(chart) or (None if chart.gold_text_known else "no gold answer is known")
+def gold(evidence: Evidence) -> str | None:
+    return scored(evidence) or (None if evidence.gold_text_known else "no gold answer is known")
 
 
-def tools(chart: Chart) -> str | None:
-    return environment(chart) or (None if chart.tools else "the environment has no tools")
+def tools(evidence: Evidence) -> str | None:
+    return environment(evidence) or (None if evidence.tools else "the environment has no tools")
 
 
-def trials(chart: Chart) -> str | None:
-    return tools(chart) or (None if chart.trials else "no tool could be tried")
+def tried(*kinds: str) -> Need:
+    """That answers of these kinds were played and scored, and that answers matter at all."""
+
+    def need(evidence: Evidence) -> str | None:
+        return telling(evidence) or (None if evidence.of(*kinds) else "no such answer could be made or scored here")
+
+    return need
 
 
-def grouped(chart: Chart) -> str | None:
-    return played(chart) or (None if chart.grouped else "compute_group_reward is not overridden")
+def called(hook: str) -> Need:
+    """That a hook was called."""
+
+    def need(evidence: Evidence) -> str | None:
+        if reason := environment(evidence):
+            return reason
+        assert evidence.env is not None
+        if not overrides(evidence.env, hook):
+            return f"{hook} is not overridden"
+        return None if evidence.hook(hook) else f"{hook} was never called"
+
+    return need
+
+
+def repeated(evidence: Evidence) -> str | None:
+    return scored(evidence) or (None if evidence.repeats else "no answer was played twice")
+
+
+def searched(evidence: Evidence) -> str | None:
+    return scored(evidence) or (None if evidence.gold.tried else "no answer could be made from the task")
+
+
+def trials(evidence: Evidence) -> str | None:
+    return tools(evidence) or (None if evidence.trials else "no tool could be tried")
+
+
+def grouped(evidence: Evidence) -> str | None:
+    return played(evidence) or (None if evidence.grouped else "compute_group_reward is not overridden")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmax.doctor.chart import Shot
+from benchmax.doctor.probe_player import Shot
 from benchmax.envs.rows import one_line
 
 QUOTE_CHARS = 160

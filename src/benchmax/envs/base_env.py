@@ -153,6 +153,17 @@ class BaseEnv(ABC):
         """The tool calls a perfect model makes, one a turn, before its `gold_completion`; for checks."""
         return ()
 
+    @_hook
+    def demonstrate(self, example: Example) -> Any:
+        """A scripted solution, played through the real tools: yield calls and get their results, then yield the answer.
+
+            code = yield "look_up", {"name": example["task"]["name"]}
+            yield f"<answer>{code}</answer>"
+
+        It is shown to a model that finds nothing by itself. A list of turns does as well; None is no solution.
+        """
+        return None
+
     # Prompts
 
     async def get_system_prompt(self, add_tool_defs: bool = False) -> str:

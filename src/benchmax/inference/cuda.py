@@ -92,6 +92,13 @@ class CudaRunner(Runner):
         self.replays.clear()
         super().release()
 
+    def give_back(self) -> None:
+        self.stream.synchronize()
+        self.replays.clear()
+        self.pool = torch.cuda.graph_pool_handle()
+        super().give_back()
+        torch.cuda.empty_cache()
+
     def upload(self, values: Sequence[object] | np.ndarray, dtype: torch.dtype) -> Tensor:
         return torch.as_tensor(np.asarray(values), dtype=dtype).pin_memory().to(self.device, non_blocking=True)
 

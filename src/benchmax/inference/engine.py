@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import random
 import threading
 import time
@@ -38,10 +39,15 @@ from benchmax.inference.scheduler import Scheduler
 from benchmax.mailbox import Mailbox
 from benchmax.memory import out_of_memory
 
+logger = logging.getLogger(__name__)
+
 __all__ = ["Engine", "Generation", "OnTokens", "SamplingParams", "ShouldStop"]
 
 SLOTS = {"cpu": 64, "cuda": 512}
 QUIET_SECONDS = 0.0005
+SHORTAGES = 6
+SHORTAGE_SECONDS = 0.2
+"""How often in a row the engine begins again when memory runs out, and how much longer it waits each time."""
 GATHER_SECONDS = 0.1
 """An idle engine waits for a pause this long, but no longer than this, so that a batch submitted one by one
 starts as one."""
@@ -60,8 +66,8 @@ def _close_all() -> None:
 class Engine:
     """A decoder-only model of the Llama family, sampled by continuous batching.
 
-    `slots` is how many sequences run at once, `max_len` how long one may get (prompt and reply),
-    `kv_bytes` how much memory their keys and values may take; defaults come from the device.
+    `slots` is how many sequences run at once, `max_len` how long one may get (prompt and reply), `first_len` how long
+    most are expected to get, `kv_bytes` how much memory their keys and values may take; defaults come from the device.
     """
 
     def __init__(
@@ -70,6 +76,7 @@ class Engine:
         *,
         slots: int | None = None,
         max_len: int | None = None,
+        first_len: int | None = None,
         kv_bytes: int | None = None,
         seed: int | None = None,
         kernels: bool = True,
@@ -80,6 +87,8 @@ class Engine:
         slots = SLOTS.get(weights.device.type, 64) if slots is None else slots
         self._runner = _runner(weights, kv_bytes or memory_budget(weights.device), kernels, graphs)
         self.max_len = _longest(self._runner, max_len)
+        if first_len is not None:
+            self._runner.length = min(self._runner.length, first_len)
         if slots < 1 or self.max_len < 2:
             raise UsageError(f"slots is {slots} and max_len {self.max_len}; use at least 1 slot and 2 tokens.")
         self._scheduler = Scheduler(self._runner, slots, self.max_len)
@@ -89,6 +98,8 @@ class Engine:
         self._commands: deque[tuple[Callable[[], object], Future[Any]]] = deque()
         self._closing = False
         self._failure: BaseException | None = None
+        self._shortages = 0
+        """Times in a row that memory ran out."""
         self._mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
         """Where a loop hears of its requests: a burst of them ends together and wakes it once."""
         self._thread = threading.Thread(target=self._run, name="benchmax-engine", daemon=True)
@@ -293,8 +304,16 @@ class Engine:
         began = time.perf_counter()
         try:
             self._scheduler.turn()
+            self._shortages = 0
         except UsageError as error:  # no memory for a larger cache: the one there is stays sound
             self._scheduler.abandon(error)
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error) or self._shortages >= SHORTAGES or not self._scheduler.has_room:
+                raise
+            self._shortages += 1
+            logger.warning("out of memory (%s): going on with fewer rows", self._runner.describe_memory())
+            self._scheduler.start_over()
+            time.sleep(SHORTAGE_SECONDS * self._shortages)  # others on the same device may be giving some back
         self._scheduler.counters.busy_seconds += time.perf_counter() - began
 
     def _receive(self) -> bool:

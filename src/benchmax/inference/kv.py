@@ -26,6 +26,8 @@ class KVCache:
 
     def __init__(self, spec: ModelSpec, device: torch.device, dtype: torch.dtype, budget: int) -> None:
         self.spec, self.device, self.dtype, self.budget = spec, device, dtype, budget
+        self.most = budget
+        """What the budget was before memory ran short."""
         self.rows = 0
         self.length = 0
         self.data = torch.empty(0)
@@ -49,6 +51,11 @@ class KVCache:
     def retreat(self, rows: int, length: int) -> None:
         """That many rows could not be had: from now on count on half their memory."""
         self.budget = min(self.budget, rows * length * self.position_bytes // 2)
+
+    def recover(self) -> None:
+        """Count on more again where others have given memory back. On a CPU the same run must see the same budget."""
+        if self.device.type == "cuda" and self.budget < self.most:
+            self.budget = max(self.budget, min(self.most, self.bytes + memory_budget(self.device)))
 
     def clear(self) -> None:
         """No rows any more; the memory waits for a table of the same shape."""

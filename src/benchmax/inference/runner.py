@@ -90,6 +90,11 @@ class Runner:
         """Free the device's memory; nothing runs any more."""
         self.kv.data = torch.empty(0)
 
+    def give_back(self) -> None:
+        """Free the cache; the next rows are made anew."""
+        self.kv.clear()
+        self.kv.data = torch.empty(0)
+
     def describe_memory(self) -> str:
         return f"{self.kv.rows} slots of {self.kv.length} tokens take {self.kv.bytes / 2**30:.1f} GiB"
 

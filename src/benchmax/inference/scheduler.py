@@ -277,6 +277,7 @@ class Scheduler:
         """Long sequences left few long rows; with none of them running, go back to more and shorter ones."""
         if self.runner.kv.rows in (0, self.slots) or self.flight or self.active:
             return
+        self.runner.kv.recover()
         rows, length = self._shape(max(self._room_for(request.context) for request in self.queue))
         if rows > self.runner.kv.rows:
             try:
@@ -440,6 +441,32 @@ class Scheduler:
         self.table.held[self.table.busy] = 0
         self.fail_all(error)
         self._stop_given_up()
+
+    def start_over(self) -> None:
+        """Memory ran out in the midst of work: give all of it back, and compute what runs again in half as much.
+
+        What was drawn stays, and what is drawn again comes out the same: a draw depends on seed and position alone.
+        """
+        kv, running = self.runner.kv, self.active
+        self.flight.clear()
+        self.given_up.clear()
+        for request in running:
+            self.table.hand_over(request)
+            self.table.vacate(request)
+            request.launched = len(request.ids)
+        self.queue.extendleft(reversed(running))
+        if kv.rows:
+            kv.retreat(kv.rows, kv.length)
+        self.runner.give_back()
+        self.table.clear()
+        self.counters.preempted += len(running)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether what runs or waits could be computed with half of the memory."""
+        kv = self.runner.kv
+        needed = max((self._room_for(request.context) for request in self.everyone()), default=1)
+        return kv.budget // 2 >= round_up(needed) * kv.position_bytes
 
     def fail_all(self, error: BaseException) -> None:
         for request in list(self.everyone()):

@@ -44,7 +44,7 @@ TABLE = (
          "`benchmax models add` gives a directory a name.", "model.name"),
     _Row("learning_rate", "Learning rate", "number", None, None, 1e-8, 0.1,
          "Empty: what suits the model's size (5e-4 for LoRA on 135M parameters).", "optim.lr", 5e-3),
-    _Row("num_epochs", "Epochs", "number", 1, 5, 0.01, 1000, "Passes over the training rows."),
+    _Row("num_epochs", "Epochs", "number", 5, 5, 0.01, 1000, "Passes over the training rows."),
     _Row("max_steps", "Most steps", "integer", None, None, 1, 1_000_000, "Stop after so many steps, epochs or not."),
     _Row("max_minutes", "Most minutes", "number", 12, None, 0.01, 100_000,
          "Stop after so much training time, with a last evaluation and a checkpoint."),
@@ -67,6 +67,12 @@ TABLE = (
          "rollouts.max_tool_calls"),
     _Row("temperature", "Temperature", "number", 1.0, 1.0, 0.01, 10, "How freely turns are drawn.",
          "rollouts.temperature"),
+    _Row("warm_start", "Warm start", "string", "auto", "auto", None, None,
+         "What the model is shown before it searches by itself. auto: nothing where its samples have signal, else the "
+         "cheapest that helps; gold: solutions that earn; hint: its own answers with the solution in sight; off.",
+         "warm_start", enum=("auto", "off", "gold", "hint")),
+    _Row("recipe", "Recipe", "string", "auto", "auto", None, None,
+         "plain is GRPO and nothing else: no warm start, no guidance, no mending.", "recipe", enum=("auto", "plain")),
     _Row("kl", "KL weight", "number", 0.0, 0.0, 0, 100, "How strongly the model is held to where it began.",
          "algorithm.kl"),
     _Row("eval_every", "Steps between evals", "integer", None, None, 0, 1_000_000,
@@ -158,5 +164,8 @@ def settings_tree(args: Mapping[str, Any], rows: int, gpu: bool | None = None) -
         section, dot, name = row.becomes.partition(".")
         if dot and args[row.name] is not None:
             tree.setdefault(section, {})[name] = args[row.name]
-    tree["seed"] = args["seed"]
+        elif section and args[row.name] is not None:
+            tree[section] = args[row.name]
+    if args["recipe"] == "plain":
+        del tree["warm_start"]
     return tree

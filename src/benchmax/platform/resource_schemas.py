@@ -56,6 +56,8 @@ class EnvironmentDetails(EnvironmentInfo):
 class DoctorRequest(Wire):
     dataset_path: str | None = Field(default=None, min_length=1, max_length=500)
     """Rows to examine it on; a built-in may have its own."""
+    model: str | None = Field(default=None, min_length=1, max_length=200)
+    """A model of the platform's machine that tries it, to say whether it can learn from it."""
 
 
 class DoctorStarted(Wire):
@@ -70,6 +72,8 @@ class DoctorFinding(Wire):
     """The title and what to do about it."""
     evidence: str
     fix: str
+    code: str = ""
+    """Python to paste and adapt, where that is the fix."""
 
 
 class DoctorCheck(Wire):
@@ -98,6 +102,27 @@ class DoctorAnswer(Wire):
     note: str = ""
 
 
+class DoctorSignal(Wire):
+    """Whether a model can learn from an environment, by its first samples."""
+
+    groups: int
+    samples: int
+    reward: float | None
+    best: float | None
+    pass_at_k: float
+    spread: float
+    unscored: float
+    cut_off: float
+    in_form: float | None
+    first_calls: float | None
+    gold: float | None
+    floor: float
+    lazy: dict[str, float]
+    learns: bool
+    forecast: str
+    advice: str
+
+
 class DoctorReport(Wire):
     id: str
     environment: str
@@ -115,6 +140,9 @@ class DoctorReport(Wire):
     checks: list[DoctorCheck] = Field(default_factory=list)
     components: list[DoctorComponent] = Field(default_factory=list)
     answers: list[DoctorAnswer] = Field(default_factory=list)
+    model: str | None = None
+    signal: DoctorSignal | None = None
+    """What the model's first samples show, where one was asked to try."""
 
 
 class DoctorReports(Wire):

@@ -120,6 +120,10 @@ class EnvHost:
         """Run a hook whose keyword arguments are ours; others might be named like this method's own."""
         return await self.outcome(self.start(hook, args, kwargs, key, label), deadline)
 
+    async def perform(self, function: Callable[..., Any], *args: Any, deadline: float, label: str) -> Any:
+        """Run an async function of ours where the environment's own async hooks run, because it calls into it."""
+        return await self.outcome(self._start(self._home, function, args, {}, label, label), deadline)
+
     def start(self, hook: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str = "", label: str = "") -> Call:
         """Begin a hook, whose `outcome` must be awaited. `key` tells apart calls that may behave differently."""
         function = getattr(self.env, hook)

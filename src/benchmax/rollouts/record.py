@@ -163,6 +163,13 @@ class Rollout:
         return self.termination in SCORABLE and not never_fit
 
     @property
+    def cut_off(self) -> bool:
+        """Whether its last turn was cut. One that ran out of tokens by calling a tool had ended that turn."""
+        if self.termination is Termination.TOKEN_BUDGET:
+            return not self.messages[-1].get("tool_calls")
+        return self.termination is Termination.OUTPUT_EXCEEDED
+
+    @property
     def key(self) -> tuple[str, int]:
         """What makes a rollout of a batch the same one after a restart."""
         return self.example_id, self.sample

@@ -16,11 +16,48 @@ UNSCORED = "unscored"
 TOO_FEW = "too few scored"
 NO_SIGNAL = "no signal"
 NO_TOKENS = "no tokens"
+CUT_OFF = "cut off"
 
 EQUAL = 1e-9
 """Rewards closer than this are equal."""
 STD_FLOOR = 1e-4
 """Added to the standard deviation, so that tiny differences are not blown up."""
+
+
+SOFT = 0.8
+"""Share of the token limit from which on an answer begins to lose pay."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """What an answer is worth to the update that was cut off at its token limit, or came close to it.
+
+    Else a model is paid in full for an answer that never ends, and never learns to end one.
+    """
+
+    how: Literal["penalise", "mask", "keep"] = "keep"
+    penalty: float = 0.5
+    """Share of its pay that a cut-off answer loses."""
+    limit: int = 0
+    """Tokens of a turn."""
+    floor: float = 0.0
+    """The lowest reward there is; only what is above it is pay."""
+
+    def worth(self, rollout: Rollout) -> float:
+        """The reward as the update sees it."""
+        reward = _reward(rollout)
+        if self.how != "penalise" or reward <= self.floor:
+            return reward
+        return self.floor + (reward - self.floor) * (1 - self.penalty * self._loss(rollout))
+
+    def _loss(self, rollout: Rollout) -> float:
+        """From 0 for an answer that stayed clear of the limit to 1 for one that was cut."""
+        if rollout.cut_off:
+            return 1.0
+        last = next((segment for segment in reversed(rollout.tokens) if segment.sampled), None)
+        length = len(last.ids) if last else 0
+        begins = SOFT * self.limit
+        return min(1.0, max(0.0, (length - begins) / (self.limit - begins))) if self.limit else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +67,18 @@ class AdvantageRule:
     scale: Literal["std", "mean"] = "std"
     leave_one_out: bool = False
     min_scored: float = 0.75
+    cut_off: CutOff = CutOff()
 
 
 def assign_advantages(group: Sequence[Rollout], rule: AdvantageRule = AdvantageRule()) -> bool:
     """Stamp `advantage` and `discarded` on every rollout of a group; True when the group has signal."""
-    scored = [rollout for rollout in group if _usable(rollout)]
     for rollout in group:
-        rollout.advantage, rollout.discarded = 0.0, _flaw(rollout)
-    if len(scored) < max(2, rule.min_scored * len(group)):
+        rollout.advantage, rollout.discarded = 0.0, _flaw(rollout, rule)
+    scored = [rollout for rollout in group if rollout.discarded is None]
+    judged = [rollout for rollout in group if rollout.discarded in (None, CUT_OFF)]
+    if len(judged) < max(2, rule.min_scored * len(group)) or len(scored) < 2:
         return _discard(scored, TOO_FEW)
-    rewards = [_reward(rollout) for rollout in scored]
+    rewards = [rule.cut_off.worth(rollout) for rollout in scored]
     if max(rewards) - min(rewards) < EQUAL:
         return _discard(scored, NO_SIGNAL)
     for rollout, advantage in zip(scored, advantages(rewards, rule), strict=True):
@@ -60,14 +99,12 @@ def advantages(rewards: Sequence[float], rule: AdvantageRule = AdvantageRule()) 
     return [difference / (deviation + STD_FLOOR) for difference in centred]
 
 
-def _usable(rollout: Rollout) -> bool:
-    return _flaw(rollout) is None
-
-
-def _flaw(rollout: Rollout) -> str | None:
+def _flaw(rollout: Rollout, rule: AdvantageRule) -> str | None:
     if not rollout.ok or rollout.reward is None:
         return UNSCORED
-    return None if any(segment.sampled and segment.ids for segment in rollout.tokens) else NO_TOKENS
+    if not any(segment.sampled and segment.ids for segment in rollout.tokens):
+        return NO_TOKENS
+    return CUT_OFF if rule.cut_off.how == "mask" and rollout.cut_off else None
 
 
 def _reward(rollout: Rollout) -> float:

@@ -37,6 +37,8 @@ class TokenSequence:
     """The sampler's, one per target; NaN where it did not tell."""
     advantage: float
     group: int = 0
+    shown: bool = False
+    """A demonstration: not sampled by the model, and learned by another rule."""
 
 
 def sequence_of(rollout: Rollout, group: int = 0) -> TokenSequence:
@@ -91,6 +93,8 @@ class Batch:
     sampler: Tensor
     sequence: Tensor
     """Which sequence a token belongs to."""
+    shown: Tensor
+    """Whether it belongs to a demonstration."""
     first: list[int] = field(default_factory=list)
     """Number of each sequence's first token."""
 
@@ -102,7 +106,9 @@ class Batch:
         sampler = np.concatenate([sequence.logprobs for sequence in kept]) if kept else np.zeros(0, np.float32)
         owner = np.repeat(np.arange(len(kept)), counts)
         first = [0, *np.cumsum(counts)[:-1].tolist()] if kept else []
-        return cls(kept, torch.from_numpy(values), torch.from_numpy(sampler), torch.from_numpy(owner), first)
+        shown = np.repeat(np.asarray([sequence.shown for sequence in kept], np.bool_), counts)
+        advantage, told, whose, mark = (torch.from_numpy(each) for each in (values, sampler, owner, shown))
+        return cls(kept, advantage, told, whose, mark, first)
 
     def __len__(self) -> int:
         return len(self.advantage)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pydantic_core import PydanticCustomError
 
 from benchmax.errors import ConfigError, NotFoundError
-from benchmax.limits import MAX_TOOL_CALLS, MAX_TURNS, MIN_TRAIN_ROWS, ROLLOUT_SECONDS
+from benchmax.limits import MIN_TRAIN_ROWS, ROLLOUT_SECONDS
 from benchmax.trainer.mistakes import describe
 
 
@@ -80,9 +80,9 @@ class DataConfig(Section):
     """Leave unusable rows out instead of stopping."""
     min_rows: int = Field(default=MIN_TRAIN_ROWS, ge=1)
     """Fewest training rows accepted."""
-    curriculum: Literal["none", "pass_rate"] = "none"
-    """`pass_rate` draws prompts the model solves (a reward of 1 or more) sometimes more often than those it solves
-    always or never."""
+    curriculum: Literal["auto", "none", "pass_rate"] = "auto"
+    """`pass_rate` draws prompts whose samples differ in reward more often than those that always earn the same; `auto`
+    does so once rows are seen to differ in difficulty."""
 
     @field_validator("env_args")
     @classmethod
@@ -106,21 +106,22 @@ def _lost_when_saved(value: Any, name: str = "") -> Iterator[str]:
 
 class RolloutConfig(Section):
     prompts_per_step: int = Field(default=8, ge=1)
-    """Prompts in one step."""
+    """Prompts in one step. Not given: 8 on a CPU, 16 on CUDA."""
     group_size: int = Field(default=8, ge=2)
-    """Samples of each prompt; they are compared with each other."""
+    """Samples of each prompt; they are compared with each other. Not given: 8 on a CPU, 16 on CUDA."""
     max_new_tokens: int = Field(default=256, ge=1)
-    """Most tokens in one turn."""
+    """Most tokens in one turn. Not given: 256, on a CPU fewer where good answers are known to be short."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Most sampled tokens in a whole rollout."""
     temperature: float = Field(default=1.0, gt=0)
     """Sampling temperature; the loss uses the same one."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Nucleus sampling; below 1 the trained distribution is not the sampled one."""
-    max_turns: int = Field(default=MAX_TURNS, ge=1)
-    """Model turns in one rollout."""
-    max_tool_calls: int = Field(default=MAX_TOOL_CALLS, ge=0)
-    """Tool calls in one rollout."""
+    max_turns: int | None = Field(default=None, ge=1)
+    """Model turns in one rollout. Not given: what the environment recommends, else two more than known solutions take,
+    else 16."""
+    max_tool_calls: int | None = Field(default=None, ge=0)
+    """Tool calls in one rollout. Not given: what the environment recommends, else 64."""
     timeout: float = Field(default=ROLLOUT_SECONDS, gt=0)
     """Seconds for one rollout."""
     concurrency: int = Field(default=512, ge=1)
@@ -150,6 +151,13 @@ class AlgorithmConfig(Section):
     """Weight of the KL divergence to the model the run began with."""
     importance_cap: float = Field(default=2.0, ge=0)
     """Truncation of the trainer/sampler probability ratio that corrects a differing sampler; 0 switches it off."""
+    cut_off: Literal["penalise", "mask", "keep"] = "penalise"
+    """What an answer that was cut off at its token limit is worth to the update: `penalise` takes `cut_off_penalty` of
+    its pay, and less of it the further it stayed below the limit; `mask` leaves it out; `keep` pays it in full."""
+    cut_off_penalty: float = Field(default=0.5, ge=0, le=1)
+    """Share of its pay that a cut-off answer loses."""
+    guidance: Literal["auto", "off"] = "auto"
+    """`auto` puts a demonstration, where one is known, into groups in which no sample earns more than another."""
     updates: int = Field(default=1, ge=1)
     """Passes over each batch."""
     minibatches: int = Field(default=1, ge=1)
@@ -158,7 +166,7 @@ class AlgorithmConfig(Section):
 
 class OptimConfig(Section):
     lr: float | None = Field(default=None, gt=0)
-    """Learning rate; not set, the preset for the model's size and tuning."""
+    """Learning rate; not set, the preset for the model's size and tuning, adapted to the first updates."""
     warmup_steps: int = Field(default=0, ge=0)
     """Optimizer steps over which the learning rate rises from 0."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
@@ -173,6 +181,9 @@ class OptimConfig(Section):
     """AdamW's decoupled weight decay."""
     grad_clip: float = Field(default=1.0, ge=0)
     """Largest norm of the gradient; 0 does not clip."""
+    trust_region: float = Field(default=1.0, ge=0)
+    """Farthest one update may move the policy, as its KL divergence a rollout. One that goes farther is pulled back,
+    and the learning rate lowered with it, to rise again while updates stay far below. 0 lets every update be."""
     token_budget: int | None = Field(default=None, ge=16)
     """Tokens in one micro-batch: bounds memory. Not set: 512 on CPU, 16,384 on CUDA."""
     row_tokens: int | None = Field(default=None, ge=16)
@@ -192,6 +203,8 @@ class EvalConfig(Section):
     """Stop when the mean held-out reward reaches this."""
     patience: int | None = Field(default=None, ge=1)
     """Stop after so many evaluations without a better one."""
+    stop_solved: bool = True
+    """Stop when two evaluations in a row earn all that known solutions do."""
 
 
 class LimitsConfig(Section):
@@ -212,9 +225,14 @@ class CheckpointConfig(Section):
 
 class SftConfig(Section):
     data: str = ""
-    """Chat rows for a supervised warm start; empty skips it."""
+    """Chat rows for a supervised warm start: another spelling of `warm_start`."""
+    rows: int = Field(default=64, ge=1)
+    """Most training rows that a warm start without a file shows solutions of."""
     epochs: int = Field(default=1, ge=1)
-    """Passes over the rows."""
+    """Passes over the rows of a file."""
+    doses: int = Field(default=12, ge=1)
+    """Most doses, of four optimizer steps each, of a warm start without a file; it ends when the model's own samples
+    have signal."""
     batch: int = Field(default=16, ge=1)
     """Rows in one optimizer step."""
     lr: float | None = Field(default=None, gt=0)
@@ -244,6 +262,19 @@ class WatchConfig(Section):
     """Steps without any signal before an alert."""
     drift: float = Field(default=0.1, gt=0)
     """Mean |trainer - sampler| log-prob that raises an alert."""
+    mends: int = Field(default=3, ge=0)
+    """Times a run that collapses goes back to its last good checkpoint and on with a smaller step; then it ends."""
+
+
+PLAIN: Mapping[str, Any] = {
+    "warm_start": "off",
+    "algorithm": {"cut_off": "keep", "guidance": "off"},
+    "data": {"curriculum": "none"},
+    "watch": {"mends": 0},
+    "optim": {"trust_region": 0.0},
+    "eval": {"stop_solved": False},
+}
+"""What `recipe = plain` means."""
 
 
 class TrainConfig(Section):
@@ -261,8 +292,25 @@ class TrainConfig(Section):
     sft: SftConfig = SftConfig()
     watch: WatchConfig = WatchConfig()
     output: OutputConfig = OutputConfig()
+    recipe: Literal["auto", "plain"] = "auto"
+    """`plain` is GRPO and nothing else: no warm start, no guidance, no mending, no curriculum, cut-off answers paid."""
+    warm_start: str = "auto"
+    """What the model is shown before it searches by itself. `auto`: nothing where its samples have signal, else the
+    cheapest that helps; `off`; `gold`: solutions that earn; `hint`: its own answers with the solution in sight; or a
+    file of chats."""
     seed: int = 0
     """Seed of every draw; on CPU the same seed gives the same run."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, tree: Any) -> Any:
+        """The recipe's own settings, under those that were given."""
+        if not isinstance(tree, Mapping) or tree.get("recipe") != "plain":
+            return tree
+        whole: dict[str, Any] = {}
+        _merge(whole, PLAIN)
+        _merge(whole, tree)
+        return whole
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
@@ -315,7 +363,12 @@ def build_config(tree: Mapping[str, Any]) -> TrainConfig:
 
 def dump_toml(config: TrainConfig) -> str:
     """The settings as TOML, each under its documentation; settings that are not set stay out."""
-    lines: list[str] = [f"# {_doc(TrainConfig, 'seed')}", f"seed = {config.seed}", ""]
+    plain = {
+        name: value for name in TrainConfig.model_fields if not isinstance(value := getattr(config, name), Section)
+    }
+    lines = [line for name in plain for line in (f"# {_doc(TrainConfig, name)}", f"{name} = {_toml(plain[name])}")] + [
+        ""
+    ]
     for name in TrainConfig.model_fields:
         section = getattr(config, name)
         if isinstance(section, Section):

@@ -5,7 +5,8 @@
         └────────────────────── every `eval.every` steps, and after the last ◀────────────────────┘
 
 What happened is in the run directory before the next step begins. A step is all or nothing: one that is cut off leaves
-the weights as they were, and a resumed run does it again with the same draws.
+the weights as they were, and a resumed run does it again with the same draws. What happens before the first step is in
+`warm_start`; what happens when a run goes wrong, in `watch`.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ import asyncio
 import errno
 import logging
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from itertools import count
 from typing import Any
 
 from benchmax.envs.types import Example
 from benchmax.errors import DatasetError, RewardError
 from benchmax.rollouts.log import read_rollouts
 from benchmax.rollouts.record import Rollout
-from benchmax.trainer.advantage import AdvantageRule, assign_advantages
+from benchmax.trainer.advantage import NO_SIGNAL, AdvantageRule, CutOff, assign_advantages
+from benchmax.trainer.batch import TokenSequence
 from benchmax.trainer.checkpoint import (
     Checkpoint,
     go_back,
@@ -36,59 +37,34 @@ from benchmax.trainer.checkpoint import (
     set_random,
 )
 from benchmax.trainer.config import TrainConfig
-from benchmax.trainer.learner import Aborted, Learner
+from benchmax.trainer.interrupts import Interrupts
+from benchmax.trainer.learner import Learner
 from benchmax.trainer.metrics import SOLVED, response_tokens, rollout_metrics
+from benchmax.trainer.progress import Outcome, Progress
 from benchmax.trainer.prompts import PromptStream
 from benchmax.trainer.rundir import RunDir, read_metrics
 from benchmax.trainer.sampler import Draw, Sampler
-from benchmax.trainer.watchdogs import HIGH_LR, Alert, Watchdogs, most_common_error
+from benchmax.trainer.summary import summarise
+from benchmax.trainer.warm_start.lessons import Guide
+from benchmax.trainer.warm_start.refresher import Refresher
+from benchmax.trainer.watch.alarms import HIGH_LR, Alert, Watchdogs, most_common_error
+from benchmax.trainer.watch.mending import Mender
 
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
-GRACE_SECONDS = 10.0
-"""How long a step in flight may go on after the first Ctrl-C."""
 UNSCORED_STEPS = 5
 """Steps without a single reward, from the first on, after which a run is given up; one that is resumed may try as
 many again."""
+OUTAGE_TRIES = 30
+"""Times a step is scored again when rewards that were there fail altogether: a judge may be down for a while."""
+OUTAGE_SECONDS = 1.0, 10.0
+"""The first pause between two such tries, which doubles, and the longest."""
 
 OnEvent = Callable[[str, dict[str, Any]], None]
 """Told of everything that happens: a kind and its data. For live views."""
-Begin = Callable[[Callable[[], bool]], object]
-"""Done before the first step of a new run, in the update's thread; told whom to ask whether to give up."""
-
-
-@dataclass(slots=True)
-class Progress:
-    """What the loop has to remember besides weights."""
-
-    step: int = 0
-    """Steps done."""
-    evaluated: int = -1
-    """Steps done at the last evaluation."""
-    last: float | None = None
-    """Mean held-out reward of the last evaluation."""
-    best: float | None = None
-    best_step: int = 0
-    stale: int = 0
-    """Evaluations since the best."""
-    seconds: float = 0.0
-    """Training time of earlier processes."""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """How a run ended."""
-
-    path: Path
-    reason: str
-    """`steps`, `target`, `patience`, `time` or `interrupted`."""
-    step: int
-    first_eval: dict[str, float] = field(default_factory=dict)
-    last_eval: dict[str, float] = field(default_factory=dict)
-    seconds: float = 0.0
-    learned: bool = True
-    """Whether any group of any step had signal."""
+Begin = Callable[[], Coroutine[Any, Any, None]]
+"""Done before the first step of a new run."""
 
 
 class Trainer:
@@ -102,6 +78,8 @@ class Trainer:
         train: Sequence[Example],
         held_out: Sequence[Example] = (),
         on_event: OnEvent = lambda kind, data: None,
+        guide: Guide | None = None,
+        grace: float | None = None,
     ) -> None:
         if not train:
             raise DatasetError("There are no training rows. Give data.train a file with at least one usable row.")
@@ -111,33 +89,36 @@ class Trainer:
         self.sampler = sampler
         self.held_out = list(held_out)[: self.config.eval.rows]
         self.on_event = on_event
+        self.guide = guide
+        self.interrupts = Interrupts(lambda seconds: self.on_event("stopping", {"seconds": seconds}), grace)
         self.stream = PromptStream(train, self.config.seed, self.config.data.curriculum)
         self.watchdogs = Watchdogs(self.config.watch)
+        self.mender = Mender(self)
+        self.refresher = Refresher(self)
         self.progress = Progress()
         self.outcome = Outcome(run.path, "steps", 0)
+        self.chosen: list[dict[str, Any]] = []
+        """Settings nobody gave, with the reasons for what they became."""
+        self.first_groups: list[list[Rollout]] = []
+        """What was sampled for the first step before it began."""
         self._saved: tuple[int, int] | None = None
         """Step and last evaluation in the newest checkpoint."""
+        self._running_on: asyncio.AbstractEventLoop | None = None
         self._scored = False
         self._first = 0
         """Steps done when this process began."""
-        self._stop = False
-        self._give_up = False
         self._began = time.monotonic()
-        # One thread of its own: the event loop stays free while the update computes.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="benchmax-update")
-
-    # Stopping
 
     def interrupt(self) -> None:
         """Finish the step in flight if that is quick, save, and end."""
-        self._stop = True
+        self.interrupts.stop()
 
-    # Resuming
+    # Saving and going back
 
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint; later records are moved aside."""
+    def restore(self, checkpoint: Checkpoint) -> int:
+        """Go on from a checkpoint; later records are moved aside, and their number given."""
         state = checkpoint.restore(self.learner.policy, self.learner.optimizer)
-        self.progress = Progress(**state["progress"])
+        self.progress = Progress.from_dict(state["progress"])
         self.stream.restore(state["stream"])
         self.watchdogs.restore(state["watchdogs"])
         self.sampler.restore(state.get("sampler", {}))  # runs of before have none, nor a learner's
@@ -147,17 +128,16 @@ class Trainer:
         self.run.set_status("running", checkpoint.step)
         go_back(checkpoint.path.parent, checkpoint.step, self.progress.best_step)
         self._mark_best()
-        moved = self.run.rewind(checkpoint.step, evaluated=self.progress.evaluated == checkpoint.step)
-        self._emit("resumed", step=checkpoint.step, lines_moved_aside=moved)
+        return self.run.rewind(checkpoint.step, evaluated=self.progress.evaluated == checkpoint.step)
 
-    def save(self) -> None:
-        """Write the checkpoint of the current step, unless it is there."""
+    def save(self, *, again: bool = False) -> None:
+        """Write the checkpoint of the current step, unless it is there; `again` in any case."""
         progress, folder = self.progress, self.run.path / "checkpoints"
-        if self._saved == (progress.step, progress.evaluated):
+        if self._saved == (progress.step, progress.evaluated) and not again:
             return
         progress.seconds, self._began = self._seconds(), time.monotonic()
         state = {
-            "progress": {name: getattr(progress, name) for name in Progress.__slots__},
+            "progress": progress.to_dict(),
             "stream": self.stream.state(),
             "watchdogs": self.watchdogs.state(),
             "sampler": self.sampler.state(),
@@ -168,29 +148,27 @@ class Trainer:
         self._mark_best()
         self._saved = (progress.step, progress.evaluated)
         prune(folder, self.config.checkpoint.keep_last, self.config.checkpoint.keep_best)
-        self._emit("checkpoint", step=progress.step, path=str(saved.path.relative_to(self.run.path)))
+        self.emit("checkpoint", step=progress.step, path=str(saved.path.relative_to(self.run.path)))
 
     def _mark_best(self) -> None:
         """Called once the checkpoint of this step is there. One that is not kept is not named either."""
-        if self.config.checkpoint.keep_best and self._at_best():
+        if self.config.checkpoint.keep_best and self.progress.at_best:
             mark_best(self.run.path / "checkpoints", self.progress.step)
-
-    def _at_best(self) -> bool:
-        progress = self.progress
-        return progress.best is not None and progress.evaluated == progress.step == progress.best_step
 
     # Running
 
     async def train(self, begin: Begin | None = None) -> Outcome:
         """Train to the end, whichever comes first."""
         self._began, self._first = time.monotonic(), self.progress.step
+        self._running_on = asyncio.get_running_loop()
         heartbeat = asyncio.create_task(self._beat())
         self.run.set_status("running", self.progress.step)
-        self._emit("started", step=self.progress.step)
+        self.emit("started", step=self.progress.step)
         self._prepare_watch()
+        doing = self.interrupts.unless_stopped
         try:
-            begun = begin is None or await self._unless_stopped(self._begin(begin))
-            await self._unless_stopped(self._push())
+            await doing(self.push())
+            begun = begin is None or await doing(self._begin(begin))
             reason = await self._loop()
             await self._finish(reason, keep=begun)
         except BaseException as error:
@@ -198,45 +176,61 @@ class Trainer:
             raise
         finally:
             heartbeat.cancel()
-            self._thread.shutdown(wait=True, cancel_futures=True)
+            self.interrupts.close()
         return self.outcome
 
     async def _begin(self, begin: Begin) -> None:
         """Whole or not at all: a run that is stopped in it begins again."""
-        await self._in_thread(begin, lambda: self._give_up)
-        self._began = time.monotonic()
+        await begin()
         self.save()
 
     async def _loop(self) -> str:
+        doing = self.interrupts.unless_stopped
         while True:
             step = self.progress.step
-            if self._due(self.config.eval.every) and not self._stop:
-                await self._unless_stopped(self.evaluate())
-            new_best = self.config.checkpoint.keep_best and step > 0 and self._at_best()
-            if (step % self.config.checkpoint.every == 0 or new_best) and not self._stop:
+            if self._due(self.config.eval.every) and not self.interrupts.stopped:
+                await doing(self.evaluate())
+            new_best = self.config.checkpoint.keep_best and step > 0 and self.progress.at_best
+            if (step % self.config.checkpoint.every == 0 or new_best) and not self.interrupts.stopped:
                 self.save()
             if not self._scored and step - self._first >= UNSCORED_STEPS:
                 self._refuse_unscored()
             reason = self._reason_to_end()
             if reason:
                 return reason
-            if not await self._unless_stopped(self.step()):
+            if self.mender.wanted:
+                if not await doing(self.mender.mend()):
+                    return "interrupted"
+                if self.mender.at_end:
+                    return "collapsed"
+                continue
+            if self.refresher.is_due and not await doing(self.refresher.teach()):
+                return "interrupted"
+            if not await doing(self.step()):
                 return "interrupted"
 
     async def _finish(self, reason: str, keep: bool) -> None:
-        if reason != "interrupted" and self.held_out and self.progress.evaluated != self.progress.step:
-            reason = reason if await self._unless_stopped(self.evaluate()) else "interrupted"
+        doing, progress = self.interrupts.unless_stopped, self.progress
+        if reason not in ("interrupted", "collapsed") and self.held_out and progress.evaluated != progress.step:
+            reason = reason if await doing(self.evaluate()) else "interrupted"
         if keep:
             self.save()
         if reason != "interrupted":
             self._refuse_unscored()
         lines = read_metrics(self.run.path)
         evals = [line["values"] for line in lines if line["split"] == "eval"] or [{}]
-        self.outcome = Outcome(self.run.path, reason, self.progress.step, evals[0], evals[-1], self._seconds())
-        self.outcome.learned = any(line["values"].get("groups/used") for line in lines)
+        self.outcome = Outcome(self.run.path, reason, progress.step, evals[0], evals[-1], self._seconds())
+        self.outcome.learned = any(
+            line["values"].get("groups/used") or line["values"].get("groups/guided") for line in lines
+        )
+        self.outcome.best, self.outcome.best_step = progress.best, progress.best_step
+        self.outcome.message = self.mender.diagnosis if reason == "collapsed" else ""
+        if progress.step and reason != "interrupted":
+            self.emit("summary", **summarise(self.run.path, progress.best_step).to_dict())
         state = "interrupted" if reason == "interrupted" else "complete"
-        self.run.set_status(state, self.progress.step, reason=reason)
-        self._emit("ended", step=self.progress.step, reason=reason, seconds=round(self.outcome.seconds, 3))
+        told = {"message": self.outcome.message} if self.outcome.message else {}
+        self.run.set_status(state, progress.step, reason=reason, **told)
+        self.emit("ended", step=progress.step, reason=reason, seconds=round(self.outcome.seconds, 3), **told)
 
     def _refuse_unscored(self) -> None:
         """A run that never saw a reward has failed: going on would teach nothing."""
@@ -256,17 +250,19 @@ class Trainer:
         message = f"no space left on {self.run.path}" if full else f"{type(error).__name__}: {error}"
         try:
             self.run.set_status("failed", self.progress.step, message=message)
-            self._emit("failed", step=self.progress.step, message=message)
+            self.emit("failed", step=self.progress.step, message=message)
         except OSError:
             if not full:  # then the error that is raised says it all
                 logger.error("could not record the failure: %s", message)
 
     def _reason_to_end(self) -> str | None:
         progress, config = self.progress, self.config
-        if self._stop:
+        if self.interrupts.stopped:
             return "interrupted"
         if config.eval.target is not None and progress.last is not None and progress.last >= config.eval.target:
             return "target"
+        if config.eval.stop_solved and progress.all_solved:
+            return "solved"
         if config.eval.patience is not None and progress.stale >= config.eval.patience:
             return "patience"
         if progress.step >= config.limits.steps:
@@ -274,32 +270,6 @@ class Trainer:
         if config.limits.seconds is not None and self._seconds() >= config.limits.seconds:
             return "time"
         return None
-
-    async def _unless_stopped(self, work: Any) -> bool:
-        """Do the work; after an interrupt it has a grace period, then it is given up. True when it was done."""
-        task = asyncio.ensure_future(work)
-        try:
-            await self._done_or_given_up(task)
-        except BaseException:  # we are cancelled ourselves: nothing goes on behind our back
-            self._give_up = True
-            task.cancel()
-            await asyncio.wait([task])
-            raise
-        if task.cancelled() or isinstance(task.exception(), Aborted):
-            return False
-        task.result()
-        return True
-
-    async def _done_or_given_up(self, task: asyncio.Future[Any]) -> None:
-        while not task.done():
-            await asyncio.wait([task], timeout=0.2)
-            if self._stop:
-                self.on_event("stopping", {"seconds": GRACE_SECONDS})
-                await asyncio.wait([task], timeout=GRACE_SECONDS)
-                self._give_up = True
-                if not task.done():
-                    task.cancel()
-                    await asyncio.wait([task])
 
     # One step
 
@@ -309,11 +279,12 @@ class Trainer:
         before, chance = self.stream.state(), random_states()
         try:
             began = time.monotonic()
-            groups = await self._sample(number)
+            groups = await self._scored_groups(number)
             sampled = time.monotonic()
-            learn = partial(self.learner.learn, step=number)
-            update = await self._in_thread(learn, groups, lambda: self._give_up)
-            await self._push()
+            shown = await self._guidance(groups)
+            learn = partial(self.learner.learn, step=number, shown=shown)
+            update = await self.interrupts.in_thread(learn, groups, self.interrupts.giving_up)
+            await self.push()
         except BaseException:
             self.stream.restore(before)
             set_random(chance)
@@ -323,6 +294,7 @@ class Trainer:
         values: dict[str, float] = rollout_metrics(groups) | update | {
             "groups": float(len(groups)),
             "groups/used": float(used),
+            "groups/guided": float(len(shown)),
             "skipped_groups": float(len(groups) - used),
             "seconds/sample": sampled - began,
             "seconds/update": ended - sampled,
@@ -336,17 +308,43 @@ class Trainer:
         self._watch(number, values, groups)
         return values
 
+    async def _scored_groups(self, number: int) -> list[list[Rollout]]:
+        """The step's groups. Where rewards that were there fail altogether, the step is tried again after a while."""
+        before = self.stream.state()
+        for tries in count(1):
+            groups = await self._sample(number)
+            if not self._scored or any(rollout.reward is not None for group in groups for rollout in group):
+                return groups
+            self._outage(number, tries, groups)
+            self.stream.restore(before)
+            first, longest = OUTAGE_SECONDS
+            await asyncio.sleep(min(longest, first * 2 ** (tries - 1)))
+        raise AssertionError("an outage ends, or the run does")
+
+    def _outage(self, step: int, tries: int, groups: Sequence[Sequence[Rollout]]) -> None:
+        reason = most_common_error(groups)
+        if tries >= OUTAGE_TRIES:
+            raise RewardError(
+                f"Rewards have failed since step {step + 1}: {tries} tries of it got none. The most common reason: "
+                f"{reason}. Put the reward or its judge right, then resume the run."
+            )
+        self.emit(
+            "outage", step=step, tries=tries,
+            message=f"No rollout of step {step + 1} got a reward ({reason}): it is tried again, {tries} of "
+            f"{OUTAGE_TRIES} times so far.",
+        )  # fmt: skip
+
     async def _sample(self, number: int) -> list[list[Rollout]]:
         """The step's groups, with fresh prompts drawn for those without signal as far as the bound allows."""
-        rollouts, algorithm = self.config.rollouts, self.config.algorithm
-        rule = AdvantageRule(algorithm.advantage, algorithm.leave_one_out, algorithm.min_scored)
-        draw = Draw("train", number, rollouts.group_size, rollouts.temperature)
+        rollouts, rule = self.config.rollouts, self._rule()
+        draw = Draw("train", number, rollouts.group_size, self.learner.policy.temperature)
         groups: list[list[Rollout]] = []
         wanted, extra = rollouts.prompts_per_step, self.config.extra_groups
         seen: set[str] = set()
+        first, self.first_groups = self.first_groups, []
         while wanted and (examples := self.stream.take(wanted, without=seen)):
             seen |= {example["id"] for example in examples}
-            fresh = await self.sampler.sample(examples, draw, self._saw_group)
+            fresh, first = first or await self.sampler.sample(examples, draw, self.saw_group), []
             silent = sum(not assign_advantages(group, rule) for group in fresh)
             groups += fresh
             wanted = min(silent, extra)
@@ -355,45 +353,74 @@ class Trainer:
             self._observe(group)
         return groups
 
+    def _rule(self) -> AdvantageRule:
+        algorithm, low = self.config.algorithm, self.watchdogs.lowest
+        cut = CutOff(algorithm.cut_off, algorithm.cut_off_penalty, self.config.rollouts.max_new_tokens, low)
+        return AdvantageRule(algorithm.advantage, algorithm.leave_one_out, algorithm.min_scored, cut)
+
+    async def _guidance(self, groups: Sequence[Sequence[Rollout]]) -> list[TokenSequence]:
+        """Demonstrations for groups without signal whose samples earn less: those are learned from in their place."""
+        if self.guide is None or self.config.algorithm.guidance == "off":
+            return []
+        shown: list[TokenSequence] = []
+        rows = {row["id"]: row for row in self.stream.examples}
+        for index, group in enumerate(groups):
+            silent = [rollout.reward for rollout in group if rollout.discarded == NO_SIGNAL]
+            paid = [reward for reward in silent if reward is not None]
+            if len(paid) < max(2, self.config.algorithm.min_scored * len(group)):
+                continue
+            lesson = await self.guide.lesson(rows[group[0].example_id])
+            if lesson is not None and lesson.reward > max(paid) + self.guide.margin(lesson.reward):
+                shown.append(replace(lesson.sequence, group=index, shown=True))
+        return shown
+
     def _check_weights(self, groups: Sequence[Sequence[Rollout]]) -> None:
         """Tell of weights whose component no reward has: most likely it is spelled otherwise."""
         there = {name for group in groups for rollout in group for name in rollout.rewards}
         missing = sorted(set(self.config.rollouts.weights) - there)
         if missing and there:
-            self._emit(
+            self.emit(
                 "note",
                 message=f"rollouts.weights names {', '.join(missing)}, which no reward of the first step has; "
                 f"there are: {', '.join(sorted(there))}.",
             )
 
     def _observe(self, group: Sequence[Rollout]) -> None:
+        """Remember how often the model solves this row, for the curriculum."""
         rewards = [rollout.reward for rollout in group if rollout.reward is not None]
+        enough = SOLVED if self.progress.gold is None else self.progress.gold - 1e-6
         if rewards:
-            self.stream.observe(group[0].example_id, sum(reward >= SOLVED for reward in rewards) / len(rewards))
+            self.stream.observe(group[0].example_id, sum(reward >= enough for reward in rewards) / len(rewards))
 
-    async def _push(self) -> None:
-        await self._in_thread(lambda: self.sampler.push(self.learner.policy.sampler_weights()))
+    async def push(self) -> None:
+        """Let the sampler have the weights of now."""
+        await self.interrupts.in_thread(lambda: self.sampler.push(self.learner.policy.sampler_weights()))
 
     # Evaluation
 
     async def evaluate(self) -> dict[str, float]:
         """Play the held-out rows and remember the best."""
-        config, progress = self.config.eval, self.progress
-        draw = Draw("eval", progress.step, config.samples, config.temperature)
-        began = time.monotonic()
-        groups = await self.sampler.sample(self.held_out, draw, self._saw_group)
-        values = rollout_metrics(groups) | {"seconds/sample": time.monotonic() - began}
+        progress = self.progress
+        values, groups = await self.play_held_out("eval")
         self._record("eval", progress.step, values, groups)
-        progress.evaluated = progress.step
-        enough = values.get("unscored", 1.0) <= 1 - self.config.algorithm.min_scored
-        progress.last = reward = values.get("reward/mean") if enough else None
-        self._alarm(self.watchdogs.look_at_held_out(max(0, progress.step - 1), progress.best, reward, groups))
-        if reward is not None:
-            better = progress.best is None or reward > progress.best
-            progress.stale = 0 if better else progress.stale + 1
-            if better or reward == progress.best:  # of equals the latest, which trained longest
-                progress.best, progress.best_step = reward, progress.step
+        reward = self.counted(values)
+        alerts = self.watchdogs.look_at_held_out(max(0, progress.step - 1), progress.best, reward, groups)
+        self._alarm(alerts)
+        progress.saw(reward)
         return values
+
+    async def play_held_out(self, split: str) -> tuple[dict[str, float], list[list[Rollout]]]:
+        """What the held-out rows earn with the sampler's weights; nothing is remembered of it."""
+        config = self.config.eval
+        draw = Draw(split, self.progress.step, config.samples, config.temperature)
+        began = time.monotonic()
+        groups = await self.sampler.sample(self.held_out, draw, self.saw_group)
+        return rollout_metrics(groups) | {"seconds/sample": time.monotonic() - began}, groups
+
+    def counted(self, values: dict[str, float]) -> float | None:
+        """The mean reward of an evaluation, if enough of it was scored to count."""
+        enough = values.get("unscored", 1.0) <= 1 - self.config.algorithm.min_scored
+        return values.get("reward/mean") if enough else None
 
     def _due(self, every: int) -> bool:
         step = self.progress.step
@@ -413,7 +440,7 @@ class Trainer:
         self.watchdogs.vocabulary = self.learner.policy.vocabulary
         lr = self.learner.optimizer.lr
         if lr > HIGH_LR:
-            self._emit("note", message=f"optim.lr {lr:g} is very high: above {HIGH_LR:g} a model is soon destroyed.")
+            self.emit("note", message=f"optim.lr {lr:g} is very high: above {HIGH_LR:g} a model is soon destroyed.")
 
     def _watch(self, step: int, values: dict[str, float], groups: Sequence[Sequence[Rollout]]) -> None:
         self._scored = self._scored or "reward/mean" in values
@@ -422,12 +449,24 @@ class Trainer:
 
     def _alarm(self, alerts: Sequence[Alert]) -> None:
         for alert in alerts:
-            self._emit("alert", **alert.to_dict())
+            self.emit("alert", **alert.to_dict())
+        self.mender.look_at(alerts)
 
-    def _emit(self, kind: str, **data: Any) -> None:
+    def emit(self, kind: str, **data: Any) -> None:
+        """Record an event of the run, and pass it on."""
         self.on_event(kind, self.run.log_event(kind, **data))
 
-    def _saw_group(self, group: list[Rollout]) -> None:
+    def tell(self, kind: str, **data: Any) -> None:
+        """Pass on what is no event of the run; from any thread."""
+        assert self._running_on is not None
+        self._running_on.call_soon_threadsafe(self._told, kind, data)
+
+    def _told(self, kind: str, data: dict[str, Any]) -> None:
+        if kind == "sft":
+            self.run.log_metrics(data["step"], "sft", {"loss": data["loss"]})
+        self.on_event(kind, data)
+
+    def saw_group(self, group: list[Rollout]) -> None:
         self.on_event("group", {"split": group[0].split, "rollouts": group})
 
     async def _beat(self) -> None:
@@ -437,18 +476,6 @@ class Trainer:
                 self.run.set_status("running", self.progress.step)
             except OSError as error:
                 logger.warning("no heartbeat: %s", error)
-
-    async def _in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Run in the update thread. It cannot be stopped half-way: when cancelled, work that got done counts.
-
-        The cancellation goes no further; `_unless_stopped`, around all that calls this, passes it on.
-        """
-        future = asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            await asyncio.wait([future])
-            return future.result()
 
     def _seconds(self) -> float:
         return self.progress.seconds + time.monotonic() - self._began

@@ -6,8 +6,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
-from benchmax.rollouts.record import Rollout, Termination
-from benchmax.rollouts.toolbox import tool_calls_of
+from benchmax.rollouts.record import Rollout
 
 SOLVED = 1.0 - 1e-6
 """A reward from here on counts as solved."""
@@ -22,7 +21,7 @@ def rollout_metrics(groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:
     values = {
         "rollouts": float(len(rollouts)),
         "unscored": _share(rollouts, lambda rollout: rollout.reward is None),
-        "truncated": _share(rollouts, is_cut_off),
+        "truncated": _share(rollouts, lambda rollout: rollout.cut_off),
         "failed": _share(rollouts, lambda rollout: rollout.error is not None),
         "turns/mean": statistics.fmean(rollout.turns for rollout in played),
         "response_tokens/mean": statistics.fmean(map(response_tokens, played)),
@@ -36,13 +35,6 @@ def response_tokens(rollout: Rollout) -> int:
     if rollout.tokens:
         return sum(len(segment.ids) for segment in rollout.tokens if segment.sampled)
     return rollout.usage.completion_tokens
-
-
-def is_cut_off(rollout: Rollout) -> bool:
-    """Whether its last turn was cut. One that ran out of tokens by calling a tool had ended that turn."""
-    if rollout.termination is Termination.TOKEN_BUDGET:
-        return not tool_calls_of(rollout.messages[-1])
-    return rollout.termination is Termination.OUTPUT_EXCEEDED
 
 
 def _reward_metrics(groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:

@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from benchmax.errors import RecordError
 from benchmax.trainer.config import OptimConfig
 
+SMALLEST_SHARE, LARGEST_SHARE = 1e-3, 1.0
+"""Bounds of an adapted learning rate, in terms of the one that was asked for."""
+
 
 class Optimizer:
     """Updates named weights; its whole state is `updates` and a flat dictionary of tensors."""
@@ -21,6 +24,8 @@ class Optimizer:
         self.lr = lr
         self.total = total
         """Updates in the whole run, for the decay."""
+        self.share = 1.0
+        """Of the learning rate, by what earlier updates did to the policy."""
         self.updates = 0
         self.due = 0
         """Updates there would have been by now had every step had one: the decay goes by these."""
@@ -56,7 +61,11 @@ class Optimizer:
         """The learning rate of the next update."""
         warmup = self.config.warmup_steps
         at = self.updates if self.updates < warmup else max(self.updates, self.due)
-        return self.lr * scale_at(at, warmup, self.total, self.config.schedule)
+        return self.lr * self.share * scale_at(at, warmup, self.total, self.config.schedule)
+
+    def adapt(self, factor: float) -> None:
+        """Lower or raise the learning rate for the updates to come, within bounds of what was asked for."""
+        self.share = min(LARGEST_SHARE, max(SMALLEST_SHARE, self.share * factor))
 
     def tensors(self) -> dict[str, Tensor]:
         """AdamW's moments, by weight."""

@@ -15,6 +15,11 @@ MEMORY = 0.5
 """Share of the old pass rate that survives a new observation."""
 FLOOR = 0.1
 """Least chance of an example to be taken when its turn comes."""
+SEEN = 0.5
+"""Share of the rows that must have been seen before `auto` judges them."""
+EASY, HARD = 0.95, 0.05
+UNEVEN = 0.25
+"""Share of seen rows that are always solved or never, from which on `auto` draws by pass rate."""
 LAPS = 20
 """Times round the rows after which those the curriculum refused are taken after all."""
 
@@ -30,12 +35,14 @@ class PromptStream:
         """Positions passed in the stream, examples the curriculum refused included."""
         self.rates: dict[str, float] = {}
         self._different = len({example["id"] for example in self.examples})
+        self._drawing_by_rate = False
         self._epoch = -1
         self._order: list[int] = []
 
     def take(self, count: int, without: Collection[str] = ()) -> list[Example]:
         """The next prompts, all different and none of `without`: fewer than asked for when there are no more rows."""
         count = max(0, min(count, self._different - len(without)))
+        self._drawing_by_rate = self.by_pass_rate
         taken: dict[str, Example] = {}
         refused: dict[str, Example] = {}
         for _ in range(LAPS * len(self.examples)):
@@ -57,6 +64,16 @@ class PromptStream:
     def state(self) -> dict[str, Any]:
         return {"drawn": self.drawn, "rates": dict(self.rates) if self.curriculum != "none" else {}}
 
+    @property
+    def by_pass_rate(self) -> bool:
+        """Whether rows are drawn by how often they are solved."""
+        if self.curriculum != "auto":
+            return self.curriculum == "pass_rate"
+        if len(self.rates) < SEEN * self._different:
+            return False
+        settled = sum(rate >= EASY or rate <= HARD for rate in self.rates.values())
+        return UNEVEN <= settled / len(self.rates) < 1
+
     def restore(self, state: Mapping[str, Any]) -> None:
         self.drawn, self.rates = state["drawn"], dict(state["rates"])
 
@@ -69,7 +86,7 @@ class PromptStream:
         return self.examples[self._order[place]]
 
     def _wanted(self, example: Example) -> bool:
-        if self.curriculum == "none" or example["id"] not in self.rates:
+        if example["id"] not in self.rates or not self._drawing_by_rate:
             return True
         rate = self.rates[example["id"]]
         chance = max(FLOOR, 4 * rate * (1 - rate))

@@ -4,9 +4,10 @@
       run.json                     format version, when and by which benchmax it was made
       config.toml  config.json     the settings, all of them
       metrics.jsonl                one line per step and split: {"step", "split", "time", "values"}; the splits are
-                                   train, eval, and sft for the steps of a warm start
+                                   train, eval, sft for the steps of a warm start, warm_start for held-out rows after it
       events.jsonl                 lifecycle, alerts, artifacts: {"time", "kind", …}
       rollouts/train-<step>.jsonl  every rollout, with its rewards, advantage and reason of discard
+      rollouts/warm_start-0.jsonl  the solutions a warm start showed; warm_eval-0.jsonl: held-out rows after it
       vocabulary.json              what each token reads, when tokens are saved
       status.json                  state, step, heartbeat (replaced atomically)
       logs/train.log
@@ -54,8 +55,7 @@ class RunDir:
             raise UsageError(f"{path} already holds a run. Resume it with --resume, or give another output.name.")
         for name in ("rollouts", "checkpoints", "logs"):
             (path / name).mkdir(parents=True, exist_ok=True)
-        write_whole(path / "config.toml", dump_toml(config))
-        write_whole(path / "config.json", config.model_dump_json(indent=2))
+        write_config(path, config)
         made = {"format": FORMAT, "benchmax": benchmax.__version__, "created": time.time(), "name": path.name}
         write_whole(path / "run.json", json.dumps(made, indent=2))
         return cls(path, config)
@@ -115,7 +115,7 @@ class RunDir:
         """
 
         def belongs(line: Mapping[str, Any]) -> bool:
-            if line["split"] == "sft":  # the warm start: its steps come before the first checkpoint
+            if line["split"] in ("sft", "warm_start"):  # its steps come before the first checkpoint
                 return step >= 0
             at_step = evaluated and line["split"] == "eval" and line["step"] == step
             return at_step or bool(line["step"] < step)
@@ -176,6 +176,12 @@ def read_config(path: Path) -> TrainConfig:
         raise RecordError(f"{path} has lost its config.json. Restore it, or start a new run.") from None
     except ValueError as error:
         raise RecordError(f"{path / 'config.json'} cannot be used; restore it, or start a new run. {error}") from None
+
+
+def write_config(path: Path, config: TrainConfig) -> None:
+    """Keep the settings of a run, for people and for a resume."""
+    write_whole(path / "config.toml", dump_toml(config))
+    write_whole(path / "config.json", config.model_dump_json(indent=2))
 
 
 def read_status(path: Path) -> dict[str, Any]:

@@ -34,13 +34,17 @@ from benchmax.memory import settled
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import without_secrets
 from benchmax.trainer.checkpoint import find_checkpoint
-from benchmax.trainer.config import TrainConfig, build_config, dump_toml
+from benchmax.trainer.config import TrainConfig, build_config
+from benchmax.trainer.fitting import Chosen, fit_to_device
 from benchmax.trainer.learner import Learner
-from benchmax.trainer.loop import Begin, OnEvent, Outcome, Trainer
+from benchmax.trainer.loop import Begin, OnEvent, Trainer
 from benchmax.trainer.policy import Policy
-from benchmax.trainer.rundir import RunDir, read_status, write_whole
-from benchmax.trainer.sampler import EngineSampler, SharedPrompts
-from benchmax.trainer.sft import Scene, sft_sequences, warm_start
+from benchmax.trainer.progress import Outcome
+from benchmax.trainer.rundir import RunDir, read_status, write_config
+from benchmax.trainer.sampler import Draw, EngineSampler, SharedPrompts, rollout_settings
+from benchmax.trainer.warm_start.choice import Beginning
+from benchmax.trainer.warm_start.lessons import Guide
+from benchmax.trainer.warm_start.rows import Scene, sft_sequences
 
 RESUMABLE = {"limits", "eval", "checkpoint", "watch"}
 """Sections whose settings may change when a run is resumed; the others made the run what it is."""
@@ -48,6 +52,8 @@ RESUMABLE = {"limits", "eval", "checkpoint", "watch"}
 PROMPTS_MEASURED = 64
 """Rows whose length is looked at before the first step; they lie evenly over all."""
 
+MOST_SLOTS = 512
+FIRST = Draw("train", 0, 1, 0.0)
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -63,20 +69,25 @@ class Task:
 
 
 async def train(
-    config: TrainConfig, *, task: Task | None = None, on_event: OnEvent = lambda kind, data: None
+    config: TrainConfig,
+    *,
+    task: Task | None = None,
+    on_event: OnEvent = lambda kind, data: None,
+    grace: float | None = None,
 ) -> Outcome:
-    """Start a new run in `output.dir` and train to its end."""
+    """Start a new run in `output.dir` and train to its end; `grace` are the seconds a stopped step has left."""
     task = task or load_task(config)
     config = config.model_copy(deep=True)
     _locate(config)
     directory = _fetched(config, on_event)
+    chosen = fit_to_device(config, pick_device(config.model.device))
     folder = Path(config.output.dir)
     config.output.name = name = config.output.name or _fresh_name(folder, _short_name(config.data.env))
     path = folder / name
     ours = not path.exists() or not any(path.iterdir())
     run = RunDir.create(path, config)
     try:
-        return await _train(run, directory, task, on_event)
+        return await _train(run, directory, task, on_event, grace=grace, chosen=chosen)
     except BaseException:
         if ours and not read_status(path):  # it never began: the name stays free for the next try
             shutil.rmtree(path, ignore_errors=True)
@@ -92,6 +103,7 @@ async def resume(
     task: Task | None = None,
     changes: dict[str, Any] | None = None,
     on_event: OnEvent = lambda kind, data: None,
+    grace: float | None = None,
 ) -> Outcome:
     """Go on with a run from a checkpoint, as if it had never stopped there; later ones are made anew."""
     run = RunDir.open(path)
@@ -101,7 +113,7 @@ async def resume(
         if changes:
             _change(run, changes)
         task = task or load_task(run.config)
-        return await _train(run, _fetched(run.config, on_event), task, on_event, checkpoint)
+        return await _train(run, _fetched(run.config, on_event), task, on_event, checkpoint, grace)
     finally:
         run.close()
 
@@ -159,7 +171,7 @@ def _locate(config: TrainConfig) -> None:
     file, _, name = data.env.partition(":")
     if file.endswith(".py"):
         data.env = str(Path(file).absolute()) + (f":{name}" if name else "")
-    for section, field in ((data, "train"), (data, "eval"), (config.sft, "data")):
+    for section, field in ((data, "train"), (data, "eval"), (config.sft, "data"), (config, "warm_start")):
         given = getattr(section, field)
         if given and Path(given).is_file():
             setattr(section, field, str(Path(given).absolute()))
@@ -186,7 +198,15 @@ def _short_name(env: str) -> str:
     return (Path(file).stem if file.endswith(".py") else file.rpartition(".")[2]) or "run"
 
 
-async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent, checkpoint: str = "latest") -> Outcome:
+async def _train(
+    run: RunDir,
+    directory: Path,
+    task: Task,
+    on_event: OnEvent,
+    checkpoint: str = "latest",
+    grace: float | None = None,
+    chosen: Sequence[Chosen] = (),
+) -> Outcome:
     if not task.train:
         raise DatasetError("There are no training rows. Give data.train a file with at least one usable row.")
     config = run.config
@@ -203,7 +223,9 @@ async def _train(run: RunDir, directory: Path, task: Task, on_event: OnEvent, ch
             on_event("begins", _facts(run, device, task))
             if config.output.save_tokens:
                 run.write_vocabulary(sampler.model.chat.spell([i]) for i in range(sampler.model.chat.vocabulary))
-            trainer = Trainer(run, learner, sampler, task.train, task.held_out, on_event)
+            guide = Guide(sampler.host, sampler.model.chat, rollout_settings(config, FIRST), task.train)
+            trainer = Trainer(run, learner, sampler, task.train, task.held_out, on_event, guide, grace)
+            trainer.chosen = [each._asdict() for each in chosen]
             begin = await _restore(trainer, sampler, checkpoint)
             with handle_signals(trainer, run), settled():
                 return await trainer.train(begin)
@@ -223,10 +245,22 @@ def _learner(config: TrainConfig, directory: Path, device: str) -> Learner:
 
 @contextlib.asynccontextmanager
 async def _sampler(config: TrainConfig, directory: Path, device: str, task: Task) -> AsyncIterator[EngineSampler]:
-    engine = Engine.from_directory(directory, device=device, dtype=config.model.sampler_dtype)
+    engine = Engine.from_directory(
+        directory, device=device, dtype=config.model.sampler_dtype, slots=_slots(config, device)
+    )
     model = LocalModel(engine, SharedPrompts(directory), name=config.model.name)
     async with model, EnvHost(task.env) as host:
         yield EngineSampler(host, model, config)
+
+
+def _slots(config: TrainConfig, device: str) -> int | None:
+    """Rows the engine needs: those of a step or of an evaluation, whichever has more. On a GPU others may need the
+    rest."""
+    if device != "cuda":
+        return None
+    rollouts = config.rollouts
+    a_step = rollouts.prompts_per_step * rollouts.group_size
+    return min(MOST_SLOTS, max(a_step, (config.eval.rows or 0) * config.eval.samples, 32), rollouts.concurrency)
 
 
 def _facts(run: RunDir, device: str, task: Task) -> dict[str, Any]:
@@ -261,33 +295,34 @@ async def _restore(trainer: Trainer, sampler: EngineSampler, which: str) -> Begi
     """Go on from a checkpoint; gives what is to be done first when the run never got to one."""
     folder = trainer.run.path / "checkpoints"
     if which != "latest" or (folder / "latest").exists():
-        trainer.restore(find_checkpoint(folder, which))
+        found = find_checkpoint(folder, which)
+        trainer.emit("resumed", step=found.step, lines_moved_aside=trainer.restore(found))
         return None
     trainer.run.rewind(-1)
-    return await _warm_start(trainer, sampler) if trainer.config.sft.data else None
+    return await _beginning(trainer, sampler)
 
 
-async def _warm_start(trainer: Trainer, sampler: EngineSampler) -> Begin:
-    config, loop = trainer.config, asyncio.get_running_loop()
-    sequences = await asyncio.to_thread(  # the environment may be in another process, and is waited for
-        sft_sequences,
-        config.sft.data,
-        sampler.model.chat,
-        await Scene.of(sampler.host),
-        lenient=config.data.lenient,
-        on_note=lambda note: _note(trainer.run, note, trainer.on_event),
-    )
+async def _beginning(trainer: Trainer, sampler: EngineSampler) -> Begin | None:
+    """The look at the first samples, and the warm start if one is needed."""
+    config, file = trainer.config, warm_start_file(trainer.config)
+    if trainer.guide is None or (config.recipe == "plain" and not file):
+        return None
+    sequences = []
+    if file:
+        sequences = await asyncio.to_thread(  # the environment may be in another process, and is waited for
+            sft_sequences,
+            file,
+            sampler.model.chat,
+            await Scene.of(sampler.host),
+            lenient=config.data.lenient,
+            on_note=lambda note: _note(trainer.run, note, trainer.on_event),
+        )
+    return Beginning(trainer, trainer.guide, sequences).run
 
-    def tell(step: int, steps: int, loss: float) -> None:
-        trainer.run.log_metrics(step, "sft", {"loss": loss})
-        trainer.on_event("sft", {"step": step, "steps": steps, "loss": loss})
 
-    def on_step(*news: Any) -> None:
-        loop.call_soon_threadsafe(tell, *news)
-
-    return lambda abort: warm_start(
-        trainer.learner, sequences, config.sft, seed=config.seed, on_step=on_step, abort=abort
-    )
+def warm_start_file(config: TrainConfig) -> str:
+    """The file a warm start is read from; empty when it is made from the environment, or there is none."""
+    return config.sft.data or ("" if config.warm_start in ("auto", "off", "gold", "hint") else config.warm_start)
 
 
 def _note(run: RunDir, message: str, on_event: OnEvent) -> None:
@@ -379,6 +414,5 @@ def check_changes(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfi
 def _change(run: RunDir, changes: Mapping[str, Any]) -> None:
     """Change settings of a run that is resumed."""
     run.config = check_changes(run.config, changes)
-    write_whole(run.path / "config.toml", dump_toml(run.config))
-    write_whole(run.path / "config.json", run.config.model_dump_json(indent=2))
+    write_config(run.path, run.config)
     run.log_event("config_changed", changes=changes)

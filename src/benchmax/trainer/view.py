@@ -9,7 +9,7 @@ import io
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -18,6 +18,9 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+
+from benchmax.doctor.signal import Signal
+from benchmax.trainer.plan import Plan
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -101,6 +104,8 @@ class PlainView:
         self.stream.flush()
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
+        for each in screen(kind, data):
+            print(_harmless(each), file=self.stream, flush=True)
         line = describe(kind, data, self.steps)
         if kind == "fetching":  # its progress is for terminals
             line, self._fetching = None if self._fetching else line, True
@@ -127,26 +132,8 @@ def short(value: float, digits: int = 3) -> str:
 def _line(kind: str, data: dict[str, Any], steps: int) -> str | None:
     if kind == "metrics":
         return _metrics_line(data, steps)
-    if kind == "alert":
-        return f"ALERT {data['alert']} in step {data['step'] + 1}: {data['message']}"
-    if kind == "note":
-        return f"note  {data['message']}"
-    if kind == "sft":
-        return f"warm start {data['step'] + 1}/{data['steps']}  loss {data['loss']:.3f}"
-    if kind == "fetching":
-        return str(data["message"])
-    if kind == "begins":
-        rows = f"{data['train']} rows, {data['held_out']} held out"
-        return f"training {data['model']} on {data['device']} with {rows}; the run is kept in {data['run']}"
-    if kind == "stopping":
-        return f"stopping: {data['seconds']:.0f} s for what is under way, then it is saved; Ctrl-C again stops at once"
-    if kind == "resumed":
-        return f"resumed after {data['step']} steps"
-    if kind == "ended":
-        return f"ended after {data['step']} steps ({data['reason']}), {data['seconds']:.0f} s"
-    if kind == "failed":
-        return f"failed after {data['step']} steps"  # the command tells why, as its last line
-    return None
+    words = _WORDS.get(kind)
+    return None if words is None else words(data)
 
 
 def _metrics_line(data: dict[str, Any], steps: int) -> str:
@@ -156,15 +143,76 @@ def _metrics_line(data: dict[str, Any], steps: int) -> str:
         reward = f"reward {short(values['reward/mean'])}  solved {values['solve_rate']:.0%}"
         reward += f"  unscored {values['unscored']:.0%}" if values.get("unscored") else ""
     length = f"length {values.get('response_tokens/mean', 0):.0f}"
+    if data["split"] == "warm_start":
+        return f"eval after the warm start  {reward}  {length}"
     if data["split"] == "eval":
         return f"eval after {data['step']} of {steps} steps  {reward}  {length}"
     seconds = f"{values['seconds/sample']:.1f} + {values['seconds/update']:.1f} s"
     used = f"groups {values['groups/used']:.0f}/{values['groups']:.0f}"
+    used += f" +{values['groups/guided']:.0f}" if values.get("groups/guided") else ""
     number = f"{data['step'] + 1:>{len(str(steps))}}/{steps}"
     return (
         f"step {number}  {reward}  pass@k {values.get('pass@k', 0):.2f}  {length}  {used}  "
         f"loss {values.get('loss', 0):+.4f}  {seconds}"
     )
+
+
+def _warm_start_words(data: dict[str, Any]) -> str | None:
+    if data["how"] == "off" or not data["steps"]:
+        return f"no warm start: {data['why']}" if data["how"] == "none" else None
+    gained = ""
+    if data["after"] is not None and data["before"] is not None:
+        gained = f"; held-out reward {short(data['before'], 2)} → {short(data['after'], 2)}"
+    shown = {"gold": "solutions that earn", "hint": "answers given with the solution in sight"}.get(data["how"], "rows")
+    return f"warm start: {data['rows']} {shown}, {data['steps']} supervised steps{gained}"
+
+
+def _dose_words(data: dict[str, Any]) -> str:
+    reward = "unscored" if data["reward"] is None else short(data["reward"], 2)
+    return f"warm start, after dose {data['dose']}: reward {reward}, groups with signal {data['spread']:.0%}"
+
+
+def _begins_words(data: dict[str, Any]) -> str:
+    rows = f"{data['train']} rows, {data['held_out']} held out"
+    return f"training {data['model']} on {data['device']} with {rows}; the run is kept in {data['run']}"
+
+
+def _chosen_words(data: dict[str, Any]) -> str:
+    return "; ".join(f"{each['name']} = {each['value']} ({each['why']})" for each in data["settings"])
+
+
+_WORDS: dict[str, Callable[[dict[str, Any]], str | None]] = {
+    "alert": lambda data: f"ALERT {data['alert']} in step {data['step'] + 1}: {data['message']}",
+    "begins": _begins_words,
+    "chosen": _chosen_words,
+    "collapsed": lambda data: f"ENDED  {data['message']}",
+    "dose": _dose_words,
+    "ended": lambda data: f"ended after {data['step']} steps ({data['reason']}), {data['seconds']:.0f} s",
+    "failed": lambda data: f"failed after {data['step']} steps",  # the command tells why, as its last line
+    "fetching": lambda data: str(data["message"]),
+    "mended": lambda data: f"MENDED {data['message']}",
+    "note": lambda data: f"note  {data['message']}",
+    "outage": lambda data: f"WAITS  {data['message']}",
+    "resumed": lambda data: f"resumed after {data['step']} steps",
+    "sft": lambda data: f"warm start {data['step'] + 1}/{data['steps']}  loss {data['loss']:.3f}",
+    "stopping": lambda data: (
+        f"stopping: {data['seconds']:.0f} s for what is under way, then it is saved; Ctrl-C again stops at once"
+    ),
+    "taught": lambda data: f"TAUGHT {data['message']}",
+    "warm_start": _warm_start_words,
+}
+"""What each event reads as, in one line."""
+
+
+def screen(kind: str, data: dict[str, Any]) -> list[str]:
+    """Events that take more than a line: the look at the first samples, and what will happen."""
+    if kind == "signal":
+        known = {name: value for name, value in data.items() if name in Signal.__dataclass_fields__}
+        return ["can it learn?", *(f"  {line}" for line in Signal(**known).lines())]
+    if kind == "plan":
+        known = {name: value for name, value in data.items() if name in Plan.__dataclass_fields__}
+        return ["what will happen", *(f"  {name:<8} {words}" for name, words in Plan(**known).lines())]
+    return []
 
 
 class LiveView:
@@ -198,6 +246,8 @@ class LiveView:
             self.run = f"{data['model']} on {data['device']}, {data['train']} rows, in {data['run']}"
         elif kind == "metrics" and data["split"] == "train":
             self._saw_step(data)
+        elif kind == "metrics" and data["split"] == "warm_start":
+            self.note = describe(kind, data, self.steps) or self.note
         elif kind == "metrics":
             self.evals.append((data["step"], data["values"].get("reward/mean", float("nan"))))
             self.rollouts = 0
@@ -206,8 +256,13 @@ class LiveView:
             self.note = f"{'evaluating' if data['split'] == 'eval' else 'sampling'}: {self.rollouts} rollouts"
         elif kind == "alert":
             self.alerts.append(_harmless(f"step {data['step'] + 1} {data['alert']}: {data['message']}"))
-        elif kind == "note":
+        elif kind in ("note", "mended", "taught", "outage", "collapsed"):
             self.alerts.append(_harmless(data["message"]))
+        elif lines := screen(kind, data):
+            for each in lines:
+                self._live.console.print(Text(_harmless(each), style="dim" if each[:1] == " " else "bold"))
+        elif kind in ("solving", "teaching"):
+            self.note = _doing(kind, data)
         elif line := describe(kind, data, self.steps):
             self.note = line
 
@@ -247,6 +302,12 @@ class LiveView:
             return ""
         left = (time.monotonic() - self._began) / self._steps_seen * (self.steps - self.step)
         return f"about {int(left // 60)}:{int(left % 60):02d} left"
+
+
+def _doing(kind: str, data: dict[str, Any]) -> str:
+    if kind == "solving":
+        return f"looking for solutions: {data['found']} of {data['rows']} rows"
+    return f"learning from solutions: step {data['step'] + 1}, loss {data['loss']:.3f}"
 
 
 def sparkline(values: list[float], width: int = 40) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 
-from benchmax.doctor.chart import Chart
+from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import Finding, error, info, warning
 from benchmax.doctor.registry import check, environment, examples
 from benchmax.envs.reward_values import describe_error
@@ -14,48 +14,48 @@ PROMPT_CHARS = 10_000
 
 
 @check("cannot-construct", "the environment can be built")
-def cannot_construct(chart: Chart) -> Iterator[Finding]:
-    if chart.build_error:
-        arguments = ", ".join(chart.env_args) or "none"
+def cannot_construct(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.build_error:
+        arguments = ", ".join(evidence.env_args) or "none"
         yield error(
-            f"{chart.env_class.__name__} cannot be built.",
-            f"{chart.build_error} (env_args given: {arguments})",
+            f"{evidence.env_class.__name__} cannot be built.",
+            f"{evidence.build_error} (env_args given: {arguments})",
             "Correct the constructor, implement compute_reward, or pass the arguments it needs as env_args.",
         )
 
 
 @check("not-picklable", "the environment can be sent to another process")
-def not_picklable(chart: Chart) -> Iterator[Finding]:
+def not_picklable(evidence: Evidence) -> Iterator[Finding]:
     try:
-        pickle.dumps(chart.env_args)
+        pickle.dumps(evidence.env_args)
     except Exception as failure:
         yield warning(
             "env_args cannot be sent to another process.",
             describe_error(failure),
             "Pass plain values (paths, names, numbers) and open files, locks and clients inside the environment.",
         )
-    if "<locals>" in chart.env_class.__qualname__:
+    if "<locals>" in evidence.env_class.__qualname__:
         yield info(
             "The class is defined inside a function.",
-            chart.env_class.__qualname__,
+            evidence.env_class.__qualname__,
             "Define it at the top of a module, so that others can import it.",
         )
 
 
 @check("system-prompt-missing", "there is a system prompt", examples)
-def system_prompt_missing(chart: Chart) -> Iterator[Finding]:
-    without = [e for e in chart.examples if not any(m.get("role") == "system" for m in e["prompt_messages"])]
-    if without and not chart.system_prompt.strip():
+def system_prompt_missing(evidence: Evidence) -> Iterator[Finding]:
+    without = [e for e in evidence.examples if not any(m.get("role") == "system" for m in e["prompt_messages"])]
+    if without and not evidence.system_prompt.strip():
         yield warning(
             "There is no system prompt.",
-            f"system_prompt is empty and {len(without)} of {len(chart.examples)} rows bring no system message.",
+            f"system_prompt is empty and {len(without)} of {len(evidence.examples)} rows bring no system message.",
             "Say in system_prompt what is asked and in which form; a model that must guess learns slowly.",
         )
 
 
 @check("system-prompt-too-long", f"the system prompt has at most {PROMPT_CHARS:,} characters")
-def system_prompt_too_long(chart: Chart) -> Iterator[Finding]:
-    length = len(chart.system_prompt)
+def system_prompt_too_long(evidence: Evidence) -> Iterator[Finding]:
+    length = len(evidence.system_prompt)
     if length > PROMPT_CHARS:
         yield warning(
             "The system prompt is very long.",
@@ -64,14 +64,14 @@ def system_prompt_too_long(chart: Chart) -> Iterator[Finding]:
         )
 
 
-@check("own-probe", "the environment's own check passes", lambda chart: _no_probe(chart))
-def own_probe(chart: Chart) -> Iterator[Finding]:
-    said = chart.own_probe
+@check("own-probe", "the environment's own check passes", lambda evidence: _no_probe(evidence))
+def own_probe(evidence: Evidence) -> Iterator[Finding]:
+    said = evidence.own_probe
     if said is not None and not said.get("ok", True):
         yield warning(
             "validate_probe says no.", str(said.get("summary") or said), "See what validate_probe of the class checks."
         )
 
 
-def _no_probe(chart: Chart) -> str | None:
-    return environment(chart) or (None if chart.own_probe is not None else "validate_probe is not overridden")
+def _no_probe(evidence: Evidence) -> str | None:
+    return environment(evidence) or (None if evidence.own_probe is not None else "validate_probe is not overridden")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmax.doctor.chart import Chart, Shot
+from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import Finding, error
+from benchmax.doctor.probe_player import Shot
 from benchmax.doctor.registry import check, grouped
 from benchmax.errors import DeadlineExceeded
 
@@ -14,8 +15,8 @@ _FIX = "Return a list with one dict per rollout, in the order of rollout_ids."
 
 
 @check("group-reward-raises", "compute_group_reward does not raise", grouped)
-def group_reward_raises(chart: Chart) -> Iterator[Finding]:
-    calls = chart.hook("compute_group_reward")
+def group_reward_raises(evidence: Evidence) -> Iterator[Finding]:
+    calls = evidence.hook("compute_group_reward")
     failed = [call for call in calls if call.error and not isinstance(call.error, DeadlineExceeded)]
     if failed:
         yield error(
@@ -26,20 +27,20 @@ def group_reward_raises(chart: Chart) -> Iterator[Finding]:
 
 
 @check("group-reward-wrong-length", "compute_group_reward gives one dict per sibling", grouped)
-def group_reward_wrong_length(chart: Chart) -> Iterator[Finding]:
-    refused = _refused(chart, " for ")
+def group_reward_wrong_length(evidence: Evidence) -> Iterator[Finding]:
+    refused = _refused(evidence, " for ")
     if refused:
         yield error("compute_group_reward gives the wrong number of results.", refused[0], _FIX)
         return
-    for call in chart.hook("compute_group_reward"):
+    for call in evidence.hook("compute_group_reward"):
         if not call.error and not all(isinstance(each, Mapping) for each in call.value or ()):
             yield error("compute_group_reward gives something else than dicts.", _kinds(call.value), _FIX)
             return
 
 
 @check("group-reward-duplicate-key", "group components have names of their own", grouped)
-def group_reward_duplicate_key(chart: Chart) -> Iterator[Finding]:
-    refused = _refused(chart, "both give")
+def group_reward_duplicate_key(evidence: Evidence) -> Iterator[Finding]:
+    refused = _refused(evidence, "both give")
     if refused:
         yield error(
             "compute_group_reward repeats a component of compute_reward.",
@@ -52,9 +53,9 @@ def _kinds(values: Any) -> str:
     return "a list of " + ", ".join(sorted({type(each).__name__ for each in values}))
 
 
-def _refused(chart: Chart, words: str) -> list[str]:
+def _refused(evidence: Evidence, words: str) -> list[str]:
     """Reasons for which the results of a group were refused."""
-    return [reason for shot in chart.shots if (reason := _group_reason(shot)) and words in reason]
+    return [reason for shot in evidence.shots if (reason := _group_reason(shot)) and words in reason]
 
 
 def _group_reason(shot: Shot) -> str:

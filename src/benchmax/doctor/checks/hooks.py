@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from statistics import median
 
 from benchmax import limits
-from benchmax.doctor.chart import TOLERANCE, Chart
-from benchmax.doctor.findings import Finding, error, warning
-from benchmax.doctor.registry import check, environment, played
+from benchmax.doctor.evidence import TOLERANCE, Evidence
+from benchmax.doctor.findings import HOLDS, Finding, error, warning
+from benchmax.doctor.registry import called, check, environment, played
 
 
-@check("init-fails", "init_rollout succeeds", environment)
-def init_fails(chart: Chart) -> Iterator[Finding]:
-    calls = chart.hook("init_rollout")
+@check("init-fails", "init_rollout succeeds", called("init_rollout"))
+def init_fails(evidence: Evidence) -> Iterator[Finding]:
+    calls = evidence.hook("init_rollout")
     failed = [call for call in calls if call.error]
     if failed:
         yield error(
@@ -24,9 +24,9 @@ def init_fails(chart: Chart) -> Iterator[Finding]:
         )
 
 
-@check("release-fails", "release_rollout succeeds", environment)
-def release_fails(chart: Chart) -> Iterator[Finding]:
-    calls = chart.hook("release_rollout")
+@check("release-fails", "release_rollout succeeds", called("release_rollout"))
+def release_fails(evidence: Evidence) -> Iterator[Finding]:
+    calls = evidence.hook("release_rollout")
     failed = [call for call in calls if call.error]
     if failed:
         yield error(
@@ -37,26 +37,26 @@ def release_fails(chart: Chart) -> Iterator[Finding]:
 
 
 @check("release-leaks", "nothing of a rollout stays behind", played)
-def release_leaks(chart: Chart) -> Iterator[Finding]:
-    if chart.left_behind:
+def release_leaks(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.left_behind:
         yield warning(
             "State of finished rollouts stays in memory.",
-            f"{', '.join(chart.left_behind)} still hold ids of released rollouts.",
+            f"{', '.join(evidence.left_behind)} still hold ids of released rollouts.",
             "Remove the rollout's entry in release_rollout; a run has hundreds of thousands of rollouts.",
         )
 
 
 @check("state-crosstalk", "rollouts do not see one another's state", played)
-def state_crosstalk(chart: Chart) -> Iterator[Finding]:
+def state_crosstalk(evidence: Evidence) -> Iterator[Finding]:
     fix = "Keep state in a dict under rollout_id (self.state[rollout_id] = …), never in one attribute for all."
-    if chart.crosstalk:
+    if evidence.crosstalk:
         yield error(
             "A tool shows one rollout what another one wrote.",
-            f"a marker written in rollout A was read in rollout B by {chart.crosstalk[0]}",
+            f"a marker written in rollout A was read in rollout B by {evidence.crosstalk[0]}",
             fix,
         )
-    for each in chart.mingled:
-        if each.differs(TOLERANCE + chart.noise):
+    for each in evidence.mingled:
+        if each.differs(TOLERANCE + evidence.noise):
             yield error(
                 "A rollout's reward changes when another rollout is open at the same time.",
                 f"the gold answer earned {each.alone:g} alone and "
@@ -66,12 +66,18 @@ def state_crosstalk(chart: Chart) -> Iterator[Finding]:
             return
 
 
+@check(HOLDS, "no hook holds the interpreter", played)
+def holds_interpreter(evidence: Evidence) -> Iterator[Finding]:
+    """Told by who watches the doctor: one that is held says nothing any more (`stall`)."""
+    yield from ()
+
+
 @check("blocking-hook", "hooks do not block", environment)
-def blocking_hook(chart: Chart) -> Iterator[Finding]:
+def blocking_hook(evidence: Evidence) -> Iterator[Finding]:
     seconds: dict[str, list[float]] = defaultdict(list)
-    for call in chart.calls:
+    for call in evidence.calls:
         seconds[f"{call.hook}:{call.key}" if call.key else call.hook].append(call.seconds)
-    for key in sorted(chart.blocking & seconds.keys()):
+    for key in sorted(evidence.blocking & seconds.keys()):
         typical = median(seconds[key])
         if typical >= limits.BLOCKING_SECONDS:
             yield warning(

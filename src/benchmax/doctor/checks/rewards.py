@@ -9,9 +9,10 @@ from itertools import combinations
 from statistics import median
 from typing import Any
 
-from benchmax.doctor.chart import Chart, Shot
+from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import Finding, error, info, warning
-from benchmax.doctor.registry import check, environment, gold, played, scored
+from benchmax.doctor.probe_player import Shot
+from benchmax.doctor.registry import check, environment, gold, played, repeated, scored
 from benchmax.doctor.words import paid, shown
 from benchmax.envs.types import Unscored
 from benchmax.errors import DeadlineExceeded
@@ -21,24 +22,26 @@ LARGE = 10.0
 
 
 @check("reward-raises", "compute_reward does not raise, whatever the answer", played)
-def reward_raises(chart: Chart) -> Iterator[Finding]:
+def reward_raises(evidence: Evidence) -> Iterator[Finding]:
     failed = {
-        c.rollout_id: c for c in chart.hook("compute_reward") if c.error and not isinstance(c.error, DeadlineExceeded)
+        c.rollout_id: c
+        for c in evidence.hook("compute_reward")
+        if c.error and not isinstance(c.error, DeadlineExceeded)
     }
-    shots = [shot for shot in chart.shots if shot.rollout.id in failed]
+    shots = [shot for shot in evidence.shots if shot.rollout.id in failed]
     if failed:
         call = failed[shots[0].rollout.id] if shots else next(iter(failed.values()))
         answer = f" on the answer {shown(shots[0].text)} ({shots[0].kind})" if shots else ""
         yield error(
             "compute_reward raised.",
-            f"in {len(failed)} of {len(chart.hook('compute_reward'))} calls, first{answer}: {call.said}",
+            f"in {len(failed)} of {len(evidence.hook('compute_reward'))} calls, first{answer}: {call.said}",
             "Score what cannot be read as 0; return Unscored(reason) when the fault is not the answer's.",
         )
 
 
 @check("reward-not-finite", "every reward is a finite number", played)
-def reward_not_finite(chart: Chart) -> Iterator[Finding]:
-    for call in [*chart.hook("compute_reward"), *chart.hook("compute_group_reward")]:
+def reward_not_finite(evidence: Evidence) -> Iterator[Finding]:
+    for call in [*evidence.hook("compute_reward"), *evidence.hook("compute_group_reward")]:
         for raw in call.value if isinstance(call.value, list) else [call.value]:
             for name, value in raw.items() if isinstance(raw, Mapping) else ():
                 if isinstance(value, float) and not math.isfinite(value):
@@ -49,7 +52,7 @@ def reward_not_finite(chart: Chart) -> Iterator[Finding]:
                     )
                     return
 
-    for shot in chart.shots:
+    for shot in evidence.shots:
         failure = shot.rollout.error
         if failure and failure.where == "compute_reward" and "The total of the reward" in failure.message:
             yield error(
@@ -61,74 +64,74 @@ def reward_not_finite(chart: Chart) -> Iterator[Finding]:
 
 
 @check("bad-weights", "reward_weights is a mapping of finite numbers", environment)
-def bad_weights(chart: Chart) -> Iterator[Finding]:
-    assert chart.env is not None
-    if problem := weights_problem(chart.env.reward_weights):
+def bad_weights(evidence: Evidence) -> Iterator[Finding]:
+    assert evidence.env is not None
+    if problem := weights_problem(evidence.env.reward_weights):
         fix = 'Write reward_weights = {"component": number}.'
         yield error("reward_weights cannot be used, so no answer gets a total.", problem, fix)
 
 
 @check("unknown-weight", "reward_weights names components that exist", played)
-def unknown_weight(chart: Chart) -> Iterator[Finding]:
-    assert chart.env is not None
-    weights: Any = chart.env.reward_weights
-    unknown = [str(name) for name in weights if name not in chart.components] if isinstance(weights, Mapping) else []
-    if unknown and chart.components:
+def unknown_weight(evidence: Evidence) -> Iterator[Finding]:
+    assert evidence.env is not None
+    weights: Any = evidence.env.reward_weights
+    unknown = [str(name) for name in weights if name not in evidence.components] if isinstance(weights, Mapping) else []
+    if unknown and evidence.components:
         yield warning(
             f"reward_weights names what no answer was given: {', '.join(unknown)}.",
-            f"the components are {', '.join(sorted(chart.components))}",
+            f"the components are {', '.join(sorted(evidence.components))}",
             "Correct the name; a component that is not named counts with weight 1.",
         )
 
 
 @check("unknown-primary-key", "PRIMARY_REWARD_KEY names a component that exists", played)
-def unknown_primary_key(chart: Chart) -> Iterator[Finding]:
-    assert chart.env is not None
-    key: Any = chart.env.PRIMARY_REWARD_KEY
-    if key is not None and chart.components and key not in chart.components:
+def unknown_primary_key(evidence: Evidence) -> Iterator[Finding]:
+    assert evidence.env is not None
+    key: Any = evidence.env.PRIMARY_REWARD_KEY
+    if key is not None and evidence.components and key not in evidence.components:
         yield error(
             f"PRIMARY_REWARD_KEY is {key!r}, which no answer was given.",
-            f"the components are {', '.join(sorted(chart.components))}",
+            f"the components are {', '.join(sorted(evidence.components))}",
             "Set it to the component that says whether the task was solved, or to None for the total.",
         )
 
 
 @check("reward-unscored", "every answer is scored", played)
-def reward_unscored(chart: Chart) -> Iterator[Finding]:
-    shots = [shot for shot in chart.shots if shot.rollout.unscored and not _elsewhere(chart, shot)]
+def reward_unscored(evidence: Evidence) -> Iterator[Finding]:
+    shots = [shot for shot in evidence.shots if shot.rollout.unscored and not _elsewhere(evidence, shot)]
     if not shots:
         return
     name, reason = next(iter(shots[0].rollout.unscored.items()))
-    on_purpose = all(_said_unscored(chart, shot) for shot in shots)
+    on_purpose = all(_said_unscored(evidence, shot) for shot in shots)
     # A judge may fail on nonsense; failing on the right answer, or on everything, leaves nothing to learn from.
-    grave = not on_purpose or not chart.scored or any(shot.kind == "gold" for shot in shots)
+    grave = not on_purpose or not evidence.scored or any(shot.kind == "gold" for shot in shots)
     yield (error if grave else warning)(
         "Answers were left unscored.",
-        f"{len(shots)} of {len(chart.shots)}, first {shown(shots[0].text)} ({shots[0].kind}): {name}: {reason}",
+        f"{len(shots)} of {len(evidence.shots)}, first {shown(shots[0].text)} ({shots[0].kind}): {name}: {reason}",
         'Return a dict such as {"correct": 1.0}, with the same names and a plain number for each, on every path.',
     )
 
 
-def _elsewhere(chart: Chart, shot: Shot) -> bool:
+def _elsewhere(evidence: Evidence, shot: Shot) -> bool:
     """Whether another check tells of it: an exception, a number that is not finite, uneven or group components."""
     where = shot.rollout.error.where if shot.rollout.error else ""
-    calls = [c for c in chart.hook("compute_reward") if c.rollout_id == shot.rollout.id]
+    calls = [c for c in evidence.hook("compute_reward") if c.rollout_id == shot.rollout.id]
     raised = any(call.error for call in calls)
     reasons = shot.rollout.unscored.values()
     told = all("sibling has" in reason or "finite number" in reason for reason in reasons)
     return raised or where in ("compute_group_reward", "reward_weights") or told
 
 
-def _said_unscored(chart: Chart, shot: Shot) -> bool:
-    for call in chart.hook("compute_reward"):
+def _said_unscored(evidence: Evidence, shot: Shot) -> bool:
+    for call in evidence.hook("compute_reward"):
         if call.rollout_id == shot.rollout.id and isinstance(call.value, Mapping):
             return any(isinstance(value, Unscored) for value in call.value.values())
     return False
 
 
 @check("slow-reward", "rewards come quickly", played)
-def slow_reward(chart: Chart) -> Iterator[Finding]:
-    calls = [*chart.hook("compute_reward"), *chart.hook("compute_group_reward")]
+def slow_reward(evidence: Evidence) -> Iterator[Finding]:
+    calls = [*evidence.hook("compute_reward"), *evidence.hook("compute_group_reward")]
     late = [call for call in calls if isinstance(call.error, DeadlineExceeded)]
     if late:
         yield error(
@@ -136,7 +139,7 @@ def slow_reward(chart: Chart) -> Iterator[Finding]:
             late[0].said,
             "Give calls to servers and subprocesses a time limit of their own.",
         )
-    elif calls and (typical := median(call.seconds for call in calls)) > chart.pace.slow_reward:
+    elif calls and (typical := median(call.seconds for call in calls)) > evidence.pace.slow_reward:
         yield warning(
             "Rewards are slow.",
             f"{typical:.2f} s (median of {len(calls)} calls)",
@@ -145,8 +148,8 @@ def slow_reward(chart: Chart) -> Iterator[Finding]:
 
 
 @check("reward-mutates-messages", "rewards do not change the messages", played)
-def reward_mutates_messages(chart: Chart) -> Iterator[Finding]:
-    guilty = {call.hook for call in chart.calls if call.mutated}
+def reward_mutates_messages(evidence: Evidence) -> Iterator[Finding]:
+    guilty = {call.hook for call in evidence.calls if call.mutated}
     if guilty:
         yield warning(
             "A reward changes the messages it is given.",
@@ -156,26 +159,26 @@ def reward_mutates_messages(chart: Chart) -> Iterator[Finding]:
 
 
 @check("constant-reward", "different answers earn different rewards", scored)
-def constant_reward(chart: Chart) -> Iterator[Finding]:
-    totals = {round(_total(shot), 9) for shot in chart.scored}
-    if len(totals) != 1 or len(chart.scored) < 2:
+def constant_reward(evidence: Evidence) -> Iterator[Finding]:
+    totals = {round(_total(shot), 9) for shot in evidence.scored}
+    if len(totals) != 1 or len(evidence.scored) < 2:
         return
     value = totals.pop()
-    # With no answer known to be good, getting 0 for all of these is no fault.
-    excused = value <= 0 and (not chart.gold_text_known or (chart.needs_more_than_text and not chart.gold_overridden))
-    kinds = ", ".join(dict.fromkeys(shot.kind for shot in chart.scored))
-    yield (warning if excused else error)(
+    if value <= 0 and evidence.gold.tried:
+        return  # told by nothing-earns, with what to do about it
+    kinds = ", ".join(dict.fromkeys(shot.kind for shot in evidence.scored))
+    yield error(
         f"Every answer earns {value:g}.",
-        f"{len(chart.scored)} answers on {_examples(chart)} examples: {kinds}",
-        "Compare the answer with the task in compute_reward; or override gold_completion to show one that earns more.",
+        f"{len(evidence.scored)} answers on {_examples(evidence)} examples: {kinds}",
+        "Compare the answer with the task in compute_reward.",
     )
 
 
 @check("reward-ignores-completion", "the reward looks at the answer", scored)
-def reward_ignores_completion(chart: Chart) -> Iterator[Finding]:
+def reward_ignores_completion(evidence: Evidence) -> Iterator[Finding]:
     by_example: dict[str, set[float]] = defaultdict(set)
     answers: dict[str, int] = defaultdict(int)
-    for shot in chart.scored:
+    for shot in evidence.scored:
         by_example[shot.example["id"]].add(round(_total(shot), 9))
         answers[shot.example["id"]] += 1
     tried = [totals for example, totals in by_example.items() if answers[example] > 3]
@@ -188,17 +191,17 @@ def reward_ignores_completion(chart: Chart) -> Iterator[Finding]:
         )
 
 
-@check("nondeterministic-reward", "the same answer earns the same", scored)
-def nondeterministic_reward(chart: Chart) -> Iterator[Finding]:
+@check("nondeterministic-reward", "the same answer earns the same", repeated)
+def nondeterministic_reward(evidence: Evidence) -> Iterator[Finding]:
     spreads = []
-    for same in chart.repeats:
+    for same in evidence.repeats:
         totals = [shot.total for shot in same if shot.total is not None]
         if totals:
             spreads.append((max(totals) - min(totals), totals, same[0]))
     if not spreads:
         return
     spread, totals, shot = max(spreads, key=lambda each: each[0])
-    scale = max((abs(_total(each)) for each in chart.scored), default=1.0) or 1.0
+    scale = max((abs(_total(each)) for each in evidence.scored), default=1.0) or 1.0
     if spread > 1e-6:
         yield (error if spread >= 0.5 * scale else warning)(
             "The same answer earns different rewards.",
@@ -208,9 +211,9 @@ def nondeterministic_reward(chart: Chart) -> Iterator[Finding]:
 
 
 @check("saturated-reward", "there is room between a bad and a good answer", gold)
-def saturated_reward(chart: Chart) -> Iterator[Finding]:
-    best = chart.mean("gold")
-    low = min(_total(shot) for shot in chart.scored)
+def saturated_reward(evidence: Evidence) -> Iterator[Finding]:
+    best = evidence.mean("gold")
+    low = min(_total(shot) for shot in evidence.scored)
     if best is not None and best > low >= 0.9 * best > 0:
         yield warning(
             "All answers earn nearly the most.",
@@ -220,9 +223,9 @@ def saturated_reward(chart: Chart) -> Iterator[Finding]:
 
 
 @check("dead-component", "every component varies", scored)
-def dead_component(chart: Chart) -> Iterator[Finding]:
-    values = _component_values(chart)
-    for name, seen in values.items():
+def dead_component(evidence: Evidence) -> Iterator[Finding]:
+    values = _component_values(evidence)
+    for name, seen in values.items() if evidence.gold.works else ():  # else no answer is known that it would vary for
         if len(values) > 1 and len(seen) > 3 and max(seen) - min(seen) < 1e-9:
             yield warning(
                 f"The component {name!r} never changes.",
@@ -232,8 +235,8 @@ def dead_component(chart: Chart) -> Iterator[Finding]:
 
 
 @check("mirrored-component", "no component repeats another", scored)
-def mirrored_component(chart: Chart) -> Iterator[Finding]:
-    rewards = [shot.rollout.rewards for shot in chart.scored]
+def mirrored_component(evidence: Evidence) -> Iterator[Finding]:
+    rewards = [shot.rollout.rewards for shot in evidence.scored]
     names = sorted({name for each in rewards for name in each})
     for a, b in combinations(names, 2):
         pairs = [(each[a], each[b]) for each in rewards if a in each and b in each]
@@ -247,10 +250,10 @@ def mirrored_component(chart: Chart) -> Iterator[Finding]:
 
 
 @check("ragged-components", "every answer has the same components", played)
-def ragged_components(chart: Chart) -> Iterator[Finding]:
+def ragged_components(evidence: Evidence) -> Iterator[Finding]:
     sets: dict[frozenset[str], Shot] = {}
     within: dict[str, set[frozenset[str]]] = defaultdict(set)
-    for shot in chart.shots:
+    for shot in evidence.shots:
         names = frozenset({*_own_components(shot)})
         if names:
             sets.setdefault(names, shot)
@@ -275,10 +278,10 @@ def _own_components(shot: Shot) -> list[str]:
 
 
 @check("unbounded-component", f"components stay within ±{LARGE:g}", scored)
-def unbounded_component(chart: Chart) -> Iterator[Finding]:
-    for name, seen in _component_values(chart).items():
+def unbounded_component(evidence: Evidence) -> Iterator[Finding]:
+    for name, seen in _component_values(evidence).items():
         if max(map(abs, seen)) > LARGE:
-            worst = max(chart.scored, key=lambda shot: abs(shot.rollout.rewards.get(name, 0.0)))
+            worst = max(evidence.scored, key=lambda shot: abs(shot.rollout.rewards.get(name, 0.0)))
             yield warning(
                 f"The component {name!r} is large.",
                 f"{name}={worst.rollout.rewards[name]:g} for {shown(worst.text)}",
@@ -292,24 +295,26 @@ def unbounded_component(chart: Chart) -> Iterator[Finding]:
             )
 
 
-def _component_values(chart: Chart) -> dict[str, list[float]]:
+def _component_values(evidence: Evidence) -> dict[str, list[float]]:
     values: dict[str, list[float]] = defaultdict(list)
-    for shot in chart.scored:
+    for shot in evidence.scored:
         for name, value in shot.rollout.rewards.items():
             values[name].append(value)
     return values
 
 
 @check(
-    "reward-scores-prompt-turns", "earlier turns of the conversation are not scored", lambda chart: _no_history(chart)
+    "reward-scores-prompt-turns",
+    "earlier turns of the conversation are not scored",
+    lambda evidence: _no_history(evidence),
 )
-def reward_scores_prompt_turns(chart: Chart) -> Iterator[Finding]:
+def reward_scores_prompt_turns(evidence: Evidence) -> Iterator[Finding]:
     fix = "Read messages.completion, or extract_completion_text(messages), not every assistant turn of messages."
-    best, low = chart.mean("gold"), chart.mean("garbage") or 0.0
-    if best is None or not chart.gold_works:
+    best, low = evidence.mean("gold"), evidence.mean("garbage") or 0.0
+    if best is None or not evidence.gold_works:
         return
     middle = (best + low) / 2
-    for shot in chart.history:
+    for shot in evidence.history:
         total = shot.total
         if total is None or (total < middle) == (shot.kind == "old-gold"):
             continue
@@ -322,8 +327,8 @@ def reward_scores_prompt_turns(chart: Chart) -> Iterator[Finding]:
         return
 
 
-def _no_history(chart: Chart) -> str | None:
-    return gold(chart) or (None if chart.history else "no row has an earlier assistant turn")
+def _no_history(evidence: Evidence) -> str | None:
+    return gold(evidence) or (None if evidence.history else "no row has an earlier assistant turn")
 
 
 def _total(shot: Shot) -> float:
@@ -331,5 +336,5 @@ def _total(shot: Shot) -> float:
     return float(total)
 
 
-def _examples(chart: Chart) -> int:
-    return len({shot.example["id"] for shot in chart.scored})
+def _examples(evidence: Evidence) -> int:
+    return len({shot.example["id"] for shot in evidence.scored})

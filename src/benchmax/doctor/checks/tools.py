@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import fmean
 
-from benchmax.doctor import texts
-from benchmax.doctor.chart import Chart, Trial
+from benchmax.doctor import probe_answers
+from benchmax.doctor.evidence import Evidence, Trial
 from benchmax.doctor.findings import Finding, error, info, warning
 from benchmax.doctor.registry import check, environment, tools, trials
 from benchmax.doctor.words import first_of
@@ -18,25 +18,25 @@ _BUGS = (NameError, AttributeError, NotImplementedError, ImportError, AssertionE
 
 
 @check("tool-schema-invalid", "every tool is defined by a name and a valid schema", environment)
-def tool_schema_invalid(chart: Chart) -> Iterator[Finding]:
+def tool_schema_invalid(evidence: Evidence) -> Iterator[Finding]:
     fix = "Return a list of ToolDefinition(name, description, input_schema) with JSON schemas from list_tools."
-    if chart.tools_error:
-        yield error("list_tools failed.", chart.tools_error, fix)
-    for name, reason in chart.bad_tools.items():
+    if evidence.tools_error:
+        yield error("list_tools failed.", evidence.tools_error, fix)
+    for name, reason in evidence.bad_tools.items():
         if "tools are named" not in reason:
             yield error(f"The tool {name!r} cannot be used.", reason, fix)
 
 
 @check("duplicate-tool", "every tool has a name of its own", tools)
-def duplicate_tool(chart: Chart) -> Iterator[Finding]:
-    for name, reason in chart.bad_tools.items():
+def duplicate_tool(evidence: Evidence) -> Iterator[Finding]:
+    for name, reason in evidence.bad_tools.items():
         if "tools are named" in reason:
             yield error("Two tools have one name.", reason, f"Rename one of the tools named {name!r}.")
 
 
 @check("tool-description-missing", "every tool says what it does", tools)
-def tool_description_missing(chart: Chart) -> Iterator[Finding]:
-    silent = [tool.name for tool in chart.tools if not str(tool.description or "").strip()]
+def tool_description_missing(evidence: Evidence) -> Iterator[Finding]:
+    silent = [tool.name for tool in evidence.tools if not str(tool.description or "").strip()]
     if silent:
         yield warning(
             "Tools have no description.",
@@ -46,17 +46,17 @@ def tool_description_missing(chart: Chart) -> Iterator[Finding]:
 
 
 @check("tools-not-served", "run_tool serves every listed tool", tools)
-def tools_not_served(chart: Chart) -> Iterator[Finding]:
-    assert chart.env is not None
-    names = [tool.name for tool in chart.tools]
-    if not overrides(chart.env, "run_tool"):
+def tools_not_served(evidence: Evidence) -> Iterator[Finding]:
+    assert evidence.env is not None
+    names = [tool.name for tool in evidence.tools]
+    if not overrides(evidence.env, "run_tool"):
         yield error(
             "Tools are listed, but run_tool is not written.",
             f"list_tools gives {', '.join(names)}",
             "Override run_tool.",
         )
         return
-    unknown = sorted({trial.tool for trial in chart.trials if _unknown(trial)})
+    unknown = sorted({trial.tool for trial in evidence.trials if _unknown(trial)})
     if unknown:
         yield error(
             "run_tool does not know tools that list_tools lists.",
@@ -71,11 +71,11 @@ def _unknown(trial: Trial) -> bool:
 
 
 @check("tool-raises", "no tool fails on arguments its schema allows", trials)
-def tool_raises(chart: Chart) -> Iterator[Finding]:
-    assert chart.env is not None
-    if not overrides(chart.env, "run_tool"):
+def tool_raises(evidence: Evidence) -> Iterator[Finding]:
+    assert evidence.env is not None
+    if not overrides(evidence.env, "run_tool"):
         return
-    for trial in _once_each([*chart.trials, *chart.edge_trials]):
+    for trial in _once_each([*evidence.trials, *evidence.edge_trials]):
         if trial.call is None:
             yield info(
                 f"{trial.tool} was not tried.",
@@ -91,7 +91,7 @@ def tool_raises(chart: Chart) -> Iterator[Finding]:
         slow = isinstance(failure, DeadlineExceeded)
         yield (error if grave or slow else warning)(
             f"{trial.tool} {'takes too long' if slow else 'raised'}.",
-            first_of([f"{trial.tool}({_arguments(trial)}) → {trial.call.said}"], 1, _failed_ways(chart, trial.tool)),
+            first_of([f"{trial.tool}({_arguments(trial)}) → {trial.call.said}"], 1, _failed_ways(evidence, trial.tool)),
             "Take the schema's properties as keyword arguments in run_tool."
             if signature
             else "Return a text that tells the model what was wrong, or raise ToolError with it.",
@@ -99,8 +99,8 @@ def tool_raises(chart: Chart) -> Iterator[Finding]:
 
 
 @check("tool-returns-no-text", "every tool gives text", trials)
-def tool_returns_no_text(chart: Chart) -> Iterator[Finding]:
-    for trial in _once_each(chart.trials):
+def tool_returns_no_text(evidence: Evidence) -> Iterator[Finding]:
+    for trial in _once_each(evidence.trials):
         if trial.call is None or trial.call.error:
             continue
         value = trial.call.value
@@ -114,21 +114,21 @@ def tool_returns_no_text(chart: Chart) -> Iterator[Finding]:
 
 
 @check("leaks-ground-truth-tool", "no tool tells the answer to anyone who calls it", trials)
-def leaks_ground_truth_tool(chart: Chart) -> Iterator[Finding]:
-    for name in dict.fromkeys(trial.tool for trial in chart.trials):
+def leaks_ground_truth_tool(evidence: Evidence) -> Iterator[Finding]:
+    for name in dict.fromkeys(trial.tool for trial in evidence.trials):
         seen = [
             (trial, truth)
-            for trial in chart.trials
-            if trial.tool == name and (truth := texts.truth_text(trial.example))
+            for trial in evidence.trials
+            if trial.tool == name and (truth := evidence.truth(trial.example))
         ]
-        told = [texts.mentions(trial.text, truth) and not _given(trial, truth) for trial, truth in seen]
+        told = [probe_answers.mentions(trial.text, truth) and not _given(trial, truth) for trial, truth in seen]
         truths = [truth for _, truth in seen]
         if len(set(truths)) < 2 or fmean(told) < 0.5:
             continue
-        if fmean(texts.mentions(trial.text, truths[i - 1]) for i, (trial, _) in enumerate(seen)) >= 0.5:
+        if fmean(probe_answers.mentions(trial.text, truths[i - 1]) for i, (trial, _) in enumerate(seen)) >= 0.5:
             continue  # it lists everything, and so tells nothing
         trial, truth = next(pair for pair, leak in zip(seen, told, strict=True) if leak)
-        outright = trial.text.strip().lower() == truth.strip().lower() or texts.labelled(trial.text, truth)
+        outright = trial.text.strip().lower() == truth.strip().lower() or probe_answers.labelled(trial.text, truth)
         yield (error if outright else warning)(
             f"{name} tells the ground truth whatever it is asked.",
             f"{name}({_arguments(trial)}) → {trial.text[:200]!r}, and the ground truth is {truth!r}",
@@ -137,7 +137,7 @@ def leaks_ground_truth_tool(chart: Chart) -> Iterator[Finding]:
 
 
 def _given(trial: Trial, truth: str) -> bool:
-    return any(texts.mentions(str(value), truth) for value in trial.arguments.values())
+    return any(probe_answers.mentions(str(value), truth) for value in trial.arguments.values())
 
 
 def _once_each(trials: list[Trial]) -> list[Trial]:
@@ -156,9 +156,9 @@ def _fails(trial: Trial) -> bool:
     return failure is not None and not isinstance(failure, ToolError) and not _unknown(trial)
 
 
-def _failed_ways(chart: Chart, tool: str) -> int:
+def _failed_ways(evidence: Evidence, tool: str) -> int:
     """With how many different arguments the tool broke."""
-    failed = [trial for trial in (*chart.trials, *chart.edge_trials) if trial.tool == tool and _fails(trial)]
+    failed = [trial for trial in (*evidence.trials, *evidence.edge_trials) if trial.tool == tool and _fails(trial)]
     return len({_arguments(trial) for trial in failed})
 
 

@@ -15,13 +15,14 @@ from typing import Any, Protocol
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import ExampleSet
+from benchmax.envs.demonstration import told_elsewhere
 from benchmax.envs.readers import Source
 from benchmax.envs.remote.placement import placement_basis, placement_key
 from benchmax.envs.remote.pool import EnvPool
 from benchmax.envs.remote.preprocess import preprocess
 from benchmax.envs.remote.process import Output, Plan
 from benchmax.envs.remote.surroundings import ProcessLimits
-from benchmax.envs.types import Example, Messages, RewardValue, ToolDefinition
+from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, EnvDefinitionError
 
 logger = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ ATTRIBUTES = (
     "PRIMARY_REWARD_KEY",
 )
 """Read once, when the environment starts."""
-PLAIN_HOOKS = ("dataset_preprocess", "playground_preprocess", "gold_completion")
+PLAIN_HOOKS = ("dataset_preprocess", "playground_preprocess", "gold_completion", "gold_tool_calls")
 """Class methods that are no coroutines; whoever calls them waits."""
 
 
@@ -150,6 +151,9 @@ class _Hooks(RemoteEnv):
     async def validate_probe(self, eval_dataset: Sequence[Any]) -> dict[str, Any] | None:
         return await self._ask("validate_probe", (), (list(eval_dataset),))  # type: ignore[no-any-return]
 
+    def demonstrate(self, example: Example) -> Any:
+        return told_elsewhere(lambda *asked: self._ask("demonstrate", (), asked), example)
+
     async def get_system_prompt(self, add_tool_defs: bool = False) -> str:
         return await self._ask("get_system_prompt", (), (add_tool_defs,))  # type: ignore[no-any-return]
 
@@ -207,8 +211,9 @@ def _made_to_measure(base: type[RemoteEnv], hello: Mapping[str, Any], pool: EnvP
 
 
 def _plain_hook(pool: EnvPool, hook: str) -> Any:
-    def ask(*args: Any, **kwargs: Any) -> Example | str | None:
-        return pool.ask_now(hook, args, kwargs, limits.INIT_SECONDS)  # type: ignore[no-any-return]
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        said = pool.ask_now(hook, args, kwargs, limits.INIT_SECONDS)
+        return [ToolCall.from_dict(call) for call in said] if hook == "gold_tool_calls" else said
 
     return ask
 

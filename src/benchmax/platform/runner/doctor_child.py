@@ -1,5 +1,5 @@
 """The process that sees to an examination: it makes the environment's packages ready, and starts `doctor_worker` with
-them. The environment's code runs only there.
+them. The environment's code runs only there, and in the environment's own process when a model is to try it.
 """
 
 from __future__ import annotations
@@ -7,17 +7,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmax.doctor.findings import HOLDS, held_interpreter
+from benchmax.doctor.stall import STALL_SECONDS, Stalled, where_is
 from benchmax.errors import UsageError
 from benchmax.platform.runner.child import Phase, env_limits, main
-from benchmax.platform.runner.notes import LAUNCH_FILE, hidden, hide, read_note
+from benchmax.platform.runner.notes import LAUNCH_FILE, hidden, hide, read_note, write_note
 
 WORKER = "benchmax.platform.runner.doctor_worker"
+REPORT = "report.json"
 SECONDS = 600.0
 """For one examination."""
 LAST_WORDS_SECONDS = 2.0
@@ -31,12 +35,44 @@ async def examine_environment(folder: Path, word: Mapping[str, Any], phase: Phas
     python = await _python(launch, phase)
     phase.say("examining the environment")
     await _work(python, folder, launch, variables)
-    said = read_note(folder / "report.json")
+    said = read_note(folder / REPORT)
     if "problem" in said:
         raise UsageError(str(said["problem"]))
     if not said:
         raise UsageError("The environment's process left no report. Look for what ends it: os._exit, sys.exit.")
+    if launch.get("model") and not any(each["check"] == HOLDS for each in said["findings"]):
+        write_note(folder / REPORT, {**said, "signal": await _signal(python, launch, variables, phase)})
     return "The examination is done."
+
+
+async def _signal(
+    python: Path, launch: Mapping[str, Any], variables: Mapping[str, str], phase: Phase
+) -> dict[str, Any]:
+    """Whether the model can learn from the environment, by its first samples."""
+    from benchmax.bundle import read_bundle_files
+    from benchmax.doctor.first_samples import first_samples
+    from benchmax.envs.datasets import load_examples
+    from benchmax.envs.loading import load_env_class, own_rows
+    from benchmax.envs.remote import open_remote_env
+    from benchmax.inference.local import LocalModel
+    from benchmax.rollouts.host import EnvHost
+
+    phase.say(f"letting {launch['model']} try")
+    source = read_bundle_files(launch["cls"], launch["metadata"]) if "cls" in launch else launch["spec"]
+    env = await open_remote_env(source, python=python, variables=variables, process_limits=env_limits())
+    try:
+        if launch.get("rows"):
+            examples = list(await env.preprocess(launch["rows"], lenient=True))
+        elif "cls" in launch:
+            return {}
+        else:  # a built-in, whose code is our own
+            env_class = load_env_class(launch["spec"])
+            examples = list(load_examples(own_rows(env_class), env_class))
+        model = await asyncio.to_thread(LocalModel.load, launch["model"])
+        async with model, EnvHost(env) as host:
+            return (await first_samples(host, examples, model)).to_dict()
+    finally:
+        await env.shutdown()
 
 
 async def _python(launch: Mapping[str, Any], phase: Phase) -> Path:
@@ -59,14 +95,21 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
     home = folder / "home"
     home.mkdir(exist_ok=True)
     most = env_limits().memory_bytes
-    orders = json.dumps({**launch, "report": str(folder / "report.json"), "memory_bytes": most}).encode()
+    beats, beating = os.pipe()
+    dump = home / "where"
+    orders = {**launch, "report": str(folder / REPORT), "memory_bytes": most, "beat": beating, "dump": str(dump)}
     async with _relayed(hidden(variables.values())) as output:
         process = await asyncio.create_subprocess_exec(
             str(python), "-P", "-m", WORKER, cwd=home, env={**scrubbed_environment(variables), "TMPDIR": str(home)},
-            stdin=asyncio.subprocess.PIPE, stdout=output, stderr=output,
+            stdin=asyncio.subprocess.PIPE, stdout=output, stderr=output, pass_fds=[beating],
         )  # fmt: skip
+        os.close(beating)
+        stalled = asyncio.create_task(asyncio.to_thread(_stalled, beats, process.pid, dump))
         try:
-            await asyncio.wait_for(process.communicate(orders), SECONDS)
+            await asyncio.wait_for(_done_or_stalled(process, json.dumps(orders).encode(), stalled), SECONDS)
+        except Stalled as held:
+            name = str(launch.get("spec") or "the environment")
+            write_note(folder / REPORT, held_interpreter(name, held).to_dict())
         except TimeoutError:
             raise UsageError(
                 f"The examination did not end within {SECONDS:g} s. Make the environment faster."
@@ -75,6 +118,32 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+            await asyncio.wait([stalled])
+            os.close(beats)
+
+
+async def _done_or_stalled(
+    process: asyncio.subprocess.Process, orders: bytes, stalled: asyncio.Task[str | None]
+) -> None:
+    """Wait for the worker; raises Stalled when it holds its interpreter."""
+    done = asyncio.create_task(process.communicate(orders))
+    try:
+        await asyncio.wait([done, stalled], return_when=asyncio.FIRST_COMPLETED)
+        if stalled.done() and (where := stalled.result()):
+            raise Stalled(where, STALL_SECONDS)
+        await done
+    finally:
+        done.cancel()
+
+
+def _stalled(beats: int, pid: int, dump: Path) -> str | None:
+    """Where the worker is when its beats stop; None when it ends."""
+    while True:
+        ready, _, _ = select.select([beats], [], [], STALL_SECONDS)
+        if not ready:
+            return where_is(pid, dump)
+        if not os.read(beats, 4096):
+            return None
 
 
 @asynccontextmanager

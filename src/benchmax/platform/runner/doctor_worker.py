@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.doctor import examine
+from benchmax.doctor.stall import watch_me
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.loading import load_env_class, own_rows
 from benchmax.errors import BenchmaxError, UsageError
@@ -29,6 +30,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if most := orders.get("memory_bytes"):
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    watch_me(orders["beat"], Path(orders["dump"]))
     try:
         found = asyncio.run(_examine(orders))
     except (BenchmaxError, OSError) as error:

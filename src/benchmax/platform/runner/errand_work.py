@@ -117,6 +117,8 @@ class Examining(Errands):
         if "rows" in asked:
             suffix = PurePosixPath(asked["rows_path"]).suffix.lower()
             note["rows"] = self._place(store, asked["rows"], f"rows{suffix}")
+        if asked.get("model"):
+            note["model"] = asked["model"]
         return note
 
     def _place(self, store: BlobStore, sha256: str, name: str) -> str:

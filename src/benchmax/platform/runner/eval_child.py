@@ -56,7 +56,7 @@ def refuse_unscored(rollouts: Sequence[Rollout]) -> None:
     if not rollouts or any(rollout.reward is not None for rollout in rollouts):
         return
     from benchmax.rollouts.log import without_secrets
-    from benchmax.trainer.watchdogs import most_common_error
+    from benchmax.trainer.watch.alarms import most_common_error
 
     why = without_secrets(most_common_error([rollouts]))
     raise RewardError(f"None of the {len(rollouts)} rollouts got a score. The most common reason: {why}.")

@@ -45,7 +45,8 @@ def sft_config(run_dir: Path, launch: Mapping[str, Any], rows: int) -> TrainConf
 def _learn(run_dir: Path, launch: Mapping[str, Any], phase: Phase) -> str:
     from benchmax.inference.store import resolve
     from benchmax.inference.tokens import ChatTokens
-    from benchmax.trainer.sft import sft_sequences, warm_start
+    from benchmax.trainer.warm_start.rows import sft_sequences
+    from benchmax.trainer.warm_start.teaching import warm_start
 
     data = run_dir / launch["files"]["train_dataset_path"]
     directory = resolve(launch["args"]["model"])

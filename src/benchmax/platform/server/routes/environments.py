@@ -19,6 +19,7 @@ from benchmax.platform.resource_schemas import (
 from benchmax.platform.server import catalogue, datasets
 from benchmax.platform.server.auth import Caller
 from benchmax.platform.server.catalogue import Environment
+from benchmax.platform.server.launch import models
 from benchmax.platform.server.platform import Here
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.store import errands
@@ -60,10 +61,18 @@ def start_doctor(
         if errands.going(session, caller.user_id, "doctor") >= MOST_AT_ONCE:
             raise Refused(429, "Two examinations are going on already. Wait for one to end.", Retry_After="10")
         here.limiter.hit("doctor", caller.user_id)
-        options = _files(session, caller.user_id, found, path)
+        options = _files(session, caller.user_id, found, path) | _model(body)
         row = errands.start(session, caller.user_id, "doctor", environment_id, options=options)
         caller.note(session, "environment.doctor", environment_id, report=row.id)
     return DoctorStarted(report_id=row.id)
+
+
+def _model(body: DoctorRequest | None) -> dict[str, Any]:
+    if body is None or body.model is None:
+        return {}
+    if body.model not in models():
+        raise Refused(422, f"There is no model {body.model!r} here. Choose one of: {', '.join(models())}.")
+    return {"model": body.model}
 
 
 def _files(session: Session, owner_id: str, found: Environment, path: str | None) -> dict[str, Any]:
@@ -102,6 +111,7 @@ def _report(row: Errand) -> DoctorReport:
     findings = [DoctorFinding(**each, message=f"{each['title']} {each['fix']}") for each in seen.get("findings") or ()]
     known = {name: seen[name] for name in ("ok", "rows", "examples", "seconds", "tools") if name in seen}
     parts = {name: seen.get(name) or [] for name in ("checks", "components", "answers")}
+    parts |= {"model": row.options.get("model"), "signal": seen.get("signal") or None}
     return DoctorReport.model_validate(
         {
             "id": row.id,

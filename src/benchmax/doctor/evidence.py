@@ -1,4 +1,4 @@
-"""The chart: everything the examination saw, before anything is concluded from it."""
+"""The evidence: everything the examination saw, before anything is concluded from it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from benchmax.doctor.gold.finder import Gold
+from benchmax.doctor.gold.truths import truth_text
+from benchmax.doctor.probe_player import Shot
 from benchmax.doctor.watched import HookCall
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import DatasetReport
 from benchmax.envs.rows import RowIssue
 from benchmax.envs.types import Example, ToolDefinition
-from benchmax.rollouts.record import Rollout
 
 TOLERANCE = 0.02
 """Share of the gold reward below which two scores count as the same."""
@@ -39,21 +41,6 @@ PACES: dict[str, Pace] = {
     "normal": Pace(),
     "patient": Pace(300.0, 120.0, 300.0, 60.0, slow_reward=20.0, probe_seconds=1_800.0),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Shot:
-    """One answer played on one example."""
-
-    kind: str
-    """What sort of answer: gold, nothing, garbage …"""
-    text: str
-    example: Example
-    rollout: Rollout
-
-    @property
-    def total(self) -> float | None:
-        return self.rollout.reward
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +72,7 @@ class Mingled:
 
 
 @dataclass(slots=True)
-class Chart:
+class Evidence:
     """What was seen."""
 
     env_class: type[BaseEnv]
@@ -114,9 +101,8 @@ class Chart:
     pace: Pace = Pace()
     # Answers
     gold_overridden: bool = False
-    gold_error: str = ""
-    gold_form: str = ""
-    """Which rendering of the ground truth scored best."""
+    gold: Gold = field(default_factory=Gold)
+    """The way of answering that earned most."""
     shots: list[Shot] = field(default_factory=list)
     repeats: list[list[Shot]] = field(default_factory=list)
     """The same answer on the same example, played again."""
@@ -144,6 +130,15 @@ class Chart:
     @property
     def gold_text_known(self) -> bool:
         return any(shot.kind == "gold" for shot in self.shots)
+
+    @property
+    def nothing_earns(self) -> bool:
+        """Whether no answer of any kind was paid more than nonsense: broken, or not understood."""
+        return not self.gold.works and not self.answers_matter
+
+    def truth(self, example: Example) -> str | None:
+        """The right answer as a text: the reading that is paid, or the column that is named like one."""
+        return self.gold.truth(example) or truth_text(example)
 
     @property
     def needs_more_than_text(self) -> bool:

@@ -1,38 +1,28 @@
-"""A supervised warm start: show the model good answers before it searches for better ones.
+"""Good answers from a file, as token sequences.
 
 Rows are chats that end with an assistant turn (`messages`), or what a training row holds with a `completion` (or
 `ground_truth`). The latter are asked as a rollout asks them: the environment turns them into a prompt, and its system
-prompt and tools stand before it. Chats stay as given, with the tools. Only the last answer is learned; what comes
-before is context. The tokens go through the same packing as rollouts do.
+prompt and tools stand before it. Chats stay as given, with the tools. Every assistant turn after the last question is
+learned, calls of tools included; what comes before is context. The tokens go through the same packing as rollouts do.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, cast
-
-import numpy as np
-import torch
 
 from benchmax.envs.base_env import BaseEnv, overrides, with_system_prompt
 from benchmax.envs.datasets import DatasetReport, load_examples
 from benchmax.envs.readers import Source, read_rows, source_name
 from benchmax.envs.rows import Finding, Row, RowFault, check_messages, check_shape, kind
-from benchmax.envs.types import Messages, ToolDefinition
+from benchmax.envs.types import ChatMessage, Messages, ToolDefinition
 from benchmax.errors import DatasetError, ModelRejected
 from benchmax.inference.tokens import ChatTokens
-from benchmax.models.hermes import as_text, plain_text
 from benchmax.rollouts.host import EnvHost
-from benchmax.trainer.batch import Batch, TokenSequence
-from benchmax.trainer.config import OptimConfig, SftConfig
-from benchmax.trainer.learner import Aborted, Learner
-from benchmax.trainer.optim import Optimizer
+from benchmax.trainer.batch import TokenSequence
+from benchmax.trainer.warm_start.spoken import Speech, lesson_sequence, turn_text
 
-OnStep = Callable[[int, int, float], None]
-"""Told the step, the number of steps and the loss."""
 OnNote = Callable[[str], None]
 """Told what a person should know about the rows."""
 
@@ -44,7 +34,8 @@ class Lesson(NamedTuple):
     """What the model is shown."""
 
     prompt: Messages
-    answer: str
+    turns: Messages
+    """What follows the prompt: assistant turns, which are learned, and what tools answered between them."""
     is_chat: bool
     """The prompt is as the row gives it."""
 
@@ -119,20 +110,25 @@ def _lesson(row: Row, scene: Scene) -> Lesson:
     for column in CHAT_COLUMNS:
         if row.data.get(column):
             return _chat(column, row.data[column])
-    return Lesson(scene.prompt_of(row.data), _answer(row.data), is_chat=False)
+    prompt = scene.prompt_of(row.data)
+    return Lesson(prompt, [{"role": "assistant", "content": _answer(row.data)}], is_chat=False)
 
 
 def _chat(column: str, messages: Any) -> Lesson:
     errors = [finding for finding in check_messages(column, messages) if finding.severity == "error"]
     if errors:
         raise RowFault(*errors)
-    *prompt, last = cast(Messages, messages)
-    says_something = last.get("content") is not None or last.get("tool_calls")
-    if last["role"] != "assistant" or not prompt or not says_something:
+    chat = cast(Messages, messages)
+    asked = max((at for at, turn in enumerate(chat) if turn["role"] in ("user", "system")), default=-1) + 1
+    silent = [turn for turn in chat[asked:] if turn["role"] == "assistant" and not _says_something(turn)]
+    if not asked or chat[-1]["role"] != "assistant" or silent or (asked < len(chat) and chat[asked]["role"] == "tool"):
         shape = 'write [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]'
         raise RowFault(Finding(column, "does not end with an assistant turn that answers", shape))
-    (spoken,) = as_text([last])
-    return Lesson(prompt, plain_text(spoken.get("content")), is_chat=True)
+    return Lesson(chat[:asked], chat[asked:], is_chat=True)
+
+
+def _says_something(turn: ChatMessage) -> bool:
+    return turn.get("content") is not None or bool(turn.get("tool_calls"))
 
 
 def _answer(row: Mapping[str, Any]) -> str:
@@ -147,58 +143,19 @@ def _answer(row: Mapping[str, Any]) -> str:
     raise RowFault(Finding(None, reason, 'write {"prompt": "…", "completion": "…"}'))
 
 
-def warm_start(
-    learner: Learner,
-    sequences: Sequence[TokenSequence],
-    config: SftConfig,
-    *,
-    seed: int = 0,
-    on_step: OnStep = lambda step, steps, loss: None,
-    abort: Callable[[], bool] = lambda: False,
-) -> list[float]:
-    """Train on the sequences; gives the loss of each step. Raises Aborted between two of them when asked to."""
-    batches = [
-        order[start : start + config.batch]
-        for epoch in range(config.epochs)
-        for order in [random.Random(f"{seed} sft {epoch}").sample(list(sequences), len(sequences))]
-        for start in range(0, len(sequences), config.batch)
-    ]
-    lr = config.lr or learner.optimizer.lr
-    optimizer = Optimizer(learner.policy.parameters(), OptimConfig(schedule="linear"), lr=lr, total=len(batches))
-    losses: list[float] = []
-    for step, chosen in enumerate(batches):
-        if abort():
-            raise Aborted
-        batch = Batch.of(chosen)
-        losses.append(learner.with_memory(partial(_backward, learner, batch)))
-        learner.apply(optimizer)
-        on_step(step, len(batches), losses[-1])
-    return losses
-
-
-def _backward(learner: Learner, batch: Batch) -> float:
-    """Accumulate the gradient of the mean loss of the batch's tokens, which is given."""
-    policy = learner.policy
-    learner.optimizer.clear()
-    weight = batch.weights("token", 1).to(policy.device)
-    total = torch.zeros((), device=policy.device)
-    for micro in batch.micro_batches(learner.token_budget, learner.row_tokens):
-        micro = micro.to(policy.device)
-        loss = -(policy.logprobs(micro, temperature=1.0)[0] * weight[micro.token]).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
-        total += loss.detach()
-    return total.item()
-
-
 def _sequence(chat: ChatTokens, lesson: Lesson, tools: Sequence[ToolDefinition]) -> TokenSequence:
+    speech = Speech(chat, tuple(tools))
+    new: Messages = list(lesson.prompt)
     try:
-        asked = chat.prompt(lesson.prompt, tools)
+        for turn in lesson.turns:
+            if turn["role"] == "assistant":
+                speech.say(new, turn_text(turn))
+                new = []
+            else:
+                new.append(turn)
     except ModelRejected as error:
         raise RowFault(Finding(None, str(error), "change its messages")) from error
-    said = [*chat.encode(lesson.answer), *chat.end_of_turn]
-    ids = np.asarray(asked + said, np.int64)
-    if len(ids) > chat.context:
-        reason = f"has {len(ids):,} tokens with its answer; the model takes {chat.context:,}"
+    if len(speech.ids) > chat.context:
+        reason = f"has {len(speech.ids):,} tokens with its answer; the model takes {chat.context:,}"
         raise RowFault(Finding(None, reason, "shorten it, or train a model with a longer context"))
-    targets = np.arange(len(asked), len(ids))
-    return TokenSequence(ids, targets, np.full(len(said), np.nan, np.float32), 1.0)
+    return lesson_sequence(speech.segments)

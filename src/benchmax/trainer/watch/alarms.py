@@ -14,9 +14,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchmax.rollouts.record import Rollout, Termination
-from benchmax.trainer.advantage import NO_SIGNAL, NO_TOKENS, TOO_FEW, UNSCORED
+from benchmax.trainer.advantage import CUT_OFF, NO_SIGNAL, NO_TOKENS, TOO_FEW, UNSCORED
 from benchmax.trainer.config import WatchConfig
-from benchmax.trainer.metrics import is_cut_off
 
 Groups = Sequence[Sequence[Rollout]]
 Values = Mapping[str, float]
@@ -25,6 +24,8 @@ ENDS = 3
 """Steps averaged at either end of a window, against noise."""
 FIRST_STEPS = 4
 """Steps without any signal, from the first on, after which it is said: nobody should wait longer for nothing."""
+SURE = 2.5
+"""Standard errors by which a mean must have fallen, to be more than chance."""
 ROOM = 1 / 3
 """A mean reward this close to the best one seen, in spreads of a step's rewards, is as good as the best. Where answers
 earn 0 or 1 that is five of six."""
@@ -41,6 +42,7 @@ SILENT = {
     NO_SIGNAL: "the samples of {} got equal rewards",
     UNSCORED: "too few samples of {} got a reward",
     NO_TOKENS: "too few samples of {} have tokens to learn from",
+    CUT_OFF: "too many samples of {} were cut off",
     TOO_FEW: "too few samples of {} were drawn",
 }
 """Why a group has nothing to teach; the first that is found among its samples."""
@@ -104,6 +106,16 @@ class Watchdogs:
         """A metric over all steps that have it."""
         return [values[name] for values in self.history if name in values]
 
+    @property
+    def lowest(self) -> float:
+        """The lowest reward of any answer so far, at most 0."""
+        return min([0.0, *self.series("reward/min")])
+
+    @property
+    def scale(self) -> tuple[float, float]:
+        """The lowest and the highest reward of any answer so far."""
+        return _scale(self)
+
     def window(self, name: str) -> list[float]:
         return self.series(name)[-self.config.window :]
 
@@ -113,7 +125,7 @@ def reward_collapse(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Aler
     if len(means) < 2:
         return
     best, now = max(means), means[-1]
-    if _collapsed(dogs, best, now):
+    if _collapsed(dogs, best, now) and best - now > _chance(dogs):
         yield Alert(
             "reward_collapse",
             step,
@@ -127,7 +139,9 @@ def reward_collapse(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Aler
 def held_out_collapse(
     dogs: Watchdogs, step: int, best: float | None, now: float | None, groups: Groups
 ) -> Iterator[Alert]:
-    if best is not None and now is not None and _collapsed(dogs, best, now):
+    rewards = [rollout.reward for rollout in _each(groups) if rollout.reward is not None]
+    chance = SURE * statistics.pstdev(rewards) * math.sqrt(2 / len(rewards)) if rewards else 0.0
+    if best is not None and now is not None and _collapsed(dogs, best, now) and best - now > chance:
         yield Alert(
             "held_out_collapse",
             step,
@@ -136,6 +150,12 @@ def held_out_collapse(
             {"best": best, "now": now},
             _lowest(groups),
         )
+
+
+def _chance(dogs: Watchdogs) -> float:
+    """A difference between two means of a few steps that chance alone makes: prompts differ in difficulty."""
+    groups = sum(values.get("groups", 0.0) for values in dogs.history[-ENDS:])
+    return SURE * _spread(dogs) * math.sqrt(2 / groups) if groups else 0.0
 
 
 def held_out_unscored(step: int, groups: Groups) -> Iterator[Alert]:
@@ -158,6 +178,25 @@ def _collapsed(dogs: Watchdogs, best: float, now: float) -> bool:
     """Whether half of what there was to lose is lost, and that is not next to nothing."""
     low, high = _scale(dogs)
     return best - now > max(0.1 * (high - low), 0.5 * (best - low))
+
+
+def all_equal(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
+    """Every sample of every group earns the same, and less than was reached: nothing leads back up."""
+    recent = dogs.history[-ENDS:]
+    means = _smooth(dogs.series("reward/mean"))
+    if len(recent) < ENDS or len(means) < 2 or any(values.get("groups/used") for values in recent):
+        return
+    best, now = max(means), means[-1]
+    low, high = _scale(dogs)
+    if best - now > 0.1 * (high - low) > 0:
+        yield Alert(
+            "all_equal",
+            step,
+            f"For {ENDS} steps all samples of each prompt earned the same, {now:.2f} on average where {best:.2f} was "
+            "reached. Go back to the best checkpoint and lower optim.lr.",
+            {"best": best, "now": now},
+            _lowest(groups),
+        )
 
 
 def entropy_collapse(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
@@ -236,7 +275,7 @@ def all_cut_off(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
 
 def _cut_at(groups: Groups) -> str:
     """The settings that cut these answers."""
-    ends = {rollout.termination for rollout in _each(groups) if is_cut_off(rollout)}
+    ends = {rollout.termination for rollout in _each(groups) if rollout.cut_off}
     if Termination.TOKEN_BUDGET not in ends:
         return "rollouts.max_new_tokens"
     return "rollouts.max_tokens" if len(ends) == 1 else "rollouts.max_new_tokens or rollouts.max_tokens"
@@ -459,6 +498,7 @@ Alarm = Callable[[Watchdogs, int, Groups], Iterator[Alert]]
 ALARMS: tuple[Alarm, ...] = (
     not_finite,
     reward_collapse,
+    all_equal,
     entropy_collapse,
     entropy_blow_up,
     length_blow_up,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmax.doctor.arguments import arguments_for, edge_arguments
-from benchmax.doctor.chart import Shot
+from benchmax.doctor.probe_answers import REFUSAL
 from benchmax.envs.types import ChatMessage, Example, ToolCall, ToolDefinition
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
 from benchmax.models.scripted import ScriptedModel
@@ -22,6 +22,21 @@ from benchmax.rollouts.toolbox import BadToolCall, Toolbox
 
 CALLS_PER_TURN = 16
 EDGE_CALLS = 30 * CALLS_PER_TURN
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """One answer played on one example."""
+
+    kind: str
+    """What sort of answer: gold, nothing, garbage …"""
+    text: str
+    example: Example
+    rollout: Rollout
+
+    @property
+    def total(self) -> float | None:
+        return self.rollout.reward
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +132,17 @@ class _Voice(Conversation):
         reply = await self._inner.reply(new, max_tokens=max_tokens)
         self._said.append((reply.message, self._probe))
         return reply
+
+
+class ProbePlayer:
+    """Plays prepared answers on an environment, in the way its reward needs: alone, or as siblings."""
+
+    def __init__(self, host: EnvHost, settings: RolloutSettings, at_once: int = 8) -> None:
+        self.host, self.settings, self.at_once = host, settings, at_once
+        self.grouped = host.overrides("compute_group_reward")
+
+    async def play(self, example: Example, probes: Sequence[Probe]) -> list[Shot]:
+        if not self.grouped:
+            return await play_alone(self.host, example, probes, self.settings, self.at_once)
+        company = [Probe("sibling", REFUSAL)] if len(probes) == 1 else []
+        return await play_group(self.host, example, [*probes, *company], self.settings)

@@ -1,0 +1,69 @@
+"""Can a model learn from an environment? The look at its first samples, on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from rich.progress import Progress
+
+from benchmax.cli.output import safe, words
+from benchmax.cli.trained import open_named
+from benchmax.doctor.first_samples import first_samples, known_of
+from benchmax.doctor.signal import Signal, measure
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.loading import make_env
+from benchmax.envs.types import Example
+from benchmax.models.base import Sampling
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.settings import RolloutSettings
+
+
+def signal_of(
+    env_class: type[BaseEnv],
+    arguments: dict[str, Any],
+    examples: Sequence[Example],
+    model: str,
+    base_url: str | None = None,
+    api_key_var: str | None = None,
+) -> Signal:
+    """Load the model, let it try, and say what that shows."""
+
+    async def look() -> Signal:
+        client = open_named(model, env_class, examples, base_url, api_key_var)
+        async with client, EnvHost(lambda: make_env(env_class, arguments)) as host:
+            with Progress(console=words, transient=True) as bar:
+                task = bar.add_task(f"{client.name} tries", total=None)
+                return await first_samples(
+                    host, examples, client, on_group=lambda done, of: bar.update(task, completed=done, total=of)
+                )
+
+    return asyncio.run(look())
+
+
+def print_signal(signal: Signal, model: str) -> None:
+    words.print(f"[bold]can {safe(model)} learn it?[/]")
+    *facts, forecast = signal.lines() if not signal.advice else signal.lines()[:-1]
+    for line in facts:
+        words.print(f"  {safe(line)}", soft_wrap=True)
+    words.print(f"  [{'green' if signal.learns else 'yellow'}]{safe(forecast)}[/]", soft_wrap=True)
+    if signal.advice:
+        words.print(f"  {safe(signal.advice)}", soft_wrap=True)
+
+
+def signal_in(
+    env_class: type[BaseEnv],
+    arguments: dict[str, Any],
+    examples: Sequence[Example],
+    groups: Sequence[Sequence[Rollout]],
+) -> Signal:
+    """What rollouts that were played already show."""
+
+    async def look() -> Signal:
+        async with EnvHost(lambda: make_env(env_class, arguments)) as host:
+            known = await known_of(host, examples, RolloutSettings(sampling=Sampling(max_tokens=None)))
+            return measure(groups, known, tools=bool((await host.toolbox()).tools))
+
+    return asyncio.run(look())

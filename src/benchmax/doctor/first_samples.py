@@ -1,0 +1,78 @@
+"""A model's first samples on an environment, and what they say about learning there: `benchmax validate --model`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from statistics import fmean
+
+from benchmax.doctor.gold.demonstrations import Demonstrator
+from benchmax.doctor.gold.finder import Gold, GoldFinder
+from benchmax.doctor.probe_player import ProbePlayer
+from benchmax.doctor.signal import Known, Signal, measure
+from benchmax.doctor.trivial import answer_form, play_lazily
+from benchmax.envs.types import Example
+from benchmax.models.base import ModelClient, Sampling
+from benchmax.rollouts.groups import run_group
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.settings import RolloutSettings
+
+PROMPTS, SAMPLES = 8, 8
+MEASURED = 8
+"""Examples on which good and lazy answers are compared."""
+MOST_TOKENS = 256
+"""In one turn."""
+
+OnGroup = Callable[[int, int], None]
+"""Told how many groups are done, and of how many."""
+
+
+async def first_samples(
+    host: EnvHost,
+    examples: Sequence[Example],
+    model: ModelClient,
+    *,
+    prompts: int = PROMPTS,
+    samples: int = SAMPLES,
+    max_tokens: int = MOST_TOKENS,
+    seed: int = 0,
+    on_group: OnGroup = lambda done, of: None,
+) -> Signal:
+    """Play a few examples several times each, and say whether training would get anywhere."""
+    chosen = Random(seed).sample(list(examples), min(prompts, len(examples)))
+    settings = RolloutSettings(sampling=Sampling(max_tokens=max_tokens, seed=seed))
+    tools = (await host.toolbox()).tools
+    known = await known_of(host, examples, settings)
+    done = 0
+
+    async def group(example: Example) -> list[Rollout]:
+        nonlocal done
+        played = await run_group(host, example, model, settings, samples=range(samples), split="signal")
+        done += 1
+        on_group(done, len(chosen))
+        return played
+
+    groups = await asyncio.gather(*map(group, chosen))
+    return measure(groups, known, tools=bool(tools))
+
+
+async def known_of(host: EnvHost, examples: Sequence[Example], settings: RolloutSettings) -> Known:
+    """What good, lazy and senseless answers earn here."""
+    told = replace(settings, max_tokens=None, sampling=Sampling(max_tokens=None))
+    player = ProbePlayer(host, told)
+    tools = (await host.toolbox()).tools
+    gold = await GoldFinder(player, tools).find(examples)
+    shown = [await Demonstrator(player, gold, tools).solve(example) for example in examples[:MEASURED]]
+    paid = [each.reward for each in shown if each is not None]
+    return await known_from(player, gold, paid, examples)
+
+
+async def known_from(player: ProbePlayer, gold: Gold, paid: Sequence[float], examples: Sequence[Example]) -> Known:
+    """The same, from what solutions are already known to earn."""
+    rows = examples[:MEASURED]
+    lazy = await play_lazily(player, gold, rows, examples) if gold.works else {}
+    form = answer_form(gold, rows[0]) if gold.works and rows else None
+    return Known(fmean(paid) if paid else None, gold.floor, form, lazy)

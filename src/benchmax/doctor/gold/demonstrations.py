@@ -1,0 +1,150 @@
+"""Whole solutions of examples, each played and paid: what a model can be shown that finds nothing by itself.
+
+Where a solution comes from, the first that earns: the environment's own `demonstrate`; tool calls found by a search,
+where there are tools; the gold answer in the form that is paid. A row that none of them solves has no demonstration.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmax.doctor.gold.finder import Gold, Way
+from benchmax.doctor.gold.programs import ProgramSearch
+from benchmax.doctor.probe_answers import REFUSAL
+from benchmax.doctor.probe_player import Probe, ProbePlayer
+from benchmax.envs.demonstration import Script, Turn
+from benchmax.envs.reward_values import describe_error
+from benchmax.envs.types import ChatMessage, Example, ToolDefinition
+from benchmax.models.scripted import ScriptedModel
+from benchmax.rollouts.play import run_rollout
+from benchmax.rollouts.record import Rollout
+
+logger = logging.getLogger(__name__)
+
+SCRIPT, SEARCHED, GOLD = "demonstrate", "searched", "gold"
+WAYS = 4
+"""Of the ways to write the gold answer, those tried on a row that the best one does not solve."""
+PILOTS = 4
+"""Rows without a program, from the first on, after which no more are searched."""
+DONE = "Done."
+
+
+@dataclass(slots=True)
+class Demonstration:
+    """A solution that was played."""
+
+    example: Example
+    turns: list[Turn]
+    reward: float
+    source: str
+    """`demonstrate`, `searched` or `gold`."""
+
+
+class Demonstrator:
+    """Solves examples of one environment."""
+
+    def __init__(
+        self, player: ProbePlayer, gold: Gold, tools: Sequence[ToolDefinition] = (), seconds: float = 60.0
+    ) -> None:
+        self.player, self.gold = player, gold
+        self.scripted = player.host.overrides("demonstrate")
+        self.error = ""
+        """What the environment's own `demonstrate` raised."""
+        self._search = ProgramSearch(player, tools, seconds) if tools else None
+        self._misses = 0
+        self._solved = False
+
+    async def solve(self, example: Example) -> Demonstration | None:
+        """The best demonstration of one example; None when nothing earns more than nonsense."""
+        if self.scripted and (shown := await self._from_script(example)) is not None:
+            return shown
+        written = await self._from_gold(example)
+        if self._search is None or (self._misses >= PILOTS and not self._solved):
+            return written
+        found = await self._from_search(example, written)
+        self._solved |= found is not None
+        self._misses = 0 if found is not None else self._misses + 1
+        # Where calls are known to lead to the answer, one that falls from the sky teaches to guess.
+        return found or (None if self._solved else written)
+
+    async def _from_script(self, example: Example) -> Demonstration | None:
+        host, turns = self.player.host, list[Turn]()
+        deadline = self.player.settings.tool_seconds
+        try:
+            script = await host.perform(
+                Script.of, host.env.demonstrate, example, deadline=deadline, label="demonstrate"
+            )
+            if script is None:
+                return None
+
+            async def say(messages: list[ChatMessage]) -> Turn:
+                results = _last_results(messages)
+                turn = await host.perform(script.turn, results, deadline=deadline, label="demonstrate")
+                turns.append(DONE if turn is None else turn)
+                return turns[-1]
+
+            rollout = await run_rollout(host, example, ScriptedModel(say, name="demonstrate"), self.player.settings)
+        except Exception as error:
+            self.error = describe_error(error)
+            logger.warning("demonstrate failed: %s", self.error)
+            return None
+        if rollout.error is not None:
+            self.error = rollout.error.message
+        return self._paid(rollout, turns, example, SCRIPT)
+
+    async def _from_gold(self, example: Example) -> Demonstration | None:
+        """The best way's answer; where that earns nothing, the other ways' and a refusal."""
+        best = self.gold.best
+        ways = [way for way in self.gold.ways[:WAYS] if not way.with_tools]
+        shown = await self._written(example, [best] if best and not best.with_tools else ways[:1])
+        if shown is not None and best is not None and shown.reward >= self.gold.earned[best] - 1e-9:
+            return shown
+        others = await self._written(example, ways, [REFUSAL])
+        return max((each for each in (shown, others) if each), key=lambda each: each.reward, default=None)
+
+    async def _written(self, example: Example, ways: Sequence[Way], texts: Sequence[str] = ()) -> Demonstration | None:
+        written = [text for way in ways if (text := self.gold.text(example, way)) is not None]
+        probes = [self.gold.probe(example, text) for text in dict.fromkeys((*written, *texts))]
+        if not probes:
+            return None
+        paid = [shot for shot in await self.player.play(example, probes) if shot.total is not None]
+        best = max((shot for shot in paid if shot.kind == "gold"), key=lambda shot: shot.total or 0.0, default=None)
+        if best is None or best.total is None or best.total <= self.gold.floor + 1e-9:
+            return None
+        probe = self.gold.probe(example, best.text)
+        return Demonstration(example, [*probe.turns, best.text], best.total, GOLD)
+
+    async def _from_search(self, example: Example, written: Demonstration | None) -> Demonstration | None:
+        """A solution by tool calls, where that earns at least what the answer alone does."""
+        assert self._search is not None
+        text = (self.gold.text(example) if self.gold.works else None) or DONE
+        least = max(self.gold.floor, (written.reward if written else 0.0) - 2e-9)
+        found = await self._search.solve(example, self.gold.truth(example), text, least)
+        if found is None:
+            return None
+        calls, reward = found
+        return Demonstration(example, [*((call,) for call in calls), text], reward, SEARCHED)
+
+    def _paid(self, rollout: Rollout, turns: list[Turn], example: Example, source: str) -> Demonstration | None:
+        if rollout.reward is None or rollout.reward <= self.gold.floor + 1e-9:
+            return None
+        return Demonstration(example, turns, rollout.reward, source)
+
+
+def _last_results(messages: Sequence[ChatMessage]) -> list[str]:
+    """What the tools said since the last turn."""
+    results: list[str] = []
+    for message in reversed(messages):
+        if message["role"] != "tool":
+            break
+        results.insert(0, str(message.get("content")))
+    return results
+
+
+def as_probe(demonstration: Demonstration) -> Probe:
+    """The demonstration as an answer to play again; its calls must not depend on chance."""
+    calls = tuple(turn for turn in demonstration.turns if isinstance(turn, tuple))
+    last = demonstration.turns[-1]
+    return Probe("demonstration", last if isinstance(last, str) else DONE, calls)

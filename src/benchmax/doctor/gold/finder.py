@@ -1,0 +1,219 @@
+"""Which reading of the task, in which form, earns most: found by playing them on a few examples."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from time import perf_counter
+
+from benchmax.doctor.gold.forms import PLAIN, Form, all_forms, asked_forms
+from benchmax.doctor.gold.truths import truth_text, truths
+from benchmax.doctor.probe_answers import GARBAGE, REFUSAL
+from benchmax.doctor.probe_player import Probe, ProbePlayer, tool_turns
+from benchmax.envs.base_env import overrides
+from benchmax.envs.reward_helpers import content_text
+from benchmax.envs.reward_values import describe_error
+from benchmax.envs.types import Example, ToolCall, ToolDefinition
+
+OWN = "gold_completion"
+SCOUTED = 3
+"""Examples on which the ways to write an answer are compared."""
+FIRST_TRUTHS = 6
+"""Readings tried first; the others only when none of these earns all there is."""
+MOST_TEXTS = 400
+"""Answers tried on one example."""
+MOST_SIBLINGS = 24
+"""The same where each must be compared with all others."""
+FINALISTS = 6
+ENOUGH = 1 - 1e-9
+"""What most rewards end at: an answer that earns this is not searched any further."""
+
+CONSTANT = {"a refusal": REFUSAL}
+"""Answers that are the same for every row, and right where the task is to give them."""
+
+OwnGold = Callable[[Example], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How to write the answer of any example."""
+
+    label: str
+    """The reading of the task, or the environment's own gold_completion."""
+    form: Form = PLAIN
+    with_tools: bool = False
+    """Call every tool once before answering."""
+
+    @property
+    def name(self) -> str:
+        said = self.label if self.form is PLAIN or self.label == OWN else f"{self.label}, {self.form.name}"
+        return f"{said}, after calling the tools" if self.with_tools else said
+
+
+@dataclass(slots=True)
+class Gold:
+    """What was found."""
+
+    ways: list[Way] = field(default_factory=list)
+    """Those tried to the end, the best paid first."""
+    earned: dict[Way, float] = field(default_factory=dict)
+    """The mean of each on the examples it was tried on."""
+    floor: float = 0.0
+    """What answers without content earn."""
+    asked: list[Form] = field(default_factory=list)
+    """The forms the prompt asks for."""
+    tried: int = 0
+    """Answers played."""
+    system_prompt: str = ""
+    error: str = ""
+    """What gold_completion or gold_tool_calls raised."""
+    own: OwnGold = lambda example: None
+    calls_of: Callable[[Example], Sequence[ToolCall]] = lambda example: ()
+    tools: Sequence[ToolDefinition] = ()
+
+    @property
+    def best(self) -> Way | None:
+        return self.ways[0] if self.ways else None
+
+    @property
+    def works(self) -> bool:
+        """Whether the best way earns more than nonsense."""
+        return self.best is not None and self.earned[self.best] > self.floor + 1e-9
+
+    def text(self, example: Example, way: Way | None = None) -> str | None:
+        """The answer to an example, written the best way unless told another."""
+        way = way or self.best
+        if way is None:
+            return None
+        if way.label in CONSTANT:
+            return CONSTANT[way.label]
+        if way.label == OWN:
+            return self.own(example)
+        truth = next((truth.text for truth in truths(example, self.system_prompt) if truth.label == way.label), None)
+        return None if truth is None else way.form.write(truth)
+
+    def truth(self, example: Example) -> str | None:
+        """The answer outside of its form."""
+        if self.best is None or self.best.label in CONSTANT:
+            return None
+        if self.best.label != OWN:
+            return self.text(example, Way(self.best.label))
+        own, truth = self.own(example), truth_text(example)
+        return truth if own and truth and truth in own else None
+
+    def probe(self, example: Example, text: str, way: Way | None = None, kind: str = "gold") -> Probe:
+        """The answer to play, after the tool calls it takes."""
+        way = way or self.best
+        turns: tuple[tuple[ToolCall, ...], ...] = tuple((call,) for call in self.calls_of(example))
+        if not turns and way is not None and way.with_tools:
+            turns = tool_turns(self.tools)
+        return Probe(kind, text, turns)
+
+
+class GoldFinder:
+    """Tries answers on an environment."""
+
+    def __init__(self, player: ProbePlayer, tools: Sequence[ToolDefinition] = (), seconds: float = 40.0) -> None:
+        self.player, self.tools, self.seconds = player, tools, seconds
+        prompt = player.host.env.system_prompt or ""
+        self.gold = Gold(system_prompt=prompt, own=self._own, calls_of=self._calls, tools=tools)
+        self._floors: list[float] = []
+
+    async def find(self, examples: Sequence[Example]) -> Gold:
+        """The best way to answer these examples; the time is bounded, not the number of columns."""
+        gold, began = self.gold, perf_counter()
+        scouted = examples[:SCOUTED]
+        gold.asked = list({form: None for example in scouted for form in asked_forms(self.prompt(example))})
+        earned: dict[Way, list[float]] = defaultdict(list)
+        for tier in range(2):
+            for example in scouted:
+                await self._try(example, list(self._tier(example, tier)), earned)
+            if self._is_enough(earned, len(scouted)) or perf_counter() - began > self.seconds:
+                break
+        await self._finals(scouted, earned)
+        gold.floor = max(self._floors, default=0.0)
+        return gold
+
+    def prompt(self, example: Example) -> str:
+        """Everything the model is told before it answers."""
+        told = [content_text(message.get("content")) for message in example["prompt_messages"]]
+        return "\n".join([self.gold.system_prompt, *told])
+
+    def _own(self, example: Example) -> str | None:
+        try:
+            text = self.player.host.env.gold_completion(example)
+        except Exception as error:
+            self.gold.error = describe_error(error)
+            return None
+        return text if isinstance(text, str) else None
+
+    def _calls(self, example: Example) -> Sequence[ToolCall]:
+        try:
+            return self.player.host.env.gold_tool_calls(example)
+        except Exception as error:
+            self.gold.error = describe_error(error)
+            return ()
+
+    def _tier(self, example: Example, tier: int) -> Iterator[tuple[Way, str]]:
+        """Answers to try: first the likely readings in every form, then all others."""
+        if tier == 0 and (own := self._own(example)) is not None:
+            yield Way(OWN), own
+        forms = all_forms(self.prompt(example))
+        readings = truths(example, self.gold.system_prompt)
+        for truth in readings[:FIRST_TRUTHS] if tier == 0 else readings[FIRST_TRUTHS:]:
+            for form in forms:
+                yield Way(truth.label, form), form.write(truth.text)
+        if tier == 1:
+            yield from ((Way(label), text) for label, text in CONSTANT.items())
+
+    async def _try(self, example: Example, ways: list[tuple[Way, str]], earned: dict[Way, list[float]]) -> None:
+        """Play each text once, and credit every way that writes it."""
+        most = MOST_SIBLINGS if self.player.grouped else MOST_TEXTS
+        texts = list(dict.fromkeys(text for _, text in ways))[:most]
+        probes = [Probe("floor", text) for text in (GARBAGE, "")] if not self._knows_floor(example) else []
+        probes += [self.gold.probe(example, text, kind="gold") for text in texts]
+        shots = await self.player.play(example, probes) if texts else []
+        paid: dict[str, float] = {}
+        for shot in shots:
+            if shot.total is not None and shot.kind == "floor":
+                self._floors.append(shot.total)
+            elif shot.total is not None:
+                paid[shot.text] = shot.total
+        self.gold.tried += len(texts)
+        for way, text in ways:
+            if text in paid:
+                earned[way].append(paid[text])
+
+    def _knows_floor(self, example: Example) -> bool:
+        return len(self._floors) >= 2 * SCOUTED
+
+    def _is_enough(self, earned: dict[Way, list[float]], examples: int) -> bool:
+        return any(len(paid) == examples and min(paid) >= ENOUGH for paid in earned.values())
+
+    async def _finals(self, scouted: Sequence[Example], earned: dict[Way, list[float]]) -> None:
+        """The best few, also after the tools were called; the first of equals wins, it is the plainer one."""
+        gold = self.gold
+        means = {way: fmean(paid) for way, paid in earned.items() if len(paid) == len(scouted)}
+        floor = max(self._floors, default=0.0)
+        means = {way: mean for way, mean in means.items() if way.label not in CONSTANT or mean > floor + 1e-9}
+        best = sorted(means, key=lambda way: -means[way])[:FINALISTS]
+        if self.tools and not self._has_own_calls():
+            again: dict[Way, list[float]] = defaultdict(list)
+            for example in scouted:
+                await self._with_tools(example, best, again)
+            means |= {way: fmean(paid) for way, paid in again.items() if len(paid) == len(scouted)}
+        gold.ways = sorted(means, key=lambda way: (-round(means[way], 9), way.with_tools))
+        gold.earned = {way: means[way] for way in gold.ways}
+
+    def _has_own_calls(self) -> bool:
+        return overrides(self.player.host.env, "gold_tool_calls")
+
+    async def _with_tools(self, example: Example, ways: Iterable[Way], earned: dict[Way, list[float]]) -> None:
+        tooled = [Way(way.label, way.form, with_tools=True) for way in ways]
+        texts = [(way, text) for way in tooled if (text := self.gold.text(example, way)) is not None]
+        probes = [self.gold.probe(example, text, way, kind=str(at)) for at, (way, text) in enumerate(texts)]
+        for shot in await self.player.play(example, probes) if probes else ():
+            if shot.total is not None and shot.kind.isdecimal():
+                earned[texts[int(shot.kind)][0]].append(shot.total)

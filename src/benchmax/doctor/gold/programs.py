@@ -1,0 +1,253 @@
+"""Solutions by tool calls, found by trying: for environments that pay for what tools tell or do, and show no solution.
+
+Two ways are tried. *Looking up*: call tools with what the prompt and earlier results hold until a result holds the
+truth. *Doing*: extend a list of calls by whatever raises the reward. What solved one row is tried first on the next,
+so that after the first few a row takes a handful of calls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+
+from benchmax.doctor.gold.queries import find_query, statement_parameter, tables
+from benchmax.doctor.gold.truths import question
+from benchmax.doctor.gold.values import Made, arguments, values
+from benchmax.doctor.probe_answers import mentions
+from benchmax.doctor.probe_player import Probe, ProbePlayer
+from benchmax.envs.types import Example, ToolCall, ToolDefinition
+from benchmax.models.scripted import ScriptedModel
+from benchmax.rollouts.play import new_rollout, opened
+from benchmax.rollouts.toolbox import BadToolCall, Toolbox, result_text
+
+DEPTH = 3
+"""Look-ups in a row."""
+BEAM = 6
+DEEDS = 6
+"""Calls that change something, in a row."""
+REPEATS = 12
+"""Times the same call is made, where nothing tells how often."""
+PLAYS = 600
+"""Rollouts for one example."""
+ENOUGH = 1 - 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call, and where its arguments were found."""
+
+    call: ToolCall
+    places: tuple[str, ...]
+
+    @property
+    def habit(self) -> tuple[str, ...]:
+        """What this step has in common with the same one on another row."""
+        return (self.call.name, *self.places)
+
+
+@dataclass(slots=True)
+class Path:
+    steps: list[Step] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        return [step.call for step in self.steps]
+
+
+class ProgramSearch:
+    """Searches one environment's rows, one after the other, and learns from those it solved."""
+
+    def __init__(self, player: ProbePlayer, tools: Sequence[ToolDefinition], seconds: float) -> None:
+        self.player, self.tools = player, list(tools)
+        self.toolbox = Toolbox(tools)
+        self._seconds = seconds
+        """Left for searching."""
+        self._began = perf_counter()
+        self.habits: Counter[tuple[int, tuple[str, ...]]] = Counter()
+        self.last: tuple[str, int] = ("", 0)
+        """How the last row was solved, and with how many calls."""
+
+    @property
+    def over(self) -> bool:
+        return perf_counter() - self._began > self._seconds
+
+    async def solve(
+        self, example: Example, truth: str | None, answer: str, least: float
+    ) -> tuple[list[ToolCall], float] | None:
+        """Calls after which `answer` earns more than `least`, and what it earns."""
+        ways = {"look up": self._look_up, "query": self._query, "do": self._do}
+        self._began = perf_counter()
+        try:
+            # The way that solved the last row goes first.
+            for name in sorted(ways, key=lambda name: name != self.last[0]):
+                found = None if self.over else await ways[name](example, truth, answer, least)
+                if found is not None:
+                    path, reward = found
+                    self.last = (name, len(path.steps))
+                    self.habits.update((at, step.habit) for at, step in enumerate(path.steps))
+                    return path.calls, reward
+            return None
+        finally:
+            self._seconds -= perf_counter() - self._began
+
+    # Looking up
+
+    async def _look_up(
+        self, example: Example, truth: str | None, answer: str, least: float
+    ) -> tuple[Path, float] | None:
+        if not truth:
+            return None
+        # First the calls that solved earlier rows; if those do not lead to it, all there are.
+        for eager in (True, False) if self.habits else (False,):
+            if (found := await self._follow(example, truth, answer, least, eager)) is not None:
+                return found
+        return None
+
+    async def _follow(
+        self, example: Example, truth: str, answer: str, least: float, eager: bool
+    ) -> tuple[Path, float] | None:
+        frontier = [Path()]
+        seen: set[str] = set()
+        for _ in range(DEPTH):
+            wider: list[Path] = []
+            for path in frontier:
+                for longer in await self._extend(example, path, truth, eager):
+                    if mentions(longer.results[-1], truth):
+                        reward = await self._earns(example, longer.calls, answer)
+                        if reward is not None and reward > least:
+                            return longer, reward
+                    if longer.results[-1] not in seen:
+                        seen.add(longer.results[-1])
+                        wider.append(longer)
+                if self.over:
+                    return None
+            wider.sort(key=lambda path: -self.habits[len(path.steps) - 1, path.steps[-1].habit])
+            frontier = wider[:BEAM]
+        return None
+
+    async def _extend(self, example: Example, path: Path, truth: str, eager: bool) -> list[Path]:
+        """Every call that might follow, made in one rollout after the calls of the path."""
+        steps = self._steps(example, path, truth, eager)
+        found: list[Path] = []
+        rollout = new_rollout(
+            self.player.host, example, ScriptedModel(""), sample=0, attempt=0, split="eval", step=None
+        )
+        async with opened(self.player.host, rollout, self.player.settings) as ready:
+            for call in path.calls if ready else ():
+                await self._call(rollout.id, call)
+            for step in steps if ready else ():
+                said = await self._call(rollout.id, step.call)
+                if said:
+                    found.append(Path([*path.steps, step], [*path.results, said]))
+        return found
+
+    async def _call(self, rollout_id: str, call: ToolCall) -> str | None:
+        """What the tool says; None when it refuses."""
+        host = self.player.host
+        try:
+            given = self.toolbox.arguments(call)
+            running = host.start("run_tool", (rollout_id, call.name), given, call.name, f"run_tool {call.name}")
+            said = result_text(await host.outcome(running, self.player.settings.tool_seconds))
+        except (BadToolCall, Exception):
+            return None
+        return None if said.is_error or said.text.startswith("Error") else said.text
+
+    def _steps(self, example: Example, path: Path, truth: str, eager: bool) -> list[Step]:
+        """Calls that might follow, those that solved earlier rows first; the truth itself is nothing to ask with."""
+        found = [value for value in values(example, path.results) if str(value.value) != truth]
+        steps = [_step(tool, made) for tool in self.tools for made in arguments(tool, found)]
+        at = len(path.steps)
+        steps.sort(key=lambda step: -self.habits[at, step.habit])
+        known = [step for step in steps if self.habits[at, step.habit]]
+        return known[:BEAM] if eager else steps
+
+    # Asking tables
+
+    async def _query(self, example: Example, truth: str | None, answer: str, least: float) -> tuple[Path, float] | None:
+        """A statement for a tool that takes SQL."""
+        host = self.player.host
+        for tool in self.tools:
+            name = statement_parameter(tool)
+            shapes = tables(f"{host.env.system_prompt}\n{question(example)}\n{tool.description}") if name else []
+            if not truth or not name or not shapes:
+                continue
+            rollout = new_rollout(host, example, ScriptedModel(""), sample=0, attempt=0, split="eval", step=None)
+            async with opened(host, rollout, self.player.settings) as ready:
+                ask = partial(self._ask, rollout.id, tool.name, name)
+                told = [value.value for value in values(example, []) if not value.place.startswith("column")]
+                statement = await find_query(ask, shapes, told, truth) if ready else None
+            if statement is not None:
+                step = Step(ToolCall(tool.name, json.dumps({name: statement}, ensure_ascii=False)), ("query",))
+                reward = await self._earns(example, [step.call], answer)
+                if reward is not None and reward > least:
+                    return Path([step]), reward
+        return None
+
+    async def _ask(self, rollout_id: str, tool: str, parameter: str, statement: str) -> str | None:
+        call = ToolCall(tool, json.dumps({parameter: statement}))
+        return None if self.over else await self._call(rollout_id, call)
+
+    # Doing
+
+    async def _do(self, example: Example, truth: str | None, answer: str, least: float) -> tuple[Path, float] | None:
+        """Extend the best paths while that pays; where a single call does not, make it several times."""
+        best: tuple[Path, float] | None = None
+        least += 4e-9  # a call that changes nothing is not worth making
+        beam: list[tuple[Path, float]] = [(Path(), least)]
+        plays = 0
+        for _ in range(DEEDS):
+            tried: list[tuple[Path, float]] = []
+            for path, _ in beam:
+                steps = self._deeds(example, path)[: PLAYS // DEEDS]
+                earned = await self._earn_all(example, [[*path.calls, step.call] for step in steps], answer)
+                longer = [Path([*path.steps, step]) for step in steps]
+                tried += [(each, paid) for each, paid in zip(longer, earned, strict=True) if paid is not None]
+                plays += len(steps)
+            tried.sort(key=lambda each: -each[1])
+            if tried and tried[0][1] > (best[1] if best else least) + 1e-9:
+                best = tried[0]
+            elif best is not None:
+                return best
+            if best and best[1] >= ENOUGH:
+                return best
+            if plays > PLAYS or self.over:
+                break
+            beam = tried[:BEAM]
+        return best or await self._repeat(example, answer, least)
+
+    def _deeds(self, example: Example, path: Path) -> list[Step]:
+        steps = [_step(tool, made) for tool in self.tools for made in arguments(tool, values(example, path.results))]
+        steps.sort(key=lambda step: -self.habits[len(path.steps), step.habit])
+        return steps
+
+    async def _repeat(self, example: Example, answer: str, least: float) -> tuple[Path, float] | None:
+        for step in self._deeds(example, Path())[:BEAM]:
+            many = [[step.call] * times for times in range(2, REPEATS + 1)]
+            earned = await self._earn_all(example, many, answer)
+            paid = [(reward, times) for times, reward in enumerate(earned, 2) if reward is not None and reward > least]
+            if paid:
+                reward, times = max(paid, key=lambda each: (each[0], -each[1]))
+                return Path([step] * times), reward
+        return None
+
+    # Playing
+
+    async def _earns(self, example: Example, calls: Sequence[ToolCall], answer: str) -> float | None:
+        return (await self._earn_all(example, [calls], answer))[0]
+
+    async def _earn_all(self, example: Example, many: Sequence[Sequence[ToolCall]], answer: str) -> list[float | None]:
+        """What the answer earns after each list of calls."""
+        if not many:
+            return []
+        probes = [Probe(str(at), answer, tuple((call,) for call in calls)) for at, calls in enumerate(many)]
+        shots = {shot.kind: shot.total for shot in await self.player.play(example, probes)}
+        return [shots.get(str(at)) for at in range(len(many))]
+
+
+def _step(tool: ToolDefinition, made: Made) -> Step:
+    return Step(ToolCall(tool.name, json.dumps(made.arguments, ensure_ascii=False)), made.places)

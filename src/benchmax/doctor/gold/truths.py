@@ -1,0 +1,228 @@
+"""The values of a task that may be its answer, each as the texts it could be written as.
+
+Nobody says which column holds the truth, nor how it is to be written: a list may be the answer or its alternatives, a
+number may stand for an option. Every reading has a label that means the same on every row, so that the one that earns
+on a few rows can be used on all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from benchmax.envs.base_env import PROMPT_COLUMNS
+from benchmax.envs.reward_helpers import content_text
+from benchmax.envs.types import Example
+
+TRUTH_KEYS = ("ground_truth", "answer", "expected_answer", "expected", "target", "solution", "label", "gold")
+_LIKELY = re.compile(r"truth|answer|expect|target|solution|label|gold|correct|reference|result|output|respon|complet")
+_OPTION = re.compile(r"^\s*\(?([A-Za-z]|\d{1,2})[).:]\s+(.+?)\s*$", re.MULTILINE)
+_FINAL = re.compile(r"####\s*(.+)\s*$")
+LONGEST = 8_000
+"""Characters of a value; a longer one is a document, not an answer."""
+MOST_ITEMS = 50
+DEPTH = 3
+"""Tables within tables that are looked into."""
+_JOINTS = {"commas": ", ", "spaces": " ", "lines": "\n", "bare commas": ",", "arrows": " -> "}
+SHORT_WORDS = 3
+"""Words of an answer that is also tried in other letters: yes, Yes, YES."""
+
+
+class Truth(NamedTuple):
+    """One reading of a task's answer."""
+
+    label: str
+    text: str
+
+
+def truth_of(example: Example) -> Any:
+    """The example's right answer, under any of its usual names; None when there is none."""
+    task = example.get("task") or {}
+    return next((task[key] for key in TRUTH_KEYS if not _is_empty(task.get(key))), None)
+
+
+def truth_text(example: Example) -> str | None:
+    """The right answer as a text."""
+    truth = truth_of(example)
+    if isinstance(truth, list) and truth and isinstance(truth[0], str | int | float):
+        truth = truth[0]
+    if truth is None or isinstance(truth, str):
+        return truth
+    return _json(truth)
+
+
+def question(example: Example) -> str:
+    """The last thing the user said."""
+    asked = [content_text(m.get("content")) for m in example["prompt_messages"] if m.get("role") == "user"]
+    return asked[-1] if asked else ""
+
+
+def options(example: Example) -> list[str]:
+    """The options a task offers: a list of texts among its columns, or the lettered lines of its prompt."""
+    asked = question(example)
+    for value in (example.get("task") or {}).values():
+        texts = value if isinstance(value, list) and len(value) > 1 else [None]
+        if all(isinstance(item, str) and item in asked for item in texts):
+            return list(texts)
+    lines = [match[2] for match in _OPTION.finditer(asked)]
+    return lines if len(lines) > 1 else []
+
+
+def truths(example: Example, system_prompt: str = "") -> list[Truth]:
+    """Every reading of every column, the likely ones first; the prompt may name those that belong together."""
+    columns = sorted(_columns(example), key=lambda column: _likelihood(column[0]))
+    found = [truth for name, value in columns for truth in _readings(name, value, example)]
+    return [
+        truth
+        for truth in (*found, *_together(example, system_prompt))
+        if truth.text.strip() and len(truth.text) <= LONGEST
+    ]
+
+
+def _likelihood(name: str) -> int:
+    leaf = name.rpartition(".")[2].lower()
+    if leaf in TRUTH_KEYS:
+        return TRUTH_KEYS.index(leaf)
+    return len(TRUTH_KEYS) + (not _LIKELY.search(leaf)) + 2 * name.startswith("init_rollout_args")
+
+
+def _columns(example: Example) -> Iterator[tuple[str, Any]]:
+    """The task's columns, and what lies in those that are tables; prompts are no answers."""
+    task = {"init_rollout_args": example.get("init_rollout_args"), **(example.get("task") or {})}
+    for name, value in task.items():
+        if name in PROMPT_COLUMNS or _is_empty(value):
+            continue
+        yield from _inside(name, _unpacked(value), 0)
+
+
+def _inside(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+    """A value, and what lies in it."""
+    if isinstance(value, Mapping) and depth < DEPTH:
+        for key, inner in list(value.items())[:MOST_ITEMS]:
+            if not _is_empty(inner):
+                yield from _inside(f"{name}.{key}", _unpacked(inner), depth + 1)
+    if name != "init_rollout_args":
+        yield name, value
+
+
+def _unpacked(value: Any) -> Any:
+    """A table or list that was saved as JSON text, as what it is."""
+    if isinstance(value, str) and len(value) <= LONGEST and value.strip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def _readings(name: str, value: Any, example: Example) -> Iterator[Truth]:
+    match value:
+        case bool():
+            yield Truth(name, str(value))
+            yield Truth(f"{name} in small letters", str(value).lower())
+            for yes, no in (("yes", "no"), ("Yes", "No"), ("YES", "NO"), ("TRUE", "FALSE")):
+                yield Truth(f"{name} as {yes} or {no}", yes if value else no)
+        case int() | float():
+            yield Truth(name, str(value))
+            if isinstance(value, float) and value.is_integer():
+                yield Truth(f"{name} as a whole number", str(int(value)))
+            yield from _as_option(name, value, example)
+        case str():
+            yield from _text_readings(name, value, example)
+        case list() | tuple():
+            yield from _list_readings(name, value)
+        case Mapping():
+            yield Truth(f"{name} as JSON", _json(value))
+            yield from _table_readings(name, value)
+        case _:
+            yield Truth(name, str(value))
+
+
+def _text_readings(name: str, value: str, example: Example) -> Iterator[Truth]:
+    yield Truth(name, value)
+    if final := _FINAL.search(value):
+        yield Truth(f"{name} after ####", final[1])
+    yield from _letter_of(name, value, example)
+    if len(value.split()) <= SHORT_WORDS:
+        yield Truth(f"{name} in capitals", value.upper())
+        yield Truth(f"{name} in small letters", value.lower())
+        yield Truth(f"{name} with a capital", value[:1].upper() + value[1:])
+
+
+def _list_readings(name: str, value: Sequence[Any]) -> Iterator[Truth]:
+    items = list(value)[:MOST_ITEMS]
+    if all(isinstance(item, str | int | float) for item in items):
+        texts = [_plain(item) for item in items]
+        yield Truth(f"the first of {name}", texts[0])
+        for how, joint in (
+            ("commas", ", "),
+            ("spaces", " "),
+            ("lines", "\n"),
+            ("bare commas", ","),
+            ("arrows", " -> "),
+        ):
+            yield Truth(f"{name} with {how}", joint.join(texts))
+    yield Truth(f"{name} as JSON", _json(items))
+
+
+def _table_readings(name: str, table: Mapping[str, Any]) -> Iterator[Truth]:
+    """A table as the lines people write one in."""
+    yield Truth(f"{name} as lines", "\n".join(f"{key}: {_plain(item)}" for key, item in table.items()))
+    yield Truth(f"{name} as YAML", "\n".join(line for item in table.items() for line in _yaml(*item)))
+    texts = [_plain(item) for item in table.values()]
+    yield Truth(f"the values of {name} with commas", ", ".join(texts))
+    yield Truth(f"the values of {name} as a table row", f"| {' | '.join(texts)} |")
+
+
+def _yaml(key: str, value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [f"{key}:", *(f"  - {_plain(item)}" for item in value)]
+    return [f"{key}: {_plain(value)}"]
+
+
+def _as_option(name: str, value: float, example: Example) -> Iterator[Truth]:
+    """A number that may be the place of an option."""
+    if not isinstance(value, int) or not 0 <= value < len(string.ascii_uppercase):
+        return
+    yield Truth(f"{name} as a letter", string.ascii_uppercase[value])
+    yield Truth(f"{name} counted from one", str(value + 1))
+    offered = options(example)
+    if value < len(offered):
+        yield Truth(f"the option of {name}", offered[value])
+
+
+def _letter_of(name: str, value: str, example: Example) -> Iterator[Truth]:
+    """A text that is one of the lettered options."""
+    lettered = {match[2].strip().lower(): match[1] for match in _OPTION.finditer(question(example))}
+    if letter := lettered.get(value.strip().lower()):
+        yield Truth(f"the letter of {name}", letter)
+    spelled = {mark: text for text, mark in lettered.items()}
+    if text := spelled.get(value.strip()):
+        yield Truth(f"the option of {name}", text)
+
+
+def _together(example: Example, system_prompt: str) -> Iterator[Truth]:
+    """Several columns as one: those the prompt names, and all of them."""
+    task = {name: value for name, value in (example.get("task") or {}).items() if name not in PROMPT_COLUMNS}
+    task.pop("init_rollout_args", None)
+    asked = " ".join([system_prompt, *(content_text(m.get("content")) for m in example["prompt_messages"])])
+    named = {name: value for name, value in task.items() if re.search(rf"\b{re.escape(name)}\b", asked)}
+    for label, columns in (("the columns the prompt names", named), ("all columns", task)):
+        if len(columns) > 1:
+            yield Truth(f"{label} as JSON", _json(columns))
+            yield from _table_readings(label, columns)
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str | list | dict) and not value)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else _json(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,183 @@
+"""Can *this* model learn from *this* environment? Measured on its first samples, before anything is trained.
+
+GRPO learns from differences between the answers to one prompt, and can reach no further than what some answer earned.
+So the questions are: do siblings differ, how far does the best of them get, and is that more than laziness pays?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import fmean
+from typing import Any
+
+from benchmax.doctor.gold.forms import Form
+from benchmax.envs.reward_helpers import extract_completion_text
+from benchmax.rollouts.record import Rollout
+
+EQUAL = 1e-9
+SOLVED = 1e-6
+"""How close to all there is to earn an answer counts as solved."""
+LEAST_SPREAD = 0.1
+"""Share of groups that must differ within, for learning to get going."""
+LEAST_REACH = 0.3
+"""Share of what good answers earn that the best of a group must reach on average."""
+DONE = 0.95
+"""Share of what good answers earn from which on there is little left to learn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the environment besides the samples."""
+
+    gold: float | None = None
+    """What good answers earn; None when none is known."""
+    floor: float = 0.0
+    """What nonsense earns."""
+    form: Form | None = None
+    """The form that is paid."""
+    lazy: Mapping[str, float] = field(default_factory=dict)
+    """What strategies without understanding earn, by their names."""
+
+
+@dataclass(slots=True)
+class Signal:
+    """What the samples show, and what follows from it."""
+
+    groups: int
+    samples: int
+    """In each group."""
+    reward: float | None = None
+    """The mean."""
+    best: float | None = None
+    """The mean of each group's best."""
+    pass_at_k: float = 0.0
+    """Share of groups in which an answer earned all there is."""
+    spread: float = 0.0
+    """Share of groups whose answers differ in reward."""
+    unscored: float = 0.0
+    cut_off: float = 0.0
+    in_form: float | None = None
+    """Share of answers in the form that is paid; None where it has no mark."""
+    first_calls: float | None = None
+    """Share of rollouts whose first tool call worked; None without tools."""
+    gold: float | None = None
+    floor: float = 0.0
+    lazy: dict[str, float] = field(default_factory=dict)
+    learns: bool = False
+    """Whether training is expected to get somewhere without help."""
+    forecast: str = ""
+    advice: str = ""
+
+    @property
+    def laziest(self) -> tuple[str, float] | None:
+        """The best paid strategy without understanding."""
+        return max(self.lazy.items(), key=lambda each: each[1], default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """The numbers, a line each, then the forecast and what to do."""
+        shown = [f"{self.groups} prompts × {self.samples} samples"]
+        if self.reward is not None and self.best is not None:
+            shown.append(f"reward {self.reward:.2f} on average, {self.best:.2f} for the best of a group"
+                         + (f"; a good answer earns {self.gold:.2f}" if self.gold is not None else ""))  # fmt: skip
+        shown.append(f"groups with a difference {self.spread:.0%}, groups with a solution {self.pass_at_k:.0%}")
+        details = [f"cut off {self.cut_off:.0%}"]
+        if self.in_form is not None:
+            details.append(f"in the form that is paid {self.in_form:.0%}")
+        if self.first_calls is not None:
+            details.append(f"first tool call works {self.first_calls:.0%}")
+        if self.unscored:
+            details.append(f"unscored {self.unscored:.0%}")
+        shown.append(", ".join(details))
+        if self.laziest is not None:
+            shown.append(f"without understanding: {self.laziest[0]} earns {self.laziest[1]:.2f}")
+        return [*shown, self.forecast, *([self.advice] if self.advice else [])]
+
+
+def measure(groups: Sequence[Sequence[Rollout]], known: Known = Known(), *, tools: bool = False) -> Signal:
+    """What groups of siblings show."""
+    rollouts = [rollout for group in groups for rollout in group]
+    scored = [[rollout.reward for rollout in group if rollout.reward is not None] for group in groups]
+    scored = [rewards for rewards in scored if rewards]
+    signal = Signal(len(groups), max(map(len, groups), default=0), gold=known.gold, floor=known.floor)
+    signal.lazy = dict(known.lazy)
+    if rollouts:
+        signal.unscored = fmean(rollout.reward is None for rollout in rollouts)
+        signal.cut_off = fmean(rollout.cut_off for rollout in rollouts)
+        signal.in_form = _in_form(rollouts, known.form)
+        signal.first_calls = fmean(map(_first_call_works, rollouts)) if tools else None
+    if scored:
+        most = max([known.gold or 0.0, *(reward for rewards in scored for reward in rewards)])
+        signal.reward = fmean(reward for rewards in scored for reward in rewards)
+        signal.best = fmean(map(max, scored))
+        signal.spread = fmean(max(rewards) - min(rewards) > EQUAL for rewards in scored)
+        signal.pass_at_k = fmean(most > known.floor and max(rewards) >= most - SOLVED for rewards in scored)
+    _forecast(signal)
+    return signal
+
+
+def _forecast(signal: Signal) -> None:
+    if signal.reward is None or signal.best is None:
+        signal.forecast = "No sample got a reward: nothing can be learned."
+        signal.advice = "Put the reward or its judge right; benchmax validate says what fails."
+        return
+    most = max(signal.gold or 0.0, signal.best)
+    scale = (most - signal.floor) or 1.0
+    reach, now = (signal.best - signal.floor) / scale, (signal.reward - signal.floor) / scale
+    total = f"{signal.groups} groups"
+    if now >= DONE and signal.gold is not None:
+        signal.learns = False
+        signal.forecast = f"The model solves it already: its samples earn {signal.reward:.2f} of {most:.2f}."
+        signal.advice = "Take harder rows; there is little left to learn here."
+    elif signal.spread == 0:
+        signal.forecast = f"No group in {signal.groups} had signal: GRPO will not move it."
+        signal.advice = _help(signal)
+    elif signal.spread < LEAST_SPREAD:
+        signal.forecast = f"Only {signal.spread:.0%} of {total} had signal: GRPO would move it slowly, if at all."
+        signal.advice = _help(signal)
+    elif signal.gold is not None and reach < LEAST_REACH:
+        signal.forecast = (
+            f"The best samples earn {signal.best:.2f} where a good answer earns {signal.gold:.2f}: GRPO would learn "
+            "the cheap part and stop there."
+        )
+        signal.advice = _help(signal)
+    elif lazy := _tempting(signal):
+        name, paid = lazy
+        signal.learns = True
+        signal.forecast = (
+            f"{signal.spread:.0%} of {total} had signal: it will learn, first to earn the {paid:.2f} that {name} pays."
+        )
+        signal.advice = "If it stays there, pay less for that."
+    else:
+        signal.learns = True
+        signal.forecast = f"{signal.spread:.0%} of {total} had signal: it will learn."
+
+
+def _tempting(signal: Signal) -> tuple[str, float] | None:
+    """The lazy strategy that pays a good part, and more than the samples earn now."""
+    if signal.laziest is None or signal.gold is None or signal.reward is None:
+        return None
+    paid = signal.laziest[1]
+    tempts = paid > signal.reward and paid - signal.floor >= 0.25 * (signal.gold - signal.floor)
+    return signal.laziest if tempts else None
+
+
+def _help(signal: Signal) -> str:
+    """The one thing to do."""
+    if signal.cut_off > 0.5:
+        return "More than half of the answers are cut off: raise rollouts.max_new_tokens, or ask for short answers."
+    if signal.gold is not None:
+        return "Show it solutions first: warm_start = auto does, with those the doctor found."
+    return "Show it solutions first: write gold_completion or demonstrate, or give chats with warm_start = FILE."
+
+
+def _in_form(rollouts: Sequence[Rollout], form: Form | None) -> float | None:
+    held = [form.holds(extract_completion_text(rollout.messages)) for rollout in rollouts] if form else []
+    return None if not held or None in held else fmean(bool(each) for each in held)
+
+
+def _first_call_works(rollout: Rollout) -> bool:
+    return bool(rollout.tool_events) and rollout.tool_events[0].ok

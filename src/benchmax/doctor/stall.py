@@ -1,0 +1,144 @@
+"""An environment that holds the interpreter: a regular expression that never ends cannot be interrupted by Python.
+
+It is watched from another process. The watched one beats once a second; when it stops, it is asked where it is (the
+answer comes from a signal handler that needs no interpreter) and ended.
+
+    parent                          child
+    apart(work) ── forks ──▶  beats ─── work ─── result through a pipe
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import re
+import select
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+BEAT_SECONDS = 1.0
+STALL_SECONDS = 20.0
+"""Without a beat, after which the interpreter is held. Code that only takes long lets others run in between."""
+_FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
+_OURS = ("/benchmax/", "/lib/python", "/asyncio/", "/re/", "<frozen")
+
+
+class Stalled(Exception):
+    """The work held the interpreter; says where."""
+
+    def __init__(self, where: str, seconds: float) -> None:
+        self.where, self.seconds = where, seconds
+        super().__init__(f"{where} held the interpreter for {seconds:.0f} s and was ended")
+
+
+def can_watch() -> bool:
+    """Whether this system lets one process watch a copy of itself."""
+    return hasattr(os, "fork") and hasattr(faulthandler, "register")
+
+
+def apart(work: Callable[[], T], *, seconds: float | None = None) -> T:
+    """What `work` gives, done in a copy of this process. Raises what it raises, and Stalled when it holds its own
+    interpreter for so long."""
+    seconds = STALL_SECONDS if seconds is None else seconds
+    reading, writing = os.pipe()
+    with tempfile.TemporaryDirectory(prefix="benchmax-doctor-") as folder:
+        dump = Path(folder) / "where"
+        pid = os.fork()
+        if pid == 0:
+            os.close(reading)
+            _work(work, writing, dump)
+        os.close(writing)
+        try:
+            kind, value = _read(reading, pid, dump, seconds)
+        finally:
+            os.close(reading)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    if kind == "raised":
+        raise value
+    result: T = value
+    return result
+
+
+def watch_me(writing: int, dump: Path) -> None:
+    """Beat into a pipe from now on, and tell where this process is when it is asked by a signal."""
+    faulthandler.register(signal.SIGUSR1, file=open(dump, "w"), all_threads=True)  # noqa: SIM115 - open for good
+
+    def beat() -> None:
+        with suppress(OSError):
+            while True:
+                os.write(writing, b".")
+                time.sleep(BEAT_SECONDS)
+
+    threading.Thread(target=beat, name="benchmax-beat", daemon=True).start()
+
+
+def _work(work: Callable[[], Any], writing: int, dump: Path) -> None:
+    """The child: never returns."""
+    try:
+        watch_me(writing, dump)
+        try:
+            told: tuple[str, Any] = "gave", work()
+        except BaseException as error:
+            told = "raised", error
+        try:
+            message = pickle.dumps(told)
+        except Exception:  # an error that cannot be sent is told in words
+            message = pickle.dumps(("raised", RuntimeError(f"{type(told[1]).__name__}: {told[1]}")))
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        with os.fdopen(writing, "wb", buffering=0) as out:
+            out.write(b"=" + message)
+    finally:
+        os._exit(0)
+
+
+def _read(reading: int, pid: int, dump: Path, seconds: float) -> tuple[str, Any]:
+    """What the child sends after its beats."""
+    received = bytearray()
+    while True:
+        ready, _, _ = select.select([reading], [], [], seconds)
+        if not ready:
+            raise Stalled(where_is(pid, dump), seconds)
+        piece = os.read(reading, 1 << 20)
+        if not piece:
+            break
+        received += piece
+    result = bytes(received).lstrip(b".")
+    if not result.startswith(b"="):
+        return "raised", RuntimeError("The environment ended the process that examined it (os._exit, a crash).")
+    kind, value = pickle.loads(result[1:])  # noqa: S301 - written by our own child
+    return kind, value
+
+
+def where_is(pid: int, dump: Path, patience: float = 2.0) -> str:
+    """Where a process that no longer beats is, in words: file, line and function of the environment's own code."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGUSR1)
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        time.sleep(0.05)
+        with suppress(OSError):
+            if found := culprit(dump.read_text("utf-8", "replace")):
+                return found
+    return "something"
+
+
+def culprit(dump: str) -> str:
+    """The first frame of the environment's own code in a dump of all threads, the newest first."""
+    for thread in dump.split("\n\n"):
+        for path, line, function in _FRAME.findall(thread):
+            if not any(part in path for part in _OURS):
+                return f"{path}:{line} in {function}"
+    return ""

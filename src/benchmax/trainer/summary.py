@@ -1,0 +1,118 @@
+"""After the last step: what was learned, with the same questions answered before and after, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmax.envs.reward_helpers import content_text, extract_completion_text
+from benchmax.rollouts.log import read_jsonl, read_rollouts
+from benchmax.rollouts.record import Rollout
+from benchmax.trainer.rundir import read_metrics
+
+SHOWN = 3
+"""Questions shown side by side."""
+TEXT_CHARS = 600
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the model said to one question, and what that earned."""
+
+    text: str
+    reward: float | None
+    cut_off: bool = False
+
+
+@dataclass(slots=True)
+class Pair:
+    """One held-out question, answered by the model as it came and as it is now."""
+
+    example_id: str
+    question: str
+    before: Answer
+    after: Answer
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a run came to."""
+
+    before: float | None = None
+    """Mean held-out reward of the model as it came."""
+    warm: float | None = None
+    """After the warm start, if there was one."""
+    best: float | None = None
+    best_step: int = 0
+    last: float | None = None
+    ended_by_themselves: float | None = None
+    """Share of the last held-out answers that were not cut off."""
+    mends: int = 0
+    taught: int = 0
+    pairs: list[Pair] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def headline(self) -> str:
+        """The way of the held-out reward in one line."""
+        if self.before is None or self.best is None:
+            return "There is no held-out reward to compare."
+        parts = [f"{self.before:.2f} as it came"]
+        if self.warm is not None:
+            parts.append(f"{self.warm:.2f} after the warm start")
+        parts.append(f"{self.best:.2f} at best (after {self.best_step} steps)")
+        return "held-out reward " + " → ".join(parts)
+
+
+def summarise(run: Path, best_step: int) -> Summary:
+    """Read a run's own records."""
+    lines = read_metrics(run)
+    evals = {line["step"]: line["values"] for line in lines if line["split"] == "eval"}
+    warm = [line["values"] for line in lines if line["split"] == "warm_start"]
+    events = list(read_jsonl(run / "events.jsonl"))
+    found = Summary(best_step=best_step)
+    if evals:
+        first, last = evals[min(evals)], evals[max(evals)]
+        found.before, found.last = first.get("reward/mean"), last.get("reward/mean")
+        found.ended_by_themselves = 1.0 - last.get("truncated", 0.0)
+    if warm:
+        found.warm = warm[-1].get("reward/mean")
+    at_best = evals.get(best_step, {}).get("reward/mean") if best_step or not warm else found.warm
+    found.best = at_best if at_best is not None else found.last
+    found.mends = sum(event["kind"] == "mended" for event in events)
+    found.taught = sum(event["kind"] == "taught" for event in events)
+    found.pairs = _pairs(run, min(evals, default=0), best_step)
+    return found
+
+
+def _pairs(run: Path, first: int, best: int) -> list[Pair]:
+    """The questions that gained most, and where nothing was gained the first ones."""
+    before = _by_example(run / "rollouts" / f"eval-{first}.jsonl")
+    after = _by_example(run / "rollouts" / f"eval-{best}.jsonl")
+    both = [name for name in before if name in after and best != first]
+    both.sort(key=lambda name: (before[name].reward or 0.0) - (after[name].reward or 0.0))
+    return [Pair(name, _question(before[name]), _answer(before[name]), _answer(after[name])) for name in both[:SHOWN]]
+
+
+def _by_example(path: Path) -> dict[str, Rollout]:
+    if not path.exists():
+        return {}
+    found: dict[str, Rollout] = {}
+    for rollout in read_rollouts(path):
+        found.setdefault(rollout.example_id, rollout)
+    return found
+
+
+def _question(rollout: Rollout) -> str:
+    asked: Iterable[Mapping[str, Any]] = reversed(rollout.prompt)
+    return next((content_text(m.get("content")) for m in asked if m["role"] == "user"), "")[-TEXT_CHARS:]
+
+
+def _answer(rollout: Rollout) -> Answer:
+    said = extract_completion_text(rollout.messages)[:TEXT_CHARS]
+    calls = [call["function"] for message in rollout.completion for call in message.get("tool_calls") or ()]
+    called = "".join(f"{call['name']}({call['arguments']})\n" for call in calls)
+    return Answer(f"{called}{said}"[:TEXT_CHARS], rollout.reward, rollout.cut_off)

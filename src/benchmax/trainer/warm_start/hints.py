@@ -1,0 +1,65 @@
+"""The model's own answers with the solution in sight: those that earn are learned without the hint.
+
+It helps where the form that is paid is unknown, or where a reward asks for more than the answer itself: the model knows
+how to say things, and the hint tells it what. Each answer is asked for with the hint, and kept with the prompt of the
+rollouts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from benchmax.doctor.gold.truths import truth_text
+from benchmax.envs.base_env import PROMPT_COLUMNS, with_system_prompt
+from benchmax.envs.types import Example, Messages
+from benchmax.models.base import TokenSegment
+from benchmax.trainer.sampler import Draw
+from benchmax.trainer.warm_start.lessons import Guide, Lesson
+from benchmax.trainer.warm_start.spoken import lesson_sequence
+
+if TYPE_CHECKING:
+    from benchmax.trainer.loop import Trainer
+
+HINTED = 4
+"""Samples of each row whose solution is told."""
+LONGEST = 1_000
+"""Characters of a hint."""
+HINT = "\n\nThe solution, for your eyes only, is: {solution}\nGive the answer in the form asked for."
+
+
+async def hinted_lessons(guide: Guide, trainer: Trainer, rows: Sequence[Example]) -> list[Lesson]:
+    """Of each row's hinted answers the best, where it is paid more than nonsense."""
+    gold = await guide.gold()
+    asked = [(row, shown) for row in rows if (shown := with_hint(row)) is not None]
+    draw = Draw("hint", 0, HINTED, trainer.config.rollouts.temperature)
+    groups = await trainer.sampler.sample([shown for _, shown in asked], draw, trainer.saw_group)
+    tools = (await guide.host.toolbox()).tools
+    found: list[Lesson] = []
+    for (row, _), group in zip(asked, groups, strict=True):
+        paid = [each for each in group if each.ok and each.reward is not None and not each.cut_off and each.tokens]
+        best = max(paid, key=lambda each: each.reward or 0.0, default=None)
+        if best is None or best.reward is None or best.reward <= gold.floor + 1e-9:
+            continue
+        prompt = guide.chat.prompt(with_system_prompt(row["prompt_messages"], guide.host.env.system_prompt), tools)
+        segments = [TokenSegment(prompt, sampled=False), *best.tokens[1:]]
+        found.append(Lesson(row["id"], lesson_sequence(segments), best.reward, "hint", best))
+    return found
+
+
+def with_hint(example: Example) -> Example | None:
+    """The example with its solution told at the end of the question; None when the task holds nothing to tell."""
+    solution = truth_text(example) or _columns(example)
+    if not solution:
+        return None
+    *before, last = example["prompt_messages"]
+    told = HINT.format(solution=solution[:LONGEST])
+    messages: Messages = [*before, {**last, "content": f"{last.get('content') or ''}{told}"}]
+    return {**example, "prompt_messages": messages}
+
+
+def _columns(example: Example) -> str:
+    task = {name: value for name, value in (example.get("task") or {}).items() if name not in PROMPT_COLUMNS}
+    task.pop("init_rollout_args", None)
+    return json.dumps(task, ensure_ascii=False, default=str) if task else ""
