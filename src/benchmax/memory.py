@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 _WORDS = re.compile(
     r"out of memory|not enough memory|allocate memory|unable to mmap|bad_alloc"
+    r"|ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED"  # CUDA's libraries, whose workspaces are outside torch's memory
     r"|could not create a primitive(?! descriptor)",  # oneDNN; a descriptor it lacks for other reasons
     re.IGNORECASE,
 )

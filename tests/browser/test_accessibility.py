@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from console_world import ConsoleWorld, demo
+from training_events import BEFORE, begins, helped
 from working_world import furnish, stored_models
 
 AXE = Path(__file__).resolve().parents[2] / "console" / "node_modules" / "axe-core" / "axe.min.js"
@@ -32,6 +33,8 @@ PAGES = {
     "a run that failed": "/experiments/{failed}",
     "a long run": "/experiments/{long}",
     "a live run": "/experiments/{active}",
+    "a run before its first step": "/experiments/{begins}",
+    "a run and what it learned": "/experiments/{helped}",
     **{f"run {tab}": f"/experiments/{{recorded}}/{tab}" for tab in RUN_TABS},
 }
 DIALOGS = {
@@ -48,6 +51,7 @@ def world(console, recorded, tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
     with stored_models(folder / "store"), ConsoleWorld(folder, console=console) as server:
         server.runs = demo(server, recorded, steps=100)
+        server.runs |= {"begins": begins(server, *BEFORE), "helped": server.add_run(helped(folder / "helped"))}
         furnish(server)
         yield server
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 import pytest
 from console_world import until
 from working_world import add_dataset, add_environment, key_of, lines, working
 
+from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import check_dataset, load_examples
 
 GOOD = [{"prompt": f"Say {n}.", "ground_truth": str(n)} for n in range(20)]
@@ -174,3 +176,43 @@ def test_the_doctor_groups_what_it_finds_by_severity(open_page, world):
     first = page.locator(".finding").first.get_attribute("class")
     assert "finding-error" in first
     assert "ground_truth" in page.locator("main").inner_text()
+
+
+def test_a_model_tries_the_environment_and_the_report_says_whether_it_can_learn(open_page, world):
+    page = open_page("/environments/arithmetic?tab=doctor")
+    page.get_by_label("Model to try it with").select_option(world.model)
+    page.wait_for_url(re.compile("model=toy"))
+    page.get_by_role("button", name="Run the doctor").click()
+    card = page.locator(".card").filter(has=page.get_by_role("heading", name="Can toy learn from it?"))
+    card.wait_for(timeout=DOCTOR)
+    share = card.locator(".measure").filter(has_text="Groups with a difference").locator("dd").inner_text()
+    assert re.fullmatch(r"\d+%", share)
+    card.get_by_text("A good answer").wait_for()
+
+
+class SecretEnv(BaseEnv):
+    """Pays for an answer that nothing in its rows leads to."""
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        digest = hashlib.sha256(str(task["ground_truth"]).encode()).hexdigest()
+        return {"right": float(messages[-1]["content"].strip() == digest)}
+
+
+def test_a_finding_brings_the_code_that_mends_it(open_page, world):
+    add_environment(world, SecretEnv, GOOD * 2, name="secret")
+    with world.client(key_of(world)) as client:
+        (mine,) = {
+            each["id"] for each in client.get("/v1/environments").json()["environments"] if each["name"] == "SecretEnv"
+        }
+    rows = add_dataset(world, "secret.jsonl", lines(GOOD))
+    page = open_page(f"/environments/{mine}?tab=doctor&rows={rows}")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Run the doctor").click()
+    stub = page.locator(".finding-code").first
+    stub.wait_for(timeout=DOCTOR)
+    stub.locator(".code-text").get_by_text("def").wait_for()
+    stub.get_by_role("button", name="Copy").click()
+    stub.get_by_text("Copied").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("@classmethod\ndef gold_completion(cls, example):")
+    assert stub.locator(".code-text").inner_text().rstrip("\n") == copied.rstrip("\n")

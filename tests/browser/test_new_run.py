@@ -159,6 +159,19 @@ def test_every_number_is_checked_against_the_served_range_as_it_is_typed(open_pa
     launch_button(page, disabled=False).wait_for()
 
 
+def test_the_warm_start_is_chosen_among_words_that_are_explained(open_page):
+    page = open_page("/experiments/new?environment=arithmetic")
+    field = page.locator(".field").filter(has=page.get_by_label("Warm start", exact=True))
+    field.get_by_text("only if its own answers teach nothing").wait_for()
+    choice = page.get_by_label("Warm start", exact=True)
+    assert choice.locator("option").all_inner_texts() == SPECS["warm_start"].enum
+    choice.select_option("gold")
+    field.get_by_text("Shows it solutions that earn").wait_for()
+    page.wait_for_url(re.compile(r"arg\.warm_start=gold"))
+    page.get_by_role("button", name="Reset Warm start").click()
+    page.wait_for_url(re.compile(r"^(?!.*arg\.)"))
+
+
 def test_a_value_above_the_advice_is_warned_of_and_still_allowed(open_page):
     page = open_page("/experiments/new?environment=arithmetic&arg.learning_rate=0.05")
     page.get_by_text("Above 0.005: it may not fit into memory.").wait_for()

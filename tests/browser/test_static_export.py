@@ -6,7 +6,8 @@ import re
 
 import pytest
 from console_world import PATIENCE
-from rollout_data import handbook, other_model
+from rollout_data import other_model
+from training_events import helped
 
 from benchmax.errors import UsageError
 
@@ -16,7 +17,7 @@ def saved(world, console, tmp_path_factory):
     from benchmax.platform.client import TrainerClient
     from benchmax.platform.static_export import export_static
 
-    run_id = world.add_run(handbook(tmp_path_factory.mktemp("handbook") / "run"), name="handbook <b>saved</b>")
+    run_id = world.add_run(helped(tmp_path_factory.mktemp("handbook") / "run"), name="handbook <b>saved</b>")
     other_model(world, run_id, "a weak model", quality=0.0)
     _, key = world.user("ada@example.org")
     with TrainerClient(api_key=key, base_url=world.url) as client:
@@ -52,6 +53,16 @@ def test_charts_are_there(page):
     page.get_by_role("heading", name="handbook <b>saved</b>").wait_for()
     page.locator("canvas").first.wait_for()
     page.get_by_text(re.compile(r"120 of 246 rollouts are in it")).wait_for()
+
+
+def test_what_was_learned_and_what_came_before_are_there(page):
+    page.get_by_role("heading", name="What was learned").wait_for()
+    page.get_by_role("button", name=re.compile("^Before training")).click()
+    page.get_by_text("64 solutions that earn").wait_for()
+    page.get_by_role("button", name=re.compile("^Step 5, went back")).wait_for()
+    page.locator(".tile", has_text="Cut off").get_by_text("0%").wait_for()
+    page.get_by_role("link", name="Every answer to this question").click()
+    page.locator(".ro-sample").first.wait_for()
 
 
 def test_rollouts_can_be_found_and_read(page):

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pytest
 from hostile_text import PAYLOADS, plain
 from rollout_data import record, write_run
+from training_events import PLAN, WARM_START, signal
 
 TimeoutError = pytest.importorskip("playwright.sync_api").TimeoutError
 
@@ -80,10 +81,28 @@ def hostile_metrics(folder) -> None:
         {"time": 1e9, "kind": ("alert", "note", "failed")[i % 3], "message": payload, "check": payload}
         for i, payload in enumerate(PAYLOADS)
     ]
+    events += [{"time": 1e9, **event} for event in hostile_training()]
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     (folder / "logs").mkdir()
     (folder / "logs" / "train.log").write_text("\n".join(PAYLOADS), "utf-8", errors="replace")
     (folder / "config.json").write_text(json.dumps({"model": {payload: payload for payload in PAYLOADS}}))
+
+
+def hostile_training() -> list[dict]:
+    """What the trainer says, with a payload for each of its words."""
+    answer = [{"text": payload, "reward": 0.5, "cut_off": True} for payload in PAYLOADS]
+    pairs = [
+        {"example_id": payload, "question": f"{payload}\n{payload}", "before": said, "after": said}
+        for payload, said in zip(PAYLOADS, answer, strict=True)
+    ]
+    chosen = [{"name": payload, "value": payload, "why": payload} for payload in PAYLOADS]
+    return [
+        signal(lazy=dict.fromkeys(PAYLOADS, 0.5), forecast=PAYLOADS[3], advice=PAYLOADS[4]),
+        WARM_START | {"how": PAYLOADS[5], "why": PAYLOADS[6], "sources": dict.fromkeys(PAYLOADS, 1)},
+        PLAN | {"model": PAYLOADS[7], "device": PAYLOADS[8], "cut_off": PAYLOADS[9], "chosen": chosen},
+        *({"kind": "taught", "step": at % 2, "message": payload} for at, payload in enumerate(PAYLOADS)),
+        {"kind": "summary", "before": PAYLOADS[10], "best": 1.0, "best_step": {}, "pairs": pairs},
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -187,6 +206,19 @@ def test_every_tab_of_a_hostile_run(open_page, hostile, tab):
     page = open_page(f"/experiments/{hostile}/{tab}")
     page.get_by_role("heading", level=1).get_by_text(plain(PAYLOADS[0])[:20]).first.wait_for()
     settle(page)
+    look(page)
+
+
+def test_what_the_trainer_says_of_a_hostile_run(open_page, hostile):
+    page = open_page(f"/experiments/{hostile}")
+    for name in ("Before training", "On the way"):
+        page.get_by_role("button", name=name).click()
+    page.locator(".measure").get_by_text(plain(PAYLOADS[-1])[:20]).first.wait_for()
+    for head in page.locator(".pair-head[aria-expanded=false]").all()[::9]:
+        head.click()
+    page.locator(".on-the-way li").nth(len(PAYLOADS) - 1).wait_for()
+    page.locator(".chart-mark button").last.focus()
+    page.get_by_role("tooltip").wait_for()
     look(page)
 
 

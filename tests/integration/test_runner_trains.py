@@ -280,9 +280,9 @@ def test_arguments_become_settings(tmp_path):
     assert config.optim.lr == 3e-4
     assert (config.lora.rank, config.lora.alpha) == (8, 16.0)
     assert (config.rollouts.max_tokens, config.rollouts.max_new_tokens) == (40, 40)
-    assert (config.rollouts.max_turns, config.rollouts.max_tool_calls) == (4, 8)
+    assert (config.rollouts.max_turns, config.rollouts.max_tool_calls) == (None, None)
     assert (config.limits.steps, config.limits.seconds) == (100, 720.0)
-    assert (config.eval.every, config.seed, config.algorithm.kl) == (20, 5, 0.1)
+    assert (config.eval.every, config.seed, config.algorithm.kl) == (10, 5, 0.1)
     assert (config.output.dir, config.output.name) == (str(tmp_path), "run_1")
 
 
@@ -296,8 +296,8 @@ def test_gpus_are_those_that_may_be_used(monkeypatch):
 
 
 def test_defaults_suit_the_machine():
-    assert total_steps({}, 200) == 50
-    assert settings_tree({}, 200, gpu=False)["limits"] == {"steps": 50, "seconds": 720.0}
+    assert total_steps({}, 200) == 250
+    assert settings_tree({}, 200, gpu=False)["limits"] == {"steps": 250, "seconds": 720.0}
     assert settings_tree({}, 200, gpu=True)["limits"]["seconds"] is None
     assert complete_args({"seed": 3, "unknown": 1}, gpu=False)["seed"] == 3
     assert {spec.name for spec in launch_args(gpu=False)} >= {"model", "learning_rate", "max_minutes"}

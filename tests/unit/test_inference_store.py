@@ -433,11 +433,11 @@ def test_command_line(index, home):
 
 
 def test_an_evaluation_tells_that_it_fetches_the_model(index, capsys):
-    from benchmax.cli.evals import _open
+    from benchmax.cli.trained import open_named
     from benchmax.envs.arithmetic import ArithmeticEnv
 
     def opened(model, base_url=None):
-        model = _open({"model": model, "base_url": base_url, "api_key_var": None}, ArithmeticEnv, [])
+        model = open_named(model, ArithmeticEnv, [], base_url)
         asyncio.run(model.aclose())
 
     opened("scripted:gold")

@@ -57,11 +57,11 @@ export function isGoing(report: Report): boolean {
 
 export function useStartDoctor() {
   return useRenewing(
-    ({ id, datasetPath }: { id: string; datasetPath?: string | null }) =>
+    ({ id, datasetPath, model }: { id: string; datasetPath?: string | null; model?: string | null }) =>
       unwrap(
         api.POST("/v1/environments/{environment_id}/doctor", {
           params: { path: { environment_id: id } },
-          body: { datasetPath },
+          body: { datasetPath, model },
         }),
       ),
     ["reports"],

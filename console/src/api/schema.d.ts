@@ -1863,6 +1863,11 @@ export interface components {
             evidence: string;
             /** Fix */
             fix: string;
+            /**
+             * Code
+             * @default
+             */
+            code: string;
         };
         /** DoctorReport */
         DoctorReport: {
@@ -1908,6 +1913,9 @@ export interface components {
             components?: components["schemas"]["DoctorComponent"][];
             /** Answers */
             answers?: components["schemas"]["DoctorAnswer"][];
+            /** Model */
+            model?: string | null;
+            signal?: components["schemas"]["DoctorSignal"] | null;
         };
         /** DoctorReports */
         DoctorReports: {
@@ -1918,6 +1926,48 @@ export interface components {
         DoctorRequest: {
             /** Datasetpath */
             datasetPath?: string | null;
+            /** Model */
+            model?: string | null;
+        };
+        /**
+         * DoctorSignal
+         * @description Whether a model can learn from an environment, by its first samples.
+         */
+        DoctorSignal: {
+            /** Groups */
+            groups: number;
+            /** Samples */
+            samples: number;
+            /** Reward */
+            reward: number | null;
+            /** Best */
+            best: number | null;
+            /** Passatk */
+            passAtK: number;
+            /** Spread */
+            spread: number;
+            /** Unscored */
+            unscored: number;
+            /** Cutoff */
+            cutOff: number;
+            /** Inform */
+            inForm: number | null;
+            /** Firstcalls */
+            firstCalls: number | null;
+            /** Gold */
+            gold: number | null;
+            /** Floor */
+            floor: number;
+            /** Lazy */
+            lazy: {
+                [key: string]: number;
+            };
+            /** Learns */
+            learns: boolean;
+            /** Forecast */
+            forecast: string;
+            /** Advice */
+            advice: string;
         };
         /** DoctorStarted */
         DoctorStarted: {

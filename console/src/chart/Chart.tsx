@@ -6,6 +6,7 @@ import "./chart.css";
 import { useTheme } from "../app/theme";
 import { duration, number } from "../ui/format";
 import { Info } from "../ui/Popover";
+import { type ChartMark, Marks, places } from "./Marks";
 import { type Drawn, draw, frame, nearest, type Series, smooth } from "./series";
 
 export type Line = {
@@ -44,7 +45,11 @@ export type ChartProps = {
   /** Always show the lowest value there can be. */
   grounded?: boolean;
   unit?: (value: number) => string;
+  /** What happened at some x, above the lines. */
+  marks?: readonly ChartMark[];
 };
+
+const NO_MARKS: readonly ChartMark[] = [];
 
 export function Chart({
   title,
@@ -57,12 +62,14 @@ export function Chart({
   max,
   grounded,
   unit = number,
+  marks = NO_MARKS,
 }: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const width = useWidth(box);
   const { shown: theme } = useTheme();
   const [cursor, setCursor] = useState<number | null>(null);
+  const [marked, setMarked] = useState<readonly (number | null)[]>([]);
   const smoothed = useMemo(
     () => lines.map((line) => smooth(line.series, line.dots ? 0 : view.smoothing)),
     [lines, view.smoothing],
@@ -71,8 +78,8 @@ export function Chart({
     () => lines.map((line, i) => draw(line.series, smoothed[i]!, view.range, Math.max(60, Math.floor(width / 1.5)))),
     [lines, smoothed, view.range, width],
   );
-  const current = useRef({ drawn, lines, view });
-  current.current = { drawn, lines, view };
+  const current = useRef({ drawn, lines, view, marks });
+  current.current = { drawn, lines, view, marks };
   const shape = lines.map((line) => `${line.id}:${line.color}:${line.aside}:${line.dots}`).join("|");
   // Made anew only when what it is made of changes.
   useEffect(() => {
@@ -87,6 +94,7 @@ export function Chart({
       log: view.log,
       bounds: { min, max, grounded },
       onCursor: setCursor,
+      onDraw: (u) => setMarked((before) => places(u, current.current.marks, before)),
       dark: theme === "dark",
     });
     plot.current = new uPlot(options, data(current.current.drawn, view.log), box.current);
@@ -98,7 +106,7 @@ export function Chart({
   // The range alone moves the frame too.
   useEffect(() => {
     plot.current?.setData(data(drawn, view.log));
-  }, [drawn, view.log, view.range]);
+  }, [drawn, view.log, view.range, marks]);
   useEffect(() => {
     if (width && plot.current && plot.current.width !== width) plot.current.setSize({ width, height });
   }, [width, height]);
@@ -111,7 +119,10 @@ export function Chart({
         </span>
         <Legend lines={lines} smoothed={smoothed} cursor={cursor} time={view.time} unit={unit} />
       </figcaption>
-      <div ref={box} className="chart-box" style={{ height }} />
+      <div className="chart-area">
+        <div ref={box} className="chart-box" style={{ height }} />
+        <Marks marks={marks} lefts={marked} />
+      </div>
     </figure>
   );
 }
@@ -183,9 +194,10 @@ type Make = {
   bounds: Bounds;
   dark: boolean;
   onCursor: (x: number | null) => void;
+  onDraw: (u: uPlot) => void;
 };
 
-function make({ current, width, height, group, lines, time, log, bounds, onCursor }: Make): uPlot.Options {
+function make({ current, width, height, group, lines, time, log, bounds, onCursor, onDraw }: Make): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
   const color = (name: string) => style.getPropertyValue(name).trim();
   const axis = {
@@ -233,6 +245,7 @@ function make({ current, width, height, group, lines, time, log, bounds, onCurso
     series: [{}, ...lines.flatMap((line) => strokes(line, color(line.color)))],
     hooks: {
       drawClear: [(u) => band(u, current.current, color, log)],
+      draw: [onDraw],
       setCursor: [
         (u) => onCursor(u.cursor.left !== undefined && u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") : null),
       ],

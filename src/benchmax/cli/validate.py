@@ -146,7 +146,7 @@ def _examined(
     if not can_watch():
         return examine()
     try:
-        return apart(examine)
+        return Diagnosis.from_dict(apart(lambda: examine().to_dict()))
     except Stalled as stalled:
         return held_interpreter(cls.__name__, stalled)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -155,6 +155,17 @@ class Diagnosis:
             "components": [asdict(stat) for stat in self.components],
             "answers": [asdict(answer) for answer in self.answers],
         }
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Diagnosis:
+        return cls(
+            told["env"],
+            findings=[Finding(**each) for each in told["findings"]],
+            checks=[CheckLine(**each) for each in told["checks"]],
+            components=[ComponentStat(**each) for each in told["components"]],
+            answers=[ScoredAnswer(**each) for each in told["answers"]],
+            **{name: told[name] for name in ("rows", "examples", "seconds")},
+        )
 
     def summary(self) -> str:
         ran = len(self.checks) - len(self.skipped)

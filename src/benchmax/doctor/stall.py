@@ -4,14 +4,14 @@ It is watched from another process. The watched one beats once a second; when it
 answer comes from a signal handler that needs no interpreter) and ended.
 
     parent                          child
-    apart(work) ── forks ──▶  beats ─── work ─── result through a pipe
+    apart(work) ── forks ──▶  beats ─── work ─── result, as JSON, through a pipe
 """
 
 from __future__ import annotations
 
 import faulthandler
+import json
 import os
-import pickle
 import re
 import select
 import signal
@@ -22,9 +22,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar("T")
+from benchmax import errors
+from benchmax.errors import BenchmaxError
 
 BEAT_SECONDS = 1.0
 STALL_SECONDS = 20.0
@@ -46,9 +47,9 @@ def can_watch() -> bool:
     return hasattr(os, "fork") and hasattr(faulthandler, "register")
 
 
-def apart(work: Callable[[], T], *, seconds: float | None = None) -> T:
-    """What `work` gives, done in a copy of this process. Raises what it raises, and Stalled when it holds its own
-    interpreter for so long."""
+def apart(work: Callable[[], dict[str, Any]], *, seconds: float | None = None) -> dict[str, Any]:
+    """What `work` gives, plain JSON, done in a copy of this process. Raises what it raises, and Stalled when it holds
+    its own interpreter for so long."""
     seconds = STALL_SECONDS if seconds is None else seconds
     reading, writing = os.pipe()
     with tempfile.TemporaryDirectory(prefix="benchmax-doctor-") as folder:
@@ -59,15 +60,15 @@ def apart(work: Callable[[], T], *, seconds: float | None = None) -> T:
             _work(work, writing, dump)
         os.close(writing)
         try:
-            kind, value = _read(reading, pid, dump, seconds)
+            told = _read(reading, pid, dump, seconds)
         finally:
             os.close(reading)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-    if kind == "raised":
-        raise value
-    result: T = value
+    if "raised" in told:
+        raise _error(**told["raised"])
+    result: dict[str, Any] = told["gave"]
     return result
 
 
@@ -84,27 +85,31 @@ def watch_me(writing: int, dump: Path) -> None:
     threading.Thread(target=beat, name="benchmax-beat", daemon=True).start()
 
 
-def _work(work: Callable[[], Any], writing: int, dump: Path) -> None:
+def _error(kind: str, message: str) -> Exception:
+    """An error of the child's: ours as it was, another's in words."""
+    ours = getattr(errors, kind, None)
+    if isinstance(ours, type) and issubclass(ours, BenchmaxError):
+        return ours(message)
+    return RuntimeError(f"{kind}: {message}")
+
+
+def _work(work: Callable[[], dict[str, Any]], writing: int, dump: Path) -> None:
     """The child: never returns."""
     try:
         watch_me(writing, dump)
         try:
-            told: tuple[str, Any] = "gave", work()
+            message = json.dumps({"gave": work()})
         except BaseException as error:
-            told = "raised", error
-        try:
-            message = pickle.dumps(told)
-        except Exception:  # an error that cannot be sent is told in words
-            message = pickle.dumps(("raised", RuntimeError(f"{type(told[1]).__name__}: {told[1]}")))
+            message = json.dumps({"raised": {"kind": type(error).__name__, "message": str(error)}})
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         with os.fdopen(writing, "wb", buffering=0) as out:
-            out.write(b"=" + message)
+            out.write(b"=" + message.encode())
     finally:
         os._exit(0)
 
 
-def _read(reading: int, pid: int, dump: Path, seconds: float) -> tuple[str, Any]:
+def _read(reading: int, pid: int, dump: Path, seconds: float) -> dict[str, Any]:
     """What the child sends after its beats."""
     received = bytearray()
     while True:
@@ -117,9 +122,9 @@ def _read(reading: int, pid: int, dump: Path, seconds: float) -> tuple[str, Any]
         received += piece
     result = bytes(received).lstrip(b".")
     if not result.startswith(b"="):
-        return "raised", RuntimeError("The environment ended the process that examined it (os._exit, a crash).")
-    kind, value = pickle.loads(result[1:])  # noqa: S301 - written by our own child
-    return kind, value
+        raise RuntimeError("The environment ended the process that examined it (os._exit, a crash).")
+    told: dict[str, Any] = json.loads(result[1:])
+    return told
 
 
 def where_is(pid: int, dump: Path, patience: float = 2.0) -> str:

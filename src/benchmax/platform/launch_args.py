@@ -16,10 +16,13 @@ from benchmax.config import setting
 from benchmax.errors import ConfigError
 from benchmax.platform.schemas import LaunchArg
 
-EVALUATIONS = 5
-"""Evaluations in one run besides the first, unless `eval_every` says otherwise."""
+EVALUATIONS, MOST_BETWEEN = 5, 10
+"""Evaluations in one run besides the first, at least, and steps between two, at most, unless `eval_every` says
+otherwise."""
 EVAL_ROWS = {"cpu": 32, "gpu": 256}
 """Held-out rows used in each."""
+TURN_TOKENS = 256
+"""What the trainer gives one turn where nothing is known."""
 
 
 class _Row(NamedTuple):
@@ -61,10 +64,13 @@ TABLE = (
     _Row("lora_alpha", "LoRA alpha", "number", None, None, 0.1, 4096, "Scale of the adapter. Empty: twice the rank."),
     _Row("max_rollout_len", "Rollout tokens", "integer", 512, 4096, 1, 1_000_000,
          "Most sampled tokens in a whole rollout.", "rollouts.max_tokens", 16_384),
-    _Row("max_new_tokens", "Turn tokens", "integer", 64, 1024, 1, 131_072, "Most tokens in one turn."),
-    _Row("max_turns", "Turns", "integer", 4, 4, 1, 1000, "Model turns in one rollout.", "rollouts.max_turns"),
-    _Row("max_tool_calls", "Tool calls", "integer", 8, 8, 0, 1000, "Tool calls in one rollout.",
-         "rollouts.max_tool_calls"),
+    _Row("max_new_tokens", "Turn tokens", "integer", None, 1024, 1, 131_072,
+         "Most tokens in one turn. Empty: by how long good answers are known to be, 256 at most."),
+    _Row("max_turns", "Turns", "integer", None, None, 1, 1000,
+         "Model turns in one rollout. Empty: what the environment recommends, else two more than known solutions "
+         "take, else 16.", "rollouts.max_turns"),
+    _Row("max_tool_calls", "Tool calls", "integer", None, None, 0, 1000,
+         "Tool calls in one rollout. Empty: what the environment recommends, else 64.", "rollouts.max_tool_calls"),
     _Row("temperature", "Temperature", "number", 1.0, 1.0, 0.01, 10, "How freely turns are drawn.",
          "rollouts.temperature"),
     _Row("warm_start", "Warm start", "string", "auto", "auto", None, None,
@@ -76,7 +82,7 @@ TABLE = (
     _Row("kl", "KL weight", "number", 0.0, 0.0, 0, 100, "How strongly the model is held to where it began.",
          "algorithm.kl"),
     _Row("eval_every", "Steps between evals", "integer", None, None, 0, 1_000_000,
-         "Empty: five in the run. 0: only before the first and after the last step."),
+         "Empty: ten, fewer in a short run. 0: only before the first and after the last step."),
     _Row("save_tokens", "Keep tokens", "boolean", False, False, None, None,
          "Keep token ids and log-probs of every rollout, for the token view. Takes several times the space, and "
          "secrets that a rollout saw are in them.", "output.save_tokens"),
@@ -153,10 +159,11 @@ def settings_tree(args: Mapping[str, Any], rows: int, gpu: bool | None = None) -
     args = complete_args(args, gpu)
     steps = total_steps(args, rows)
     turn, whole = args["max_new_tokens"], args["max_rollout_len"]
-    every = max(1, steps // EVALUATIONS) if args["eval_every"] is None else args["eval_every"]
+    small = whole is not None and whole < TURN_TOKENS
+    every = max(1, min(MOST_BETWEEN, steps // EVALUATIONS)) if args["eval_every"] is None else args["eval_every"]
     tree: dict[str, Any] = {
         "lora": {"alpha": args["lora_alpha"] or 2.0 * args["lora_rank"]},
-        "rollouts": {"max_new_tokens": min(turn, whole or turn)},
+        "rollouts": {"max_new_tokens": min(each for each in (turn, whole) if each)} if turn or small else {},
         "eval": {"every": every, "rows": EVAL_ROWS["gpu" if gpu else "cpu"]},
         "limits": {"steps": steps, "seconds": 60.0 * args["max_minutes"] if args["max_minutes"] else None},
     }

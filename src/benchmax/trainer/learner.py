@@ -20,6 +20,7 @@ from benchmax.memory import out_of_memory
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.batch import Batch, MicroBatch, TokenSequence, sequence_of
 from benchmax.trainer.config import TrainConfig, preset_lr
+from benchmax.trainer.gpu import claim_workspaces, make_room, wait_for_room
 from benchmax.trainer.loss import LossRule, LossStats, grpo_loss, kl_estimate
 from benchmax.trainer.optim import Optimizer
 from benchmax.trainer.policy import Policy
@@ -31,9 +32,6 @@ CUDA_TOKENS, CUDA_ROW = 16_384, 1_024
 CUDA_MULTIPLE = 64
 LEAST_TOKENS = 64
 
-
-SCARCE = 0.15
-"""A smaller share of a GPU's memory that is free is too little for two."""
 LONG_ROW = 1_024
 ATTENTION = 700
 """Length of a row on CPU at which attention costs as much as all else."""
@@ -87,6 +85,7 @@ class Learner:
         )
         if algorithm.kl:
             policy.keep_base()
+        claim_workspaces(policy.device)
 
     def learn(
         self,
@@ -117,15 +116,8 @@ class Learner:
         for _ in range(algorithm.updates):
             for part in parts:
                 results.append(self._update(part, stats, abort if not results else lambda: False))
-        self._make_room()
+        make_room(self.policy.device)
         return self._report(stats, results)
-
-    def _make_room(self) -> None:
-        """Give back what an update no longer needs, where others on the same GPU run short of memory."""
-        if self.policy.device.type == "cuda":
-            free, total = torch.cuda.mem_get_info(self.policy.device)
-            if free < SCARCE * total:
-                torch.cuda.empty_cache()
 
     def _prepare(self, batch: Batch) -> _Part:
         algorithm, device = self.config.algorithm, self.policy.device
@@ -291,8 +283,7 @@ class Learner:
 
     def _halve(self) -> None:
         self.optimizer.clear()
-        if self.policy.device.type == "cuda":
-            torch.cuda.empty_cache()
+        wait_for_room(self.policy.device)
         if self.token_budget // 2 < LEAST_TOKENS:
             raise UsageError(
                 f"Out of memory, even with a single short row at a time. {_ways_to_save_memory(self.config)}"

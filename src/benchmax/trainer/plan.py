@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.metrics import response_tokens
 
 if TYPE_CHECKING:
+    import torch
+
     from benchmax.trainer.loop import Trainer
 
 CUT_OFF = {
@@ -118,6 +118,8 @@ def outline(trainer: Trainer) -> Plan:
 
 def _memory(device: torch.device) -> int:
     if device.type == "cuda":
+        import torch
+
         return torch.cuda.max_memory_reserved(device)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024

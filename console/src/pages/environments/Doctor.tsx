@@ -1,9 +1,18 @@
 // The doctor: run it on rows, and read what it found, worst first.
 import { datasetName, useDatasets } from "../../api/datasets";
-import { isGoing, type Report, useReport, useReports, useStartDoctor } from "../../api/environments";
+import {
+  type DoctorFinding,
+  isGoing,
+  type Report,
+  useReport,
+  useReports,
+  useStartDoctor,
+} from "../../api/environments";
+import { useLaunchArgs } from "../../api/launch";
 import {
   Button,
   Card,
+  Copy,
   Empty,
   ErrorNote,
   Field,
@@ -19,18 +28,25 @@ import {
   Time,
   useSearch,
 } from "../../ui";
+import { SignalView } from "../signal/Signal";
+import { Code } from "./Source";
 
-/** The doctor tab of an environment: which rows, run, the report, older ones. */
+/** The doctor tab of an environment: which rows, which model, run, the report, older ones. */
 export function Doctor({ id, bringsRows }: { id: string; bringsRows: boolean }) {
   const search = useSearch();
   const datasets = useDatasets();
   const reports = useReports(id);
   const start = useStartDoctor();
+  const models = useLaunchArgs().data?.find((arg) => arg.name === "model")?.enum ?? [];
   const rows = search.get("rows");
+  const model = search.get("model");
   const chosen = search.get("report");
   const report = reports.data?.find((each) => each.id === chosen) ?? reports.data?.[0];
   const run = () =>
-    start.mutate({ id, datasetPath: rows || null }, { onSuccess: (made) => search.set({ report: made.reportId }) });
+    start.mutate(
+      { id, datasetPath: rows || null, model: model || null },
+      { onSuccess: (made) => search.set({ report: made.reportId }) },
+    );
   return (
     <div className="stack">
       <div className="doctor-bar">
@@ -46,6 +62,18 @@ export function Doctor({ id, bringsRows }: { id: string; bringsRows: boolean }) 
             </Select>
           )}
         </Field>
+        {models.length > 0 && (
+          <Field label="Model to try it with">
+            {(field) => (
+              <Select id={field} value={model} onChange={(event) => search.set({ model: event.target.value })}>
+                <option value="">None: in seconds</option>
+                {models.map((each) => (
+                  <option key={each}>{each}</option>
+                ))}
+              </Select>
+            )}
+          </Field>
+        )}
         <Button
           kind="primary"
           icon={<Icon name="play" />}
@@ -85,7 +113,8 @@ export function Doctor({ id, bringsRows }: { id: string; bringsRows: boolean }) 
             command={bringsRows ? `benchmax validate ${id}` : "benchmax validate main.py"}
           >
             The doctor plays the environment with answers it makes up, right and wrong, and says what would go wrong in
-            training. Nothing is trained and no model is needed.
+            training. Nothing is trained and no model is needed; one that you choose plays some rows, and the report
+            says whether it can learn from them.
           </Empty>
         )
       )}
@@ -111,7 +140,7 @@ export function ReportView({ report, short }: { report: Report; short?: boolean 
     return (
       <Note tone="info">
         <Spinner
-          label={report.status === "queued" ? "Waiting for the runner to take it …" : "Examining the environment …"}
+          label={report.status === "queued" ? "Waiting for the runner to take it …" : `${examining(report)} …`}
         />
       </Note>
     );
@@ -124,37 +153,73 @@ export function ReportView({ report, short }: { report: Report; short?: boolean 
   return (
     <div className="stack">
       <Verdict report={report} />
+      {report.signal && (
+        <Card title={<Tried report={report} />}>
+          <SignalView signal={report.signal} />
+        </Card>
+      )}
       {GROUPS.map(({ severity, title, icon }) => {
         const found = (report.findings ?? []).filter((each) => each.severity === severity);
         return found.length ? (
           <Card key={severity} flush title={`${title} (${found.length})`}>
             {found.map((each, index) => (
-              <div key={index} className={`finding finding-${severity}`}>
-                <Icon name={icon} />
-                <div className="finding-body">
-                  <span>
-                    <strong>
-                      <Plain text={each.title} />
-                    </strong>{" "}
-                    <span className="finding-id">{each.check}</span>
-                  </span>
-                  {each.evidence && (
-                    <pre>
-                      <Plain text={each.evidence} />
-                    </pre>
-                  )}
-                  {each.fix && (
-                    <span className="finding-fix">
-                      → <Plain text={each.fix} />
-                    </span>
-                  )}
-                </div>
-              </div>
+              <Finding key={index} finding={each} icon={icon} />
             ))}
           </Card>
         ) : null;
       })}
       {!short && <More report={report} />}
+    </div>
+  );
+}
+
+function examining(report: Report): string {
+  return report.model ? `Examining the environment, then letting ${report.model} try it` : "Examining the environment";
+}
+
+function Tried({ report }: { report: Report }) {
+  return report.model ? (
+    <>
+      Can <Plain text={report.model} /> learn from it?
+    </>
+  ) : (
+    "Can the model learn from it?"
+  );
+}
+
+function Finding({ finding, icon }: { finding: DoctorFinding; icon: string }) {
+  return (
+    <div className={`finding finding-${finding.severity}`}>
+      <Icon name={icon} />
+      <div className="finding-body">
+        <span>
+          <strong>
+            <Plain text={finding.title} />
+          </strong>{" "}
+          <span className="finding-id">{finding.check}</span>
+        </span>
+        {finding.evidence && (
+          <pre>
+            <Plain text={finding.evidence} />
+          </pre>
+        )}
+        {finding.fix && (
+          <span className="finding-fix">
+            → <Plain text={finding.fix} />
+          </span>
+        )}
+        {finding.code && (
+          <div className="finding-code">
+            <div className="spread muted small">
+              Python to paste and adapt
+              <Copy text={finding.code} label="Copy the code">
+                Copy
+              </Copy>
+            </div>
+            <Code text={finding.code} label="Python to paste and adapt" />
+          </div>
+        )}
+      </div>
     </div>
   );
 }

@@ -4,7 +4,18 @@ import { Button, ErrorNote, Field, Fold, format, Info, Input, Plain, Select, Ske
 import type { Form } from "./form";
 
 /** Those a newcomer should see; the rest are folded. */
-const FIRST = ["model", "num_epochs", "max_minutes", "learning_rate", "prompts_per_step", "group_size"];
+const FIRST = ["model", "num_epochs", "max_minutes", "learning_rate", "prompts_per_step", "group_size", "warm_start"];
+
+/** What a choice means, where its word alone does not say it. */
+const CHOICES: Record<string, Record<string, string>> = {
+  warm_start: {
+    auto: "Shows it solutions only if its own answers teach nothing.",
+    off: "It searches by itself from the first step.",
+    gold: "Shows it solutions that earn, whether it needs them or not.",
+    hint: "Shows it its own answers, given with the solution in sight.",
+  },
+  recipe: { plain: "GRPO and nothing else: no warm start, no guidance, no mending." },
+};
 
 export function Arguments({ form }: { form: Form }) {
   const { args, typed } = form;
@@ -40,17 +51,28 @@ function Argument({ arg, form }: { arg: LaunchArg; form: Form }) {
   const wrong = text === undefined ? null : fault(arg, text);
   const high = text !== undefined && !wrong && isHigh(arg, text);
   const range = shownRange(arg);
+  const means = CHOICES[arg.name]?.[text ?? String(arg.default)];
   const hint = high ? (
     <span className="warn">Above {arg.warnAbove?.toLocaleString("en-US")}: it may not fit into memory.</span>
   ) : (
     // What was not touched shows its default in the field itself.
-    text !== undefined && (
-      <span className="arg-hint">
-        Default: {shown(arg.default)}
-        <Button kind="quiet" size="small" aria-label={`Reset ${arg.label}`} onClick={() => form.setArg(arg.name, null)}>
-          Reset
-        </Button>
-      </span>
+    (means || text !== undefined) && (
+      <>
+        {means}
+        {text !== undefined && (
+          <span className="arg-hint">
+            Default: {shown(arg.default)}
+            <Button
+              kind="quiet"
+              size="small"
+              aria-label={`Reset ${arg.label}`}
+              onClick={() => form.setArg(arg.name, null)}
+            >
+              Reset
+            </Button>
+          </span>
+        )}
+      </>
     )
   );
   return (

@@ -2,6 +2,8 @@
 import { type CSSProperties, useState } from "react";
 import type { Schemas } from "../../api/client";
 import { useChangeRun, useRunAction } from "../../api/queries";
+import { useScalars } from "../../api/scalars";
+import { useTraining } from "../../api/training";
 import {
   Button,
   Chip,
@@ -27,6 +29,7 @@ import { isStarting, meaning, StatusPill } from "../runs/status";
 import { Alerts, LaunchWarnings } from "./Alerts";
 import { useRun } from "./context";
 import "./run.css";
+import { doing } from "./words";
 
 type Run = Schemas["RunDetails"];
 
@@ -71,7 +74,7 @@ function Tiles({ run }: { run: Run }) {
       <Tile name="Status">
         <StatusPill run={run} />
         <Small>
-          <Plain text={told(run)} />
+          {run.status === "active" && run.latestStep === null ? <Beginning run={run} /> : <Plain text={told(run)} />}
         </Small>
       </Tile>
       <Tile name="Step">
@@ -91,6 +94,7 @@ function Tiles({ run }: { run: Run }) {
               : ""}
         </Small>
       </Tile>
+      <CutOff run={run} />
       <Tile name="Failed rollouts">
         <b className={cx((run.errorRate ?? 0) > 0.05 && "bad")}>{format.percent(run.errorRate)}</b>
         <Small>{run.errorCount ? `${format.compact(run.errorCount)} in all` : "none so far"}</Small>
@@ -104,6 +108,24 @@ function Tiles({ run }: { run: Run }) {
 function told(run: Run): string {
   const said = (run.status === "active" ? run.latestActivityMessage : run.statusReason) || run.latestActivityMessage;
   return said && said !== run.status && !isStarting(run) ? said : meaning(run).means;
+}
+
+/** What it does before the first step. */
+function Beginning({ run }: { run: Run }) {
+  return <Plain text={doing(useTraining(run.id)) ?? told(run)} />;
+}
+
+/** Answers that reached the token limit: they were not ended by the model. */
+function CutOff({ run }: { run: Run }) {
+  const share = useScalars(run.id, "train").data?.get("truncated")?.y.at(-1) ?? null;
+  return (
+    <Tile name="Cut off">
+      <b className={cx((share ?? 0) > 0.5 && "bad")}>{format.percent(share)}</b>
+      <Small>
+        {share === null ? "nothing yet" : share > 0.5 ? "by length: more than half" : "by length, in the last step"}
+      </Small>
+    </Tile>
+  );
 }
 
 function Tile({ name, children }: { name: string; children: React.ReactNode }) {

@@ -2,7 +2,9 @@
 import { useMemo } from "react";
 import { useRuns } from "../../api/queries";
 import { type Scalars, useScalars } from "../../api/scalars";
+import { useTraining } from "../../api/training";
 import { Chart, type Line, type View } from "../../chart/Chart";
+import type { ChartMark } from "../../chart/Marks";
 import { MAIN, type Metric, metric, SECTIONS, sections } from "../../chart/metrics";
 import { clock, nearest, type Series, secondsAt } from "../../chart/series";
 import {
@@ -23,6 +25,8 @@ import {
 } from "../../ui";
 import { beginning, type Told } from "../runs/status";
 import { useRun } from "./context";
+import { OnTheWay } from "./OnTheWay";
+import { doing, MARK_WORDS } from "./words";
 
 type Mode = "train" | "eval";
 type Source = {
@@ -88,6 +92,21 @@ function useSources(
   }, [mode, overlay, train, held, compared, name]);
 }
 
+/** What the trainer did on the way, where the charts show it. */
+function useMarks(time: boolean, times: Series | undefined): ChartMark[] {
+  const { marks } = useTraining(useRun().id);
+  return useMemo(
+    () =>
+      marks.map(({ id, kind, step, message }) => ({
+        id: String(id),
+        x: time && times ? secondsAt(times, step) : step,
+        label: `Step ${step.toLocaleString("en-US")}, ${MARK_WORDS[kind].word}: ${message}`,
+        ...MARK_WORDS[kind],
+      })),
+    [marks, time, times],
+  );
+}
+
 /** How the charts are looked at: what the address says, and the smoothing this browser remembers. */
 function useView(source: Source | undefined, mode: Mode, tabHref: ReturnType<typeof useRun>["tabHref"], time: boolean) {
   const search = useSearch();
@@ -149,6 +168,7 @@ function Body({
   return (
     <>
       <Grid metrics={main} sources={sources} view={view} />
+      <OnTheWay />
       {rest.map((section) => (
         <Fold
           key={`${section} ${pattern !== ""}`}
@@ -219,6 +239,7 @@ function MetricChart({
       }),
     [sources, one.key, view.time],
   );
+  const marks = useMarks(view.time, sources[0]?.times);
   const info = (
     <>
       {one.about && <>{one.about} </>}
@@ -236,6 +257,7 @@ function MetricChart({
       min={one.min}
       max={one.max}
       unit={one.max === 1 ? places : format.number}
+      marks={one.key === MAIN[0] ? marks : undefined}
     />
   );
 }
@@ -333,10 +355,12 @@ function Waiting() {
 }
 
 function Nothing({ mode, live, run }: { mode: Mode; live: boolean; run: Told }) {
+  const training = useTraining(useRun().id);
   if (live) {
     const what = mode === "train" ? "The first step" : "The first evaluation";
+    const first = training.plan ? null : doing(training) && "Training has not begun yet";
     return (
-      <Empty icon="runs" title={beginning(run) ?? `${what} is under way`}>
+      <Empty icon="runs" title={beginning(run) ?? first ?? `${what} is under way`}>
         {what} appears here by itself as soon as it is done.
       </Empty>
     );

@@ -1,5 +1,13 @@
+import { Before } from "./Before";
+import { Learned } from "./Learned";
 import { Plots } from "./Plots";
 
 export default function Train() {
-  return <Plots mode="train" />;
+  return (
+    <div className="stack">
+      <Learned />
+      <Before />
+      <Plots mode="train" />
+    </div>
+  );
 }
