@@ -208,6 +208,13 @@ class Ragged(Good):
         return {"correct": right, "bonus": 0.1} if right else {"correct": 0.0}
 
 
+class ShowsNothing(Good):
+    """Its demonstration forgets the tags that are paid."""
+
+    def demonstrate(self, example):
+        return [example["task"]["ground_truth"]]
+
+
 class Huge(Good):
     async def compute_reward(self, rollout_id, messages, task, **kwargs):
         return {"correct": 1000.0 * is_right(messages, task)}
@@ -594,7 +601,8 @@ BROKEN = [
     Broken(Saturated, "saturated-reward", "warning"),
     Broken(DeadComponent, "dead-component", "warning"),
     Broken(Mirrored, "mirrored-component", "warning"),
-    Broken(Ragged, "ragged-components"),
+    Broken(Ragged, "ragged-components", "warning"),
+    Broken(ShowsNothing, "demonstrate-earns-nothing", "warning"),
     Broken(Huge, "unbounded-component", "warning"),
     Broken(RaisesOnNoAnswer, "reward-raises"),
     Broken(NotFinite, "reward-not-finite"),

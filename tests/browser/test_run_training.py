@@ -1,4 +1,4 @@
-"""What a run's page says beside the curves: what was seen and done before training, on the way, and what was learned."""
+"""What a run's page says beside its curves: what was seen and done before training, on the way, and in the end."""
 
 from __future__ import annotations
 

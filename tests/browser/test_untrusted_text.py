@@ -71,6 +71,7 @@ def hostile_record(step: int, payload: str, index: int) -> dict:
 
 def hostile_metrics(folder) -> None:
     values = {f"reward_stats/{payload}/reward/mean": 0.5 for payload in PAYLOADS} | dict.fromkeys(PAYLOADS, 1.0)
+    values["reward/mean"] = 0.5
     lines = [
         {"step": step, "split": split, "time": 1e9 + step, "values": values}
         for step in (0, 1)
@@ -214,7 +215,7 @@ def test_what_the_trainer_says_of_a_hostile_run(open_page, hostile):
     for name in ("Before training", "On the way"):
         page.get_by_role("button", name=name).click()
     page.locator(".measure").get_by_text(plain(PAYLOADS[-1])[:20]).first.wait_for()
-    for head in page.locator(".pair-head[aria-expanded=false]").all()[::9]:
+    for head in page.locator(".pair-head").all()[1::9]:
         head.click()
     page.locator(".on-the-way li").nth(len(PAYLOADS) - 1).wait_for()
     page.locator(".chart-mark button").last.focus()

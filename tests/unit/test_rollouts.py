@@ -352,7 +352,7 @@ async def test_a_broken_group_reward_leaves_all_unscored(result, says):
         assert rollout.rewards == {"own": 1.0}
 
 
-async def test_a_component_a_sibling_has_is_unscored_where_it_is_missing():
+async def test_a_component_a_sibling_has_is_zero_where_it_is_missing():
     class Ragged(BaseEnv):
         async def compute_reward(self, rollout_id, messages, task, **kw):
             self.n = getattr(self, "n", 0) + 1
@@ -360,7 +360,8 @@ async def test_a_component_a_sibling_has_is_unscored_where_it_is_missing():
 
     async with EnvHost(Ragged) as host:
         group = await run_group(host, example(), ScriptedModel("5"), samples=range(3))
-    assert sorted(r.reward is None for r in group) == [False, False, True]
+    assert sorted(r.reward for r in group) == [1.0, 3.0, 3.0]
+    assert min(group, key=lambda r: r.reward).rewards == {"a": 1.0, "b": 0.0}
 
 
 async def test_weights_count_and_unscored_is_not_zero():

@@ -8,6 +8,7 @@ import { Tip } from "../ui/Popover";
 export type ChartMark = { id: string; x: number; icon: string; label: string; tone: "good" | "warn" | "bad" | "info" };
 
 const SIZE = 18;
+const MOST_ROWS = 4;
 
 /** How far from the left each mark stands, in pixels; null where it is out of sight. The same list while nothing moved. */
 export function places(
@@ -45,13 +46,13 @@ export function Marks({ marks, lefts }: { marks: readonly ChartMark[]; lefts: re
   });
 }
 
-/** Marks that would cover each other stand below each other. */
+/** Marks that would cover each other stand below each other, as far as there is room. */
 function stacked(lefts: readonly (number | null)[]): number[] {
   const ends: number[] = [];
   return lefts.map((left) => {
     if (left === null) return 0;
     const free = ends.findIndex((end) => Math.abs(left - end) >= SIZE);
-    const row = free < 0 ? ends.length : free;
+    const row = free < 0 ? Math.min(ends.length, MOST_ROWS - 1) : free;
     ends[row] = left;
     return row;
   });

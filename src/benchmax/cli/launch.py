@@ -160,11 +160,11 @@ def hold_out(source: Source) -> tuple[Source, Source]:
 
 
 def _examine(project: Project) -> None:
-    from benchmax.doctor import examine_sync
+    from benchmax.doctor import examine_apart
     from benchmax.platform.validation import check_lines
 
     words.print(f"Examining {safe(project.env_class.__name__)}.")
-    diagnosis = examine_sync(project.env_class, project.arguments, rows=project.train, eval_rows=project.held_out)
+    diagnosis = examine_apart(project.env_class, project.arguments, rows=project.train, eval_rows=project.held_out)
     if not diagnosis.ok:
         for line in check_lines(diagnosis):
             words.print(visible(line), markup=False, soft_wrap=True)

@@ -9,16 +9,27 @@ from typing import Any
 from rich.progress import Progress
 
 from benchmax.cli.output import safe, words
-from benchmax.cli.trained import open_named
+from benchmax.cli.trained import find_run, open_named, split_checkpoint
 from benchmax.doctor.first_samples import first_samples, known_of
-from benchmax.doctor.signal import Signal, measure
+from benchmax.doctor.signal import Known, Signal, measure
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.loading import make_env
 from benchmax.envs.types import Example
-from benchmax.models.base import Sampling
+from benchmax.models.base import ModelClient, Sampling
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
+
+
+async def _known(client: ModelClient, spec: str, host: EnvHost, examples: Sequence[Example]) -> Known | None:
+    """With the probability of good answers, where the model's weights are at hand as they are."""
+    from benchmax.inference.local import LocalModel
+
+    if not isinstance(client, LocalModel) or find_run(split_checkpoint(spec)[0]):
+        return None
+    from benchmax.trainer.warm_start.known import known_to
+
+    return await known_to(client, host, examples)
 
 
 def signal_of(
@@ -36,8 +47,13 @@ def signal_of(
         async with client, EnvHost(lambda: make_env(env_class, arguments)) as host:
             with Progress(console=words, transient=True) as bar:
                 task = bar.add_task(f"{client.name} tries", total=None)
+                known = await _known(client, model, host, examples)
                 return await first_samples(
-                    host, examples, client, on_group=lambda done, of: bar.update(task, completed=done, total=of)
+                    host,
+                    examples,
+                    client,
+                    known=known,
+                    on_group=lambda done, of: bar.update(task, completed=done, total=of),
                 )
 
     return asyncio.run(look())

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -39,13 +39,10 @@ from benchmax.cli.project import (
 from benchmax.cli.remote_checks import RemotePlay
 from benchmax.cli.signal import print_signal, signal_of
 from benchmax.cli.trained import check_named
-from benchmax.doctor import Diagnosis, examine_sync
-from benchmax.doctor.findings import HOLDS, MARKS, held_interpreter
-from benchmax.doctor.stall import Stalled, apart, can_watch
-from benchmax.envs.base_env import BaseEnv
+from benchmax.doctor import Diagnosis, examine_apart
+from benchmax.doctor.findings import HOLDS, MARKS
 from benchmax.envs.datasets import load_examples
 from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
-from benchmax.envs.readers import Source
 from benchmax.errors import UsageError
 from benchmax.platform.validation import answer_lines, check_lines
 
@@ -118,7 +115,7 @@ def validate(
         rows = again(rows) if model else rows
         if model and not remote:
             check_named(model, base_url)
-        diagnosis = _examined(cls, arguments, rows, eval_rows, settings)
+        diagnosis = examine_apart(cls, arguments, rows=rows, eval_rows=eval_rows, **settings)
         if not as_json:
             _show(diagnosis, verbose=verbose, audit=reward_audit or full_messages)
         signal = None
@@ -133,22 +130,6 @@ def validate(
         print_json(diagnosis.to_dict() | told)
     if not diagnosis.ok or (strict and diagnosis.warnings) or (played and not played["ok"]):
         raise typer.Exit(FAILED)
-
-
-def _examined(
-    cls: type[BaseEnv], arguments: dict[str, Any], rows: Source, eval_rows: Source | None, settings: dict[str, Any]
-) -> Diagnosis:
-    """The diagnosis, made in a process of its own: code that holds the interpreter would hold us, too."""
-
-    def examine() -> Diagnosis:
-        return examine_sync(cls, arguments, rows=rows, eval_rows=eval_rows, **settings)
-
-    if not can_watch():
-        return examine()
-    try:
-        return Diagnosis.from_dict(apart(lambda: examine().to_dict()))
-    except Stalled as stalled:
-        return held_interpreter(cls.__name__, stalled)
 
 
 def _check_remote_options(remote: bool, local_only: bool, pip: Sequence[str] | None) -> None:

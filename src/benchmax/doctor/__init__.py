@@ -8,8 +8,18 @@ evidence). Checks, one small function each, turn the evidence into findings.
 """
 
 from benchmax.doctor.evidence import Pace
-from benchmax.doctor.examine import examine, examine_sync
+from benchmax.doctor.examine import examine, examine_apart, examine_sync
 from benchmax.doctor.findings import CheckLine, ComponentStat, Diagnosis, Finding
 from benchmax.doctor.registry import CHECKS
 
-__all__ = ["CHECKS", "CheckLine", "ComponentStat", "Diagnosis", "Finding", "Pace", "examine", "examine_sync"]
+__all__ = [
+    "CHECKS",
+    "CheckLine",
+    "ComponentStat",
+    "Diagnosis",
+    "Finding",
+    "Pace",
+    "examine",
+    "examine_apart",
+    "examine_sync",
+]

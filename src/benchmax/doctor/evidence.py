@@ -99,10 +99,15 @@ class Evidence:
     left_behind: list[str] = field(default_factory=list)
     own_probe: dict[str, Any] | None = None
     pace: Pace = Pace()
+    watched: bool = False
+    """Whether another process looks whether this one is held."""
     # Answers
     gold_overridden: bool = False
     gold: Gold = field(default_factory=Gold)
     """The way of answering that earned most."""
+    demonstrated: list[Shot] = field(default_factory=list)
+    """What the environment's own `demonstrate` did; among the shots as gold."""
+    demonstrate_error: str = ""
     shots: list[Shot] = field(default_factory=list)
     repeats: list[list[Shot]] = field(default_factory=list)
     """The same answer on the same example, played again."""
@@ -185,7 +190,7 @@ class Evidence:
     def gold_for(self, shots: Iterable[Shot]) -> float | None:
         """The gold answer's mean on the examples of these shots."""
         ids = {shot.example["id"] for shot in shots}
-        totals = [_total(shot) for shot in self.of("gold") if shot.example["id"] in ids]
+        totals = [_total(shot) for shot in self.best("gold") if shot.example["id"] in ids]
         return fmean(totals) if totals else None
 
     @property

@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmax.doctor import probe_answers
 from benchmax.doctor.evidence import Evidence, Mingled, Trial
+from benchmax.doctor.gold.demonstrations import Demonstrator
 from benchmax.doctor.gold.finder import Gold, GoldFinder
 from benchmax.doctor.probe_player import Probe, ProbePlayer, Shot, edge_calls, in_turns, tool_turns
 from benchmax.doctor.trivial import lazy_answers
@@ -83,6 +84,7 @@ class Examination:
         await self._find_gold()
         if not self.evidence.grouped:
             await self._play_gold()
+            await self._play_demonstrations()
         for step in (
             self._try_tools, self._try_edges, self._probe, self._repeat, self._rewrite_history, self._mingle,
             self._crowd, self._listen_across, self._small_group,
@@ -176,6 +178,17 @@ class Examination:
         for example in self.evidence.sample:
             if (text := self._golds.get(example["id"])) is not None:
                 self.evidence.shots += await self._play(example, [self.gold.probe(example, text)])
+
+    async def _play_demonstrations(self) -> None:
+        """The environment's own solutions are gold, too."""
+        demonstrator = Demonstrator(self.player, self.gold)
+        for example in self.evidence.sample[:PROBED] if demonstrator.scripted else ():
+            if (played := await demonstrator.perform(example)) is not None:
+                rollout, turns = played
+                said = turns[-1] if turns and isinstance(turns[-1], str) else ""
+                self.evidence.demonstrated.append(Shot("gold", said, example, rollout))
+        self.evidence.demonstrate_error = demonstrator.error
+        self.evidence.shots += self.evidence.demonstrated
 
     # Exploits
 

@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 from benchmax.doctor import checks as checks  # registers them
 from benchmax.doctor.evidence import PACES, Evidence, Pace
 from benchmax.doctor.examination import Examination
-from benchmax.doctor.findings import ComponentStat, Diagnosis, ScoredAnswer
+from benchmax.doctor.findings import ComponentStat, Diagnosis, ScoredAnswer, held_interpreter
 from benchmax.doctor.gold.truths import question
 from benchmax.doctor.probe_player import Shot
 from benchmax.doctor.registry import run_checks
+from benchmax.doctor.stall import Stalled, apart, can_watch
 from benchmax.doctor.watched import WatchedHost
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import load_examples
@@ -50,10 +51,11 @@ async def examine(
     group_samples: int = 2,
     max_turns: int | None = None,
     max_tool_calls: int | None = None,
+    watched: bool = False,
 ) -> Diagnosis:
     """Examine an environment on `examples` of its rows. What is wrong becomes a finding; nothing is raised for it."""
     began = perf_counter()
-    evidence = Evidence(env_class, dict(env_args or {}), pace=_pace(pace))
+    evidence = Evidence(env_class, dict(env_args or {}), pace=_pace(pace), watched=watched)
     rows, eval_rows = _held(rows), _held(eval_rows)
     await asyncio.to_thread(_read, evidence, rows, eval_rows)
     if evidence.examples:
@@ -69,6 +71,17 @@ async def examine(
 def examine_sync(env_class: type[BaseEnv], env_args: dict[str, Any] | None = None, **options: Any) -> Diagnosis:
     """`examine` for code that is not async, or that runs inside a notebook's loop."""
     return run_sync(examine(env_class, env_args, **options))
+
+
+def examine_apart(env_class: type[BaseEnv], env_args: dict[str, Any] | None = None, **options: Any) -> Diagnosis:
+    """The same in a process of its own, where the system can: code that holds the interpreter would hold us, too."""
+    if not can_watch():
+        return examine_sync(env_class, env_args, **options)
+    try:
+        told = apart(lambda: examine_sync(env_class, env_args, watched=True, **options).to_dict())
+    except Stalled as stalled:
+        return held_interpreter(env_class.__name__, stalled)
+    return Diagnosis.from_dict(told)
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:

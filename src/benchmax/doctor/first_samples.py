@@ -40,12 +40,13 @@ async def first_samples(
     max_tokens: int = MOST_TOKENS,
     seed: int = 0,
     on_group: OnGroup = lambda done, of: None,
+    known: Known | None = None,
 ) -> Signal:
     """Play a few examples several times each, and say whether training would get anywhere."""
     chosen = Random(seed).sample(list(examples), min(prompts, len(examples)))
     settings = RolloutSettings(sampling=Sampling(max_tokens=max_tokens, seed=seed))
     tools = (await host.toolbox()).tools
-    known = await known_of(host, examples, settings)
+    known = known or await known_of(host, examples, settings)
     done = 0
 
     async def group(example: Example) -> list[Rollout]:
@@ -70,9 +71,11 @@ async def known_of(host: EnvHost, examples: Sequence[Example], settings: Rollout
     return await known_from(player, gold, paid, examples)
 
 
-async def known_from(player: ProbePlayer, gold: Gold, paid: Sequence[float], examples: Sequence[Example]) -> Known:
-    """The same, from what solutions are already known to earn."""
+async def known_from(
+    player: ProbePlayer, gold: Gold, paid: Sequence[float], examples: Sequence[Example], chance: float | None = None
+) -> Known:
+    """The same, from what solutions are already known to earn, and how probable they are."""
     rows = examples[:MEASURED]
     lazy = await play_lazily(player, gold, rows, examples) if gold.works else {}
     form = answer_form(gold, rows[0]) if gold.works and rows else None
-    return Known(fmean(paid) if paid else None, gold.floor, form, lazy)
+    return Known(fmean(paid) if paid else None, gold.floor, form, lazy, chance)

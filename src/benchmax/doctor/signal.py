@@ -20,8 +20,10 @@ SOLVED = 1e-6
 """How close to all there is to earn an answer counts as solved."""
 LEAST_SPREAD = 0.1
 """Share of groups that must differ within, for learning to get going."""
-LEAST_REACH = 0.3
-"""Share of what good answers earn that the best of a group must reach on average."""
+LEAST_REACH = 0.5
+"""Share of what good answers earn that some answer must reach."""
+LEAST_CHANCE = 1e-3
+"""Probability of a good answer from which on training finds one by itself, sooner or later."""
 DONE = 0.95
 """Share of what good answers earn from which on there is little left to learn."""
 
@@ -38,6 +40,8 @@ class Known:
     """The form that is paid."""
     lazy: Mapping[str, float] = field(default_factory=dict)
     """What strategies without understanding earn, by their names."""
+    chance: float | None = None
+    """The probability with which the model writes a known good answer, on average; None when it was not computed."""
 
 
 @dataclass(slots=True)
@@ -51,6 +55,8 @@ class Signal:
     """The mean."""
     best: float | None = None
     """The mean of each group's best."""
+    most: float | None = None
+    """The best of all."""
     pass_at_k: float = 0.0
     """Share of groups in which an answer earned all there is."""
     spread: float = 0.0
@@ -63,7 +69,11 @@ class Signal:
     """Share of rollouts whose first tool call worked; None without tools."""
     gold: float | None = None
     floor: float = 0.0
+    chance: float | None = None
+    """The probability of a known good answer; what the samples may have missed."""
     lazy: dict[str, float] = field(default_factory=dict)
+    ready: bool = False
+    """Whether the model needs no help: its samples have enough signal to learn from, or solve it already."""
     learns: bool = False
     """Whether training is expected to get somewhere without help."""
     forecast: str = ""
@@ -103,6 +113,7 @@ def measure(groups: Sequence[Sequence[Rollout]], known: Known = Known(), *, tool
     scored = [[rollout.reward for rollout in group if rollout.reward is not None] for group in groups]
     scored = [rewards for rewards in scored if rewards]
     signal = Signal(len(groups), max(map(len, groups), default=0), gold=known.gold, floor=known.floor)
+    signal.chance = known.chance
     signal.lazy = dict(known.lazy)
     if rollouts:
         signal.unscored = fmean(rollout.reward is None for rollout in rollouts)
@@ -113,6 +124,7 @@ def measure(groups: Sequence[Sequence[Rollout]], known: Known = Known(), *, tool
         most = max([known.gold or 0.0, *(reward for rewards in scored for reward in rewards)])
         signal.reward = fmean(reward for rewards in scored for reward in rewards)
         signal.best = fmean(map(max, scored))
+        signal.most = max(map(max, scored))
         signal.spread = fmean(max(rewards) - min(rewards) > EQUAL for rewards in scored)
         signal.pass_at_k = fmean(most > known.floor and max(rewards) >= most - SOLVED for rewards in scored)
     _forecast(signal)
@@ -124,14 +136,22 @@ def _forecast(signal: Signal) -> None:
         signal.forecast = "No sample got a reward: nothing can be learned."
         signal.advice = "Put the reward or its judge right; benchmax validate says what fails."
         return
+    best = signal.best if signal.most is None else signal.most
     most = max(signal.gold or 0.0, signal.best)
     scale = (most - signal.floor) or 1.0
-    reach, now = (signal.best - signal.floor) / scale, (signal.reward - signal.floor) / scale
+    reach, now = (best - signal.floor) / scale, (signal.reward - signal.floor) / scale
     total = f"{signal.groups} groups"
     if now >= DONE and signal.gold is not None:
-        signal.learns = False
+        signal.ready = True
         signal.forecast = f"The model solves it already: its samples earn {signal.reward:.2f} of {most:.2f}."
         signal.advice = "Take harder rows; there is little left to learn here."
+    elif signal.spread < LEAST_SPREAD and (signal.chance or 0.0) >= LEAST_CHANCE:
+        signal.learns = True
+        signal.forecast = (
+            f"{_few(signal)} of {total} had signal, but 1 answer in {1 / (signal.chance or 1):,.0f} is a known good "
+            "one: GRPO would find it, slowly."
+        )
+        signal.advice = "A warm start is quicker: warm_start = auto shows it solutions first."
     elif signal.spread == 0:
         signal.forecast = f"No group in {signal.groups} had signal: GRPO will not move it."
         signal.advice = _help(signal)
@@ -140,20 +160,24 @@ def _forecast(signal: Signal) -> None:
         signal.advice = _help(signal)
     elif signal.gold is not None and reach < LEAST_REACH:
         signal.forecast = (
-            f"The best samples earn {signal.best:.2f} where a good answer earns {signal.gold:.2f}: GRPO would learn "
+            f"The best sample earns {best:.2f} where a good answer earns {signal.gold:.2f}: GRPO would learn "
             "the cheap part and stop there."
         )
         signal.advice = _help(signal)
     elif lazy := _tempting(signal):
         name, paid = lazy
-        signal.learns = True
+        signal.ready = signal.learns = True
         signal.forecast = (
             f"{signal.spread:.0%} of {total} had signal: it will learn, first to earn the {paid:.2f} that {name} pays."
         )
         signal.advice = "If it stays there, pay less for that."
     else:
-        signal.learns = True
+        signal.ready = signal.learns = True
         signal.forecast = f"{signal.spread:.0%} of {total} had signal: it will learn."
+
+
+def _few(signal: Signal) -> str:
+    return "None" if signal.spread == 0 else f"Only {signal.spread:.0%}"
 
 
 def _tempting(signal: Signal) -> tuple[str, float] | None:
@@ -167,10 +191,10 @@ def _tempting(signal: Signal) -> tuple[str, float] | None:
 
 def _help(signal: Signal) -> str:
     """The one thing to do."""
-    if signal.cut_off > 0.5:
-        return "More than half of the answers are cut off: raise rollouts.max_new_tokens, or ask for short answers."
     if signal.gold is not None:
         return "Show it solutions first: warm_start = auto does, with those the doctor found."
+    if signal.cut_off > 0.5:
+        return "More than half of the answers are cut off: raise rollouts.max_new_tokens, or ask for short answers."
     return "Show it solutions first: write gold_completion or demonstrate, or give chats with warm_start = FILE."
 
 

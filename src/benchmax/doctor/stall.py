@@ -31,7 +31,9 @@ BEAT_SECONDS = 1.0
 STALL_SECONDS = 20.0
 """Without a beat, after which the interpreter is held. Code that only takes long lets others run in between."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
-_OURS = ("/benchmax/", "/lib/python", "/asyncio/", "/re/", "<frozen")
+_PACKAGE, _STANDARD = (os.path.join(os.path.dirname(str(module.__file__)), "") for module in (errors, os))
+_OURS = (_PACKAGE, _STANDARD, "<frozen")
+_BUILT_IN = os.path.join(_PACKAGE, "envs", "")
 
 
 class Stalled(Exception):
@@ -142,8 +144,8 @@ def where_is(pid: int, dump: Path, patience: float = 2.0) -> str:
 
 def culprit(dump: str) -> str:
     """The first frame of the environment's own code in a dump of all threads, the newest first."""
-    for thread in dump.split("\n\n"):
-        for path, line, function in _FRAME.findall(thread):
-            if not any(part in path for part in _OURS):
-                return f"{path}:{line} in {function}"
+    frames = [frame for thread in dump.split("\n\n") for frame in _FRAME.findall(thread)]
+    theirs = [frame for frame in frames if not frame[0].startswith(_OURS) and frame[0] != sys.argv[0]]
+    for path, line, function in theirs or [frame for frame in frames if frame[0].startswith(_BUILT_IN)]:
+        return f"{path}:{line} in {function}"
     return ""

@@ -156,7 +156,7 @@ def sft_steps(args: Mapping[str, Any], rows: int) -> int:
 def settings_tree(args: Mapping[str, Any], rows: int, gpu: bool | None = None) -> dict[str, Any]:
     """The trainer's settings for checked arguments and so many training rows."""
     gpu = count_gpus() > 0 if gpu is None else gpu
-    args = complete_args(args, gpu)
+    given, args = args, complete_args(args, gpu)
     steps = total_steps(args, rows)
     turn, whole = args["max_new_tokens"], args["max_rollout_len"]
     small = whole is not None and whole < TURN_TOKENS
@@ -173,6 +173,6 @@ def settings_tree(args: Mapping[str, Any], rows: int, gpu: bool | None = None) -
             tree.setdefault(section, {})[name] = args[row.name]
         elif section and args[row.name] is not None:
             tree[section] = args[row.name]
-    if args["recipe"] == "plain":
+    if args["recipe"] == "plain" and "warm_start" not in given:
         del tree["warm_start"]
     return tree

@@ -108,12 +108,11 @@ def unscored(rollout: Rollout, name: str, error: BaseException, reason: Terminat
 
 
 def level(rollouts: Sequence[Rollout]) -> None:
-    """Siblings must have the same components: one that a sibling has and this one lacks is unscored."""
+    """A component that a sibling has and this rollout was not given is 0 here, so that curves count all of them."""
     names = {name for rollout in rollouts for name in rollout.rewards}
     for rollout in rollouts:
-        if rollout.scorable and not rollout.unscored:
-            for name in names - rollout.rewards.keys():
-                rollout.unscored[name] = "this rollout has no such component, but a sibling has"
+        if rollout.scorable and rollout.rewards and not rollout.unscored:
+            rollout.rewards |= dict.fromkeys(names - rollout.rewards.keys(), 0.0)
 
 
 def finish(env: BaseEnv, rollout: Rollout, settings: RolloutSettings) -> None:

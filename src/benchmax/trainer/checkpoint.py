@@ -111,6 +111,12 @@ def find_checkpoint(folder: Path, which: str = "latest") -> Checkpoint:
     return Checkpoint(path, _step_of(path))
 
 
+def oldest_checkpoint(folder: Path) -> Checkpoint | None:
+    """The first of those that are kept."""
+    whole = [path for path in _all(folder) if (path / "state.json").is_file()]
+    return Checkpoint(whole[0], _step_of(whole[0])) if whole else None
+
+
 def _other(checkpoint: Path) -> str:
     """What else may be taken in a damaged one's place."""
     folder = checkpoint.parent

@@ -185,7 +185,7 @@ class OptimConfig(Section):
     """Farthest one update may move the policy, as its KL divergence a rollout. One that goes farther is pulled back,
     and the learning rate lowered with it, to rise again while updates stay far below. 0 lets every update be."""
     token_budget: int | None = Field(default=None, ge=16)
-    """Tokens in one micro-batch: bounds memory. Not set: 512 on CPU, 16,384 on CUDA."""
+    """Tokens in one micro-batch: bounds memory. Not set: 512 on CPU, 8,192 on CUDA."""
     row_tokens: int | None = Field(default=None, ge=16)
     """Tokens in one packed row; rollouts in a row share their common prefixes. Not set: 512 on CPU, 1,024 on CUDA."""
 
@@ -266,6 +266,8 @@ class WatchConfig(Section):
     """Times a run that collapses goes back to its last good checkpoint and on with a smaller step; then it ends."""
 
 
+WARM_STARTS = ("auto", "off", "gold", "hint")
+
 PLAIN: Mapping[str, Any] = {
     "warm_start": "off",
     "algorithm": {"cut_off": "keep", "guidance": "off"},
@@ -298,6 +300,14 @@ class TrainConfig(Section):
     """What the model is shown before it searches by itself. `auto`: nothing where its samples have signal, else the
     cheapest that helps; `off`; `gold`: solutions that earn; `hint`: its own answers with the solution in sight; or a
     file of chats."""
+
+    @field_validator("warm_start")
+    @classmethod
+    def _a_way_or_a_file(cls, given: str) -> str:
+        if given not in WARM_STARTS and not (Path(given).suffix or Path(given).exists()):
+            raise ValueError(f"{given!r} is neither {', '.join(WARM_STARTS)} nor a file of chats")
+        return given
+
     seed: int = 0
     """Seed of every draw; on CPU the same seed gives the same run."""
 

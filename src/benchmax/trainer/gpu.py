@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
+
+from benchmax.memory import out_of_memory
+
+T = TypeVar("T")
 
 SCARCE = 0.15
 """A smaller share of a GPU's memory that is free is too little for two."""
 PATIENCE = 10.0
 """Seconds to wait for what others give back."""
+TRIES = 5
 
 
 def claim_workspaces(device: torch.device) -> None:
@@ -33,6 +40,18 @@ def wait_for_room(device: torch.device) -> None:
     until = time.monotonic() + PATIENCE
     while _scarce(device) and time.monotonic() < until:
         time.sleep(0.25)
+
+
+def patiently(work: Callable[[], T], device: torch.device) -> T:
+    """Do what can be done again; where memory runs out on a GPU, again after a while."""
+    for _ in range(TRIES if device.type == "cuda" else 0):
+        try:
+            return work()
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+        wait_for_room(device)
+    return work()
 
 
 def _scarce(device: torch.device) -> bool:

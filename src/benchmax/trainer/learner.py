@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from benchmax.memory import out_of_memory
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.batch import Batch, MicroBatch, TokenSequence, sequence_of
 from benchmax.trainer.config import TrainConfig, preset_lr
-from benchmax.trainer.gpu import claim_workspaces, make_room, wait_for_room
+from benchmax.trainer.gpu import claim_workspaces, make_room, patiently, wait_for_room
 from benchmax.trainer.loss import LossRule, LossStats, grpo_loss, kl_estimate
 from benchmax.trainer.optim import Optimizer
 from benchmax.trainer.policy import Policy
@@ -28,7 +29,7 @@ from benchmax.trainer.policy import Policy
 logger = logging.getLogger(__name__)
 
 CPU_TOKENS, CPU_ROW = 512, 512
-CUDA_TOKENS, CUDA_ROW = 16_384, 1_024
+CUDA_TOKENS, CUDA_ROW = 8_192, 1_024
 CUDA_MULTIPLE = 64
 LEAST_TOKENS = 64
 
@@ -112,7 +113,8 @@ class Learner:
         self.optimizer.due = step * self.updates_a_step
         stats = LossStats()
         results: list[dict[str, float]] = []
-        parts = [self._prepare(part) for part in batch.split(algorithm.minibatches)]
+        device = self.policy.device
+        parts = [patiently(partial(self._prepare, part), device) for part in batch.split(algorithm.minibatches)]
         for _ in range(algorithm.updates):
             for part in parts:
                 results.append(self._update(part, stats, abort if not results else lambda: False))
@@ -167,13 +169,20 @@ class Learner:
                 scores[micro.token] = self.policy.logprobs(micro)[0]
         return scores
 
+    def chance(self, sequences: Sequence[TokenSequence]) -> float:
+        """The probability of what is said in these sequences, on average."""
+        batch = Batch.of(sequences)
+        scores = self.with_memory(lambda: self.score(batch)).double()
+        whole = torch.zeros(len(batch.sequences), dtype=scores.dtype, device=scores.device)
+        return float(whole.index_add(0, batch.sequence.to(scores.device), scores).exp().mean())
+
     def _update(self, part: _Part, stats: LossStats, abort: Callable[[], bool]) -> dict[str, float]:
         own = LossStats()
         loss, packed = self.with_memory(lambda: self._backward(part, own, abort))
         lr = self.optimizer.current_lr()
         moved = {}
         if math.isfinite(loss):
-            kept = self._kept()
+            kept = patiently(self._kept, self.policy.device)
             norm = self.apply(self.optimizer)
             if self.config.optim.trust_region and math.isfinite(norm):
                 moved = {"moved": self._hold(part, kept)}

@@ -37,6 +37,7 @@ from benchmax.trainer.checkpoint import (
     set_random,
 )
 from benchmax.trainer.config import TrainConfig
+from benchmax.trainer.gpu import patiently
 from benchmax.trainer.interrupts import Interrupts
 from benchmax.trainer.learner import Learner
 from benchmax.trainer.metrics import SOLVED, response_tokens, rollout_metrics
@@ -165,6 +166,8 @@ class Trainer:
         self.run.set_status("running", self.progress.step)
         self.emit("started", step=self.progress.step)
         self._prepare_watch()
+        if begin is not None and self.chosen:
+            self.emit("chosen", settings=list(self.chosen))
         doing = self.interrupts.unless_stopped
         try:
             await doing(self.push())
@@ -394,7 +397,12 @@ class Trainer:
 
     async def push(self) -> None:
         """Let the sampler have the weights of now."""
-        await self.interrupts.in_thread(lambda: self.sampler.push(self.learner.policy.sampler_weights()))
+        policy = self.learner.policy
+
+        def push() -> None:
+            patiently(lambda: self.sampler.push(policy.sampler_weights()), policy.device)
+
+        await self.interrupts.in_thread(push)
 
     # Evaluation
 
@@ -406,7 +414,7 @@ class Trainer:
         reward = self.counted(values)
         alerts = self.watchdogs.look_at_held_out(max(0, progress.step - 1), progress.best, reward, groups)
         self._alarm(alerts)
-        progress.saw(reward)
+        progress.saw(reward, self.watchdogs.highest)
         return values
 
     async def play_held_out(self, split: str) -> tuple[dict[str, float], list[list[Rollout]]]:
@@ -446,6 +454,7 @@ class Trainer:
         self._scored = self._scored or "reward/mean" in values
         finite = {name: value for name, value in values.items() if value == value and abs(value) != float("inf")}
         self._alarm(self.watchdogs.look(step, finite, groups))
+        self.mender.count(values.get("skipped_updates", 0.0))
 
     def _alarm(self, alerts: Sequence[Alert]) -> None:
         for alert in alerts:

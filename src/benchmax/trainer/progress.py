@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,12 +56,14 @@ class Progress:
         """Whether held-out rows have earned all there is, twice in a row."""
         return self.step > 0 and self.solved >= SOLVED_TWICE
 
-    def saw(self, reward: float | None) -> None:
-        """Take in an evaluation; None when too little of it was scored to count."""
+    def saw(self, reward: float | None, most: float = -math.inf) -> None:
+        """Take in an evaluation, None when too little of it was scored to count, and the most that any answer earned
+        so far: known solutions may not be the best ones."""
         self.evaluated, self.last = self.step, reward
         if reward is None:
             return
-        self.solved = self.solved + 1 if self.gold is not None and reward >= self.gold - SOLVED_BY else 0
+        all_there_is = None if self.gold is None else max(self.gold, most)
+        self.solved = self.solved + 1 if all_there_is is not None and reward >= all_there_is - SOLVED_BY else 0
         better = self.best is None or reward > self.best
         self.stale = 0 if better else self.stale + 1
         if better or reward == self.best:  # of equals the latest, which trained longest

@@ -34,7 +34,7 @@ from benchmax.memory import settled
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import without_secrets
 from benchmax.trainer.checkpoint import find_checkpoint
-from benchmax.trainer.config import TrainConfig, build_config
+from benchmax.trainer.config import WARM_STARTS, TrainConfig, build_config
 from benchmax.trainer.fitting import Chosen, fit_to_device
 from benchmax.trainer.learner import Learner
 from benchmax.trainer.loop import Begin, OnEvent, Trainer
@@ -305,7 +305,7 @@ async def _restore(trainer: Trainer, sampler: EngineSampler, which: str) -> Begi
 async def _beginning(trainer: Trainer, sampler: EngineSampler) -> Begin | None:
     """The look at the first samples, and the warm start if one is needed."""
     config, file = trainer.config, warm_start_file(trainer.config)
-    if trainer.guide is None or (config.recipe == "plain" and not file):
+    if trainer.guide is None or (config.recipe == "plain" and config.warm_start == "off" and not file):
         return None
     sequences = []
     if file:
@@ -322,7 +322,7 @@ async def _beginning(trainer: Trainer, sampler: EngineSampler) -> Begin | None:
 
 def warm_start_file(config: TrainConfig) -> str:
     """The file a warm start is read from; empty when it is made from the environment, or there is none."""
-    return config.sft.data or ("" if config.warm_start in ("auto", "off", "gold", "hint") else config.warm_start)
+    return config.sft.data or ("" if config.warm_start in WARM_STARTS else config.warm_start)
 
 
 def _note(run: RunDir, message: str, on_event: OnEvent) -> None:

@@ -84,15 +84,15 @@ def summarise(run: Path, best_step: int) -> Summary:
     found.best = at_best if at_best is not None else found.last
     found.mends = sum(event["kind"] == "mended" for event in events)
     found.taught = sum(event["kind"] == "taught" for event in events)
-    found.pairs = _pairs(run, min(evals, default=0), best_step)
+    first = min(evals, default=0)
+    found.pairs = _pairs(run, f"eval-{first}", f"eval-{best_step}" if best_step != first else "warm_eval-0")
     return found
 
 
-def _pairs(run: Path, first: int, best: int) -> list[Pair]:
+def _pairs(run: Path, first: str, best: str) -> list[Pair]:
     """The questions that gained most, and where nothing was gained the first ones."""
-    before = _by_example(run / "rollouts" / f"eval-{first}.jsonl")
-    after = _by_example(run / "rollouts" / f"eval-{best}.jsonl")
-    both = [name for name in before if name in after and best != first]
+    before, after = (_by_example(run / "rollouts" / f"{name}.jsonl") for name in (first, best))
+    both = [name for name in before if name in after]
     both.sort(key=lambda name: (before[name].reward or 0.0) - (after[name].reward or 0.0))
     return [Pair(name, _question(before[name]), _answer(before[name]), _answer(after[name])) for name in both[:SHOWN]]
 

@@ -12,7 +12,7 @@ const CHOICES: Record<string, Record<string, string>> = {
     auto: "Shows it solutions only if its own answers teach nothing.",
     off: "It searches by itself from the first step.",
     gold: "Shows it solutions that earn, whether it needs them or not.",
-    hint: "Shows it its own answers, given with the solution in sight.",
+    hint: "Shows answers it gave with the solution in sight.",
   },
   recipe: { plain: "GRPO and nothing else: no warm start, no guidance, no mending." },
 };

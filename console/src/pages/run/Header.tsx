@@ -119,11 +119,9 @@ function Beginning({ run }: { run: Run }) {
 function CutOff({ run }: { run: Run }) {
   const share = useScalars(run.id, "train").data?.get("truncated")?.y.at(-1) ?? null;
   return (
-    <Tile name="Cut off">
+    <Tile name="Cut off by length">
       <b className={cx((share ?? 0) > 0.5 && "bad")}>{format.percent(share)}</b>
-      <Small>
-        {share === null ? "nothing yet" : share > 0.5 ? "by length: more than half" : "by length, in the last step"}
-      </Small>
+      <Small>{share === null ? "nothing yet" : share > 0.5 ? "more than half" : "in the last step"}</Small>
     </Tile>
   );
 }

@@ -76,7 +76,12 @@ def _no_eval(evidence: Evidence) -> str | None:
     return examples(evidence) or (None if evidence.eval_examples else "no evaluation rows were given")
 
 
-@check("leaks-ground-truth-prompt", "the prompt does not tell the answer", examples)
+def _known_truth(evidence: Evidence) -> str | None:
+    known = evidence.gold.works or not evidence.gold.tried
+    return examples(evidence) or (None if known else "no answer is known that earns")
+
+
+@check("leaks-ground-truth-prompt", "the prompt does not tell the answer", _known_truth)
 def leaks_ground_truth_prompt(evidence: Evidence) -> Iterator[Finding]:
     truths = [(example, truth) for example in evidence.examples[:200] if (truth := evidence.truth(example))]
     if len({truth for _, truth in truths}) < 2:

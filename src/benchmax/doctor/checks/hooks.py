@@ -66,7 +66,11 @@ def state_crosstalk(evidence: Evidence) -> Iterator[Finding]:
             return
 
 
-@check(HOLDS, "no hook holds the interpreter", played)
+def _watched(evidence: Evidence) -> str | None:
+    return played(evidence) or (None if evidence.watched else "nobody watches this process; benchmax validate does")
+
+
+@check(HOLDS, "no hook holds the interpreter", _watched)
 def holds_interpreter(evidence: Evidence) -> Iterator[Finding]:
     """Told by who watches the doctor: one that is held says nothing any more (`stall`)."""
     yield from ()

@@ -118,7 +118,7 @@ def _elsewhere(evidence: Evidence, shot: Shot) -> bool:
     calls = [c for c in evidence.hook("compute_reward") if c.rollout_id == shot.rollout.id]
     raised = any(call.error for call in calls)
     reasons = shot.rollout.unscored.values()
-    told = all("sibling has" in reason or "finite number" in reason for reason in reasons)
+    told = all("finite number" in reason for reason in reasons)
     return raised or where in ("compute_group_reward", "reward_weights") or told
 
 
@@ -251,30 +251,19 @@ def mirrored_component(evidence: Evidence) -> Iterator[Finding]:
 
 @check("ragged-components", "every answer has the same components", played)
 def ragged_components(evidence: Evidence) -> Iterator[Finding]:
-    sets: dict[frozenset[str], Shot] = {}
-    within: dict[str, set[frozenset[str]]] = defaultdict(set)
-    for shot in evidence.shots:
-        names = frozenset({*_own_components(shot)})
-        if names:
-            sets.setdefault(names, shot)
-            within[shot.example["id"]].add(names)
-    if len(sets) < 2:
-        return
-    seen = "; ".join(f"{{{', '.join(sorted(names))}}} for {shown(shot.text)}" for names, shot in list(sets.items())[:3])
-    between_siblings = any(len(each) > 1 for each in within.values())
-    yield (error if between_siblings else warning)(
-        "Answers have different components.",
-        seen,
-        "Return every component on every path, 0.0 where it does not apply; siblings that lack one are left unscored.",
-    )
-
-
-def _own_components(shot: Shot) -> list[str]:
-    """The components this rollout was given itself, before siblings were compared."""
-    if shot.rollout.error is not None:
-        return []
-    levelled = [name for name, reason in shot.rollout.unscored.items() if "sibling has" not in reason]
-    return [*shot.rollout.rewards, *(levelled if shot.rollout.rewards else ())]
+    texts = {shot.rollout.id: shot.text for shot in evidence.shots}
+    sets: dict[frozenset[str], str] = {}
+    for call in evidence.hook("compute_reward"):
+        if isinstance(call.value, Mapping) and call.value and call.rollout_id in texts:
+            sets.setdefault(frozenset(map(str, call.value)), texts[call.rollout_id])
+    if len(sets) > 1:
+        seen = "; ".join(f"{{{', '.join(sorted(names))}}} for {shown(text)}" for names, text in list(sets.items())[:3])
+        yield warning(
+            "Answers have different components.",
+            seen,
+            "Return every component on every path, 0.0 where it does not apply: one that is missing counts as 0, and "
+            "its average says little.",
+        )
 
 
 @check("unbounded-component", f"components stay within ±{LARGE:g}", scored)

@@ -70,6 +70,11 @@ class Demonstrator:
         return found or (None if self._solved else written)
 
     async def _from_script(self, example: Example) -> Demonstration | None:
+        played = await self.perform(example)
+        return None if played is None else self._paid(*played, example, SCRIPT)
+
+    async def perform(self, example: Example) -> tuple[Rollout, list[Turn]] | None:
+        """The environment's own `demonstrate`, played: the rollout and its turns. None where it has none, or fails."""
         host, turns = self.player.host, list[Turn]()
         deadline = self.player.settings.tool_seconds
         try:
@@ -92,7 +97,7 @@ class Demonstrator:
             return None
         if rollout.error is not None:
             self.error = rollout.error.message
-        return self._paid(rollout, turns, example, SCRIPT)
+        return rollout, turns
 
     async def _from_gold(self, example: Example) -> Demonstration | None:
         """The best way's answer; where that earns nothing, the other ways' and a refusal."""

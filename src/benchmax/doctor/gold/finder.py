@@ -119,7 +119,8 @@ class GoldFinder:
         self.player, self.tools, self.seconds = player, tools, seconds
         prompt = player.host.env.system_prompt or ""
         self.gold = Gold(system_prompt=prompt, own=self._own, calls_of=self._calls, tools=tools)
-        self._floors: list[float] = []
+        self._floors: dict[str, float] = {}
+        """What answers without content earn on each example, at most."""
 
     async def find(self, examples: Sequence[Example]) -> Gold:
         """The best way to answer these examples; the time is bounded, not the number of columns."""
@@ -133,8 +134,13 @@ class GoldFinder:
             if self._is_enough(earned, len(scouted)) or perf_counter() - began > self.seconds:
                 break
         await self._finals(scouted, earned)
-        gold.floor = max(self._floors, default=0.0)
+        gold.floor = self._floor
         return gold
+
+    @property
+    def _floor(self) -> float:
+        """On average: one row on which nonsense is right does not make all answers nonsense."""
+        return fmean(self._floors.values()) if self._floors else 0.0
 
     def prompt(self, example: Example) -> str:
         """Everything the model is told before it answers."""
@@ -172,22 +178,19 @@ class GoldFinder:
         """Play each text once, and credit every way that writes it."""
         most = MOST_SIBLINGS if self.player.grouped else MOST_TEXTS
         texts = list(dict.fromkeys(text for _, text in ways))[:most]
-        probes = [Probe("floor", text) for text in (GARBAGE, "")] if not self._knows_floor(example) else []
+        probes = [Probe("floor", text) for text in (GARBAGE, "")] if example["id"] not in self._floors else []
         probes += [self.gold.probe(example, text, kind="gold") for text in texts]
         shots = await self.player.play(example, probes) if texts else []
         paid: dict[str, float] = {}
         for shot in shots:
             if shot.total is not None and shot.kind == "floor":
-                self._floors.append(shot.total)
+                self._floors[example["id"]] = max(shot.total, self._floors.get(example["id"], shot.total))
             elif shot.total is not None:
                 paid[shot.text] = shot.total
         self.gold.tried += len(texts)
         for way, text in ways:
             if text in paid:
                 earned[way].append(paid[text])
-
-    def _knows_floor(self, example: Example) -> bool:
-        return len(self._floors) >= 2 * SCOUTED
 
     def _is_enough(self, earned: dict[Way, list[float]], examples: int) -> bool:
         return any(len(paid) == examples and min(paid) >= ENOUGH for paid in earned.values())
@@ -196,8 +199,7 @@ class GoldFinder:
         """The best few, also after the tools were called; the first of equals wins, it is the plainer one."""
         gold = self.gold
         means = {way: fmean(paid) for way, paid in earned.items() if len(paid) == len(scouted)}
-        floor = max(self._floors, default=0.0)
-        means = {way: mean for way, mean in means.items() if way.label not in CONSTANT or mean > floor + 1e-9}
+        means = {way: mean for way, mean in means.items() if way.label not in CONSTANT or mean > self._floor + 1e-9}
         best = sorted(means, key=lambda way: -means[way])[:FINALISTS]
         if self.tools and not self._has_own_calls():
             again: dict[Way, list[float]] = defaultdict(list)

@@ -56,6 +56,7 @@ async def _signal(
     from benchmax.envs.remote import open_remote_env
     from benchmax.inference.local import LocalModel
     from benchmax.rollouts.host import EnvHost
+    from benchmax.trainer.warm_start.known import known_to
 
     phase.say(f"letting {launch['model']} try")
     source = read_bundle_files(launch["cls"], launch["metadata"]) if "cls" in launch else launch["spec"]
@@ -70,7 +71,8 @@ async def _signal(
             examples = list(load_examples(own_rows(env_class), env_class))
         model = await asyncio.to_thread(LocalModel.load, launch["model"])
         async with model, EnvHost(env) as host:
-            return (await first_samples(host, examples, model)).to_dict()
+            known = await known_to(model, host, examples)
+            return (await first_samples(host, examples, model, known=known)).to_dict()
     finally:
         await env.shutdown()
 

@@ -49,7 +49,7 @@ async def _examine(orders: Mapping[str, Any]) -> dict[str, Any]:
         if not overrides(env_class, "load_dataset"):
             raise UsageError(f"{env_class.__name__} brings no rows of its own. Choose a dataset to examine it on.")
         rows = own_rows(env_class)
-    diagnosis = await examine(env_class, arguments, rows=rows)
+    diagnosis = await examine(env_class, arguments, rows=rows, watched=True)
     found = diagnosis.to_dict()
     found["answers"] = found["answers"][:ANSWERS]
     return {**found, "tools": await _tools(env_class, arguments)}

@@ -89,7 +89,7 @@ class Beginning:
         trainer.progress.gold = signal.gold
         if self.file:
             record = await self._from_file()
-        elif wanted == "off" or (wanted == "auto" and signal.learns):
+        elif wanted == "off" or (wanted == "auto" and signal.ready):
             trainer.first_groups = groups
             record = Record("off" if wanted == "off" else "none", signal.forecast)
         else:
@@ -127,7 +127,9 @@ class Beginning:
 
     async def _measure(self, groups: Sequence[Sequence[Rollout]], known: Known | None = None) -> Signal:
         tools = bool((await self.guide.host.toolbox()).tools)
-        return measure(groups, await self.guide.known() if known is None else known, tools=tools)
+        if known is None:
+            known = await self.guide.known(self.trainer.learner.chance)
+        return measure(groups, known, tools=tools)
 
     async def _from_file(self) -> Record:
         trainer, config = self.trainer, self.config

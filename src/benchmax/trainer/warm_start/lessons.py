@@ -7,7 +7,7 @@ asked, which takes a second or two, and solves each row once. Held-out rows are 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from benchmax.doctor.first_samples import MEASURED, known_from
@@ -25,6 +25,7 @@ from benchmax.rollouts.settings import RolloutSettings
 from benchmax.trainer.batch import TokenSequence
 from benchmax.trainer.warm_start.spoken import SpokenModel, lesson_sequence
 
+ChanceOf = Callable[[list[TokenSequence]], float | None]
 SEARCH_SECONDS = 30.0
 """For finding out how good answers are written."""
 SOLVE_SECONDS = 60.0
@@ -64,11 +65,12 @@ class Guide:
                 self._demonstrator = Demonstrator(self.player, self._gold, tools, SOLVE_SECONDS)
         return self._gold
 
-    async def known(self) -> Known:
-        """What the signal is measured against."""
+    async def known(self, chance: ChanceOf = lambda lessons: None) -> Known:
+        """What the signal is measured against. `chance` tells how probable solutions are."""
         gold = await self.gold()
-        paid = [lesson.reward for row in self.rows[:MEASURED] if (lesson := await self.lesson(row)) is not None]
-        return await known_from(self.player, gold, paid, self.rows)
+        shown = [lesson for row in self.rows[:MEASURED] if (lesson := await self.lesson(row)) is not None]
+        probable = await asyncio.to_thread(chance, [lesson.sequence for lesson in shown]) if shown else None
+        return await known_from(self.player, gold, [lesson.reward for lesson in shown], self.rows, probable)
 
     def margin(self, paid: float) -> float:
         """By how much a solution must be paid more to be worth showing."""

@@ -75,7 +75,8 @@ class Refresher:
         seed = f"{trainer.config.seed} lesson {progress.step}"
         teacher = Teacher(trainer.learner, [lesson.sequence for lesson in lessons], trainer.config.sft, seed)
         before = best = await self._earned(watched)
-        kept, since, began = _copied(trained_weights(trainer.learner.policy)), 0, time.monotonic()
+        own = kept = _copied(trained_weights(trainer.learner.policy))
+        since, began = 0, time.monotonic()
         seconds = SECONDS[trainer.learner.policy.device.type]
         gold = fmean(lesson.reward for lesson in lessons)
         for _ in range(LOOKS):
@@ -88,7 +89,7 @@ class Refresher:
             if best >= (1 - ROOM) * gold or since >= PATIENCE or time.monotonic() - began > seconds:
                 break
         helped = best - before > HELPED * abs(gold)
-        await self._keep(kept)
+        await self._keep(kept if helped else own)
         trainer.emit(
             "taught",
             step=progress.step,

@@ -112,6 +112,11 @@ class Watchdogs:
         return min([0.0, *self.series("reward/min")])
 
     @property
+    def highest(self) -> float:
+        """The highest reward of any answer so far."""
+        return max(self.series("reward/max"), default=-math.inf)
+
+    @property
     def scale(self) -> tuple[float, float]:
         """The lowest and the highest reward of any answer so far."""
         return _scale(self)
@@ -140,7 +145,7 @@ def held_out_collapse(
     dogs: Watchdogs, step: int, best: float | None, now: float | None, groups: Groups
 ) -> Iterator[Alert]:
     rewards = [rollout.reward for rollout in _each(groups) if rollout.reward is not None]
-    chance = SURE * statistics.pstdev(rewards) * math.sqrt(2 / len(rewards)) if rewards else 0.0
+    chance = SURE * _spread_of(dogs, rewards, best) * math.sqrt(2 / len(rewards)) if rewards else 0.0
     if best is not None and now is not None and _collapsed(dogs, best, now) and best - now > chance:
         yield Alert(
             "held_out_collapse",
@@ -150,6 +155,14 @@ def held_out_collapse(
             {"best": best, "now": now},
             _lowest(groups),
         )
+
+
+def _spread_of(dogs: Watchdogs, rewards: Sequence[float], best: float | None) -> float:
+    """How far answers differ in reward: those of now, or as far as a mean like the best one lets them. Where all earn
+    nothing now, theirs says nothing about what was."""
+    low, high = _scale(dogs)
+    possible = math.sqrt(max(0.0, (best - low) * (high - best))) if best is not None else 0.0
+    return max(statistics.pstdev(rewards), possible)
 
 
 def _chance(dogs: Watchdogs) -> float:
@@ -206,7 +219,7 @@ def entropy_collapse(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Ale
     first, now = statistics.fmean(entropies[:ENDS]), statistics.fmean(entropies[-ENDS:])
     rewards = dogs.series("reward/mean")[-ENDS:]
     if now < 0.05 * first and rewards and _has_room(dogs, reward := statistics.fmean(rewards)):
-        best = _best(dogs)
+        best = dogs.highest
         yield Alert(
             "entropy_collapse",
             step,
@@ -436,7 +449,7 @@ def not_moving(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     recent = rewards[-2 * dogs.config.window :]
     half = len(recent) // 2
     before, now = statistics.fmean(recent[:half]), statistics.fmean(recent[half:])
-    seen = _best(dogs) - min(dogs.series("reward/min"), default=math.inf)
+    seen = dogs.highest - min(dogs.series("reward/min"), default=math.inf)
     if abs(now - before) < STILL * seen and _has_room(dogs, now):
         lr = dogs.history[-1].get("lr", 0.0)
         advice = (
@@ -449,8 +462,8 @@ def not_moving(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
             "not_moving",
             step,
             f"The reward has not moved for {len(recent)} steps (at {now:.3g} on average; the best answer earned "
-            f"{_best(dogs):.3g}). {advice}",
-            {"before": before, "now": now, "best": _best(dogs), "lr": lr},
+            f"{dogs.highest:.3g}). {advice}",
+            {"before": before, "now": now, "best": dogs.highest, "lr": lr},
         )
 
 
@@ -553,11 +566,6 @@ def _scale(dogs: Watchdogs) -> tuple[float, float]:
     return 0.0 if low is None else low, 1.0 if high is None else high
 
 
-def _best(dogs: Watchdogs) -> float:
-    """The highest reward of any answer so far."""
-    return max(dogs.series("reward/max"), default=-math.inf)
-
-
 def _spread(dogs: Watchdogs) -> float:
     """How far apart the rewards of one step were at most, as their standard deviation."""
     return max(dogs.series("reward/std"), default=0.0)
@@ -565,7 +573,7 @@ def _spread(dogs: Watchdogs) -> float:
 
 def _has_room(dogs: Watchdogs, reward: float) -> bool:
     """Whether answers earned clearly more than this mean. What was seen is the only scale: rewards may end anywhere."""
-    return _best(dogs) - reward > ROOM * _spread(dogs) > 0
+    return dogs.highest - reward > ROOM * _spread(dogs) > 0
 
 
 def _top(dogs: Watchdogs, name: str) -> float:

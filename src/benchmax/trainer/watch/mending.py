@@ -8,10 +8,11 @@ reward that has changed, and no training mends that.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from benchmax.errors import NotFoundError, RewardError
-from benchmax.trainer.checkpoint import Checkpoint, find_checkpoint
+from benchmax.trainer.checkpoint import Checkpoint, find_checkpoint, oldest_checkpoint
 from benchmax.trainer.watch.alarms import Alert
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ HOTTEST = 1.5
 CHANGED = 0.3
 """A share of the rewards' range by which the same weights must earn differently for the reward to have changed."""
 AT_ONCE = 3
-"""Non-finite updates before a run goes back for them: one was left out, and did no harm."""
+"""Steps in a row with a non-finite update, before a run goes back for them: one was left out, and did no harm."""
 
 
 class Mender:
@@ -49,6 +50,8 @@ class Mender:
         self._trainer = trainer
         self._alert: Alert | None = None
         self._broken = 0
+        """Updates in a row that were left out."""
+        self._unfinite: Alert | None = None
         self.at_end = False
         """Whether it went back as often as it may."""
         self.diagnosis = ""
@@ -62,9 +65,16 @@ class Mender:
         if not self._trainer.config.watch.mends:
             return
         for alert in alerts:
-            self._broken += alert.kind == "not_finite"
-            if alert.kind in MENDED and (alert.kind != "not_finite" or self._broken >= AT_ONCE):
+            if alert.kind == "not_finite":
+                self._unfinite = alert
+            elif alert.kind in MENDED:
                 self._alert = self._alert or alert
+
+    def count(self, skipped: float) -> None:
+        """Take in how many updates of a step were left out."""
+        self._broken = self._broken + 1 if skipped else 0
+        if self._broken >= AT_ONCE and self._trainer.config.watch.mends:
+            self._alert = self._alert or self._unfinite
 
     async def mend(self) -> None:
         """Back to the last good checkpoint, or to the end with the diagnosis, if the held-out rows show it too."""
@@ -113,14 +123,11 @@ class Mender:
         return f"on with a sampling temperature of {learner.policy.temperature:.2f}"
 
     def _last_good(self) -> Checkpoint | None:
-        """The best one, or the first where none is known as the best."""
+        """The best one; where none is known as the best, the oldest: trouble is least likely to be in it."""
         folder = self._trainer.run.path / "checkpoints"
-        for which in ("best", "latest"):
-            try:
-                return find_checkpoint(folder, which)
-            except NotFoundError:
-                continue
-        return None
+        with suppress(NotFoundError):
+            return find_checkpoint(folder, "best")
+        return oldest_checkpoint(folder)
 
     async def _compare(self, good: Checkpoint) -> None:
         """Whether the same weights still earn what they earned when the checkpoint was made."""
