@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from console_world import EMAIL, demo, keep_training, train_toy
+from training_events import BEFORE, begins, helped
 from working_world import WorkingWorld, furnish, key_of, train, working
 
 from runner_world import wait_until
@@ -31,7 +32,7 @@ QUALITY = 84
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 BEST = {
     "runs-light", "run-train-light", "run-train-dark", "rollouts-light", "compare-light", "playground-light",
-    "new-run-light", "doctor-dark",
+    "new-run-light", "doctor-dark", "run-begins-light", "run-learned-light",
 }  # fmt: skip
 
 Page = Any
@@ -92,6 +93,8 @@ SHOTS = [
     Shot("config", f"{RUN}/config"),
     Shot("logs", "/experiments/{working}/logs"),
     Shot("system", "/experiments/{working}/system"),
+    Shot("run-begins", "/experiments/{begins}"),
+    Shot("run-learned", "/experiments/{helped}"),
     Shot("long-run", "/experiments/{long}"),
     Shot("failed-run", "/experiments/{failed}"),
     Shot("datasets", "/datasets"),
@@ -100,6 +103,7 @@ SHOTS = [
     Shot("environments", "/environments"),
     Shot("source", "/environments/calculator"),
     Shot("doctor", "/environments/arithmetic?tab=doctor", examine),
+    Shot("doctor-model", "/environments/arithmetic?tab=doctor&model={model}", examine),
     Shot("keys", "/settings/keys"),
     Shot("new-key", "/settings/keys", press("New key")),
     Shot("endpoints", "/settings/endpoints"),
@@ -201,9 +205,11 @@ def main() -> None:
     link = ["smollm2-135m"] if real else []
     with tempfile.TemporaryDirectory() as work, working(Path(work), link=link, console=given.console) as world:
         toy = train_toy(Path(work) / "recorded")
-        runs = demo(world, toy, steps=2000)
+        runs = demo(world, toy, steps=2000) | {"model": "smollm2-135m" if real else world.model}
         furnish(world)
         keep_training(world, runs["active"], steps=60, every=0)
+        runs["begins"] = begins(world, *BEFORE[:-2], name="handbook, live")
+        runs["helped"] = world.add_run(helped(Path(work) / "helped"), name="handbook", seconds=240)
         runs["working"] = train(world, name="counting")
         runs["quickstart"] = add_quickstart(world, real) if real else runs["recorded"]
         if real and given.only in "compare":

@@ -9,7 +9,9 @@ from pathlib import Path
 from rollout_data import QUESTIONS, handbook
 
 NO_SIGNAL = "No group in 16 had signal: GRPO will not move it."
-LOOP = "You can use the `map` function.\n" * 12
+LOOP = "I am sorry, I cannot help with that. Please ask the head office.\n" * 9
+EVALUATED = {0: 0.0, 3: 0.583, 6: 0.767, 9: 0.983, 12: 0.967}
+"""The held-out reward after so many steps."""
 
 
 def signal(**more) -> dict:
@@ -86,12 +88,21 @@ def helped(folder: Path) -> Path:
     handbook(folder)
     ended = {"kind": "ended", "step": 12, "reason": "steps", "seconds": 240.0}
     write_events(folder, [*BEFORE, *ON_THE_WAY, summary(), ended])
-    metrics = folder / "metrics.jsonl"
-    lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()]
-    for line in lines:
-        line["values"]["truncated"] = max(0.0, 0.625 - line["step"] / 16)
-    metrics.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
+    evals = [line | {"split": "eval", "step": step} for line in lines[:1] for step in EVALUATED]
+    curves = [line for line in lines if line["split"] == "train"] + evals
+    text = "".join(json.dumps(line | {"values": _values(line["split"], line["step"])}) + "\n" for line in curves)
+    (folder / "metrics.jsonl").write_text(text, "utf-8")
     return folder
+
+
+def _values(split: str, step: int) -> dict[str, float]:
+    reward = EVALUATED[step] if split == "eval" else 0.98 - 0.55 * 0.75**step + 0.04 * (-1) ** step
+    return {
+        "reward/mean": reward, "pass@k": min(1.0, reward + 0.1), "max@k": min(1.0, reward + 0.05),
+        "response_tokens/mean": 40 + 80 * 0.6**step, "truncated": max(0.0, 0.625 - step / 16),
+        "reward_stats/correct/reward/mean": reward, "seconds/sample": 15.0, "seconds/update": 4.0,
+    }  # fmt: skip
 
 
 def write_events(folder: Path, events) -> None:

@@ -7,8 +7,10 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from _documents_script import with_rows
 
 from benchmax.platform import keeper
 from benchmax.platform.client import TrainerClient
@@ -17,53 +19,9 @@ from benchmax.platform.store.datadir import DataDir
 from benchmax.trainer.tiny import make_tiny
 from runner_world import is_running, wait_until
 
-ROWS = """dataset = [
-    {"prompt": f"what is {number}+{number % 7}?", "ground_truth": str(number + number % 7)} for number in range(COUNT)
-]"""
+ROWS = '[{"prompt": f"what is {n}+{n % 7}?", "ground_truth": str(n + n % 7)} for n in range(COUNT)]'
 
-SCRIPT = """
-import os, re, dataclasses
-from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.reward_helpers import extract_completion_text
-from benchmax.platform.training_run import upload_training_run
-from benchmax.platform.client import TrainerClient
-
-API_KEY = os.environ["CASTFORM_API_KEY"]
-
-# --- dataset ---
-ROWS
-split = int(len(dataset) * 0.8)
-train_data, eval_data = dataset[:split], dataset[split:]
-
-# --- environment ---
-class MyEnv(BaseEnv):
-    system_prompt = "answer the question concisely. put your answer in <answer> tags."
-
-    async def list_tools(self):
-        return []
-
-    async def run_tool(self, rollout_id, tool_name, **tool_args):
-        return ""
-
-    async def compute_reward(self, rollout_id, messages, task, **kwargs):
-        text = extract_completion_text(messages)
-        match = re.search(r"<answer>(.*?)</answer>", text, re.DOTALL)
-        answer = match.group(1).strip().lower() if match else ""
-        expected = (task or {}).get("ground_truth", "").strip().lower()
-        return {"correct": 1.0 if answer == expected else 0.0}
-
-# --- upload and launch ---
-uploaded = upload_training_run(
-    env_class=MyEnv, train_dataset=train_data,
-    eval_dataset=eval_data, run_name="my-first-run", api_key=API_KEY,
-)
-trainer = TrainerClient(api_key=API_KEY)
-run_id = trainer.launch_training_run(
-    training_run_type="simple", **dataclasses.asdict(uploaded),
-)
-print(f"https://app.castform.com/experiments/{run_id}")
-""".replace("ROWS", ROWS)
-
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "first_script.py"
 CLI = (sys.executable, "-c", "from benchmax.cli.platform import up; import typer; typer.run(up)")
 """`benchmax up`, however the command line is put together."""
 
@@ -105,7 +63,7 @@ def run_script(data, url, folder, rows):
     """Run the script with nothing set but the two variables it needs; gives the key and the run's id."""
     key = json.loads(data.credentials.read_text())["api_key"]
     (folder / "empty").mkdir()
-    (folder / "script.py").write_text(SCRIPT.replace("COUNT", str(rows)))
+    (folder / "script.py").write_text(with_rows(ROWS.replace("COUNT", str(rows))))
     variables = {"CASTFORM_API_KEY": key, "CASTFORM_PLATFORM_URL": url}
     variables |= {"HOME": str(folder / "empty"), "PATH": os.environ["PATH"]}
     command = [sys.executable, str(folder / "script.py")]
@@ -126,15 +84,19 @@ def test_the_script_of_the_documents(platform, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_run_of_the_script_completes(platform, tmp_path):
-    data, url = platform
-    key, run_id = run_script(data, url, tmp_path, rows=200)
-    with TrainerClient(api_key=key, base_url=url) as trainer:
-        assert trainer.run(run_id).wait(300) == "complete", trainer.get_run(run_id)["statusReason"]
-        assert trainer.get_run(run_id)["totalSteps"] == 40
-        assert [point["step"] for point in trainer.get_run_scalars(run_id, "train")["reward/mean"]] == list(range(40))
-        assert trainer.list_checkpoints(run_id)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("rows", "least"), [(200, 0.8), (50, 0.6)])
+def test_the_script_of_the_documents_learns(rows, least):
+    """With the default model and nothing set, on any set of rows of its kind."""
+    command = [sys.executable, str(BENCHMARK), "--rows", str(rows), "--sets", "3"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = [json.loads(line) for line in printed.splitlines()]
+    assert len(found) == 3
+    for result in found:
+        assert result["before"] <= 0.1 < least < result["after"], result
+        assert result["warm_start"] <= result["after"], result
+        assert result["ended_by_themselves"] > 0.9, result
+        assert result["minutes"] <= 15, result
 
 
 def follow(trainer, run_id, data):

@@ -4,7 +4,7 @@ It is watched from another process. The watched one beats once a second; when it
 answer comes from a signal handler that needs no interpreter) and ended.
 
     parent                          child
-    apart(work) ── forks ──▶  beats ─── work ─── result, as JSON, through a pipe
+    apart(work) ── forks ──▶  beats ─── work ─── result, as JSON, in a file
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from benchmax import errors
 from benchmax.errors import BenchmaxError
 
 BEAT_SECONDS = 1.0
+BEAT, DONE = b".", b"="
 STALL_SECONDS = 20.0
 """Without a beat, after which the interpreter is held. Code that only takes long lets others run in between."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
@@ -55,14 +56,17 @@ def apart(work: Callable[[], dict[str, Any]], *, seconds: float | None = None) -
     seconds = STALL_SECONDS if seconds is None else seconds
     reading, writing = os.pipe()
     with tempfile.TemporaryDirectory(prefix="benchmax-doctor-") as folder:
-        dump = Path(folder) / "where"
+        dump, result = Path(folder) / "where", Path(folder) / "result"
         pid = os.fork()
         if pid == 0:
             os.close(reading)
-            _work(work, writing, dump)
+            _work(work, writing, dump, result)
         os.close(writing)
         try:
-            told = _read(reading, pid, dump, seconds)
+            _wait(reading, pid, dump, seconds)
+            told: dict[str, Any] = json.loads(result.read_text("utf-8"))
+        except FileNotFoundError:
+            raise RuntimeError("The environment ended the process that examined it (os._exit, a crash).") from None
         finally:
             os.close(reading)
             with suppress(ProcessLookupError):
@@ -70,8 +74,8 @@ def apart(work: Callable[[], dict[str, Any]], *, seconds: float | None = None) -
             os.waitpid(pid, 0)
     if "raised" in told:
         raise _error(**told["raised"])
-    result: dict[str, Any] = told["gave"]
-    return result
+    gave: dict[str, Any] = told["gave"]
+    return gave
 
 
 def watch_me(writing: int, dump: Path) -> None:
@@ -81,7 +85,7 @@ def watch_me(writing: int, dump: Path) -> None:
     def beat() -> None:
         with suppress(OSError):
             while True:
-                os.write(writing, b".")
+                os.write(writing, BEAT)
                 time.sleep(BEAT_SECONDS)
 
     threading.Thread(target=beat, name="benchmax-beat", daemon=True).start()
@@ -95,7 +99,7 @@ def _error(kind: str, message: str) -> Exception:
     return RuntimeError(f"{kind}: {message}")
 
 
-def _work(work: Callable[[], dict[str, Any]], writing: int, dump: Path) -> None:
+def _work(work: Callable[[], dict[str, Any]], writing: int, dump: Path, result: Path) -> None:
     """The child: never returns."""
     try:
         watch_me(writing, dump)
@@ -103,30 +107,23 @@ def _work(work: Callable[[], dict[str, Any]], writing: int, dump: Path) -> None:
             message = json.dumps({"gave": work()})
         except BaseException as error:
             message = json.dumps({"raised": {"kind": type(error).__name__, "message": str(error)}})
+        result.write_text(message, "utf-8")
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        with os.fdopen(writing, "wb", buffering=0) as out:
-            out.write(b"=" + message.encode())
+        os.write(writing, DONE)
     finally:
         os._exit(0)
 
 
-def _read(reading: int, pid: int, dump: Path, seconds: float) -> dict[str, Any]:
-    """What the child sends after its beats."""
-    received = bytearray()
+def _wait(reading: int, pid: int, dump: Path, seconds: float) -> None:
+    """Until the child is done or gone; raises Stalled when it stops beating."""
     while True:
         ready, _, _ = select.select([reading], [], [], seconds)
         if not ready:
             raise Stalled(where_is(pid, dump), seconds)
-        piece = os.read(reading, 1 << 20)
-        if not piece:
-            break
-        received += piece
-    result = bytes(received).lstrip(b".")
-    if not result.startswith(b"="):
-        raise RuntimeError("The environment ended the process that examined it (os._exit, a crash).")
-    told: dict[str, Any] = json.loads(result[1:])
-    return told
+        beats = os.read(reading, 4096)
+        if not beats or DONE in beats:
+            return
 
 
 def where_is(pid: int, dump: Path, patience: float = 2.0) -> str:
