@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmax.trainer.config import TrainConfig, build_config
+from benchmax.trainer.tiny import make_tiny
 
 Result = TypeVar("Result")
 
@@ -27,6 +29,14 @@ def config(directory: Path, folder: Path, **tree: Any) -> TrainConfig:
     for section, values in tree.items():
         base[section] = {**base.get(section, {}), **values} if isinstance(values, dict) else values
     return build_config(base)
+
+
+def store_tiny(home: Path, name: str) -> Path:
+    """A toy model under a name, in a store of its own."""
+    path = make_tiny(home / "models" / name, hidden=32, layers=2)
+    card = {"name": name, "title": "Toy", "source": "test", "license": "-", "sha256": "-", "parameters": 1, "bytes": 1}
+    (path / "benchmax.json").write_text(json.dumps(card))
+    return path
 
 
 def go(work: Coroutine[Any, Any, Result]) -> Result:

@@ -26,7 +26,8 @@ def signal(**more) -> dict:
 
 
 def dose(number: int, **more) -> dict:
-    better = {"spread": 0.5 * number, "reward": 0.125 * number, "best": 0.5, "cut_off": 0.0, "learns": True}
+    earned = {"spread": 0.5 * number, "reward": 0.125 * number, "best": 0.5, "pass_at_k": 0.25 * number}
+    better = earned | {"cut_off": 0.0, "first_calls": 0.4 * number, "learns": True}
     return signal(**{**better, "forecast": "It will learn.", "advice": "", **more}) | {"kind": "dose", "dose": number}
 
 

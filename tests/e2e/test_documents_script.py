@@ -16,21 +16,14 @@ from benchmax.platform import keeper
 from benchmax.platform.client import TrainerClient
 from benchmax.platform.run import ENDED
 from benchmax.platform.store.datadir import DataDir
-from benchmax.trainer.tiny import make_tiny
 from runner_world import is_running, wait_until
+from training_world import store_tiny
 
 ROWS = '[{"prompt": f"what is {n}+{n % 7}?", "ground_truth": str(n + n % 7)} for n in range(COUNT)]'
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "first_script.py"
 CLI = (sys.executable, "-c", "from benchmax.cli.platform import up; import typer; typer.run(up)")
 """`benchmax up`, however the command line is put together."""
-
-
-def store_default_model(home):
-    """A toy model under the name launches take by default, in a store of its own."""
-    path = make_tiny(home / "models" / "smollm2-135m", hidden=32, layers=2)
-    card = {"name": "smollm2-135m", "title": "Toy", "source": "test", "license": "-", "sha256": "-"}
-    (path / "benchmax.json").write_text(json.dumps(card | {"parameters": 1, "bytes": 1}))
 
 
 def family(pid):
@@ -46,7 +39,7 @@ def family(pid):
 @pytest.fixture
 def platform(tmp_path):
     """A platform, as a user starts one: its data directory and its address."""
-    store_default_model(tmp_path / "home")
+    store_tiny(tmp_path / "home", "smollm2-135m")  # under the name launches take by default
     data = DataDir(tmp_path / "data")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("BENCHMAX_", "CASTFORM_"))}
     variables |= {"BENCHMAX_HOME": str(tmp_path / "home"), "BENCHMAX_GPUS": "0", "CUDA_VISIBLE_DEVICES": ""}

@@ -10,6 +10,7 @@ from benchmax.platform.store import runs
 from benchmax.platform.training_run import upload_training_run
 from platform_world import LiveServer
 from runner_world import drive
+from training_world import store_tiny
 
 ROWS = [{"prompt": f"{n} + 1?", "ground_truth": str(n + 1)} for n in range(40)]
 
@@ -130,6 +131,22 @@ def test_the_doctor_examines_a_bundle_in_a_child(client, stranger, boss, uploade
     assert client.get(f"/v1/environments/{mine}/doctor").json()["reports"][0]["id"] == report["id"]
     assert stranger.get(f"/v1/environments/{mine}/doctor/{report['id']}").status_code == 404
     assert list((live.data.root / "errands").iterdir()) == []
+
+
+def test_the_doctor_lets_a_model_try(client, boss, uploaded, tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path))
+    store_tiny(tmp_path, "tiny")
+    mine, rows = adder(client)["id"], uploaded.train_dataset_path
+    report = examine(client, boss, mine, {"datasetPath": rows, "model": "tiny"})
+    assert (report["status"], report["model"]) == ("complete", "tiny"), report
+    signal = report["signal"]
+    assert (signal["groups"], signal["samples"], signal["gold"]) == (8, 8, 1.0)
+    assert (signal["learns"], signal["spread"], signal["reward"]) == (False, 0.0, 0.0)
+    assert 0 <= signal["chance"] < 1e-3
+    assert signal["forecast"] == "No group in 8 had signal: GRPO will not move it."
+    unknown = client.post(f"/v1/environments/{mine}/doctor", json={"datasetPath": rows, "model": "gone"})
+    assert unknown.status_code == 422
+    assert "There is no model 'gone' here. Choose one of:" in unknown.text
 
 
 def test_the_doctor_needs_rows_and_says_so(client, boss, uploaded):

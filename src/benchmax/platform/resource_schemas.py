@@ -117,6 +117,7 @@ class DoctorSignal(Wire):
     first_calls: float | None
     gold: float | None
     floor: float
+    chance: float | None = None
     lazy: dict[str, float]
     learns: bool
     forecast: str
