@@ -101,11 +101,15 @@ SHARE = 0.3
 """Of the rows ask for a capital; all are different, so no held-out question was trained on."""
 
 
+LARGEST = 12
+"""Of the numbers that are added."""
+
+
 def make_rows(count: int, seed: int) -> list[dict[str, str]]:
     draw = random.Random(seed)
     countries = draw.sample(sorted(CAPITALS), round(SHARE * count))
     rows = [{"prompt": f"capital of {country}?", "ground_truth": CAPITALS[country]} for country in countries]
-    pairs = draw.sample([(a, b) for a in range(1, 21) for b in range(1, 21)], count - len(rows))
+    pairs = draw.sample([(a, b) for a in range(1, LARGEST + 1) for b in range(1, LARGEST + 1)], count - len(rows))
     rows += [{"prompt": f"what is {a}+{b}?", "ground_truth": str(a + b)} for a, b in pairs]
     draw.shuffle(rows)
     return rows

@@ -187,7 +187,7 @@ def test_a_model_tries_the_environment_and_the_report_says_whether_it_can_learn(
     card.wait_for(timeout=DOCTOR)
     share = card.locator(".measure").filter(has_text="Groups with a difference").locator("dd").inner_text()
     assert re.fullmatch(r"\d+%", share)
-    card.get_by_text("A good answer").wait_for()
+    card.get_by_text("A good answer", exact=True).wait_for()
 
 
 class SecretEnv(BaseEnv):

@@ -40,7 +40,7 @@ def panel(page):
 
 def measure(page, name):
     """What a bar of the signal says."""
-    return page.locator(".measure").filter(has_text=name).locator("dd")
+    return page.locator(".measure").filter(has=page.get_by_text(name, exact=True)).locator("dd")
 
 
 def fact(within, name):
@@ -60,6 +60,7 @@ def test_before_its_first_step_a_run_says_what_it_does(open_page, world):
     assert measure(page, "Cut off by length").inner_text() == "63%"
     assert measure(page, "always the longest option").inner_text() == "0.38"
     assert measure(page, "A good answer").inner_text() == "1.00"
+    assert measure(page, "Chance of a good answer").inner_text() == "1 in 4K"
     assert measure(page, "In the form that is paid").count() == 0, "it was not measured"
     tell(world, run, dose(1), dose(2))
     inside.get_by_role("status").get_by_text("Warm start, dose 2").wait_for()
@@ -139,13 +140,13 @@ def test_what_happened_on_the_way_is_marked_where_it_happened(open_page, learned
     assert chart.locator(".chart-title").inner_text().startswith("Reward")
     assert page.locator(".chart-mark").count() == 3, "a step that is tried again is one mark"
     over, box = chart.locator(".u-over").bounding_box(), mark.bounding_box()
-    assert box["x"] + box["width"] / 2 == pytest.approx(over["x"] + over["width"] * 5 / 11, abs=2)
+    assert box["x"] + box["width"] / 2 == pytest.approx(over["x"] + over["width"] * 5 / 12, abs=2)
     mark.focus()
     page.get_by_role("tooltip").get_by_text(MENDED).wait_for()
     told = page.locator(".on-the-way li").all_inner_texts()
     assert [line.split("\n")[0] for line in told] == ["step 2", "step 5", "step 9"]
     assert "2 of 6 times so far" in told[0]
-    page.goto(f"{page.url.split('?')[0]}?range=6~11")
+    page.goto(f"{page.url.split('?')[0]}?range=6~12")
     page.get_by_role("button", name=re.compile("^Step 9, taught")).wait_for()
     assert page.locator(".chart-mark").count() == 1
 

@@ -18,7 +18,7 @@ def signal(**more) -> dict:
     """The look at the first samples, by default of a model that cannot learn by itself."""
     seen = {
         "groups": 16, "samples": 16, "reward": 0.0, "best": 0.0, "pass_at_k": 0.0, "spread": 0.0, "unscored": 0.0,
-        "cut_off": 0.625, "in_form": None, "first_calls": 0.0, "gold": 1.0, "floor": 0.0,
+        "cut_off": 0.625, "in_form": None, "first_calls": 0.0, "gold": 1.0, "floor": 0.0, "chance": 0.00025,
         "lazy": {"always the first option": 0.125, "always the longest option": 0.375}, "learns": False,
         "forecast": NO_SIGNAL, "advice": "Show it solutions first.",
     }  # fmt: skip

@@ -4,13 +4,13 @@ import glob
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from _documents_script import with_rows
 
 from benchmax.platform import keeper
 from benchmax.platform.client import TrainerClient
@@ -21,7 +21,8 @@ from training_world import store_tiny
 
 ROWS = '[{"prompt": f"what is {n}+{n % 7}?", "ground_truth": str(n + n % 7)} for n in range(COUNT)]'
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "first_script.py"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+with_rows = runpy.run_path(str(BENCHMARKS / "_documents_script.py"))["with_rows"]
 CLI = (sys.executable, "-c", "from benchmax.cli.platform import up; import typer; typer.run(up)")
 """`benchmax up`, however the command line is put together."""
 
@@ -81,7 +82,7 @@ def test_the_script_of_the_documents(platform, tmp_path):
 @pytest.mark.parametrize(("rows", "least"), [(200, 0.8), (50, 0.6)])
 def test_the_script_of_the_documents_learns(rows, least):
     """With the default model and nothing set, on any set of rows of its kind."""
-    command = [sys.executable, str(BENCHMARK), "--rows", str(rows), "--sets", "3"]
+    command = [sys.executable, str(BENCHMARKS / "first_script.py"), "--rows", str(rows), "--sets", "3"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = [json.loads(line) for line in printed.splitlines()]
     assert len(found) == 3

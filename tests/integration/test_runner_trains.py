@@ -282,7 +282,7 @@ def test_arguments_become_settings(tmp_path):
     assert (config.rollouts.max_tokens, config.rollouts.max_new_tokens) == (40, 40)
     assert (config.rollouts.max_turns, config.rollouts.max_tool_calls) == (None, None)
     assert (config.limits.steps, config.limits.seconds) == (100, 720.0)
-    assert (config.eval.every, config.seed, config.algorithm.kl) == (10, 5, 0.1)
+    assert (config.eval.every, config.seed, config.algorithm.kl) == (5, 5, 0.1)
     assert (config.output.dir, config.output.name) == (str(tmp_path), "run_1")
 
 

@@ -4,6 +4,7 @@ import {
   MutationCache,
   QueryCache,
   QueryClient,
+  queryOptions,
   useMutation,
   useQuery,
   useQueryClient,
@@ -64,11 +65,20 @@ export function useRunDetails(id: string) {
   });
 }
 
-export function useRunEvents(id: string) {
-  return useQuery({
+function runEvents(id: string) {
+  return queryOptions({
     queryKey: ["run", id, "events"],
     queryFn: () => unwrap(api.GET("/v1/train/runs/{run_id}/events", { params: { path: { run_id: id } } })),
   });
+}
+
+export function useRunEvents(id: string) {
+  return useQuery(runEvents(id));
+}
+
+/** Begin to fetch a run's events, before what shows them is there. */
+export function prefetchRunEvents(id: string): void {
+  queries.prefetchQuery(runEvents(id));
 }
 
 export function useAlerts(id: string) {

@@ -1958,6 +1958,8 @@ export interface components {
             gold: number | null;
             /** Floor */
             floor: number;
+            /** Chance */
+            chance?: number | null;
             /** Lazy */
             lazy: {
                 [key: string]: number;

@@ -130,6 +130,7 @@ function signalOf(data: Data): Signal {
     firstCalls: number(data.first_calls),
     gold: number(data.gold),
     floor: number(data.floor) ?? 0,
+    chance: number(data.chance),
     lazy: Object.fromEntries(lazy),
     learns: data.learns === true,
     forecast: text(data.forecast),

@@ -2,7 +2,7 @@
 import { useParams, useRouterState } from "@tanstack/react-router";
 import { type ComponentType, lazy, Suspense, useEffect, useMemo } from "react";
 import { useLiveRun } from "../api/live";
-import { isOver, useRunDetails } from "../api/queries";
+import { isOver, prefetchRunEvents, useRunDetails } from "../api/queries";
 import { prefetchScalars } from "../api/scalars";
 import { Empty, ErrorNote, Page, Skeleton, Tabs, useGo, useKeys } from "../ui";
 import { RunContext, type RunView } from "./run/context";
@@ -35,6 +35,7 @@ export default function Run() {
   useEffect(() => {
     if (tab !== "train" && tab !== "eval") return;
     prefetchScalars(runId, tab);
+    prefetchRunEvents(runId);
     import("./run/Plots");
   }, [runId, tab]);
   useLiveRun(runId, details.data?.status);

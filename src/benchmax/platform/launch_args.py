@@ -16,7 +16,7 @@ from benchmax.config import setting
 from benchmax.errors import ConfigError
 from benchmax.platform.schemas import LaunchArg
 
-EVALUATIONS, MOST_BETWEEN = 5, 10
+EVALUATIONS, MOST_BETWEEN = 5, 5
 """Evaluations in one run besides the first, at least, and steps between two, at most, unless `eval_every` says
 otherwise."""
 EVAL_ROWS = {"cpu": 32, "gpu": 256}
@@ -82,7 +82,7 @@ TABLE = (
     _Row("kl", "KL weight", "number", 0.0, 0.0, 0, 100, "How strongly the model is held to where it began.",
          "algorithm.kl"),
     _Row("eval_every", "Steps between evals", "integer", None, None, 0, 1_000_000,
-         "Empty: ten, fewer in a short run. 0: only before the first and after the last step."),
+         "Empty: five, fewer in a short run. 0: only before the first and after the last step."),
     _Row("save_tokens", "Keep tokens", "boolean", False, False, None, None,
          "Keep token ids and log-probs of every rollout, for the token view. Takes several times the space, and "
          "secrets that a rollout saw are in them.", "output.save_tokens"),

@@ -184,6 +184,8 @@ class OptimConfig(Section):
     trust_region: float = Field(default=1.0, ge=0)
     """Farthest one update may move the policy, as its KL divergence a rollout. One that goes farther is pulled back,
     and the learning rate lowered with it, to rise again while updates stay far below. 0 lets every update be."""
+    cooling: bool = True
+    """Halve the learning rate whenever two evaluations in a row bring nothing better, down to a tenth of it."""
     token_budget: int | None = Field(default=None, ge=16)
     """Tokens in one micro-batch: bounds memory. Not set: 512 on CPU, 8,192 on CUDA."""
     row_tokens: int | None = Field(default=None, ge=16)
@@ -273,7 +275,7 @@ PLAIN: Mapping[str, Any] = {
     "algorithm": {"cut_off": "keep", "guidance": "off"},
     "data": {"curriculum": "none"},
     "watch": {"mends": 0},
-    "optim": {"trust_region": 0.0},
+    "optim": {"trust_region": 0.0, "cooling": False},
     "eval": {"stop_solved": False},
 }
 """What `recipe = plain` means."""

@@ -263,12 +263,14 @@ class Learner:
         return {
             "token_budget": self.token_budget,
             "lr_share": self.optimizer.share,
+            "lr_ceiling": self.optimizer.ceiling,
             "temperature": self.policy.temperature,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.token_budget = state.get("token_budget", self.token_budget)
         self.optimizer.share = state.get("lr_share", 1.0)
+        self.optimizer.ceiling = state.get("lr_ceiling", 1.0)
         self.policy.temperature = state.get("temperature", self.policy.temperature)
 
     def apply(self, optimizer: Optimizer) -> float:

@@ -49,6 +49,7 @@ from benchmax.trainer.summary import summarise
 from benchmax.trainer.warm_start.lessons import Guide
 from benchmax.trainer.warm_start.refresher import Refresher
 from benchmax.trainer.watch.alarms import HIGH_LR, Alert, Watchdogs, most_common_error
+from benchmax.trainer.watch.cooling import Cooler
 from benchmax.trainer.watch.mending import Mender
 
 logger = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class Trainer:
         self.watchdogs = Watchdogs(self.config.watch)
         self.mender = Mender(self)
         self.refresher = Refresher(self)
+        self.cooler = Cooler(self)
         self.progress = Progress()
         self.outcome = Outcome(run.path, "steps", 0)
         self.chosen: list[dict[str, Any]] = []
@@ -209,6 +211,8 @@ class Trainer:
                 continue
             if self.refresher.is_due and not await doing(self.refresher.teach()):
                 return "interrupted"
+            if self.cooler.is_due:
+                self.cooler.cool()
             if not await doing(self.step()):
                 return "interrupted"
 

@@ -26,6 +26,8 @@ class Optimizer:
         """Updates in the whole run, for the decay."""
         self.share = 1.0
         """Of the learning rate, by what earlier updates did to the policy."""
+        self.ceiling = LARGEST_SHARE
+        """The largest share from here on."""
         self.updates = 0
         self.due = 0
         """Updates there would have been by now had every step had one: the decay goes by these."""
@@ -65,7 +67,12 @@ class Optimizer:
 
     def adapt(self, factor: float) -> None:
         """Lower or raise the learning rate for the updates to come, within bounds of what was asked for."""
-        self.share = min(LARGEST_SHARE, max(SMALLEST_SHARE, self.share * factor))
+        self.share = min(self.ceiling, max(SMALLEST_SHARE, self.share * factor))
+
+    def cool(self, factor: float, least: float) -> None:
+        """Lower the learning rate for good."""
+        self.ceiling = max(least, self.ceiling * factor)
+        self.share = min(self.share, self.ceiling)
 
     def tensors(self) -> dict[str, Tensor]:
         """AdamW's moments, by weight."""

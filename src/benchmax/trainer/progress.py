@@ -27,6 +27,8 @@ class Progress:
     best_step: int = 0
     stale: int = 0
     """Evaluations since the best."""
+    idle: int = 0
+    """The same, since something was done about it."""
     seconds: float = 0.0
     """Training time of earlier processes."""
     gold: float | None = None
@@ -66,6 +68,7 @@ class Progress:
         self.solved = self.solved + 1 if all_there_is is not None and reward >= all_there_is - SOLVED_BY else 0
         better = self.best is None or reward > self.best
         self.stale = 0 if better else self.stale + 1
+        self.idle = 0 if better else self.idle + 1
         if better or reward == self.best:  # of equals the latest, which trained longest
             self.best, self.best_step = reward, self.step
 
@@ -73,7 +76,7 @@ class Progress:
         """Take in what a warm start left behind: that is where training begins."""
         self.last = reward
         if reward is not None:
-            self.best, self.best_step, self.stale = reward, 0, 0
+            self.best, self.best_step, self.stale, self.idle = reward, 0, 0, 0
 
 
 @dataclass(slots=True)

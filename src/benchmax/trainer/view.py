@@ -199,6 +199,7 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str | None]] = {
         f"stopping: {data['seconds']:.0f} s for what is under way, then it is saved; Ctrl-C again stops at once"
     ),
     "taught": lambda data: f"TAUGHT {data['message']}",
+    "cooled": lambda data: f"COOLED {data['message']}",
     "warm_start": _warm_start_words,
 }
 """What each event reads as, in one line."""
@@ -256,7 +257,7 @@ class LiveView:
             self.note = f"{'evaluating' if data['split'] == 'eval' else 'sampling'}: {self.rollouts} rollouts"
         elif kind == "alert":
             self.alerts.append(_harmless(f"step {data['step'] + 1} {data['alert']}: {data['message']}"))
-        elif kind in ("note", "mended", "taught", "outage", "collapsed"):
+        elif kind in ("note", "mended", "taught", "cooled", "outage", "collapsed"):
             self.alerts.append(_harmless(data["message"]))
         elif lines := screen(kind, data):
             for each in lines:

@@ -31,6 +31,7 @@ export function SignalView({ signal }: { signal: Signal }) {
           <Share name="Groups with a solution" value={signal.passAtK}>
             Prompts to which at least one answer earned all there is.
           </Share>
+          <Chance value={signal.chance ?? null} />
           <Share name="Cut off by length" value={signal.cutOff} poor={signal.cutOff > 0.5}>
             Answers that reached the token limit before they ended.
           </Share>
@@ -94,6 +95,15 @@ function Share({
       kind={poor ? "poor" : undefined}
     />
   );
+}
+
+/** Often too small for a percentage to say it. */
+function Chance({ value }: { value: number | null }) {
+  if (value === null) return null;
+  const shown =
+    value >= 0.01 ? format.percent(value, 0) : value < 1e-9 ? "almost none" : `1 in ${format.compact(1 / value)}`;
+  const info = "How probable the known good answers are to this model, whether or not they are among its samples.";
+  return <Measure name="Chance of a good answer" info={info} shown={shown} part={value} />;
 }
 
 function Reward({

@@ -57,7 +57,7 @@ class Refresher:
         progress = trainer.progress
         if trainer.guide is None or trainer.config.algorithm.guidance == "off" or trainer.config.warm_start == "off":
             return False
-        stuck = progress.stale >= STALE and progress.evaluated == progress.step
+        stuck = progress.idle >= STALE and progress.evaluated == progress.step
         room = progress.gold is not None and progress.last is not None and progress.last < (1 - ROOM) * progress.gold
         return stuck and room and progress.lessons < MOST
 
@@ -65,7 +65,7 @@ class Refresher:
         """Show solutions until that no longer helps; keep the best weights, which may be those of before."""
         trainer, progress = self._trainer, self._trainer.progress
         progress.lessons += 1
-        progress.stale = 0
+        progress.idle = 0
         shown, watched = self._rows()
         guide = trainer.guide
         assert guide is not None
