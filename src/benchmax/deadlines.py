@@ -128,6 +128,8 @@ class Turn:
 
 
 current_turn: ContextVar[Turn | None] = ContextVar("benchmax_turn", default=None)
+current_seconds: ContextVar[float | None] = ContextVar("benchmax_seconds", default=None)
+"""How long the hook that runs may take, for one that waits for somebody else and should give up a little earlier."""
 
 
 @contextmanager

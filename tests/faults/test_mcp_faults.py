@@ -14,9 +14,13 @@ from time import monotonic
 
 import pytest
 
-from benchmax import limits
+from benchmax import ToolCall, limits, make_example
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.errors import McpError, RewardError
+from benchmax.models.scripted import ScriptedModel
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.play import run_rollout
+from benchmax.rollouts.settings import RolloutSettings
 from mcp_world import alive, descendants, make_workdir, opened, wait_until_gone
 
 
@@ -135,6 +139,21 @@ async def test_a_slow_tool_is_cut_and_the_server_stays(tmp_path: Path, monkeypat
         assert "did not answer" in cut.text
         monkeypatch.setattr("benchmax.limits.TOOL_SECONDS", 30.0)
         assert await pid_of(env, "a") == pid
+
+
+async def test_a_tool_may_take_as_long_as_the_rollouts_settings_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmax.limits.TOOL_SECONDS", 1.0)
+    row = make_example([{"role": "user", "content": "Wait."}], {})
+    model = ScriptedModel([(ToolCall("wait", '{"seconds": 2}'),), "Done."])
+    async with opened(make_workdir(tmp_path / "w"), servers=1) as env, EnvHost(env) as host:
+        long, short = [
+            await run_rollout(host, row, model, RolloutSettings(tool_seconds=seconds, score=False))
+            for seconds in (20.0, 1.0)
+        ]
+    assert [event.ok for event in long.tool_events] == [True]
+    assert [event.ok for event in short.tool_events] == [False]
 
 
 async def test_a_cancelled_call_does_not_disturb_the_next(tmp_path: Path) -> None:

@@ -41,13 +41,21 @@ class WatchedHost(EnvHost):
         self.calls: list[HookCall] = []
         self._open: dict[Call, _Note] = {}
 
-    def start(self, hook: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str = "", label: str = "") -> Call:
+    def start(
+        self,
+        hook: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        key: str = "",
+        label: str = "",
+        seconds: float | None = None,
+    ) -> Call:
         first = args[0] if args and isinstance(args[0], str) else ""
         written = HookCall(hook, key, first)
         self.calls.append(written)
         watched = {name: kwargs[name] for name in _TRANSCRIPTS if name in kwargs} if hook in _REWARDS else {}
         note = _Note(written, perf_counter(), watched, {name: deepcopy(list(value)) for name, value in watched.items()})
-        call = super().start(hook, args, kwargs, key, label)
+        call = super().start(hook, args, kwargs, key, label, seconds)
         self._open[call] = note
         return call
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 from benchmax import limits
-from benchmax.deadlines import deadlines
+from benchmax.deadlines import current_seconds, deadlines
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.logging import listen_to
 from benchmax.errors import EnvDefinitionError
@@ -124,12 +124,21 @@ class EnvHost:
         """Run an async function of ours where the environment's own async hooks run, because it calls into it."""
         return await self.outcome(self._start(self._home, function, args, {}, label, label), deadline)
 
-    def start(self, hook: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str = "", label: str = "") -> Call:
-        """Begin a hook, whose `outcome` must be awaited. `key` tells apart calls that may behave differently."""
+    def start(
+        self,
+        hook: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        key: str = "",
+        label: str = "",
+        seconds: float | None = None,
+    ) -> Call:
+        """Begin a hook, whose `outcome` must be awaited. `key` tells apart calls that may behave differently, `seconds`
+        is told to the hook as its time."""
         function = getattr(self.env, hook)
         key = f"{hook}:{key}" if key else hook
         where = self._threads if key in self._blocking or not _is_async(function) else self._home
-        return self._start(where, function, args, kwargs, key, label or key)
+        return self._start(where, function, args, kwargs, key, label or key, seconds)
 
     def _start(
         self,
@@ -139,6 +148,7 @@ class EnvHost:
         kwargs: dict[str, Any],
         key: str,
         label: str,
+        seconds: float | None = None,
     ) -> Call:
         assert where is not None
         loop = asyncio.get_running_loop()
@@ -148,6 +158,8 @@ class EnvHost:
         call = Call(function, args, kwargs, key, label, replies, loop.create_future())
         if key == "init_rollout":
             call.count_turns()
+        if seconds is not None:
+            call.context.run(current_seconds.set, seconds)
         where.start(call)
         return call
 

@@ -277,8 +277,9 @@ class _Table:
         try:
             arguments = self.toolbox.arguments(call)
             names = (self.rollout.id, call.name)
-            running = self.host.start("run_tool", names, arguments, call.name, f"run_tool {call.name}")
-            result = result_text(await self.host.outcome(running, self.settings.tool_seconds))
+            seconds = self.settings.tool_seconds
+            running = self.host.start("run_tool", names, arguments, call.name, f"run_tool {call.name}", seconds)
+            result = result_text(await self.host.outcome(running, seconds))
         except BadToolCall as wrong:
             return self._tool_message(call, f"Error: {wrong}", ok=False, seconds=0.0)
         except McpError:

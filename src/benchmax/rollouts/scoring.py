@@ -44,7 +44,9 @@ async def score(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> N
     extra = copied(rollout.init_rollout_args) or {}
     arguments = reward_arguments(host.env.compute_reward, for_user_code(rollout.messages), copied(rollout.task), extra)
     try:
-        raw = await host.outcome(host.start("compute_reward", (rollout.id,), arguments), settings.reward_seconds)
+        seconds = settings.reward_seconds
+        scoring = host.start("compute_reward", (rollout.id,), arguments, seconds=seconds)
+        raw = await host.outcome(scoring, seconds)
         _record(rollout, raw)
         if raw == {} and not host.overrides("compute_group_reward"):
             raise RewardError('compute_reward returned no components. Return at least {"name": number}.')

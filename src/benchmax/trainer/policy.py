@@ -66,7 +66,10 @@ class Policy:
         model.config.use_cache = False
         policy = cls(model.to(device), tune=tune, lora=lora or LoraConfig(), temperature=temperature)
         if gradient_checkpointing:
-            policy.model.gradient_checkpointing_enable({"use_reentrant": False})
+            # What is computed again in the backward pass needs the kernels of the forward one.
+            policy.model.gradient_checkpointing_enable(
+                {"use_reentrant": False, "context_fn": lambda: (contextlib.nullcontext(), _kernels(policy.device))}
+            )
         return policy
 
     def parameters(self) -> dict[str, nn.Parameter]:
@@ -144,12 +147,21 @@ class Policy:
 
 @contextlib.contextmanager
 def _precision(device: torch.device) -> Iterator[None]:
-    """bfloat16 products on CUDA, and an attention kernel that is not planned anew for every shape."""
+    """bfloat16 products on CUDA, and the kernels that go with them."""
     if device.type != "cuda":
         yield
         return
-    kernels = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    with torch.autocast("cuda", torch.bfloat16), sdpa_kernel(kernels):
+    with torch.autocast("cuda", torch.bfloat16), _kernels(device):
+        yield
+
+
+@contextlib.contextmanager
+def _kernels(device: torch.device) -> Iterator[None]:
+    """On CUDA, an attention kernel that is not planned anew for every shape."""
+    if device.type != "cuda":
+        yield
+        return
+    with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
         yield
 
 
