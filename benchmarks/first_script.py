@@ -166,18 +166,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200)
     parser.add_argument("--sets", type=int, default=1, help="sets of rows, each with a run of its own")
+    parser.add_argument("--first-set", type=int, default=0, help="the number of the first of them")
     parser.add_argument("--keep", type=Path, help="a folder for the metrics and the curve of the first")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary, platform(Path(temporary)) as (data, url):
         key = json.loads(data.credentials.read_text())["api_key"]
         with TrainerClient(api_key=key, base_url=url) as trainer:
-            for seed in range(args.sets):
+            for seed in range(args.first_set, args.first_set + args.sets):
                 run_id = launch(Path(temporary) / f"set-{seed}", make_rows(args.rows, seed), key, url)
                 status = trainer.run(run_id).wait(3600)
                 if status != "complete":
                     raise SystemExit(f"the run ended as {status}: {trainer.get_run(run_id)['statusReason']}")
                 print(json.dumps(result(data.runs / run_id, seed, args.rows)), flush=True)
-                if args.keep and seed == 0:
+                if args.keep and seed == args.first_set:
                     keep(data.runs / run_id, args.keep)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from benchmax import published
+
 if TYPE_CHECKING:
     from benchmax.envs.base_env import BaseEnv
     from benchmax.envs.datasets import check_dataset, load_examples, split_rows
@@ -123,6 +125,9 @@ _HOMES = {
     "benchmax.rollouts.settings": "RolloutSettings",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+published.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -37,8 +37,9 @@ def web_app_url() -> str:
 
 
 def llm_url() -> str:
-    """The OpenAI-compatible endpoint."""
-    return _url("LLM_URL", f"https://llm.{base_domain()}/v1")
+    """The OpenAI-compatible endpoint; a platform of one's own is one itself."""
+    hosted = platform_url() == f"https://api.{base_domain()}"
+    return _url("LLM_URL", f"https://llm.{base_domain()}/v1" if hosted else f"{platform_url()}/v1")
 
 
 def auth_url() -> str:

@@ -219,7 +219,7 @@ def demo(world: ConsoleWorld, recorded: Path, steps: int = 10_000) -> dict[str, 
         "failed": world.add_run(recorded, name="digits, wrong reward", status="failed",
                                 reason="The reward function raised KeyError: 'answer' for 16 of 16 rollouts.",
                                 tags=["toy"], seconds=31),
-        "cancelled": world.add_run(name="arithmetic 1.5B", status="cancelled", reason="Cancelled before it began."),
+        "cancelled": world.add_run(name="arithmetic 1.5B", status="cancelled", reason="Stopped before it began."),
         "long": world.add_long_run(steps, name="search-qa 7B, long", tags=["rag", "7b"], seconds=60_000),
         "active": world.add_run(name="tool use, live", status="active", tags=["rag"]),
     }  # fmt: skip

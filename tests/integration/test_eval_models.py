@@ -8,6 +8,7 @@ from test_rollout_stream import GroupEnv, counting
 from benchmax.platform.store import jobs
 from benchmax.platform.store.tables import Endpoint
 from benchmax.trainer.tiny import make_tiny
+from living import content, files_under
 from platform_world import LiveServer
 from runner_world import wait_until
 from session_world import CounterEnv, fake_model, store_run, supervised
@@ -52,10 +53,8 @@ def test_an_endpoint_plays_the_eval_rows_with_its_own_key(live):
         found = page["data"] if isinstance(page, dict) else page
         assert len(found) == 10
         assert all(each["rewards"] == {"said": 1.0, "count": 1.0} for each in found)
-    notes = [
-        path for path in live.data.run(run_id).rglob("*") if path.is_file() and not path.name.startswith("env-cls")
-    ]
-    assert not any(b"sk-endpoint" in path.read_bytes() for path in notes)
+    notes = [path for path in files_under(live.data.run(run_id)) if not path.name.startswith("env-cls")]
+    assert not any(b"sk-endpoint" in content(path) for path in notes)
 
 
 def stored_endpoint(live, owner, url):

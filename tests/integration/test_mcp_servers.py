@@ -17,6 +17,7 @@ from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.http_session import HttpSession
 from benchmax.envs.mcp.provisioners import LocalProvisioner
 from benchmax.errors import McpError
+from living import listening_port
 from mcp_world import PROBE, make_workdir, opened
 
 MODERN_ONLY = """
@@ -217,12 +218,7 @@ async def test_a_server_that_was_started_elsewhere_is_shared(tmp_path: Path) -> 
 async def _url_of(env: ParallelMcpEnv) -> str:
     """Where the HTTP server of the one rollout listens: the only port its process has open."""
     pid = (await env.state())[0]["pids"][0]
-    inodes = {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()}
-    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
-            return f"http://127.0.0.1:{int(fields[1].split(':')[1], 16)}/mcp"
-    raise AssertionError("it does not listen")
+    return f"http://127.0.0.1:{listening_port(pid)}/mcp"
 
 
 async def test_an_unknown_protocol_is_refused(tmp_path: Path) -> None:

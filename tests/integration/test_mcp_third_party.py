@@ -20,6 +20,7 @@ from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.http_session import HttpSession
 from benchmax.envs.types import ToolResult
 from benchmax.errors import McpError
+from living import listening_port
 from mcp_peers import Peers, install_peers
 from mcp_world import descendants, make_workdir, opened, wait_until_gone
 
@@ -188,7 +189,7 @@ async def test_a_server_behind_a_token_over_http(peers: Peers, tmp_path: Path, m
         await _change(env, STATEFUL["excel-http"])
         before = (await env.state())[0]["pids"]
         for modern in (False, True):
-            await _ask_over_http(_port_of(before[0]), modern)
+            await _ask_over_http(listening_port(before[0]), modern)
         await env.reset_rollout("a")
         assert "sums.xlsx" not in await tell(env, "a", ("list_workbooks", {}))
 
@@ -212,16 +213,6 @@ async def _ask_over_http(port: int, modern: bool) -> None:
             assert (await session.call(*MISSING, 30))["isError"]
         finally:
             await session.close()
-
-
-def _port_of(pid: int) -> int:
-    """The one port that this process listens on."""
-    inodes = {os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()}
-    for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
-            return int(fields[1].split(":")[1], 16)
-    raise AssertionError("it does not listen")
 
 
 # Servers that do not

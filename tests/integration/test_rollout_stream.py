@@ -16,6 +16,7 @@ from benchmax.platform.exceptions import RolloutError, RolloutNotFound
 from benchmax.platform.store import sessions
 from benchmax.platform.validation import validate_env
 from benchmax.trainer.tiny import make_tiny
+from living import content, files_under
 from runner_world import is_running, wait_until
 from session_world import CounterEnv, bundled, events_of, fake_model, supervised
 
@@ -88,13 +89,6 @@ def open_sessions(live):
     return [each for each in sessions.every(live.data) if each.status != "ended"]
 
 
-def content(path):
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:  # notes are replaced by temporary files that become them
-        return b""
-
-
 def test_events_as_the_contract_says(live, key):
     with fake_model(counting) as model, live.client(key) as client:
         body = {
@@ -114,7 +108,7 @@ def test_events_as_the_contract_says(live, key):
     assert (last["success"], last["rewards"], last["error"]) == (True, {"said": 1.0, "count": 1.0}, None)
     assert model.headers[0]["Authorization"] == "Bearer sk-model"
     assert model.bodies[0]["max_tokens"] == 77
-    files = [path for path in (live.data.root / "sessions").rglob("*") if path.is_file() and path.suffix != ".pkl"]
+    files = [path for path in files_under(live.data.root / "sessions") if path.suffix != ".pkl"]
     assert files
     assert not any(b"sk-model" in content(path) for path in files), "a caller's key is never written down"
 

@@ -20,6 +20,7 @@ from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store import evals, jobs, rollouts, runs
 from benchmax.platform.store.blobs import BlobStore
 from benchmax.trainer.tiny import make_tiny
+from living import content, files_under
 from platform_world import make_run
 from runner_world import active, drive, end_all, ended, get, is_running, open_world, steps, wait_until
 
@@ -88,9 +89,9 @@ def store_files(data, rows, env_class, env_args):
         "eval_dataset_path": ("eval.jsonl", lines),
     }
     blobs, store = {}, BlobStore(data.blobs)
-    for name, (_, content) in contents.items():
+    for name, (_, piece) in contents.items():
         with store.receive() as incoming:
-            incoming.write(content)
+            incoming.write(piece)
             blobs[name] = incoming.keep()
     return {name: path for name, (path, _) in contents.items()}, blobs
 
@@ -142,9 +143,9 @@ def test_a_whole_run_and_a_crash_in_it(world, model, tmp_path):
     wait_until(lambda: not any(map(is_running, first_family)))
     assert "abc-def" not in (data.run(run_id) / "launch.json").read_text()
     check_evaluations(database, data, boss, run_id)
-    files = [path for path in data.run(run_id).rglob("*") if path.is_file()]
-    assert [path for path in files if b"key [secret] has" in path.read_bytes()]
-    assert not [path for path in files if b"abc-def" in path.read_bytes()], "S34: not on disk either"
+    files = files_under(data.run(run_id))
+    assert [path for path in files if b"key [secret] has" in content(path)]
+    assert not [path for path in files if b"abc-def" in content(path)], "S34: not on disk either"
 
 
 def test_a_run_that_learned_nothing_says_so(world, model):

@@ -69,7 +69,7 @@ def states(live, run_id):
 
 def test_an_evaluation_outlives_the_cancelling_of_its_run(live, client, run_id):
     enqueue(live, run_id)
-    assert client.post(f"/v1/train/runs/{run_id}/cancel").json()["message"] == "The run is cancelled."
+    assert client.post(f"/v1/train/runs/{run_id}/cancel").json()["message"] == "The run is stopped."
     assert states(live, run_id) == {"train": "done", "eval": "queued"}
 
 
@@ -78,7 +78,7 @@ def test_a_run_that_waits_is_cancelled_while_it_is_evaluated(live, client, run_i
     with live.database.write() as session:
         for job in jobs.of_run(session, run_id):
             job.state = "leased" if job.kind == "eval" else job.state
-    assert client.post(f"/v1/train/runs/{run_id}/cancel").json()["message"] == "The run is cancelled."
+    assert client.post(f"/v1/train/runs/{run_id}/cancel").json()["message"] == "The run is stopped."
     assert status_of(live, run_id) == "cancelled"
     assert states(live, run_id) == {"train": "done", "eval": "leased"}
 

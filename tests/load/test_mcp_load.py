@@ -13,6 +13,7 @@ import pytest
 from benchmax import EnvHost, ScriptedModel, ToolCall, make_example, run_batch
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import LocalProvisioner
+from living import proportional_memory
 from mcp_world import make_workdir, opened, wait_until_gone
 
 DEMO = Path(__file__).parents[2] / "examples" / "mcp_demo"
@@ -46,7 +47,7 @@ async def test_500_rollouts_over_100_servers_and_none_is_lost() -> None:
     assert await env.warm() >= 100
     assert monotonic() - began < 100
     pids = (await env.state())[0]["pids"]
-    assert _pss_gb(pids) < 3.0
+    assert proportional_memory(pids) < 3.0 * 2**30
 
     def play(messages: list[Any]) -> Any:
         number = messages[0]["content"]
@@ -69,8 +70,3 @@ async def test_500_rollouts_over_100_servers_and_none_is_lost() -> None:
     assert all(r.rewards == {"completion": 1.0, "variable": 1.0, "log": 1.0} for r in played)
     assert len(played) == 500
     assert wait_until_gone(pids) == []
-
-
-def _pss_gb(pids: list[int]) -> float:
-    lines = (line for pid in pids for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines())
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 2**20

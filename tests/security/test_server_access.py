@@ -14,6 +14,7 @@ from benchmax.platform.server.access import ACCESS, Doors, routes_of
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store import users
 from benchmax.platform.store.tables import ApiKey, Audit, Base, WebSession
+from living import content
 from platform_world import LiveServer
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
@@ -226,7 +227,7 @@ def test_keys_are_shown_once_and_stored_as_digests(world):
         assert row.digest == users.digest(text)
     with world.database.engine.connect() as connection:
         found = [repr(connection.execute(table.select()).all()) for table in Base.metadata.sorted_tables]
-    dump = "".join(found).encode() + b"".join(path.read_bytes() for path in world.data.root.glob("platform.db*"))
+    dump = "".join(found).encode() + b"".join(map(content, world.data.root.glob("platform.db*")))
     assert row.digest.encode() in dump
     assert text.split("_", 2)[2].encode() not in dump
 

@@ -9,7 +9,6 @@ import json
 import os
 import pickle
 import socket
-import stat
 import sys
 import threading
 import time
@@ -23,6 +22,7 @@ from benchmax.platform.server.access import routes_of
 from benchmax.platform.store import blobs, runs, users
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
+from living import mode, paths_under
 from platform_world import LiveServer, make_run
 
 
@@ -387,9 +387,8 @@ def test_files_are_private(tmp_path):
         _, key = server.user()
         with server.client(key) as client:
             client.put(upload_url(client), content=b"x\n")
-        for path in [server.data.root, *server.data.root.rglob("*")]:
-            mode = stat.S_IMODE(path.stat().st_mode)
-            assert mode & 0o077 == 0, (path, oct(mode))
+        for path in [server.data.root, *paths_under(server.data.root)]:
+            assert mode(path) & 0o077 == 0, (path, oct(mode(path)))
 
 
 # F8, F20 for the whole server, F23

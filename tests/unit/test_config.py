@@ -33,6 +33,16 @@ def test_settings_are_read_at_each_call(monkeypatch):
     assert config.llm_url() == "http://127.0.0.1:9000/v1"
 
 
+def test_a_platform_of_ones_own_answers_for_its_models_and_its_token_stays_there(monkeypatch):
+    monkeypatch.setenv("CASTFORM_PLATFORM_URL", "http://127.0.0.1:8123")
+    monkeypatch.setenv("CASTFORM_API_KEY", "platform")
+    assert config.llm_url() == "http://127.0.0.1:8123/v1"
+    assert config.resolve_judge_key(None, config.llm_url()) == "platform"
+    assert config.resolve_judge_key(None, "https://llm.castform.com/v1") is None
+    monkeypatch.setenv("CASTFORM_PLATFORM_URL", "https://api.castform.com/")
+    assert config.llm_url() == "https://llm.castform.com/v1"
+
+
 def test_benchmax_variables_win_and_blanks_do_not_count(monkeypatch):
     monkeypatch.setenv("CASTFORM_PLATFORM_URL", "https://one.example")
     monkeypatch.setenv("BENCHMAX_PLATFORM_URL", "  ")

@@ -14,6 +14,8 @@ export type ChatMessage = {
   tool_call_id?: string;
 };
 export type Sampling = { temperature?: number; maxTokens?: number; seed?: number };
+/** `own` asks something in place of the example's question. */
+type Words = { content: string; own: boolean };
 
 export type Turn = {
   id: number;
@@ -93,7 +95,7 @@ export type Side = ReturnType<typeof useSide>;
 /** A conversation with a checkpoint; null is none. */
 export function useSide(wish: SessionWish | null, round: number) {
   const session = useSession(wish, round);
-  return { ...session, ...useTurns(session.id), checkpoint: wish?.checkpoint ?? "" };
+  return { ...session, ...useTurns(session.id), checkpoint: wish?.checkpoint ?? "", example: wish?.exampleId ?? null };
 }
 
 /** The turns of one session, and how to say something in it. */
@@ -104,6 +106,7 @@ function useTurns(session: string | null) {
   // Another session is another conversation
   useEffect(() => {
     setTurns([]);
+    count.current = 0;
     return () => stop.current?.abort();
   }, [session]);
   const say = useCallback(
@@ -117,7 +120,8 @@ function useTurns(session: string | null) {
       const show = perFrame((next: Turn) =>
         setTurns((before) => before.map((each) => (each.id === next.id ? next : each))),
       );
-      await listen(session, { content, ...sampling }, turn, control.signal, show);
+      const words: Words = { content, own: count.current === 1 && content !== "" };
+      await listen(session, { ...words, ...sampling }, turn, control.signal, show);
     },
     [session],
   );
@@ -131,7 +135,7 @@ function useTurns(session: string | null) {
 
 type Show = (turn: Turn, now?: boolean) => void;
 
-async function listen(session: string, body: unknown, turn: Turn, signal: AbortSignal, show: Show): Promise<void> {
+async function listen(session: string, body: Words & Sampling, turn: Turn, signal: AbortSignal, show: Show): Promise<void> {
   let now = turn;
   const put = (change: Partial<Turn>, flush = false) => {
     now = { ...now, ...change };

@@ -2,6 +2,7 @@ import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query"
 import { fromPoints, type Series } from "../chart/series";
 import { api, unwrap } from "./client";
 import { queries } from "./queries";
+import { shownStep } from "./steps";
 
 export type Scalars = Map<string, Series>;
 
@@ -13,7 +14,7 @@ export function prefetchScalars(id: string, mode: string): void {
   queries.prefetchQuery(options(id, mode, false));
 }
 
-/** Every series of a mode, as arrays; in buckets, until `whole` is asked for and there. `null` asks nothing. */
+/** Every series of a mode, as arrays, by step as it is shown; in buckets, until `whole` is asked for and there. `null` asks nothing. */
 export function useScalars(id: string | null, mode: string, whole = false) {
   const coarse = useQuery({ ...options(id, mode, false), enabled: id !== null, placeholderData: keepPreviousData });
   const lacking = whole && [...(coarse.data?.values() ?? [])].some((series) => series.low !== undefined);
@@ -30,7 +31,7 @@ function options(id: string | null, mode: string, whole: boolean) {
         signal,
       });
       const found = await unwrap(call);
-      return new Map(Object.entries(found).map(([name, points]) => [name, fromPoints(points)]));
+      return new Map(Object.entries(found).map(([name, points]) => [name, fromPoints(points, shownStep(mode, 0))]));
     },
     structuralSharing: false,
     refetchOnWindowFocus: false,

@@ -108,7 +108,8 @@ function marksOf(events: readonly RunEvent[]): Mark[] {
     const step = kind && number(kind === "mended" ? (event.data.back_to ?? event.data.step) : event.data.step);
     if (kind === undefined || step === null || step === undefined) continue;
     const key = kind === "outage" ? `${kind} ${step}` : String(event.id);
-    found.set(key, { id: event.id, kind, step, message: event.message });
+    // An outage names the step that is tried, counted from 0; the others, how many steps were done.
+    found.set(key, { id: event.id, kind, step: kind === "outage" ? step + 1 : step, message: event.message });
   }
   return [...found.values()];
 }

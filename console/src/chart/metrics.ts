@@ -12,20 +12,20 @@ export const SECTIONS: Record<Exclude<Section, "main">, string> = {
   other: "Everything else",
 };
 
-export const MAIN = ["reward/mean", "pass@k", "max@k", "response_tokens/mean"];
+export const MAIN = ["reward/mean", "solve_rate", "max@k", "response_tokens/mean"];
 
 const KNOWN: Record<string, [name: string, section: Section, about: string, min?: number, max?: number]> = {
   "reward/mean": ["Reward", "main", "Mean reward of all scored rollouts of the step.", 0, 1],
+  solve_rate: ["Solved", "main", "Share of rollouts with a reward of 1.", 0, 1],
+  "max@k": ["Max@k", "main", "Best reward of each prompt's rollouts, averaged over prompts.", 0, 1],
+  "response_tokens/mean": ["Response length", "main", "Mean number of tokens the model wrote in a rollout.", 0],
   "pass@k": [
     "Pass@k",
-    "main",
-    "Share of prompts with at least one rollout above 0. It usually rises before the mean reward does.",
+    "rewards",
+    "Share of prompts that at least one rollout solved, with a reward of 1. It usually rises before the mean reward does.",
     0,
     1,
   ],
-  "max@k": ["Max@k", "main", "Best reward of each prompt's rollouts, averaged over prompts.", 0, 1],
-  "response_tokens/mean": ["Response length", "main", "Mean number of tokens the model wrote in a rollout.", 0],
-  solve_rate: ["Solved", "rewards", "Share of rollouts with a reward of 1.", 0, 1],
   "reward/std": [
     "Spread of rewards",
     "rewards",

@@ -15,8 +15,9 @@ export type Drawn = {
 
 type Point = { step: number; value: number; min?: number | null; max?: number | null };
 
-export function fromPoints(points: readonly Point[]): Series {
-  const x = Float64Array.from(points, (point) => point.step);
+/** Points as arrays; `first` is what step 0 is called. */
+export function fromPoints(points: readonly Point[], first = 0): Series {
+  const x = Float64Array.from(points, (point) => point.step + first);
   const y = Float64Array.from(points, (point) => point.value);
   if (!points.some((point) => typeof point.max === "number" && point.max !== point.min)) return { x, y };
   const low = Float64Array.from(points, (point) => point.min ?? point.value);

@@ -30,6 +30,7 @@ from benchmax.bundle.metadata import (
     write_bundle_files,
 )
 from benchmax.bundle.pack import bundle_env, dump_bundle, validate_structure
+from benchmax.bundle.servable import check_servable, with_companions
 from benchmax.bundle.venv import envs_venv
 
 BundledEnv = Bundle
@@ -46,6 +47,7 @@ __all__ = [
     "ValidationError",
     "bundle_digest",
     "bundle_env",
+    "check_servable",
     "dump_bundle",
     "envs_venv",
     "inspect_bundle",
@@ -56,5 +58,6 @@ __all__ = [
     "unregistered_local_refs",
     "validate_bundle_compatibility",
     "validate_structure",
+    "with_companions",
     "write_bundle_files",
 ]

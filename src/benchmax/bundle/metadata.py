@@ -109,6 +109,14 @@ def canonical_dependencies(dependencies: Iterable[str]) -> list[str]:
     return good
 
 
+def requirement_name(text: str) -> str:
+    """The package a requirement is about, in one spelling; nothing for what is no requirement."""
+    try:
+        return canonicalize_name(Requirement(text).name)
+    except (InvalidRequirement, TypeError):
+        return ""
+
+
 def split_dependencies(dependencies: Iterable[str]) -> tuple[list[str], list[str]]:
     """The requirements that can be read, in one spelling, and those that cannot."""
     good: set[str] = set()

@@ -30,6 +30,8 @@ class Names:
     globals: set[Global] = field(default_factory=set)
     modules: set[str] = field(default_factory=set)
     """Modules the pickle asks for as a whole, through cloudpickle."""
+    spoken: set[str] = field(default_factory=set)
+    """Names in packed code: of attributes, and of modules it imports when it runs."""
     unclear: int = 0
     """Names that are computed; an honest pickle has none."""
 
@@ -40,6 +42,8 @@ class Names:
 _MARK = object()
 _OTHER = object()
 _SUBIMPORT = Global("cloudpickle.cloudpickle", "subimport")
+_CODE_PARTS, _CODE_NAMES = 16, 8
+"""How many arguments a code object has at least, and which of them are its names."""
 
 
 def names_in(pickled: bytes) -> Names:
@@ -124,3 +128,7 @@ class _Machine:
     def _note_call(self, function: Any, arguments: Any) -> None:
         if function == _SUBIMPORT and isinstance(arguments, tuple) and arguments and isinstance(arguments[0], str):
             self.names.modules.add(arguments[0])
+        if function is _OTHER and isinstance(arguments, tuple) and len(arguments) >= _CODE_PARTS:
+            spoken = arguments[_CODE_NAMES]
+            if isinstance(spoken, tuple):
+                self.names.spoken.update(name for name in spoken if isinstance(name, str))

@@ -15,6 +15,7 @@ from typing import Any
 from benchmax.bundle.errors import BundlingError, ValidationError
 from benchmax.bundle.locals import late_imports, packable, unregistered_local_refs
 from benchmax.bundle.metadata import Bundle, BundleMetadata, bundle_digest, canonical_dependencies, installed_version
+from benchmax.bundle.servable import refuse_later_style
 from benchmax.envs.base_env import BaseEnv
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ def validate_structure(env_class: Any, pip_dependencies: Iterable[str] | None = 
         )
     if env_class is BaseEnv or not issubclass(env_class, BaseEnv):
         raise ValidationError(f"{env_class.__name__} is not an environment. Give a subclass of BaseEnv.")
+    refuse_later_style(list(inspect.signature(env_class.compute_reward).parameters))
     if missing := sorted(getattr(env_class, "__abstractmethods__", ())):
         raise ValidationError(f"{env_class.__name__} does not implement {', '.join(missing)}. Write it first.")
     canonical_dependencies(_dependencies(env_class, pip_dependencies))

@@ -21,20 +21,32 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import benchmax
-from benchmax.bundle.errors import DependencyError, IncompatiblePythonError
-from benchmax.bundle.metadata import BundleMetadata, canonical_dependencies, installed_version, python_minor
+from benchmax.bundle.errors import DependencyError
+from benchmax.bundle.interpreters import HERE, find_interpreter
+from benchmax.bundle.metadata import (
+    BundleMetadata,
+    canonical_dependencies,
+    installed_version,
+    python_minor,
+    requirement_name,
+)
 from benchmax.envs.remote.surroundings import scrubbed_environment
 
 INSTALL_SECONDS = 900.0
 SHOWN_LINES = 15
+_UNREACHABLE = (
+    "NewConnectionError", "Failed to establish a new connection", "NameResolutionError", "Temporary failure in name",
+    "ConnectTimeoutError", "Connection refused", "Network is unreachable", "ProxyError", "Tunnel connection failed",
+    "SSLError", "ReadTimeoutError",
+)  # fmt: skip
+"""Words of pip that tell of the way to an index, and not of what is there."""
 COMPLETE = "complete"
 """A file in every environment that is whole; its time tells when one was last asked for."""
-HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def envs_venv(metadata: BundleMetadata, cache_root: str | Path) -> Path:
     """The interpreter to run the bundle with: this one, or that of a cached environment with its packages."""
-    dependencies = canonical_dependencies(metadata.pip_dependencies)
+    dependencies = _own_packages(metadata)
     minor = python_minor(metadata)
     if not dependencies and minor == HERE:
         return Path(sys.executable)
@@ -53,7 +65,12 @@ def envs_venv(metadata: BundleMetadata, cache_root: str | Path) -> Path:
 
 def venv_name(metadata: BundleMetadata) -> str:
     """The folder of the bundle's environment under its `cache_root`."""
-    return _key(python_minor(metadata), canonical_dependencies(metadata.pip_dependencies))
+    return _key(python_minor(metadata), _own_packages(metadata))
+
+
+def _own_packages(metadata: BundleMetadata) -> list[str]:
+    """What is to be installed; benchmax itself is lent, and another one beside it would be found first."""
+    return [each for each in canonical_dependencies(metadata.pip_dependencies) if requirement_name(each) != "benchmax"]
 
 
 def remove_unused(cache_root: str | Path, wanted: Collection[str], unused_seconds: float) -> list[str]:
@@ -70,30 +87,6 @@ def remove_unused(cache_root: str | Path, wanted: Collection[str], unused_second
                 home.with_suffix(".log").unlink(missing_ok=True)
                 removed.append(home.name)
     return removed
-
-
-def find_interpreter(minor: str) -> Path:
-    """A Python of this minor version: the running one, one on the PATH, or one of pyenv's."""
-    if minor == HERE:
-        return Path(sys.executable)
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    found = [shutil.which(f"python{minor}"), *sorted(map(str, pyenv.glob(f"versions/{minor}.*/bin/python")))]
-    for candidate in found:
-        if candidate and _version_of(candidate) == minor:
-            return Path(candidate)
-    raise IncompatiblePythonError(
-        f"The bundle was made with Python {minor}, and there is no python{minor} on the PATH; this is Python {HERE}. "
-        f"Install Python {minor}, or pack the environment again with Python {HERE}."
-    )
-
-
-def _version_of(interpreter: str) -> str:
-    ask = "import sys; print('%d.%d' % sys.version_info[:2])"
-    try:
-        done = subprocess.run([interpreter, "-I", "-c", ask], capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip()
 
 
 def _key(minor: str, dependencies: Sequence[str]) -> str:
@@ -145,11 +138,29 @@ def _run(command: Sequence[str], log: Path) -> None:
     except subprocess.TimeoutExpired:
         failure = f"no end after {INSTALL_SECONDS:g} s"
     if failure:
-        tail = "\n".join(log.read_text("utf-8", "replace").splitlines()[-SHOWN_LINES:])
+        lines = log.read_text("utf-8", "replace").splitlines()
+        tail = "\n".join(lines[-SHOWN_LINES:])
         raise DependencyError(
             f"The environment's packages could not be installed ({failure}):\n{tail}\n"
-            f"Correct pip_dependencies; the whole output is in {log}."
+            f"{_cause(lines)} The whole output is in {log}."
         )
+
+
+def _cause(lines: Sequence[str]) -> str:
+    """What pip's output comes down to, and what to do."""
+    ways = "Give the platform's process PIP_INDEX_URL, or PIP_FIND_LINKS with a folder of wheels"
+    if any(sign in line for line in lines for sign in _UNREACHABLE):
+        return f"The package index cannot be reached from this machine. {ways}."
+    if any("No matching distribution" in line for line in lines):
+        if os.environ.get("PIP_NO_INDEX"):
+            return (
+                f"No package index was asked, because PIP_NO_INDEX is set. Unset it, or: {ways[0].lower()}{ways[1:]}."
+            )
+        return (
+            "No package index that was asked has such a package for this Python: correct pip_dependencies. If it is on "
+            f"another index: {ways[0].lower()}{ways[1:]}."
+        )
+    return "Correct pip_dependencies."
 
 
 def _site_packages(home: Path, minor: str) -> Path:

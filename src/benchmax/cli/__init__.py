@@ -28,6 +28,7 @@ def main() -> None:
     from benchmax.cli.app import app
     from benchmax.cli.output import AUTH, FAILED, INTERRUPTED, NOT_FOUND, USAGE, stop
     from benchmax.errors import BenchmaxError, NotFoundError, UsageError
+    from benchmax.extras import explain
     from benchmax.memory import out_of_memory
 
     try:
@@ -40,6 +41,10 @@ def main() -> None:
         stop(str(error), FAILED)
     except OSError as error:
         stop(_explain(error), AUTH if isinstance(error, PermissionError) and error.errno is None else FAILED)
+    except ImportError as error:
+        if (advice := explain(error)) is None:
+            raise
+        stop(advice, USAGE)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except (MemoryError, RuntimeError) as error:

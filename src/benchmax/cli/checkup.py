@@ -8,23 +8,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 
 import typer
 
 import benchmax
+from benchmax import extras
 from benchmax.cli.account import AccountClient, Json
 from benchmax.cli.output import FAILED, print_json, safe, words
 from benchmax.errors import BenchmaxError
 
 PYTHONS = ((3, 11), (3, 14))
-EXTRAS = {
-    "data": ("datasets", "pyarrow"),
-    "train": ("torch", "transformers", "peft"),
-    "platform": ("fastapi", "sqlalchemy"),
-    "mcp": ("mcp",),
-}
-"""What tells that an extra of the package is installed."""
+EXTRAS = ("data", "train", "platform", "mcp")
 _MARKS = {"ok": "[green]✓[/]", "missing": "[yellow]![/]", "failed": "[red]✗[/]"}
 
 
@@ -55,9 +49,9 @@ def _python() -> Check:
 
 
 def _extras() -> Iterator[Check]:
-    for name, modules in EXTRAS.items():
-        lost = [module for module in modules if find_spec(module) is None]
-        says = f"{', '.join(lost)} missing. pip install 'benchmax[{name}]'" if lost else "installed"
+    for name in EXTRAS:
+        lost = extras.missing(name)
+        says = f"{', '.join(lost)} missing. {extras.install(name)}" if lost else "installed"
         yield Check(f"extra {name}", "missing" if lost else "ok", says)
 
 

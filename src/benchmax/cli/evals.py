@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import redirect_stdout
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -228,7 +229,9 @@ def parse_env_args(pairs: list[str] | None) -> dict[str, Any]:
 
 def _new_directory(env: str) -> Path:
     name = Path(env.partition(":")[0]).stem.rpartition(".")[2] or "env"
-    return Path("runs") / f"eval-{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    first = Path("runs") / f"eval-{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    others = (first.with_name(f"{first.name}-{number}") for number in count(2))  # begun in the same second
+    return first if not first.exists() else next(each for each in others if not each.exists())
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> tuple[T | None, int]:

@@ -39,7 +39,8 @@ from benchmax.cli.project import (
 )
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
-from benchmax.envs.readers import Source, read_rows
+from benchmax.envs.readers import Source, read_rows, source_name
+from benchmax.envs.run_rows import check_run_rows
 from benchmax.errors import ConfigError, DatasetError
 from benchmax.limits import MIN_TRAIN_ROWS
 
@@ -95,7 +96,10 @@ def launch(
         arguments = {**examined.get("env_args", {}), **config.get("env_args", {}), **parse_env_args(env_arg)}
         refuse_unknown_arguments(cls, arguments)
         rows, held_out = project_rows(cls, data or train, evaluation, project_home(env, directory))
-        rows, held_out = (again(rows), again(held_out)) if held_out is not None else hold_out(rows)
+        rows, held_out = again(rows), None if held_out is None else again(held_out)
+        names = source_name(rows, "the training rows"), source_name(held_out or (), "the held-out rows")
+        check_run_rows(rows, held_out or (), cls, names=names)
+        rows, held_out = (rows, held_out) if held_out is not None else hold_out(rows)
         name, pip = name or config.get("name") or cls.__name__, pip or list(config.get("pip", []))
         project = Project(cls, arguments, rows, held_out, directory, name, pip)
     with platform() as client:
@@ -184,15 +188,16 @@ def _confirm(project: Project, client: TrainerClient, settings: dict[str, Any], 
 def _start(project: Project, client: TrainerClient, settings: dict[str, Any]) -> dict[str, Any]:
     from benchmax.platform.training_run import upload_training_run
 
-    uploaded = upload_training_run(
-        env_class=project.env_class,
-        train_dataset=project.train,
-        eval_dataset=project.held_out,
-        run_name=project.name,
-        base_url=client.base_url,
-        constructor_args=project.arguments,
-        pip_dependencies=project.packages,
-    )
+    with redirect_stdout(sys.stderr):  # what its dataset_preprocess prints
+        uploaded = upload_training_run(
+            env_class=project.env_class,
+            train_dataset=project.train,
+            eval_dataset=project.held_out,
+            run_name=project.name,
+            base_url=client.base_url,
+            constructor_args=project.arguments,
+            pip_dependencies=project.packages,
+        )
     manifest = _manifest(project, client, uploaded, settings)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

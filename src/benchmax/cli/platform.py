@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from benchmax import extras
 from benchmax.cli.output import FAILED, print_json, safe, visible, words
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def up(
     """Start the platform: server and runner, on this machine alone."""
     from benchmax.platform import keeper
 
+    extras.require("The platform", "platform")
+
     data = _data(data_dir)
     options = keeper.Options(data, port or keeper.DEFAULT_PORT, data.database_url(database_url), console)
     running = keeper.read_keeper(options.data)
@@ -57,6 +60,8 @@ def _welcome(options: Options, last: str) -> None:
 
     words.print(f"benchmax is at http://127.0.0.1:{options.port}; data in {safe(options.data.root)}.")
     words.print(f"Sign in, once, with {safe(keeper.sign_in_link(options))}", soft_wrap=True)
+    if lost := extras.missing("train"):
+        words.print(f"Nothing can be trained on it yet: {lost[0]} is not installed. Run: {extras.install('train')}")
     words.print(last)
 
 
@@ -116,7 +121,7 @@ def logs(
     path = data.logs / f"{what}.log" if what in parts else data.run(what) / "child.log"
     if not path.exists():
         raise NotFoundError(f"There is no log of {what}. Give server, runner, keeper, or the id of a run.")
-    size = path.stat().st_size
+    size = keeper.file_size(path)
     for line in keeper.tail(path, lines).splitlines():
         sys.stdout.write(visible(line) + "\n")
     if follow:

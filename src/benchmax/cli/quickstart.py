@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from benchmax import extras
 from benchmax.cli.account import Json, platform
 from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
 
@@ -44,6 +45,7 @@ def quickstart(
     json: Json = False,
 ) -> None:
     """Train a small model on one-digit sums through this machine's platform, and measure what it learned."""
+    extras.require("The quickstart", "train")  # its picture at the end, too
     with platform() as client:
         run_id = launch(client, model, steps, seed)
         url = client.run(run_id).url

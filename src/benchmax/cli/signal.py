@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,9 +24,8 @@ from benchmax.rollouts.settings import RolloutSettings
 
 async def _known(client: ModelClient, spec: str, host: EnvHost, examples: Sequence[Example]) -> Known | None:
     """With the probability of good answers, where the model's weights are at hand as they are."""
-    from benchmax.inference.local import LocalModel
-
-    if not isinstance(client, LocalModel) or find_run(split_checkpoint(spec)[0]):
+    local = sys.modules.get("benchmax.inference.local")  # not there: the model is served, and needs no PyTorch here
+    if local is None or not isinstance(client, local.LocalModel) or find_run(split_checkpoint(spec)[0]):
         return None
     from benchmax.trainer.warm_start.known import known_to
 

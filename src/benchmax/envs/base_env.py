@@ -88,7 +88,8 @@ class BaseEnv(ABC):
         try:
             from datasets import load_dataset
         except ImportError as missing:
-            raise ImportError("load_dataset needs the `datasets` package: pip install 'benchmax[data]'") from missing
+            advice = "load_dataset needs the `datasets` package: pip install 'benchmax[data]'"
+            raise ImportError(advice, name=missing.name) from missing
         return load_dataset(dataset_name, **kwargs), None
 
     # Tools

@@ -41,6 +41,7 @@ from benchmax.errors import DatasetError
 
 T = TypeVar("T")
 
+LENIENT = "Fix them, or keep only the usable rows with --lenient (in Python: lenient=True)."
 REPEATED = Finding(
     None, "the row repeats an earlier one (same prompt and task)", "remove it, unless it should count twice", "warning"
 )
@@ -63,6 +64,8 @@ class DatasetReport:
     warnings: int = 0
     duplicates: int = 0
     """Kept rows with the id of an earlier one; these are warnings too."""
+    advice: str = LENIENT
+    """What to do about unusable rows."""
     _shown: dict[str, list[RowIssue]] = field(default_factory=lambda: {"error": [], "warning": []})
 
     @property
@@ -93,9 +96,8 @@ class DatasetReport:
         if not self.rows:
             return f"{self.source} has no rows. Add rows with a prompt (or messages) and what the reward needs."
         if self.errors and not self.lenient:
-            advice = "Fix them, or keep only the usable rows with --lenient (in Python: lenient=True)."
             count = f"{self.bad_rows:,} of {self.rows:,} rows of {self.source}"
-            return f"{count} cannot be used:\n{self._listing('error')}\n{advice}"
+            return f"{count} cannot be used:\n{self._listing('error')}\n{self.advice}"
         if not self.kept:
             return f"No row of {self.source} can be used:\n{self._listing('error')}\nFix the rows."
         if self.kept < self.min_rows:
@@ -152,7 +154,7 @@ def load_examples(
 ) -> ExampleSet:
     """All examples of `source`, made by the environment's `dataset_preprocess`; DatasetError if any row is unusable."""
     report = DatasetReport(source_name(source), lenient, min_rows)
-    examples = list(_stream(source, env_class, report, limit))
+    examples = list(stream_examples(islice(read_rows(source), limit), env_class, report))
     report.raise_if_bad()
     return ExampleSet(examples, report)
 
@@ -167,7 +169,7 @@ def iter_examples(
 ) -> Iterator[Example]:
     """Like `load_examples`, one at a time in bounded memory; the DatasetError comes after the last example."""
     report = DatasetReport(source_name(source), lenient, min_rows)
-    yield from _stream(source, env_class, report, limit)
+    yield from stream_examples(islice(read_rows(source), limit), env_class, report)
     report.raise_if_bad()
 
 
@@ -181,7 +183,7 @@ def check_dataset(
 ) -> DatasetReport:
     """Read the whole dataset in bounded memory and report on it, without refusing it."""
     report = DatasetReport(source_name(source), lenient, min_rows)
-    for _ in _stream(source, env_class, report, limit):
+    for _ in stream_examples(islice(read_rows(source), limit), env_class, report):
         pass
     return report
 
@@ -236,14 +238,18 @@ def jsonl_line(row: Any, number: int = 1) -> str:
 # From a row to an example
 
 
-def _stream(
-    source: Source, env_class: type[BaseEnv] | None, report: DatasetReport, limit: int | None
+def stream_examples(
+    rows: Iterable[Row], env_class: type[BaseEnv] | None, report: DatasetReport, *, elsewhere: bool = False
 ) -> Iterator[Example]:
-    """The good examples; counts and issues go to the report."""
-    convert = _Conversion(env_class or BaseEnv)
+    """The good examples; counts and issues go to the report.
+
+    With `elsewhere`, the rows are meant for another machine, and an ImportError of `dataset_preprocess` is raised: it
+    may need a package that only that one has.
+    """
+    convert = _Conversion(env_class or BaseEnv, elsewhere)
     # 64-bit hashes instead of ids: a million rows in a tenth of the memory, a false alarm once in 10^7 datasets.
     seen: set[int] = set()
-    for row in islice(read_rows(source), limit):
+    for row in rows:
         report.rows += 1
         example, findings = convert(row)
         for finding in findings:
@@ -263,8 +269,9 @@ def _stream(
 class _Conversion:
     """Turns rows into examples with one environment's `dataset_preprocess`."""
 
-    def __init__(self, env_class: type[BaseEnv]) -> None:
+    def __init__(self, env_class: type[BaseEnv], elsewhere: bool) -> None:
         self._preprocess = env_class.dataset_preprocess
+        self._elsewhere = elsewhere
         # The column rules are those of the default; an override has its own columns.
         self._default = getattr(self._preprocess, "__func__", None) is BaseEnv.dataset_preprocess.__func__  # type: ignore[attr-defined]
 
@@ -294,6 +301,8 @@ class _Conversion:
                 raise TypeError("it is async; write it as a plain classmethod")
             return example_from(result)
         except Exception as error:
+            if self._elsewhere and isinstance(error, ImportError):
+                raise
             fault = json_fault(data) if self._default else None
             if fault:
                 raise RowFault(Finding(fault.path, fault.reason, fault.fix)) from None

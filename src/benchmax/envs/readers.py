@@ -41,9 +41,16 @@ def read_rows(source: Source) -> Iterator[Row]:
     return _object_rows(source, source_name(source))
 
 
-def source_name(source: Source) -> str:
+def named_rows(source: Source, name: str | None) -> Iterator[Row]:
+    """The same, under another name than the source's own."""
+    for row in read_rows(source):
+        row.source = name or row.source
+        yield row
+
+
+def source_name(source: Source, otherwise: str = "rows") -> str:
     """What messages call the source: the path as given, or `rows`."""
-    return os.fspath(source) if isinstance(source, str | os.PathLike) else "rows"
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else otherwise
 
 
 def _object_rows(rows: Iterable[Any], name: str) -> Iterator[Row]:

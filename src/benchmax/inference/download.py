@@ -120,11 +120,17 @@ def _watch(wheel: Wheel, work: Path, say: Say, done: threading.Event) -> None:
     total = wheel.download_bytes / 1e6
     say(f"downloading {wheel.requirement} ({total:.0f} MB)")
     while not done.wait(0.5):
-        got = sum(size(file) for file in work.rglob("*.whl")) / 1e6
+        got = tree_size(work, ".whl") / 1e6
         say(f"downloading {wheel.requirement} ({min(got, total):.0f} of {total:.0f} MB)")
 
 
-def size(path: Path) -> int:
+def tree_size(folder: Path, ending: str = "") -> int:
+    """Bytes of the files below a folder that end so. Others may remove files, and folders, meanwhile."""
+    names = (Path(here, name) for here, _, files in os.walk(folder) for name in files if name.endswith(ending))
+    return sum(map(_size, names))
+
+
+def _size(path: Path) -> int:
     """The file's size; 0 when it has just gone."""
     try:
         return path.stat().st_size

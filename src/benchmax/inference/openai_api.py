@@ -25,6 +25,7 @@ from benchmax.errors import ModelRejected
 from benchmax.inference.local import Sampled, derive_seed
 from benchmax.inference.tokens import ChatTokens
 from benchmax.models.base import Sampling
+from benchmax.models.refusals import error_body as error_body
 
 Json: TypeAlias = dict[str, Any]
 
@@ -342,7 +343,3 @@ def completion_choice(chat: ChatTokens, request: CompletionRequest, index: int, 
     if request.return_token_ids:
         choice |= {"token_ids": s.ids, "prompt_token_ids": prompt}
     return choice
-
-
-def error_body(message: str, *, kind: str = "invalid_request_error", code: str | None = None) -> Json:
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}

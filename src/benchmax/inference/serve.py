@@ -25,12 +25,12 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from aiohttp import web
-from pydantic import ValidationError
 
-from benchmax.errors import ConfigError, ContextExceeded, ModelRejected, ModelUnavailable, UsageError
+from benchmax.errors import ModelRejected, ModelUnavailable, UsageError
 from benchmax.inference import openai_api as api
 from benchmax.inference.answers import Answers, Failed
 from benchmax.inference.local import LocalModel
+from benchmax.models.refusals import refusal
 
 logger = logging.getLogger(__name__)
 
@@ -96,25 +96,20 @@ class Server:
             return _error(status, message, code=code)
         try:
             return await handler(request)
-        except ContextExceeded as error:
-            return _error(400, str(error), code="context_length_exceeded")
-        except ValidationError as error:
-            return _error(400, _first_issue(error))
-        except RecursionError:
-            return _error(400, "The request is nested too deeply.")
-        except (ConfigError, ModelRejected, ValueError) as error:
-            return _error(400, str(error))
         except web.HTTPException as error:
             return _error(error.status, f"{request.method} {request.path}: {error.reason}. {ROUTES}")
         except ConnectionResetError:
             raise
-        except ModelUnavailable as error:
-            return _unavailable(str(error))
-        except Exception:
+        except Exception as error:
+            return self._failed(error)
+
+    def _failed(self, error: Exception) -> web.Response:
+        status, body = refusal(error)
+        if status == 500:
             logger.exception("a request failed")
             if trouble := self.model.engine.trouble:
-                return _unavailable(trouble)
-            return _error(500, "The server failed; its log says why.", kind="server_error")
+                status, body = refusal(ModelUnavailable(trouble))
+        return web.json_response(body, status=status)
 
     async def _health(self, request: web.Request) -> web.Response:
         if trouble := self.model.engine.trouble:
@@ -245,19 +240,8 @@ async def _send_events(request: web.Request, events: AsyncGenerator[api.Json, No
     return response
 
 
-def _error(status: int, message: str, *, kind: str = "invalid_request_error", code: str | None = None) -> web.Response:
-    return web.json_response(api.error_body(message, kind=kind, code=code), status=status)
-
-
-def _unavailable(reason: str) -> web.Response:
-    return _error(503, reason, kind="server_error", code="model_unavailable")
-
-
-def _first_issue(error: ValidationError) -> str:
-    issue = error.errors(include_url=False, include_context=False)[0]
-    where = ".".join(str(part) for part in issue["loc"])
-    message = issue["msg"].removeprefix("Value error, ")
-    return f"{where}: {message}" if where else message
+def _error(status: int, message: str, *, code: str | None = None) -> web.Response:
+    return web.json_response(api.error_body(message, code=code), status=status)
 
 
 def _hostname(url: str) -> str:

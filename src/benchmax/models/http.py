@@ -126,12 +126,35 @@ class HttpModel(ModelClient):
         except TimeoutError:
             raise failures.timed_out(self.endpoint, self.timeout, tries, last) from None
 
-    async def _once(self, body: bytes) -> wire.WireReply:
-        known = self._sessions.get(asyncio.get_running_loop())
-        session = known.session if known and not known.session.closed else await self._new_session()
-        data = body if len(body) < _DIRECT_BYTES else io.BytesIO(body)
+    async def relay(self, body: bytes) -> AsyncGenerator[bytes, None]:
+        """Send a request as it is, once, and pass on the answer's bytes as they come; a refusal is raised."""
+        session = await self._session()
+        size = 0
         try:
-            async with session.post(self._url, data=data, allow_redirects=False) as response:
+            whole = aiohttp.ClientTimeout(total=self.timeout, sock_connect=CONNECT_SECONDS)
+            async with session.post(self._url, data=_data(body), allow_redirects=False, timeout=whole) as response:
+                if not 200 <= response.status < 300:
+                    raise failures.refused(self.endpoint, response.status, response.headers, await _read(response))
+                async for piece in response.content.iter_any():
+                    size += len(piece)
+                    if size > limits.MODEL_RESPONSE_BYTES:
+                        raise _too_large()
+                    yield piece
+        except ModelError:  # some are OSErrors too
+            raise
+        except TimeoutError:
+            raise failures.timed_out(self.endpoint, self.timeout, 1, None) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise failures.unreachable(self.endpoint, error) from None
+
+    async def _session(self) -> aiohttp.ClientSession:
+        known = self._sessions.get(asyncio.get_running_loop())
+        return known.session if known and not known.session.closed else await self._new_session()
+
+    async def _once(self, body: bytes) -> wire.WireReply:
+        session = await self._session()
+        try:
+            async with session.post(self._url, data=_data(body), allow_redirects=False) as response:
                 answer = await _read(response)
         except (aiohttp.ClientError, OSError) as error:
             # Cut off from its cause: aiohttp's errors carry the request's headers, and so the key.
@@ -305,10 +328,18 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
         chunks.append(chunk)
         size += len(chunk)
         if size > limits.MODEL_RESPONSE_BYTES:
-            raise ModelProtocolError(
-                f"The model server's answer is larger than {limits.MODEL_RESPONSE_BYTES} bytes. Lower max_tokens."
-            )
+            raise _too_large()
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _too_large() -> ModelProtocolError:
+    return ModelProtocolError(
+        f"The model server's answer is larger than {limits.MODEL_RESPONSE_BYTES} bytes. Lower max_tokens."
+    )
+
+
+def _data(body: bytes) -> bytes | io.BytesIO:
+    return body if len(body) < _DIRECT_BYTES else io.BytesIO(body)
 
 
 def _check_price(price: object) -> None:

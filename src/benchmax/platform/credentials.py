@@ -11,11 +11,10 @@ import os
 import stat
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from benchmax import config
+from benchmax import config, extras
 from benchmax.errors import ConfigError
 from benchmax.platform.exceptions import AuthenticationError, TrainerError
 
@@ -91,9 +90,9 @@ def _this_machine() -> str:
             f"No platform runs on {data.root}, and BENCHMAX_NO_AUTO_START forbids to start one. Run `benchmax up`, "
             "or name a platform with CASTFORM_PLATFORM_URL."
         )
-    if find_spec("fastapi") is None:
+    if extras.missing("platform"):
         raise ConfigError(
-            "A platform on this machine needs an extra: pip install 'benchmax[platform]'. "
+            f"A platform on this machine needs an extra: {extras.install('platform')}. "
             "Or name a platform elsewhere with CASTFORM_PLATFORM_URL."
         )
     return keeper.ensure_running(data)

@@ -278,7 +278,7 @@ def runner_lives(data: DataDir) -> bool:
 def start(options: Options) -> str:
     """Start the platform in the background, unless it runs, and wait until it answers; gives its address."""
     data = options.data.create()
-    logs = {path: _size(path) for path in (data.logs / "keeper.log", data.logs / "server.log")}
+    logs = {path: file_size(path) for path in (data.logs / "keeper.log", data.logs / "server.log")}
     if read_keeper(data) is None:
         _check_port(options.port)
         with open_log(data.logs / "keeper.log") as output:
@@ -401,13 +401,17 @@ def tail(path: Path, lines: int, since: int = 0) -> str:
         return ""
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+def file_size(path: Path) -> int:
+    """Bytes of a file; 0 when there is none, or when it is being put aside."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def open_log(path: Path) -> IO[bytes]:
     """A log to append to, private; one that grew large is put aside first."""
-    if path.exists() and path.stat().st_size > LOG_BYTES:
+    if file_size(path) > LOG_BYTES:
         path.replace(path.with_suffix(".log.1"))
     return open(path, "ab", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, 0o600))
 

@@ -77,6 +77,28 @@ class BatchRequest(BaseModel):
     max_context_tokens: int | None = Field(default=None, ge=1)
 
 
+class ChatBody(BaseModel):
+    """A chat to answer; what else the OpenAI API knows is passed on to the model."""
+
+    model_config = ConfigDict(extra="allow")
+
+    messages: list[JsonObject] = Field(min_length=1, max_length=100_000)
+    model: str = Field(default="", max_length=200)
+    stream: bool = False
+
+
+class ModelCard(BaseModel):
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str
+
+
+class ModelCards(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[ModelCard]
+
+
 class SessionRequest(Wire):
     """A chat with a run's checkpoint, in its environment or without."""
 
@@ -112,6 +134,8 @@ class Say(Wire):
     """What to say; may be empty at first, when an example was chosen."""
 
     content: PlainText = Field(default="", max_length=1_000_000)
+    own: bool = False
+    """At first: ask this in place of the chosen example's question, after the same worked examples, unscored."""
     temperature: float | None = Field(default=None, ge=0, le=10)
     max_tokens: int | None = Field(default=None, ge=1, le=131_072)
     seed: int | None = Field(default=None, ge=0, lt=2**63)

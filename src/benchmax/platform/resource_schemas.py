@@ -119,6 +119,7 @@ class DoctorSignal(Wire):
     floor: float
     chance: float | None = None
     lazy: dict[str, float]
+    ready: bool = False
     learns: bool
     forecast: str
     advice: str

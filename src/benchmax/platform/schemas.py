@@ -118,7 +118,7 @@ class RunInfo(Wire):
     """The run it was forked from."""
     model: str = ""
     elapsed_seconds: float | None = None
-    """Since training began, to its end or to now."""
+    """Since training began, to its end or to now, without the time between a stop and its resumption."""
     heartbeat_at: Time | None = None
     eta_seconds: float | None = None
     """Until the last step, at the speed so far; None when it cannot be told."""
@@ -369,6 +369,8 @@ class DatasetPreview(Wire):
     sample: list[dict[str, Any]]
     ids: list[str | None] = []
     """Of the rows in the sample: the example each becomes, None for one that cannot be used."""
+    environment: str | None = None
+    """The built-in environment they were read as."""
 
 
 class StoredFile(Wire):

@@ -19,13 +19,13 @@ from typing import Any
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import write_jsonl
-from benchmax.envs.readers import Source, read_rows
+from benchmax.envs.readers import Source, read_rows, source_name
 from benchmax.envs.rows import kind
+from benchmax.envs.run_rows import check_run_rows
 from benchmax.errors import DatasetError, UsageError
 from benchmax.platform.client import StorageClient
 
 NAME_CHARS = 200
-_GOOD_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ def upload_training_run(
     dataset_prefix: str | None = None,
     storage_client: StorageClient | None = None,
 ) -> UploadedTrainingRun:
-    """Upload an environment and its rows. Fewer than 16 training rows are refused before anything is sent.
+    """Upload an environment and its rows. Rows that a run could not use, and fewer than 16 training rows, are refused
+    before anything is sent.
 
     The same content goes to the same paths, so doing it again changes nothing.
     """
@@ -63,8 +64,8 @@ def upload_training_run(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmax-")))
         train, held_out = folder / "train.jsonl", folder / "eval.jsonl"
-        _check_count(write_jsonl(train, _rows(train_dataset)))
-        write_jsonl(held_out, _rows(eval_dataset))
+        names = source_name(train_dataset, "train_dataset"), source_name(eval_dataset, "eval_dataset")
+        check_run_rows(_written(train, train_dataset), _written(held_out, eval_dataset), env_class, names=names)
         bundle = dump_bundle(
             env_class,
             constructor_args=constructor_args,
@@ -100,13 +101,10 @@ def _rows(source: Source) -> Iterator[Any]:
         yield row.data
 
 
-def _check_count(rows: int) -> None:
-    fewest = limits.MIN_TRAIN_ROWS
-    if rows < fewest:
-        raise DatasetError(
-            f"A training run needs at least {fewest} training rows; there are {rows}. "
-            f"Add {fewest - rows} or more; {_GOOD_ROWS} and up is better. Nothing was uploaded."
-        )
+def _written(path: Path, source: Source) -> Source:
+    """Write the rows; gives a source to read them from again, with the line numbers of a file that was given."""
+    write_jsonl(path, _rows(source))
+    return path if isinstance(source, Iterator) else source
 
 
 def _digest(*files: Path) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from benchmax.errors import NotFoundError, RecordError, UsageError
+from benchmax.redaction import Redactor, hide_texts
 from benchmax.rollouts.record import Rollout
 
 
@@ -30,46 +31,24 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
                 raise RecordError(f"{path}:{number} is damaged: {error}. Remove that line to read the rest.") from None
 
 
-_kept_secret: tuple[str, ...] = ()
+_redactor = Redactor(())
 
 
-def keep_secret(values: Sequence[str]) -> None:
-    """Values that no line of this process shall hold, each in every form JSON may give it, the longest first."""
-    global _kept_secret
-    _kept_secret = tuple(values)
+def keep_secret(values: Iterable[str]) -> None:
+    """Values that no line of this process shall hold, in whatever form."""
+    global _redactor
+    _redactor = Redactor(values)
 
 
 def line_of(record: Mapping[str, Any]) -> str:
-    """A record as one line of JSON, without secrets."""
-    text = _line(record)
-    cleared = without_secrets(text)
-    if cleared == text:
-        return text
-    try:
-        json.loads(cleared)
-        return cleared
-    except ValueError:  # a secret of digits is part of some number: only texts tell it
-        return _line(hide_texts(record, without_secrets))
-
-
-def _line(record: Any) -> str:
-    return json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
-
-
-def hide_texts(value: Any, hide: Callable[[str], str]) -> Any:
-    """A JSON value with every text in it, names too, as `hide` gives it."""
-    if isinstance(value, str):
-        return hide(value)
-    if isinstance(value, Mapping):
-        return {hide(str(name)): hide_texts(item, hide) for name, item in value.items()}
-    return [hide_texts(item, hide) for item in value] if isinstance(value, list | tuple) else value
+    """A record as one line of JSON, without secrets: in its texts, where a cut is seen and no number is damaged."""
+    told = hide_texts(record, _redactor) if _redactor else record
+    return json.dumps(told, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 
 
 def without_secrets(text: str) -> str:
     """The text with every value of `keep_secret` taken out."""
-    for value in _kept_secret:
-        text = text.replace(value, "[secret]")
-    return text
+    return _redactor(text)
 
 
 class JsonlWriter:

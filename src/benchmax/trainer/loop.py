@@ -16,17 +16,13 @@ import errno
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from functools import partial
-from itertools import count
 from typing import Any
 
 from benchmax.envs.types import Example
 from benchmax.errors import DatasetError, RewardError
 from benchmax.rollouts.log import read_rollouts
 from benchmax.rollouts.record import Rollout
-from benchmax.trainer.advantage import NO_SIGNAL, AdvantageRule, CutOff, assign_advantages
-from benchmax.trainer.batch import TokenSequence
 from benchmax.trainer.checkpoint import (
     Checkpoint,
     go_back,
@@ -37,10 +33,11 @@ from benchmax.trainer.checkpoint import (
     set_random,
 )
 from benchmax.trainer.config import TrainConfig
+from benchmax.trainer.gathering import Gatherer
 from benchmax.trainer.gpu import patiently
 from benchmax.trainer.interrupts import Interrupts
 from benchmax.trainer.learner import Learner
-from benchmax.trainer.metrics import SOLVED, response_tokens, rollout_metrics
+from benchmax.trainer.metrics import response_tokens, rollout_metrics
 from benchmax.trainer.progress import Outcome, Progress
 from benchmax.trainer.prompts import PromptStream
 from benchmax.trainer.rundir import RunDir, read_metrics
@@ -58,11 +55,6 @@ HEARTBEAT_SECONDS = 5.0
 UNSCORED_STEPS = 5
 """Steps without a single reward, from the first on, after which a run is given up; one that is resumed may try as
 many again."""
-OUTAGE_TRIES = 30
-"""Times a step is scored again when rewards that were there fail altogether: a judge may be down for a while."""
-OUTAGE_SECONDS = 1.0, 10.0
-"""The first pause between two such tries, which doubles, and the longest."""
-
 OnEvent = Callable[[str, dict[str, Any]], None]
 """Told of everything that happens: a kind and its data. For live views."""
 Begin = Callable[[], Coroutine[Any, Any, None]]
@@ -98,6 +90,7 @@ class Trainer:
         self.mender = Mender(self)
         self.refresher = Refresher(self)
         self.cooler = Cooler(self)
+        self.gatherer = Gatherer(self)
         self.progress = Progress()
         self.outcome = Outcome(run.path, "steps", 0)
         self.chosen: list[dict[str, Any]] = []
@@ -107,7 +100,7 @@ class Trainer:
         self._saved: tuple[int, int] | None = None
         """Step and last evaluation in the newest checkpoint."""
         self._running_on: asyncio.AbstractEventLoop | None = None
-        self._scored = False
+        self.scored = False
         self._first = 0
         """Steps done when this process began."""
         self._began = time.monotonic()
@@ -198,7 +191,7 @@ class Trainer:
             new_best = self.config.checkpoint.keep_best and step > 0 and self.progress.at_best
             if (step % self.config.checkpoint.every == 0 or new_best) and not self.interrupts.stopped:
                 self.save()
-            if not self._scored and step - self._first >= UNSCORED_STEPS:
+            if not self.scored and step - self._first >= UNSCORED_STEPS:
                 self._refuse_unscored()
             reason = self._reason_to_end()
             if reason:
@@ -209,12 +202,18 @@ class Trainer:
                 if self.mender.at_end:
                     return "collapsed"
                 continue
-            if self.refresher.is_due and not await doing(self.refresher.teach()):
+            if self.progress.is_stuck and not await doing(self._get_on()):
                 return "interrupted"
-            if self.cooler.is_due:
-                self.cooler.cool()
             if not await doing(self.step()):
                 return "interrupted"
+
+    async def _get_on(self) -> None:
+        """What is done about evaluations that get no better: solutions are shown, and steps get smaller."""
+        self.progress.idle = 0
+        if self.refresher.is_due:
+            await self.refresher.teach()
+        if self.cooler.is_due:
+            self.cooler.cool()
 
     async def _finish(self, reason: str, keep: bool) -> None:
         doing, progress = self.interrupts.unless_stopped, self.progress
@@ -241,9 +240,9 @@ class Trainer:
 
     def _refuse_unscored(self) -> None:
         """A run that never saw a reward has failed: going on would teach nothing."""
-        self._scored = self._scored or any("reward/mean" in line["values"] for line in read_metrics(self.run.path))
+        self.scored = self.scored or any("reward/mean" in line["values"] for line in read_metrics(self.run.path))
         step = self.progress.step
-        if self._scored or not step:
+        if self.scored or not step:
             return
         last = list(read_rollouts(self.run.path / "rollouts" / f"train-{step - 1}.jsonl"))
         raise RewardError(
@@ -286,9 +285,9 @@ class Trainer:
         before, chance = self.stream.state(), random_states()
         try:
             began = time.monotonic()
-            groups = await self._scored_groups(number)
+            groups = await self.gatherer.groups(number)
             sampled = time.monotonic()
-            shown = await self._guidance(groups)
+            shown = await self.gatherer.guidance(groups)
             learn = partial(self.learner.learn, step=number, shown=shown)
             update = await self.interrupts.in_thread(learn, groups, self.interrupts.giving_up)
             await self.push()
@@ -315,72 +314,6 @@ class Trainer:
         self._watch(number, values, groups)
         return values
 
-    async def _scored_groups(self, number: int) -> list[list[Rollout]]:
-        """The step's groups. Where rewards that were there fail altogether, the step is tried again after a while."""
-        before = self.stream.state()
-        for tries in count(1):
-            groups = await self._sample(number)
-            if not self._scored or any(rollout.reward is not None for group in groups for rollout in group):
-                return groups
-            self._outage(number, tries, groups)
-            self.stream.restore(before)
-            first, longest = OUTAGE_SECONDS
-            await asyncio.sleep(min(longest, first * 2 ** (tries - 1)))
-        raise AssertionError("an outage ends, or the run does")
-
-    def _outage(self, step: int, tries: int, groups: Sequence[Sequence[Rollout]]) -> None:
-        reason = most_common_error(groups)
-        if tries >= OUTAGE_TRIES:
-            raise RewardError(
-                f"Rewards have failed since step {step + 1}: {tries} tries of it got none. The most common reason: "
-                f"{reason}. Put the reward or its judge right, then resume the run."
-            )
-        self.emit(
-            "outage", step=step, tries=tries,
-            message=f"No rollout of step {step + 1} got a reward ({reason}): it is tried again, {tries} of "
-            f"{OUTAGE_TRIES} times so far.",
-        )  # fmt: skip
-
-    async def _sample(self, number: int) -> list[list[Rollout]]:
-        """The step's groups, with fresh prompts drawn for those without signal as far as the bound allows."""
-        rollouts, rule = self.config.rollouts, self._rule()
-        draw = Draw("train", number, rollouts.group_size, self.learner.policy.temperature)
-        groups: list[list[Rollout]] = []
-        wanted, extra = rollouts.prompts_per_step, self.config.extra_groups
-        seen: set[str] = set()
-        first, self.first_groups = self.first_groups, []
-        while wanted and (examples := self.stream.take(wanted, without=seen)):
-            seen |= {example["id"] for example in examples}
-            fresh, first = first or await self.sampler.sample(examples, draw, self.saw_group), []
-            silent = sum(not assign_advantages(group, rule) for group in fresh)
-            groups += fresh
-            wanted = min(silent, extra)
-            extra -= wanted
-        for group in groups:
-            self._observe(group)
-        return groups
-
-    def _rule(self) -> AdvantageRule:
-        algorithm, low = self.config.algorithm, self.watchdogs.lowest
-        cut = CutOff(algorithm.cut_off, algorithm.cut_off_penalty, self.config.rollouts.max_new_tokens, low)
-        return AdvantageRule(algorithm.advantage, algorithm.leave_one_out, algorithm.min_scored, cut)
-
-    async def _guidance(self, groups: Sequence[Sequence[Rollout]]) -> list[TokenSequence]:
-        """Demonstrations for groups without signal whose samples earn less: those are learned from in their place."""
-        if self.guide is None or self.config.algorithm.guidance == "off":
-            return []
-        shown: list[TokenSequence] = []
-        rows = {row["id"]: row for row in self.stream.examples}
-        for index, group in enumerate(groups):
-            silent = [rollout.reward for rollout in group if rollout.discarded == NO_SIGNAL]
-            paid = [reward for reward in silent if reward is not None]
-            if len(paid) < max(2, self.config.algorithm.min_scored * len(group)):
-                continue
-            lesson = await self.guide.lesson(rows[group[0].example_id])
-            if lesson is not None and lesson.reward > max(paid) + self.guide.margin(lesson.reward):
-                shown.append(replace(lesson.sequence, group=index, shown=True))
-        return shown
-
     def _check_weights(self, groups: Sequence[Sequence[Rollout]]) -> None:
         """Tell of weights whose component no reward has: most likely it is spelled otherwise."""
         there = {name for group in groups for rollout in group for name in rollout.rewards}
@@ -391,13 +324,6 @@ class Trainer:
                 message=f"rollouts.weights names {', '.join(missing)}, which no reward of the first step has; "
                 f"there are: {', '.join(sorted(there))}.",
             )
-
-    def _observe(self, group: Sequence[Rollout]) -> None:
-        """Remember how often the model solves this row, for the curriculum."""
-        rewards = [rollout.reward for rollout in group if rollout.reward is not None]
-        enough = SOLVED if self.progress.gold is None else self.progress.gold - 1e-6
-        if rewards:
-            self.stream.observe(group[0].example_id, sum(reward >= enough for reward in rewards) / len(rewards))
 
     async def push(self) -> None:
         """Let the sampler have the weights of now."""
@@ -455,7 +381,7 @@ class Trainer:
             self.emit("note", message=f"optim.lr {lr:g} is very high: above {HIGH_LR:g} a model is soon destroyed.")
 
     def _watch(self, step: int, values: dict[str, float], groups: Sequence[Sequence[Rollout]]) -> None:
-        self._scored = self._scored or "reward/mean" in values
+        self.scored = self.scored or "reward/mean" in values
         finite = {name: value for name, value in values.items() if value == value and abs(value) != float("inf")}
         self._alarm(self.watchdogs.look(step, finite, groups))
         self.mender.count(values.get("skipped_updates", 0.0))

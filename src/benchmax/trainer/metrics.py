@@ -48,7 +48,7 @@ def _reward_metrics(groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:
         "reward/std": statistics.pstdev(flat),
         "reward/min": min(flat),
         "reward/max": max(flat),
-        "pass@k": statistics.fmean(float(any(reward > 0 for reward in rewards)) for rewards in scored),
+        "pass@k": statistics.fmean(float(max(rewards) >= SOLVED) for rewards in scored),
         "max@k": statistics.fmean(max(rewards) for rewards in scored),
         "solve_rate": statistics.fmean(float(reward >= SOLVED) for reward in flat),
     }

@@ -11,6 +11,8 @@ from typing import Any
 SOLVED_BY = 1e-6
 """How close to what known solutions earn an evaluation counts as solved."""
 SOLVED_TWICE = 2
+STUCK = 2
+"""Evaluations without a better one, after which something is done about it."""
 
 
 @dataclass(slots=True)
@@ -52,6 +54,11 @@ class Progress:
     def at_best(self) -> bool:
         """Whether the weights of now are those of the best evaluation."""
         return self.best is not None and self.evaluated == self.step == self.best_step
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the evaluation just made is one too many without a better one."""
+        return self.idle >= STUCK and self.evaluated == self.step
 
     @property
     def all_solved(self) -> bool:

@@ -30,7 +30,7 @@ const STATES: Record<string, string> = {
   active: "Playing the held-out rows",
   complete: "Done",
   failed: "Failed",
-  cancelled: "Cancelled",
+  cancelled: "Stopped",
   stalled: "Stalled",
 };
 

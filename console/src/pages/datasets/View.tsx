@@ -23,11 +23,15 @@ import { DeleteDataset } from "./Delete";
 import { newRunHref } from "./List";
 import { Counts, Issues, Sample } from "./Rows";
 
+/** Rows with a prompt or messages, of no environment's own columns. */
+const PLAIN = "plain";
+
 export function DatasetView({ path }: { path: string }) {
   const search = useSearch();
   const go = useGo();
-  const environment = search.get("environment") || undefined;
-  const preview = usePreview(path, environment);
+  const chosen = search.get("environment") || undefined;
+  const preview = usePreview(path, chosen);
+  const environment = chosen ?? preview.data?.environment ?? undefined;
   const [removing, setRemoving] = useState(false);
   const data = preview.data;
   const problems = data ? data.errors + data.warnings : 0;
@@ -39,8 +43,8 @@ export function DatasetView({ path }: { path: string }) {
       crumbs={[{ label: "Datasets", href: "/datasets" }]}
       actions={
         <>
-          <ReadAs value={environment} onChange={(name) => search.set({ environment: name })} />
-          <Link href={newRunHref(path, environment)} className="button button-primary">
+          <ReadAs value={environment} onChange={(name) => search.set({ environment: name || PLAIN })} />
+          <Link href={newRunHref(path, environment === PLAIN ? undefined : environment)} className="button button-primary">
             <Icon name="play" /> Use in a new run
           </Link>
           <Menu
@@ -58,7 +62,7 @@ export function DatasetView({ path }: { path: string }) {
           <Card>
             <Counts preview={data} />
           </Card>
-          {data.usable === 0 && data.rows > 0 && <WrongColumns environment={environment} />}
+          {data.usable === 0 && data.rows > 0 && <WrongColumns environment={environment === PLAIN ? undefined : environment} />}
           <Tabs
             label="Parts of the dataset"
             current={tab}
@@ -94,7 +98,11 @@ function ReadAs({ value, onChange }: { value: string | undefined; onChange: (nam
   const environments = useEnvironments();
   const builtIn = (environments.data ?? []).filter((each) => each.kind === "builtin");
   return (
-    <Select aria-label="Read the rows as" value={value ?? ""} onChange={(event) => onChange(event.target.value)}>
+    <Select
+      aria-label="Read the rows as"
+      value={value === PLAIN ? "" : (value ?? "")}
+      onChange={(event) => onChange(event.target.value)}
+    >
       <option value="">Read as: prompt or messages</option>
       {builtIn.map((each) => (
         <option key={each.id} value={each.id}>

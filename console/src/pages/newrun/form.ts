@@ -17,9 +17,12 @@ export function useForm() {
   const like = search.get("like") || null;
   const likeRun = useLikeRun(like);
   const args = useMemo(() => ({ ...served, data: asGiven(served.data, likeRun.data?.given) }), [served, likeRun.data]);
-  const environment = environments.data?.find((each) => each.id === search.get("environment")) ?? null;
+  const named = (id: string | null | undefined) => environments.data?.find((each) => each.id === id) ?? null;
   const dataset = search.get("dataset") || null;
-  const preview = usePreview(dataset, readAs(environment), 20);
+  const chosen = named(search.get("environment"));
+  const preview = usePreview(dataset, readAs(chosen), 20);
+  // Rows with the columns of a built-in environment bring it along.
+  const environment = chosen ?? named(preview.data?.environment);
   const percent = Math.min(90, Math.max(0, Number(search.get("held", String(HELD_OUT))) || 0));
   /** Whether rows come from a dataset rather than from the environment itself. */
   const fromDataset = dataset !== null || search.get("from") === "dataset" || environment?.bringsRows === false;

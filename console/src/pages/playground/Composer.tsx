@@ -47,7 +47,7 @@ export function Composer({ sides, hasExample, onSay, onStop, onAnew }: ComposerP
         aria-label="Message"
         placeholder={
           hasExample && !begun
-            ? "Play the example as it is, or add to it …"
+            ? "Play the example, or ask something of your own …"
             : sides.length > 1
               ? "Say something to both …"
               : "Say something …"

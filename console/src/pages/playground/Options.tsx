@@ -2,9 +2,16 @@
 import { type SessionInfo, useExamples } from "../../api/playground";
 import { Button, Check, Field, Fold, Input, Plain, Select, useSearch } from "../../ui";
 
-type OptionsProps = { runId: string; live: boolean; names: string[]; first: string; about: SessionInfo | undefined };
+type OptionsProps = {
+  runId: string;
+  live: boolean;
+  names: string[];
+  first: string;
+  example: string | null;
+  about: SessionInfo | undefined;
+};
 
-export function Options({ runId, live, names, first, about }: OptionsProps) {
+export function Options({ runId, live, names, first, example, about }: OptionsProps) {
   const search = useSearch();
   const second = search.get("with");
   const plain = search.get("plain") === "1";
@@ -39,10 +46,10 @@ export function Options({ runId, live, names, first, about }: OptionsProps) {
         checked={!plain}
         onChange={(event) => search.set({ plain: event.target.checked ? null : 1, example: null })}
       />
-      {!plain && <ExampleChoice runId={runId} />}
+      {!plain && <ExampleChoice runId={runId} chosen={example ?? ""} />}
       <div className="room-numbers">
         <Amount label="Temperature" name="temperature" placeholder="0.7" step="0.1" max={10} />
-        <Amount label="Most tokens" name="tokens" placeholder="512" step="1" max={131_072} />
+        <Amount label="Max tokens" name="tokens" placeholder="512" step="1" max={131_072} />
         <Amount label="Seed" name="seed" placeholder="any" step="1" />
       </div>
       {about && <About info={about} />}
@@ -76,20 +83,36 @@ export function checkpointWords(name: string): string {
   return WORDS[name] ?? name.replace("-", " ");
 }
 
-function ExampleChoice({ runId }: { runId: string }) {
+/** No row: in the address, since one is chosen by default. */
+const NONE = "none";
+
+/** The row to play: the one in the address, else the first that was held out. Undefined until the rows are known. */
+export function useExampleId(runId: string): string | null | undefined {
+  const search = useSearch();
+  const held = useExamples(runId, "eval");
+  const given = search.get("example");
+  if (search.get("plain") === "1" || given === NONE) return null;
+  if (given) return given;
+  return held.isPending ? undefined : (held.data?.[0]?.promptMessageId ?? null);
+}
+
+function ExampleChoice({ runId, chosen }: { runId: string; chosen: string }) {
   const search = useSearch();
   const held = useExamples(runId, "eval");
   const trained = useExamples(runId, "train");
-  const chosen = search.get("example");
   const all = [...(held.data ?? []), ...(trained.data ?? [])];
   const known = all.some((each) => each.promptMessageId === chosen);
   return (
     <Field
       label="Task"
-      hint={chosen ? "Answers are scored by the environment's rewards." : "Choose an example to have answers scored."}
+      hint={
+        chosen
+          ? "Play it to have the answer scored. What you ask instead comes after the same worked examples."
+          : "Choose a row to have answers scored."
+      }
     >
       {(id) => (
-        <Select id={id} value={chosen} onChange={(event) => search.set({ example: event.target.value })}>
+        <Select id={id} value={chosen} onChange={(event) => search.set({ example: event.target.value || NONE })}>
           <option value="">none: just talk</option>
           {chosen && !known && <option value={chosen}>{chosen.slice(0, 12)}</option>}
           <Examples label="Held out" examples={held.data} />

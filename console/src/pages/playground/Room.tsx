@@ -4,7 +4,7 @@ import { type Sampling, type SessionWish, type Side, useSide } from "../../api/p
 import { useCheckpoints } from "../../api/queries";
 import { cx, ErrorNote, Skeleton, useKeys, useSearch } from "../../ui";
 import { Composer } from "./Composer";
-import { Options } from "./Options";
+import { Options, useExampleId } from "./Options";
 import { Talk } from "./Talk";
 import "./playground.css";
 
@@ -21,12 +21,11 @@ function Opened({ runId, live, names }: { runId: string; live: boolean; names: s
   const [round, setRound] = useState(0);
   const first = search.get("checkpoint") || (names.length ? "latest" : "base");
   const second = search.get("with");
-  const wish = (checkpoint: string): SessionWish => ({
-    runId,
-    checkpoint,
-    environment: search.get("plain") !== "1",
-    exampleId: search.get("plain") === "1" ? null : search.get("example") || null,
-  });
+  const example = useExampleId(runId);
+  const wish = (checkpoint: string): SessionWish | null =>
+    example === undefined
+      ? null
+      : { runId, checkpoint, environment: search.get("plain") !== "1", exampleId: example };
   const left = useSide(wish(first), round);
   const right = useSide(second ? wish(second) : null, round);
   const sides = second ? [left, right] : [left];
@@ -48,13 +47,13 @@ function Opened({ runId, live, names }: { runId: string; live: boolean; names: s
         </div>
         <Composer
           sides={sides}
-          hasExample={Boolean(search.get("example"))}
+          hasExample={Boolean(example)}
           onSay={say}
           onStop={stop}
           onAnew={() => setRound(round + 1)}
         />
       </div>
-      <Options runId={runId} live={live} names={names} first={first} about={about(sides)} />
+      <Options runId={runId} live={live} names={names} first={first} example={example ?? null} about={about(sides)} />
     </div>
   );
 }

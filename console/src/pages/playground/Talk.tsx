@@ -8,7 +8,9 @@ import { SaveRow } from "./SaveRow";
 
 export function Talk({ side, runId, alone }: { side: Side; runId: string; alone: boolean }) {
   const [saving, setSaving] = useState<Turn | null>(null);
-  const prompt = side.info?.promptMessages ?? [];
+  const whole = side.info?.promptMessages ?? [];
+  // Something else was asked in place of the example's question.
+  const prompt = side.example && side.turns[0]?.said ? whole.slice(0, -1) : whole;
   const end = useRef<HTMLDivElement>(null);
   useFollow(end, side.turns);
   const context = [...prompt.map((each) => ({ role: String(each.role), content: each.content }))];
@@ -38,7 +40,7 @@ export function Talk({ side, runId, alone }: { side: Side; runId: string; alone:
         ))}
         {!prompt.length && !side.turns.length && side.error === null && (
           <Empty title={alone ? "Say something to it" : "Nothing said yet"} icon="chat">
-            {alone && "It answers as it does in training: with the environment's system prompt and tools."}
+            {alone && "It answers as in training: with the environment's system prompt, its worked examples and its tools."}
           </Empty>
         )}
         <div ref={end} />

@@ -1,6 +1,7 @@
 // What stands beside a conversation: reward, task, the facts of the rollout, its siblings and its past.
 import type { Details, Scope } from "../../api/rollouts";
 import { useExample } from "../../api/rollouts";
+import { shownStep, stepName } from "../../api/steps";
 import { cx, format, marked, Plain, Tip } from "../../ui";
 import { textOf } from "./blocks";
 import { type Range, rewardColour } from "./colour";
@@ -35,11 +36,12 @@ export function Aside({
   );
 }
 
-function Task({ task }: { task: Details["task"] }) {
+/** What is known of a task. `only` the golden answer, where there is one: beside two transcripts there is no room. */
+export function Task({ task, only }: { task: Details["task"]; only?: boolean }) {
   const entries = Object.entries(task ?? {});
-  if (!entries.length) return null;
   const gold = entries.filter(([name]) => GOLD.includes(name));
-  const rest = entries.filter(([name]) => !GOLD.includes(name));
+  const rest = only ? [] : entries.filter(([name]) => !GOLD.includes(name));
+  if (!gold.length && !rest.length) return null;
   return (
     <section>
       <h3>{gold.length ? "Golden answer" : "Task"}</h3>
@@ -69,7 +71,7 @@ function limited(value: unknown): string {
 
 function Facts({ details }: { details: Details }) {
   const facts: [string, string][] = [
-    ["Step", details.step.toLocaleString("en-US")],
+    ["Step", shownStep(details.mode, details.step).toLocaleString("en-US")],
     ["Sample", `#${details.sample}`],
     ["Turns", String(details.turns)],
     ["Tokens written", details.tokens.toLocaleString("en-US")],
@@ -134,12 +136,12 @@ function Across({
         {[...steps].map(([step, found]) => (
           <div key={step} className="ro-across-step">
             {found.map((cell) => (
-              <Tip key={cell.id} text={`Step ${step}, sample #${cell.sample}: ${format.reward(cell.totalReward)}`}>
+              <Tip key={cell.id} text={`${stepName(scope.mode, step)}, sample #${cell.sample}: ${format.reward(cell.totalReward)}`}>
                 <button
                   type="button"
                   className={cx("ro-square", cell.id === details.id && "ro-square-on")}
                   style={{ background: rewardColour(cell.totalReward, range) }}
-                  aria-label={`Open step ${step}, sample ${cell.sample}`}
+                  aria-label={`Open step ${shownStep(scope.mode, step)}, sample ${cell.sample}`}
                   aria-current={cell.id === details.id}
                   onClick={() => onOpen(cell.id)}
                 />
@@ -149,8 +151,8 @@ function Across({
         ))}
       </div>
       <div className="spread muted small num">
-        <span>step {[...steps.keys()][0]}</span>
-        <span>{[...steps.keys()].at(-1)}</span>
+        <span>step {shownStep(scope.mode, Math.min(...steps.keys()))}</span>
+        <span>{shownStep(scope.mode, Math.max(...steps.keys()))}</span>
       </div>
     </section>
   );

@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { api, unwrap } from "../../api/client";
 import { type Details, detailsQuery, type Scope, useExample } from "../../api/rollouts";
+import { shownStep, stepName } from "../../api/steps";
 import {
   Button,
   Copy,
@@ -134,7 +135,7 @@ function Title({ details }: { details: Details }) {
 function Which({ details }: { details: Details }) {
   return (
     <span className="num">
-      Step {details.step.toLocaleString("en-US")}, sample #{details.sample}
+      {stepName(details.mode, details.step)}, sample #{details.sample}
     </span>
   );
 }
@@ -165,7 +166,7 @@ function BesidePicker({ run, view, details, scope }: { run: string; view: View; 
       )}
       {others.map((cell) => (
         <option key={cell.id} value={cell.id}>
-          step {cell.step} #{cell.sample}: {format.reward(cell.totalReward)}
+          step {shownStep(details.mode, cell.step)} #{cell.sample}: {format.reward(cell.totalReward)}
         </option>
       ))}
     </Select>

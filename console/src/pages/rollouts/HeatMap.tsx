@@ -4,6 +4,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { type CSSProperties, memo, useMemo, useRef, useState } from "react";
 import type { Schemas } from "../../api/client";
 import { type Outline, type Scope, stepQuery, summaryQuery } from "../../api/rollouts";
+import { shownStep } from "../../api/steps";
 import { Empty, ErrorNote, format, Plain, Segments, Skeleton } from "../../ui";
 import { heat, type Range, rewardColour } from "./colour";
 
@@ -32,7 +33,7 @@ export function HeatMap({ run, scope, outline, range, onOpen }: Props) {
   const wanted = Math.min(MOST_PAGES, Math.max(1, Math.ceil(total / PAGE)));
   if (pages < wanted && found.every((page) => page.data)) setPages(Math.min(wanted, pages * 4));
   const groups = useMemo(() => found.flatMap((page) => page.data?.data ?? []), [found]);
-  const columns = useMemo(() => columnsOf(outline), [outline]);
+  const columns = useMemo(() => columnsOf(outline, scope.mode), [outline, scope.mode]);
   const rows = useMemo(() => sorted(groups, sorting), [groups, sorting]);
   const error = found.find((page) => page.error)?.error;
   if (error) return <ErrorNote error={error} />;
@@ -77,7 +78,8 @@ function Legend({ range }: { range: Range }) {
   );
 }
 
-type Column = { from: number; to: number };
+/** Steps that share a column, and what the first of them is called. */
+type Column = { from: number; to: number; shown: number };
 
 function Grid({
   rows,
@@ -114,7 +116,7 @@ function Grid({
       <div className="ro-grid-row ro-grid-head muted small num" style={{ gridTemplateColumns: tracks }}>
         <span>example</span>
         {columns.map((column, index) => (
-          <span key={column.from}>{index % Math.ceil(columns.length / 12) === 0 ? column.from : ""}</span>
+          <span key={column.from}>{index % Math.ceil(columns.length / 12) === 0 ? column.shown : ""}</span>
         ))}
         <span className="right">now</span>
       </div>
@@ -158,8 +160,8 @@ const GridRow = memo(function GridRow({
             tabIndex={-1}
             className="ro-cell-heat"
             style={{ background: rewardColour(value, range) }}
-            title={`Step ${(columns[index] as Column).from}: ${format.reward(value)}`}
-            aria-label={`Open step ${(columns[index] as Column).from}, reward ${format.reward(value)}`}
+            title={`Step ${(columns[index] as Column).shown}: ${format.reward(value)}`}
+            aria-label={`Open step ${(columns[index] as Column).shown}, reward ${format.reward(value)}`}
             onClick={() => onOpen(group, columns[index] as Column)}
           />
         ),
@@ -170,12 +172,14 @@ const GridRow = memo(function GridRow({
 });
 
 /** One column for each step, or for several when there are many. */
-function columnsOf(outline: Outline | undefined): Column[] {
+function columnsOf(outline: Outline | undefined, mode: string): Column[] {
   const steps = (outline?.steps ?? []).map((each) => each.step).reverse();
   const size = Math.max(1, Math.ceil(steps.length / MOST_COLUMNS));
   const columns: Column[] = [];
   for (let at = 0; at < steps.length; at += size) {
-    columns.push({ from: steps[at] as number, to: steps[Math.min(steps.length, at + size) - 1] as number });
+    const from = steps[at] as number;
+    const to = steps[Math.min(steps.length, at + size) - 1] as number;
+    columns.push({ from, to, shown: shownStep(mode, from) });
   }
   return columns;
 }

@@ -3,6 +3,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { memo, useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { detailsQuery, type Item, type Outline, type StepOutline, stepQuery } from "../../api/rollouts";
+import { shownStep, stepName } from "../../api/steps";
 import { cx, format, Icon, Plain } from "../../ui";
 import { advantageColour, type Range, rewardColour, tokenColour } from "./colour";
 import type { View } from "./filters";
@@ -63,7 +64,7 @@ export function List({ run, view, outline, scale, onOpen, onRows }: Props) {
       <div className="ro-list" ref={scroller} tabIndex={0} role="region" aria-label="Rollouts">
         {step && !view.text && (
           <div className="ro-sticky">
-            <StepRow step={step} scale={scale} folded={false} onToggle={toggle} />
+            <StepRow mode={view.filters.mode} step={step} scale={scale} folded={false} onToggle={toggle} />
           </div>
         )}
         <div
@@ -94,7 +95,10 @@ function Line({
   onOpen: Props["onOpen"];
   onToggle: (step: number) => void;
 }) {
-  if (row.kind === "step") return <StepRow step={row.step} folded={row.folded} scale={scale} onToggle={onToggle} />;
+  if (row.kind === "step")
+    return (
+      <StepRow mode={view.filters.mode} step={row.step} folded={row.folded} scale={scale} onToggle={onToggle} />
+    );
   if (row.kind === "group")
     return <GroupRow id={row.id} text={row.text} count={row.count} mean={row.mean} range={scale.reward} />;
   if (row.kind === "waiting") return <span className="ro-waiting" />;
@@ -113,11 +117,13 @@ function Line({
 }
 
 const StepRow = memo(function StepRow({
+  mode,
   step,
   folded,
   scale,
   onToggle,
 }: {
+  mode: string;
   step: StepOutline;
   folded: boolean;
   scale: Scale;
@@ -126,7 +132,7 @@ const StepRow = memo(function StepRow({
   return (
     <button type="button" className="ro-step" aria-expanded={!folded} onClick={() => onToggle(step.step)}>
       <Icon name="chevron" className={cx("fold-mark", !folded && "fold-open")} size={13} />
-      <strong>Step {step.step.toLocaleString("en-US")}</strong>
+      <strong>{stepName(mode, step.step)}</strong>
       <span className="muted num">{format.compact(step.rollouts)}</span>
       {step.failed > 0 && (
         <span className="ro-flag bad" title={`${format.plural(step.failed, "rollout")} failed`}>
@@ -181,14 +187,14 @@ const Sample = memo(function Sample({ item, words, flat, open, beside, scale, on
       aria-current={open || undefined}
       className={cx("ro-sample", flat && "ro-sample-flat", open && "ro-open", beside && "ro-beside")}
       onClick={(event) => onOpen(item, event.shiftKey)}
-      title={flat ? `${item.promptText.slice(0, 300)}\n\nStep ${item.step}, sample ${item.sample}` : undefined}
+      title={flat ? `${item.promptText.slice(0, 300)}\n\n${stepName(item.mode, item.step)}, sample ${item.sample}` : undefined}
     >
       {flat ? (
         <Plain text={(words ?? item.promptText).slice(0, 140)} className="clip grow" />
       ) : (
         <span className="muted num ro-number">#{item.sample}</span>
       )}
-      {flat && <span className="muted num ro-small">step {item.step}</span>}
+      {flat && <span className="muted num ro-small">step {shownStep(item.mode, item.step)}</span>}
       <Flags item={item} short={flat} />
       <Dot
         colour={rewardColour(item.totalReward, scale.reward)}

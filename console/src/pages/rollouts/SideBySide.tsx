@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { memo, type ReactNode, useEffect, useMemo, useState } from "react";
 import { type Details, detailsQuery } from "../../api/rollouts";
 import { Button, Check, cx, ErrorNote, format, Icon, marked, Pill, Plain, Skeleton, useStored } from "../../ui";
+import { Task } from "./Aside";
 import { blocksOf, type Message, pretty, textOf } from "./blocks";
 import { diff, type Part } from "./diff";
 import { Rewards } from "./Rewards";
@@ -34,9 +35,10 @@ export function SideBySide({
   return (
     <div className="ro-sides">
       <div className="ro-sides-head">
-        <Head details={one.data} label={left.label} />
-        <Head details={other.data} label={right.label} />
+        <Head details={one.data} label={left.label} than={other.data} />
+        <Head details={other.data} label={right.label} than={one.data} />
       </div>
+      {one.data.promptMessageId === other.data.promptMessageId && <Task task={one.data.task} only />}
       <div className="spread">
         <Check label="Mark what differs" checked={marks} onChange={(event) => setMarks(event.target.checked)} />
         {onClose && (
@@ -50,8 +52,9 @@ export function SideBySide({
   );
 }
 
-function Head({ details, label }: { details: Details; label: ReactNode }) {
+function Head({ details, label, than }: { details: Details; label: ReactNode; than: Details }) {
   const end = ended(details.termination);
+  const better = (details.totalReward ?? Number.NEGATIVE_INFINITY) > (than.totalReward ?? Number.POSITIVE_INFINITY);
   return (
     <div className="stack-tight">
       <div className="row">
@@ -59,6 +62,7 @@ function Head({ details, label }: { details: Details; label: ReactNode }) {
         <Pill tone={end.tone} title={end.hint}>
           <Plain text={end.label} />
         </Pill>
+        {better && <Pill tone="good">better paid</Pill>}
       </div>
       <Rewards details={details} brief />
     </div>
@@ -119,7 +123,7 @@ function Cell({ turn, parts, side }: { turn?: Turn; parts?: Part[] | null; side?
                 part.kind === "same" ? (
                   <span key={index}>{marked(part.text)}</span>
                 ) : (
-                  <mark key={index} className={`ro-mark-${side}`}>
+                  <mark key={index} className="ro-differs">
                     {marked(part.text)}
                   </mark>
                 ),

@@ -2,6 +2,7 @@
 import { useEffect, useState } from "react";
 import type { Schemas } from "../../api/client";
 import type { Order, Outline } from "../../api/rollouts";
+import { shownStep, stepName, wireStep } from "../../api/steps";
 import { Button, Chip, Field, format, Icon, Input, Plain, SearchBox, Segments, Select, useSettled } from "../../ui";
 import { CLEARED, type View } from "./filters";
 
@@ -119,6 +120,7 @@ const YES_NO = [
 
 function FilterFields({ view, outline }: { view: View; outline: Outline | undefined }) {
   const { values, set } = view.search;
+  const { mode } = view.filters;
   return (
     <div className="ro-fields">
       <Field label="Reward from">
@@ -128,7 +130,13 @@ function FilterFields({ view, outline }: { view: View; outline: Outline | undefi
         {(id) => <Decimal id={id} value={values.high ?? ""} onChange={(high) => set({ high })} />}
       </Field>
       <Field label="Step">
-        {(id) => <Decimal id={id} value={values.step ?? ""} onChange={(step) => set({ step })} />}
+        {(id) => (
+          <Decimal
+            id={id}
+            value={view.filters.step === undefined ? "" : String(shownStep(mode, view.filters.step))}
+            onChange={(step) => set({ step: step && String(Math.max(0, wireStep(mode, Math.round(Number(step))))) })}
+          />
+        )}
       </Field>
       <Field label="Tool">
         {(id) => (
@@ -204,7 +212,7 @@ function Chosen({ view }: { view: View }) {
   const { filters, search, text } = view;
   const chips: [string, string][] = [];
   if (text) chips.push(["q", `“${text}”`]);
-  if (filters.step !== undefined) chips.push(["step", `step ${filters.step}`]);
+  if (filters.step !== undefined) chips.push(["step", stepName(filters.mode, filters.step).toLowerCase()]);
   if (filters.promptMessageId) chips.push(["example", `example ${filters.promptMessageId.slice(0, 12)}`]);
   if (filters.lowest !== undefined) chips.push(["low", `reward ≥ ${format.number(filters.lowest)}`]);
   if (filters.highest !== undefined) chips.push(["high", `reward ≤ ${format.number(filters.highest)}`]);

@@ -2,6 +2,7 @@
 import { useState } from "react";
 import { useLaunchWarnings } from "../../api/launch";
 import { useAlerts } from "../../api/queries";
+import { shownStep } from "../../api/steps";
 import { Button, Note, Plain, useStored } from "../../ui";
 import { useRun } from "./context";
 
@@ -36,7 +37,7 @@ export function Alerts() {
             )
           }
         >
-          {typeof event.data.step === "number" && <span className="alert-step">step {event.data.step}</span>}
+          {typeof event.data.step === "number" && <span className="alert-step">step {shownStep("train", event.data.step)}</span>}
           <Plain text={event.message} />
         </Note>
       ))}

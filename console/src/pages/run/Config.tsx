@@ -1,7 +1,9 @@
 // What the run was asked for, which of it was a default, and every setting it became.
 import { useQuery } from "@tanstack/react-query";
 import { api, unwrap } from "../../api/client";
-import { Card, Check, Copy, ErrorNote, Fold, Pill, Plain, SearchBox, Skeleton, useSearch } from "../../ui";
+import { useScalars } from "../../api/scalars";
+import type { Series } from "../../chart/series";
+import { Card, Check, Copy, ErrorNote, Fold, format, Pill, Plain, SearchBox, Skeleton, useSearch } from "../../ui";
 import { useRun } from "./context";
 
 export default function Config() {
@@ -11,6 +13,7 @@ export default function Config() {
     queryKey: ["run", id, "config"],
     queryFn: () => unwrap(api.GET("/v1/train/runs/{run_id}/config", { params: { path: { run_id: id } } })),
   });
+  const rate = useScalars(id, "train").data?.get("lr");
   if (config.isError) return <ErrorNote error={config.error} onRetry={() => config.refetch()} />;
   if (config.isPending) return <Skeleton lines={8} />;
   const { args, paths, parent, settings } = config.data;
@@ -18,7 +21,8 @@ export default function Config() {
   const given = search.get("given") === "on";
   const fits = (...words: unknown[]) => words.some((word) => String(word).toLowerCase().includes(text));
   const shown = args.filter((arg) => fits(arg.name, arg.label, show(arg.value)) && (!given || arg.given));
-  const tree = Object.entries(settings ?? {}).map(
+  const known = rate?.y.length ? withRate(settings ?? {}, rate) : (settings ?? {});
+  const tree = Object.entries(known).map(
     ([section, values]) =>
       [section, flat(values).filter(([key, value]) => fits(`${section}.${key}`, show(value)))] as const,
   );
@@ -81,6 +85,12 @@ export default function Config() {
   );
 }
 
+/** With the learning rate that the last step had: warm-up, decay and cooling change what was set. */
+function withRate(settings: Record<string, unknown>, { x, y }: Series): Record<string, unknown> {
+  const optim = typeof settings.optim === "object" ? settings.optim : {};
+  return { ...settings, optim: { ...optim, [`lr in step ${format.number(x.at(-1))}`]: y.at(-1) } };
+}
+
 function Row({ name, raw, value, mark }: { name: string; raw: string; value: unknown; mark?: React.ReactNode }) {
   return (
     <>
@@ -99,6 +109,7 @@ function Row({ name, raw, value, mark }: { name: string; raw: string; value: unk
 
 function show(value: unknown): string {
   if (value === null || value === undefined || value === "") return "–";
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : format.number(value, 4);
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 

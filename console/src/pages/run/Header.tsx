@@ -1,5 +1,5 @@
 // The top of a run's page: what it does now, how far it is, whether it learns, and what needs a look.
-import { type CSSProperties, useState } from "react";
+import { type CSSProperties, useMemo, useState } from "react";
 import type { Schemas } from "../../api/client";
 import { useChangeRun, useRunAction } from "../../api/queries";
 import { useScalars } from "../../api/scalars";
@@ -80,8 +80,8 @@ function Tiles({ run }: { run: Run }) {
       <Tile name="Step">
         <Step run={run} />
       </Tile>
-      <Reward name="Reward" first={run.rewardFirst} latest={run.rewardLatest} since="step 0" />
-      <Reward name="Eval reward" first={run.evalRewardFirst} latest={run.evalRewardLatest} since="step 0" />
+      <Reward name="Reward" mode="train" first={run.rewardFirst} latest={run.rewardLatest} />
+      <Reward name="Eval reward" mode="eval" first={run.evalRewardFirst} latest={run.evalRewardLatest} />
       <Tile name={live ? "Elapsed" : "Took"}>
         <b>{format.duration(elapsed)}</b>
         <Small>
@@ -163,33 +163,51 @@ function Step({ run }: { run: Run }) {
   );
 }
 
+/** The reward now, what it has gained, and the best it was when it has fallen from there. */
 function Reward({
   name,
+  mode,
   first,
   latest,
-  since,
 }: {
   name: string;
+  mode: "train" | "eval";
   first?: number | null;
   latest?: number | null;
-  since: string;
 }) {
-  const delta =
-    first === null || first === undefined || latest === null || latest === undefined ? null : latest - first;
+  const best = useBest(mode);
+  const known = latest !== null && latest !== undefined;
+  const delta = first === null || first === undefined || !known ? null : latest - first;
   return (
     <Tile name={name}>
-      <b>{latest === null || latest === undefined ? <span className="muted">–</span> : latest.toFixed(3)}</b>
+      <b>{known ? latest.toFixed(3) : <span className="muted">–</span>}</b>
       <Small>
         {delta === null ? (
           "nothing yet"
         ) : (
           <>
-            <span className={delta > 0 ? "good" : delta < 0 ? "bad" : undefined}>{fixed(delta)}</span> since {since}
+            <span className={delta > 0 ? "good" : delta < 0 ? "bad" : undefined}>{fixed(delta)}</span> since{" "}
+            {mode === "train" ? "step 1" : "the start"}
           </>
         )}
       </Small>
+      {best && known && best.value - latest > 0.0005 && (
+        <Small>
+          best {best.value.toFixed(3)}, {best.step === 0 ? "before training" : `step ${format.number(best.step)}`}
+        </Small>
+      )}
     </Tile>
   );
+}
+
+/** The highest mean reward, and the step of it as it is shown. */
+function useBest(mode: "train" | "eval"): { value: number; step: number } | null {
+  const series = useScalars(useRun().id, mode).data?.get("reward/mean");
+  return useMemo(() => {
+    if (!series?.y.length) return null;
+    const at = series.y.reduce((best, value, index) => (value > series.y[best]! ? index : best), 0);
+    return { value: series.y[at]!, step: series.x[at]! };
+  }, [series]);
 }
 
 function Heartbeat({ at, now }: { at: string | null | undefined; now: number }) {

@@ -1,7 +1,8 @@
-// The charts of a run: reward, pass@k, max@k and length first, everything else folded below; all under one cursor.
+// The charts of a run: reward, solved, max@k and length first, everything else folded below; all under one cursor.
 import { useMemo } from "react";
 import { useRuns } from "../../api/queries";
 import { type Scalars, useScalars } from "../../api/scalars";
+import { wireStep } from "../../api/steps";
 import { useTraining } from "../../api/training";
 import { Chart, type Line, type View } from "../../chart/Chart";
 import type { ChartMark } from "../../chart/Marks";
@@ -126,7 +127,7 @@ function useView(source: Source | undefined, mode: Mode, tabHref: ReturnType<typ
         const steps = source?.scalars?.get(MAIN[0]!)?.x ?? new Float64Array();
         const times = time ? source?.times : null;
         const step = steps[nearest(times ? steps.map((each) => secondsAt(times, each)) : steps, x)];
-        if (step !== undefined) go(tabHref("rollouts", { mode, step }));
+        if (step !== undefined) go(tabHref("rollouts", { mode, step: wireStep(mode, step) }));
       },
     };
     return { ...view, setSmoothing, search };

@@ -36,7 +36,7 @@ export function columns(marks: Marks, narrow: boolean): Column<RunInfo>[] {
   const reward: Column<RunInfo> = {
     id: "reward",
     head: "Reward",
-    title: "Mean training reward now, and the change since step 0",
+    title: "Mean training reward now, and the change since step 1",
     width: narrow ? "56px" : "98px",
     align: "right",
     sort: (run) => run.rewardLatest,

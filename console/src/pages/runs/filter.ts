@@ -1,5 +1,7 @@
 // The filter line of the runs list: `status:failed tag:rag reward>0.5 -name:toy "free words"`.
 import type { RunInfo } from "../../api/client";
+import { shownStep } from "../../api/steps";
+import { meaning } from "./status";
 
 type Test = (run: RunInfo) => boolean;
 type Parsed = { test: Test; problem: string | null };
@@ -7,7 +9,7 @@ type Parsed = { test: Test; problem: string | null };
 const NUMBERS: Record<string, (run: RunInfo) => number | null | undefined> = {
   reward: (run) => run.rewardLatest,
   eval: (run) => run.evalRewardLatest,
-  step: (run) => run.latestStep,
+  step: (run) => (run.latestStep === null ? null : shownStep("train", run.latestStep)),
   steps: (run) => run.totalSteps,
   errors: (run) => run.errorRate,
   hours: (run) => (run.elapsedSeconds === null || run.elapsedSeconds === undefined ? null : run.elapsedSeconds / 3600),
@@ -15,7 +17,7 @@ const NUMBERS: Record<string, (run: RunInfo) => number | null | undefined> = {
 };
 
 const TEXTS: Record<string, (run: RunInfo) => string[]> = {
-  status: (run) => [run.status],
+  status: (run) => [run.status, meaning(run).word],
   tag: (run) => run.tags,
   name: (run) => [run.name],
   model: (run) => [run.model ?? ""],
@@ -43,7 +45,7 @@ export function parse(text: string): Parsed {
 function words(value: string): Test {
   const text = value.toLowerCase();
   return (run) =>
-    [run.name, run.status, run.latestActivityMessage, run.model ?? "", ...run.tags].some((each) =>
+    [run.name, run.status, meaning(run).word, run.latestActivityMessage, run.model ?? "", ...run.tags].some((each) =>
       each.toLowerCase().includes(text),
     );
 }

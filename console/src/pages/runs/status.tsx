@@ -26,9 +26,9 @@ const MEANINGS: Record<string, Meaning> = {
     next: { label: "Read its log", tab: "logs" },
   },
   cancelled: {
-    word: "Cancelled",
+    word: "Stopped",
     tone: "neutral",
-    means: "Somebody stopped it; it can go on from its last checkpoint.",
+    means: "You stopped it; it can go on from its last checkpoint.",
     next: { label: "See its curves", tab: "train" },
   },
 };

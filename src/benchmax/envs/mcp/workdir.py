@@ -157,7 +157,8 @@ def _load(file: Path) -> Any:
     try:
         import yaml
     except ImportError as missing:
-        raise ImportError("MCP environments need two more packages: pip install 'benchmax[mcp]'") from missing
+        advice = "MCP environments need two more packages: pip install 'benchmax[mcp]'"
+        raise ImportError(advice, name=missing.name) from missing
     try:
         return yaml.safe_load(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:

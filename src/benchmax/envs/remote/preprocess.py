@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from benchmax.envs.datasets import REPEATED, DatasetReport, ExampleSet
 from benchmax.envs.example_id import json_fault
-from benchmax.envs.readers import Source, read_rows, source_name
 from benchmax.envs.remote.wire import FRAME_BYTES
 from benchmax.envs.rows import Finding, Row, too_large
 from benchmax.envs.types import Example
@@ -22,12 +21,11 @@ Outcome: TypeAlias = "tuple[Example | None, list[tuple[Any, ...]]]"
 Convert = Callable[[list[Any]], Awaitable[list[Outcome]]]
 
 
-async def preprocess(convert: Convert, source: Source, lenient: bool, min_rows: int) -> ExampleSet:
+async def preprocess(convert: Convert, rows: Iterable[Row], report: DatasetReport) -> ExampleSet:
     """What `load_examples` does, where `convert` turns a batch of rows into outcomes."""
-    report = DatasetReport(source_name(source), lenient, min_rows)
     examples: list[Example] = []
     seen: set[str] = set()
-    for batch in _batches(read_rows(source)):
+    for batch in _batches(rows):
         outcomes = iter(await convert([row.data for row, refused in batch if refused is None]))
         for row, refused in batch:
             example, fields = next(outcomes) if refused is None else (None, [refused])

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.datasets import ExampleSet
+from benchmax.envs.datasets import LENIENT, DatasetReport, ExampleSet
 from benchmax.envs.demonstration import told_elsewhere
-from benchmax.envs.readers import Source
+from benchmax.envs.readers import Source, named_rows, source_name
 from benchmax.envs.remote.placement import placement_basis, placement_key
 from benchmax.envs.remote.pool import EnvPool
 from benchmax.envs.remote.preprocess import preprocess
@@ -111,9 +111,21 @@ class RemoteEnv(BaseEnv):
         given = {**kwargs, "messages": messages, "task": task}
         return await self._ask("compute_reward", [rollout_id], (rollout_id,), given)  # type: ignore[no-any-return]
 
-    async def preprocess(self, source: Source, *, lenient: bool = False, min_rows: int = 0) -> ExampleSet:
-        """All examples of `source`, made by the environment's `dataset_preprocess` in its process."""
-        return await preprocess(lambda rows: self._ask("preprocess", (), (rows,)), source, lenient, min_rows)
+    async def preprocess(
+        self,
+        source: Source,
+        *,
+        lenient: bool = False,
+        min_rows: int = 0,
+        name: str | None = None,
+        advice: str = LENIENT,
+    ) -> ExampleSet:
+        """All examples of `source`, made by the environment's `dataset_preprocess` in its process.
+
+        `name` is what messages call it, `advice` what to do about unusable rows.
+        """
+        report = DatasetReport(name or source_name(source), lenient, min_rows, advice=advice)
+        return await preprocess(lambda rows: self._ask("preprocess", (), (rows,)), named_rows(source, name), report)
 
     async def shutdown(self) -> None:
         """Shut the environment down in every process, and end them."""

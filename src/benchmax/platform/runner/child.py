@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from benchmax.platform.runner import lifeline
-from benchmax.platform.runner.notes import CHILD_FILE, EXIT_FILE, LAUNCH_FILE, hidden, hide, write_note
+from benchmax.platform.runner.notes import CHILD_FILE, EXIT_FILE, LAUNCH_FILE, write_note
 from benchmax.platform.runner.outcome import (
     COMPLETE,
     CRASHED,
@@ -34,6 +34,7 @@ from benchmax.platform.runner.outcome import (
 )
 from benchmax.platform.runner.parents import parent_model
 from benchmax.platform.runner.sft_run import sft_run
+from benchmax.redaction import Redactor
 
 if TYPE_CHECKING:
     from benchmax.envs.remote import RemoteEnv
@@ -99,13 +100,18 @@ def attempt(work: Work, run_dir: Path, word: Mapping[str, Any], phase: Phase) ->
     try:
         reason = asyncio.run(work(run_dir, word, phase))
     except BaseException as error:
-        secrets = hidden([*word.get("variables", {}).values(), word.get("endpoint_key", "")])
-        print(hide(traceback.format_exc(), secrets), file=sys.stderr)  # noqa: T201
+        hide = Redactor(secrets_of(word))
+        print(hide(traceback.format_exc()), file=sys.stderr)  # noqa: T201
         ended = _failure(error, run_dir)
-        return Exit(ended.code, hide(ended.reason, secrets))
+        return Exit(ended.code, hide(ended.reason))
     if reason == "interrupted":
         return Exit(INTERRUPTED, "The run was interrupted; its state is saved.")
     return Exit(COMPLETE, ENDINGS.get(reason, reason))
+
+
+def secrets_of(word: Mapping[str, Any]) -> list[str]:
+    """What of the runner's word nobody else may read."""
+    return [*word.get("variables", {}).values(), word.get("endpoint_key", "")]
 
 
 class Phase:
@@ -162,23 +168,24 @@ async def opened_env(
     files: Mapping[str, Path], venvs: Path, variables: Mapping[str, str], phase: Phase
 ) -> AsyncIterator[RemoteEnv]:
     """The bundle's environment, in a process of its own with its packages."""
-    from benchmax.bundle import envs_venv, read_bundle_files
+    from benchmax.bundle import envs_venv, read_bundle_files, with_companions
     from benchmax.envs.remote import open_remote_env
     from benchmax.rollouts.log import keep_secret
 
     bundle = read_bundle_files(files["env_cls_path"], files["env_metadata_path"])
-    if bundle.metadata.pip_dependencies:
+    metadata = await asyncio.to_thread(with_companions, bundle.pickled, bundle.metadata)
+    if metadata.pip_dependencies:
         phase.say("installing the environment's packages")
-    python = await asyncio.to_thread(envs_venv, bundle.metadata, venvs)
+    python = await asyncio.to_thread(envs_venv, metadata, venvs)
     phase.say("opening the environment")
-    secrets = hidden(variables.values())
-    keep_secret(secrets)
+    hide = Redactor(variables.values())
+    keep_secret(variables.values())
     env = await open_remote_env(
         bundle,
         python=python,
         variables=variables,
         process_limits=env_limits(),
-        output=lambda stream, line: _relay(stream, hide(line, secrets)),
+        output=lambda stream, line: _relay(stream, hide(line)),
     )
     try:
         yield env
@@ -205,14 +212,18 @@ def env_limits() -> ProcessLimits:
 
 
 async def _task(env: Any, files: Mapping[str, Path]) -> Task:
+    from benchmax.envs.run_rows import CORRECT
     from benchmax.limits import MIN_TRAIN_ROWS
     from benchmax.trainer.start import Task
 
-    train = list(await env.preprocess(files["train_dataset_path"], min_rows=MIN_TRAIN_ROWS))
+    async def read(file: Path, min_rows: int = 0) -> list[Example]:
+        return list(await env.preprocess(file, min_rows=min_rows, name=file.name, advice=f"{CORRECT} Launch again."))
+
+    train = await read(files["train_dataset_path"], MIN_TRAIN_ROWS)
     held_out: list[Example] = []
     given = files.get("eval_dataset_path")
     if given and given.stat().st_size:
-        held_out = list(await env.preprocess(given))
+        held_out = await read(given)
     else:
         cut = max(MIN_TRAIN_ROWS, round(len(train) * 0.8))
         train, held_out = train[:cut], train[cut:]

@@ -18,7 +18,8 @@ from benchmax.doctor.findings import HOLDS, held_interpreter
 from benchmax.doctor.stall import STALL_SECONDS, Stalled, where_is
 from benchmax.errors import UsageError
 from benchmax.platform.runner.child import Phase, env_limits, main
-from benchmax.platform.runner.notes import LAUNCH_FILE, hidden, hide, read_note, write_note
+from benchmax.platform.runner.notes import LAUNCH_FILE, read_note, write_note
+from benchmax.redaction import Redactor
 
 WORKER = "benchmax.platform.runner.doctor_worker"
 REPORT = "report.json"
@@ -81,11 +82,10 @@ async def _python(launch: Mapping[str, Any], phase: Phase) -> Path:
     """The interpreter to examine with: for a bundle, one with its packages."""
     if "cls" not in launch:
         return Path(sys.executable)
-    from benchmax.bundle import envs_venv
-    from benchmax.bundle.metadata import BundleMetadata
+    from benchmax.bundle import envs_venv, read_bundle_files, with_companions
 
-    text = await asyncio.to_thread(Path(launch["metadata"]).read_bytes)
-    metadata = BundleMetadata.from_json_bytes(text)
+    bundle = await asyncio.to_thread(read_bundle_files, launch["cls"], launch["metadata"])
+    metadata = await asyncio.to_thread(with_companions, bundle.pickled, bundle.metadata)
     if metadata.pip_dependencies:
         phase.say("installing the environment's packages")
     return await asyncio.to_thread(envs_venv, metadata, Path(launch["venvs"]))
@@ -100,7 +100,7 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
     beats, beating = os.pipe()
     dump = home / "where"
     orders = {**launch, "report": str(folder / REPORT), "memory_bytes": most, "beat": beating, "dump": str(dump)}
-    async with _relayed(hidden(variables.values())) as output:
+    async with _relayed(Redactor(variables.values())) as output:
         process = await asyncio.create_subprocess_exec(
             str(python), "-P", "-m", WORKER, cwd=home, env={**scrubbed_environment(variables), "TMPDIR": str(home)},
             stdin=asyncio.subprocess.PIPE, stdout=output, stderr=output, pass_fds=[beating],
@@ -149,7 +149,7 @@ def _stalled(beats: int, pid: int, dump: Path) -> str | None:
 
 
 @asynccontextmanager
-async def _relayed(secrets: list[str]) -> AsyncIterator[int]:
+async def _relayed(hide: Redactor) -> AsyncIterator[int]:
     """A pipe to print into: what comes goes to child.log, without secrets, however long a line is.
 
     It is not the process's own, whose end asyncio would wait for: what the environment left in the background holds it.
@@ -158,7 +158,7 @@ async def _relayed(secrets: list[str]) -> AsyncIterator[int]:
     words = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(words)
     pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, os.fdopen(ours, "rb", 0))
-    relaying = asyncio.create_task(_relay(words, secrets))
+    relaying = asyncio.create_task(_relay(words, hide))
     try:
         try:
             yield theirs
@@ -170,9 +170,15 @@ async def _relayed(secrets: list[str]) -> AsyncIterator[int]:
         pipe.close()
 
 
-async def _relay(words: asyncio.StreamReader, secrets: list[str]) -> None:
+async def _relay(words: asyncio.StreamReader, hide: Redactor) -> None:
+    """Whole lines where there are: a value must not be torn between two pieces."""
+    kept = b""
     while piece := await words.read(65_536):
-        print(hide(piece.decode("utf-8", "replace"), secrets), end="", flush=True)  # noqa: T201
+        whole, newline, kept = (kept + piece).rpartition(b"\n")
+        if len(kept) > 65_536:
+            whole, newline, kept = whole + newline + kept, b"", b""
+        print(hide((whole + newline).decode("utf-8", "replace")), end="", flush=True)  # noqa: T201
+    print(hide(kept.decode("utf-8", "replace")), end="", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,13 +16,14 @@ from sqlalchemy.orm import Session
 
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.runner.ingest import Ingest, NothingToRead
-from benchmax.platform.runner.notes import LAUNCH_FILE, hidden, hide, write_note
+from benchmax.platform.runner.notes import LAUNCH_FILE, write_note
 from benchmax.platform.runner.preparation import place
 from benchmax.platform.runner.work import Training
 from benchmax.platform.store import errands, runs
 from benchmax.platform.store.blobs import BlobStore
 from benchmax.platform.store.tables import Errand
 from benchmax.platform.store.text import clean_json
+from benchmax.redaction import Redactor, hide_texts
 
 REPORT = "report.json"
 REPORT_BYTES = 8 * 1024 * 1024
@@ -75,21 +76,20 @@ class Errands(Training):
             errands.set_status(session, self.errand_id, "queued", reason)
             return
         try:
-            secrets = hidden(self.secrets().values())
+            hide = Redactor(self.secrets().values())
         except UsageError as error:  # what cannot be hidden is not told
-            status, reason, secrets = "failed", str(error), []
+            status, reason, hide = "failed", str(error), Redactor(())
         status = "complete" if status == "complete" else "failed"
-        result = self._result(secrets) if status == "complete" else None
-        errands.set_status(session, self.errand_id, status, hide(reason, secrets), result)
+        result = self._result(hide) if status == "complete" else None
+        errands.set_status(session, self.errand_id, status, hide(reason), result)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _result(self, secrets: Sequence[str]) -> dict[str, Any]:
+    def _result(self, hide: Redactor) -> dict[str, Any]:
         path = self.folder / REPORT
         try:
             if path.stat().st_size > REPORT_BYTES:
                 return {}
-            text = hide(path.read_text("utf-8", "replace"), secrets)
-            value = clean_json(json.loads(text))
+            value = clean_json(hide_texts(json.loads(path.read_text("utf-8", "replace")), hide))
         except (OSError, ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}

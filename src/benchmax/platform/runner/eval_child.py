@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmax.errors import RewardError
-from benchmax.platform.runner.child import Phase, main, opened_env, train_config
+from benchmax.platform.runner.child import Phase, main, opened_env, secrets_of, train_config
 from benchmax.platform.runner.notes import LAUNCH_FILE, read_note, write_note
 
 if TYPE_CHECKING:
@@ -27,12 +27,14 @@ async def evaluate_rows(folder: Path, word: Mapping[str, Any], phase: Phase) -> 
     """Play the rows and write the report."""
     from benchmax.evaluation.evaluate import evaluate
     from benchmax.rollouts.host import EnvHost
+    from benchmax.rollouts.log import keep_secret
     from benchmax.trainer.sampler import Draw, rollout_settings
 
     launch = read_note(folder / LAUNCH_FILE)
     files = {name: Path(file) for name, file in launch["files"].items()}
     run_dir, samples = Path(launch["run_dir"]), launch.get("samples") or 1
     async with opened_env(files, run_dir.parent.parent / "venvs", word.get("variables", {}), phase) as env:
+        keep_secret(secrets_of(word))
         phase.say("reading the dataset")
         examples = list(await env.preprocess(files["eval_dataset_path"]))[: launch.get("rows")]
         write_note(folder / "plan.json", {"total": len(examples) * samples})
@@ -65,7 +67,7 @@ def refuse_unscored(rollouts: Sequence[Rollout]) -> None:
 async def _open_model(launch: Mapping[str, Any], folder: Path, config: TrainConfig, key: str) -> ModelClient:
     kind, _, name = str(launch["model"]).partition(":")
     if kind == "endpoint":
-        from benchmax.platform.runner.endpoints import endpoint_model
+        from benchmax.models.endpoints import endpoint_model
 
         return await endpoint_model({**launch["endpoint"], "api_key": key, "reach": launch.get("reach")})
     return await asyncio.to_thread(_load_model, kind, name, Path(launch["run_dir"]), folder, config)

@@ -59,8 +59,16 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _forget_old(newest: Path) -> None:
     others = [path for path in newest.parent.glob("*.tar") if path != newest]
-    for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT - 1 :]:
+    for path in sorted(others, key=_made_at, reverse=True)[KEPT - 1 :]:
         path.unlink(missing_ok=True)
+
+
+def _made_at(path: Path) -> float:
+    """0 for one that another export has just removed."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 if __name__ == "__main__":

@@ -14,21 +14,21 @@ import math
 import os
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
 from benchmax.errors import NotFoundError
-from benchmax.platform.runner.notes import hidden, hide, read_note
+from benchmax.platform.runner.notes import read_note
 from benchmax.platform.store import cursors, evals, events, ingested, points, rollouts, runs
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import TERMINAL
 from benchmax.platform.store.text import clean, clean_json
 from benchmax.platform.store.vault import Vault
-from benchmax.rollouts.log import hide_texts
+from benchmax.redaction import Redactor, hide_texts
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class Ingest:
         self.run_id = run_id
         self.run_dir = run_dir
         self.total: int | None = None
-        self._secrets = hidden(secrets)
+        self._hide = Redactor(secrets)
         self._offsets: dict[str, tuple[int, int]] | None = None
         """Offset and fingerprint of every file, as stored."""
         self._seen: dict[str, tuple[int, int, int]] = {}
@@ -178,7 +178,7 @@ class Ingest:
             rewound = offset > 0 and _fingerprint(file, offset) != fingerprint
             start = 0 if rewound else offset
             # What was moved aside and what came instead change in one transaction.
-            lines, end = _lines(file, start, None if rewound and name == METRICS else BATCH_BYTES, self._secrets)
+            lines, end = _lines(file, start, None if rewound and name == METRICS else BATCH_BYTES, self._hide)
             moved = _fingerprint(file, end)
         if end == offset and not rewound:
             self._seen[name] = look
@@ -315,7 +315,7 @@ def reindex(database: Database, data: DataDir, run_id: str) -> None:
             runs.set_progress(session, run_id, activity=activity)
 
 
-def _lines(file: Any, start: int, most: int | None, secrets: Sequence[str]) -> tuple[list[Line], int]:
+def _lines(file: Any, start: int, most: int | None, hide: Redactor) -> tuple[list[Line], int]:
     """The complete lines from `start`, about `most` bytes of them, and where they end."""
     file.seek(start)
     found: list[Line] = []
@@ -325,22 +325,13 @@ def _lines(file: Any, start: int, most: int | None, secrets: Sequence[str]) -> t
         if not text.endswith(b"\n"):
             break
         try:
-            value = _without(text.decode("utf-8", "replace"), secrets)
+            value = json.loads(text.decode("utf-8", "replace"))
             if isinstance(value, dict):
-                found.append(Line(at, len(text), value))
+                found.append(Line(at, len(text), hide_texts(value, hide) if hide else value))
         except (ValueError, RecursionError):
             logger.warning("a damaged line at byte %d of %s is left out", at, file.name)
         at += len(text)
     return found, at
-
-
-def _without(text: str, secrets: Sequence[str]) -> Any:
-    """The value of a line, without secrets. One that is part of a number breaks the JSON: then only texts are looked
-    at."""
-    try:
-        return json.loads(hide(text, secrets))
-    except ValueError:
-        return hide_texts(json.loads(text), lambda each: hide(each, secrets))
 
 
 def _rollout_rows(pieces: list[Piece], **more: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -387,10 +378,28 @@ def _metric(line: Mapping[str, Any]) -> points.MetricLine:
 
 def _event_words(kind: str, data: Mapping[str, Any]) -> str:
     step = data.get("step")
+    chosen = [f"{each['name']} = {each['value']} ({each['why']})" for each in data.get("settings") or ()]
     words = {
         "started": f"Training began at step {step}.",
         "resumed": f"Training went on from the checkpoint of step {step}.",
         "checkpoint": f"Saved the checkpoint of step {step}.",
         "ended": f"Training ended after {step} steps ({data.get('reason')}).",
+        "chosen": f"Chosen: {'; '.join(chosen)}.",
+        "signal": f"The first samples: {data.get('forecast')}",
+        "dose": f"Warm start, dose {data.get('dose')}: {data.get('forecast')}",
+        "warm_start": _warm_start_words(data),
+        "plan": f"Planned: {data.get('steps')} steps at most, about {data.get('step_seconds') or 0:.0f} s each.",
+        "summary": f"The held-out reward was {_number(data.get('before'))} and is {_number(data.get('best'))} at best.",
     }
     return words.get(kind, kind)
+
+
+def _warm_start_words(data: Mapping[str, Any]) -> str:
+    if not data.get("steps"):
+        return f"No warm start: {data.get('why')}"
+    gained = f"held-out reward {_number(data.get('before'))} → {_number(data.get('after'))}"
+    return f"Warm start: {data.get('rows')} solutions, {data.get('steps')} supervised steps; {gained}."
+
+
+def _number(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, int | float) else "-"

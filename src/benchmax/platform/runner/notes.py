@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +16,6 @@ CHILD_FILE = "child.json"
 """What the child does before it trains, with a heartbeat; the child's."""
 EXIT_FILE = "exit.json"
 """`{"code", "reason", "pid"}`, the child's last act: the exit code of an adopted child is not ours to see."""
-
-
-SECRET_CHARS = 6
-"""Shorter values are too common in ordinary text to be hidden."""
-
-
-def hidden(secrets: Iterable[str]) -> list[str]:
-    """The values to hide, the longest first, as they are and as JSON writes them."""
-    values = {value for value in secrets if len(value) >= SECRET_CHARS}
-    return sorted(values | {json.dumps(value, ensure_ascii=False)[1:-1] for value in values}, key=len, reverse=True)
-
-
-def hide(text: str, values: Sequence[str]) -> str:
-    """The text without the secrets of the run."""
-    for value in values:
-        text = text.replace(value, "[secret]")
-    return text
 
 
 def read_note(path: Path) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def judge(ended: Exit, why: Why, attempt: int, most: int, tail: str) -> Verdict:
     if ended.code == COMPLETE:
         return Verdict("complete", ended.reason)
     if why == "cancel":
-        return Verdict("cancelled", "The run was cancelled.")
+        return Verdict("cancelled", "The run was stopped.")
     if ended.code in FINAL:
         return Verdict("failed", ended.reason or f"{FINAL[ended.code]}\n{tail}")
     if why == "stop":

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from benchmax.envs.base_env import BaseEnv
@@ -58,17 +59,23 @@ class Turn:
 class Chat:
     """Speaks with a model in an environment."""
 
-    def __init__(self, host: EnvHost, model: LocalModel, example: Example | None) -> None:
+    def __init__(
+        self, host: EnvHost, model: LocalModel, example: Example | None, shown: Sequence[ChatMessage] = ()
+    ) -> None:
         self._host = host
         self._model = model
         self._example = example
+        self._shown = list(shown)
         self._inbox: asyncio.Queue[Turn] = asyncio.Queue()
         self._tools: list[dict[str, Any]] = []
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, host: EnvHost, model: LocalModel, example: Example | None) -> AsyncIterator[Chat]:
-        chat = cls(host, model, example)
+    async def open(
+        cls, host: EnvHost, model: LocalModel, example: Example | None, shown: Sequence[ChatMessage] = ()
+    ) -> AsyncIterator[Chat]:
+        """`shown` are the turns every prompt of the environment begins with: what is typed comes after them too."""
+        chat = cls(host, model, example, shown)
         chat._tools = [asdict(tool) for tool in (await host.toolbox()).tools]
         # All turns are played in one task, for what is known of the rollout (its logs, its place) is the task's.
         keeper = asyncio.create_task(chat._keep(), name="benchmax-chat")
@@ -80,7 +87,7 @@ class Chat:
                 await keeper
 
     def about(self) -> dict[str, Any]:
-        prompt = list(self._example["prompt_messages"]) if self._example else []
+        prompt = list(self._example["prompt_messages"]) if self._example else self._shown
         return {
             "model": self._model.name,
             "system_prompt": self._host.env.system_prompt,
@@ -105,18 +112,19 @@ class Chat:
         while True:
             turn = await self._inbox.get()
             try:
-                rollout = await self._begin(str(turn.request.get("content") or ""))
+                rollout = await self._begin(str(turn.request.get("content") or ""), bool(turn.request.get("own")))
             except Exception as error:
                 _settle(turn, error if isinstance(error, BenchmaxError) else UsageError(f"{error}"))
                 continue
             async with opened(self._host, rollout, RolloutSettings()) as ready:
                 await self._converse(rollout, turn, ready)
 
-    async def _begin(self, content: str) -> Rollout:
-        """The chat's rollout, with the example's prompt, or with what was said first."""
-        example = self._example or await self._typed(content)
+    async def _begin(self, content: str, own: bool) -> Rollout:
+        """The chat's rollout, with the example's prompt, or with what was said first, also in the example's stead."""
+        played = None if own and content else self._example
+        example = played or await self._typed(content)
         rollout = new_rollout(self._host, example, self._model, sample=0, attempt=0, split="playground", step=None)
-        if self._example is not None and content:
+        if played is not None and content:
             rollout.messages.append({"role": "user", "content": content})
             rollout.messages.completion_start = len(rollout.messages)
         return rollout
@@ -125,7 +133,8 @@ class Chat:
         if not content:
             raise UsageError("The message is empty. Say something.")
         env = type(self._host.env)
-        return await asyncio.to_thread(lambda: env.playground_preprocess(prompt=content))
+        made = await asyncio.to_thread(lambda: env.playground_preprocess(prompt=content))
+        return _as_trained(made, content, self._shown)
 
     async def _converse(self, rollout: Rollout, turn: Turn, ready: bool) -> None:
         """Play turn after turn in one rollout; a chat whose first turn is forgotten begins anew."""
@@ -189,6 +198,27 @@ class Chat:
                 "finish": rollout.termination.value,
             }
         )
+
+
+def shared_turns(prompts: Sequence[Sequence[ChatMessage]]) -> list[ChatMessage]:
+    """The turns all prompts begin with, worked examples for instance, before what each of them asks."""
+    bare = [_unsystemed(prompt)[:-1] for prompt in prompts]
+    if not bare:
+        return []
+    shared = takewhile(lambda turns: all(turn == turns[0] for turn in turns), zip(*bare, strict=False))
+    return [turns[0] for turns in shared]
+
+
+def _as_trained(example: Example, content: str, shown: Sequence[ChatMessage]) -> Example:
+    """What was typed, after the turns the model was shown in training; an environment's own prompt stays as it is."""
+    prompt = example["prompt_messages"]
+    if _unsystemed(prompt) != [{"role": "user", "content": content}]:
+        return example
+    return {**example, "prompt_messages": [*prompt[:-1], *shown, prompt[-1]]}
+
+
+def _unsystemed(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    return [message for message in messages if message.get("role") != "system"]
 
 
 def _tell(messages: Sequence[ChatMessage], send: Send) -> None:

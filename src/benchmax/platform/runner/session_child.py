@@ -16,20 +16,25 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from benchmax.envs.types import Example
+from benchmax.envs.readers import read_rows
+from benchmax.envs.types import ChatMessage, Example
 from benchmax.errors import NotFoundError
-from benchmax.platform.runner.child import Phase, main, opened_env, train_config
-from benchmax.platform.runner.notes import LAUNCH_FILE, hidden, hide, read_note
+from benchmax.platform.runner.child import Phase, loading_words, main, opened_env, train_config
+from benchmax.platform.runner.notes import LAUNCH_FILE, read_note
 from benchmax.platform.store.sessions import MESSAGE_BYTES, SOCKET, SessionFolder
+from benchmax.redaction import Redactor, hide_texts
 
 ENDED = "It was ended."
 REQUEST_SECONDS = 30.0
 """For a request to arrive whole."""
+COMPARED_ROWS = 8
+"""Rows that tell what all prompts of an environment have in common."""
 
 Send = Callable[[Mapping[str, Any]], None]
 
@@ -48,10 +53,10 @@ async def sit(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     launch, variables = read_note(folder / LAUNCH_FILE), word.get("variables", {})
-    desks = {"rollout": _rollout_desk, "chat": _chat_desk}
+    desks = {"rollout": _rollout_desk, "chat": _chat_desk, "model": _model_desk}
     try:
         async with desks[launch["kind"]](folder, launch, variables, phase) as desk:
-            door = Door(SessionFolder(folder), desk, hidden(variables.values()))
+            door = Door(SessionFolder(folder), desk, Redactor(variables.values()))
             phase.say("ready")
             return await door.serve(float(launch["idle_seconds"]))
     except asyncio.CancelledError:
@@ -75,6 +80,18 @@ async def _rollout_desk(
 
 
 @asynccontextmanager
+async def _model_desk(
+    folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str], phase: Phase
+) -> AsyncIterator[Desk]:
+    from benchmax.platform.runner.session_completions import Completions
+    from benchmax.platform.runner.session_models import load_local
+
+    phase.say(loading_words(launch["model"]))
+    async with await asyncio.to_thread(load_local, launch["model"]) as model:
+        yield Completions(model)
+
+
+@asynccontextmanager
 async def _chat_desk(
     folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str], phase: Phase
 ) -> AsyncIterator[Desk]:
@@ -94,8 +111,19 @@ async def _chat_desk(
             return
         async with opened_env(files, folder.parent.parent / "venvs", variables, phase) as env, EnvHost(env) as host:
             example = await _example(env, files, launch.get("example_id"))
-            async with Chat.open(host, model, example) as chat:
+            async with Chat.open(host, model, example, await _shown(env, files)) as chat:
                 yield chat
+
+
+async def _shown(env: Any, files: Mapping[str, Path]) -> list[ChatMessage]:
+    """The turns with which all of the run's prompts begin, by its first rows."""
+    from benchmax.platform.runner.session_chat import shared_turns
+
+    for name in ("eval_dataset_path", "train_dataset_path"):
+        if (file := files.get(name)) and file.stat().st_size:
+            rows = [row.data for row in islice(read_rows(file), COMPARED_ROWS) if row.fault is None]
+            return shared_turns([example["prompt_messages"] for example in await env.preprocess(rows, lenient=True)])
+    return []
 
 
 async def _example(env: Any, files: Mapping[str, Path], example_id: str | None) -> Example | None:
@@ -118,10 +146,10 @@ def _files(launch: Mapping[str, Any]) -> dict[str, Path]:
 class Door:
     """The socket: lets in who knows the word, one request a connection."""
 
-    def __init__(self, folder: SessionFolder, desk: Desk, secret_values: Sequence[str]) -> None:
+    def __init__(self, folder: SessionFolder, desk: Desk, hide: Redactor) -> None:
         self._folder = folder
         self._desk = desk
-        self._hidden = secret_values
+        self._hide = hide
         self._token = secrets.token_urlsafe(32)
         self._busy = 0
         self._since = time.monotonic()
@@ -185,7 +213,7 @@ class Door:
                 await work
 
     def _line(self, event: Mapping[str, Any]) -> bytes:
-        text = hide(json.dumps(event, ensure_ascii=False, default=str), self._hidden)
+        text = json.dumps(hide_texts(event, self._hide), ensure_ascii=False, default=str)
         return text.encode("utf-8", "replace") + b"\n"
 
     def _note(self) -> None:

@@ -12,11 +12,10 @@ from typing import Any
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import NotFoundError
 from benchmax.inference.local import LocalConversation, LocalModel, OnTokens, Sampled
-from benchmax.inference.store import KNOWN, list_models, resolve
+from benchmax.inference.store import resolve
 from benchmax.inference.stream import TextStream
 from benchmax.inference.tokens import ChatTokens, parse_reply
 from benchmax.models.base import Sampling
-from benchmax.platform.playground_schemas import DEFAULT_MODEL
 
 ROOM: dict[str, Any] = {"slots": 8, "kv_bytes": 1024**3}
 """A session shares the machine with training: few sequences, little memory."""
@@ -33,20 +32,6 @@ def be_modest() -> None:
 
     os.nice(NICE)
     torch.set_num_threads(max(1, torch.get_num_threads() // 2))
-
-
-def local_name(asked: str) -> str:
-    """The model of this machine to play with: the one asked for; if none was, one that is here, or the smallest."""
-    here = [stored.card.name for stored in list_models()]
-    if asked in here or asked in KNOWN:
-        return asked
-    if asked not in ("", DEFAULT_MODEL):
-        raise NotFoundError(
-            f"The platform's machine has no model {asked!r}. Choose one of {', '.join(sorted({*here, *KNOWN}))}, "
-            "or give the address of a server that has it (llm_base_url)."
-        )
-    preferred = [name for name in KNOWN if name in here] or here or list(KNOWN)
-    return preferred[0]
 
 
 def load_local(name: str) -> LocalModel:

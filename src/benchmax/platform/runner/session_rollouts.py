@@ -12,7 +12,7 @@ from benchmax.envs.remote import RemoteEnv
 from benchmax.envs.types import ChatMessage, Example
 from benchmax.errors import BenchmaxError, UsageError
 from benchmax.models.base import ModelClient, Sampling
-from benchmax.platform.runner.endpoints import endpoint_model
+from benchmax.models.endpoints import endpoint_model
 from benchmax.rollouts.groups import run_groups
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import run_rollout
@@ -55,7 +55,8 @@ class Rollouts:
         model, ours = await self._model(request["llm"])
         tell = _teller(send)
         try:
-            send({"event": "rollout_started", "example_id": example["id"], "model": model.name})
+            said = _said(request["llm"], model)
+            send({"event": "rollout_started", "example_id": example["id"], **said})
             settings = _settings(request["options"], ours)
             rollout = await run_rollout(self._host, example, model, settings, on_turn=tell)
         finally:
@@ -64,7 +65,7 @@ class Rollouts:
         tell(rollout, ())
         if rollout.rewards:
             send({"event": "reward", "rewards": rollout.rewards})
-        send(_completed(rollout))
+        send(_completed(rollout) | said)
 
     async def _batch(self, request: Mapping[str, Any], send: Send) -> None:
         examples = await self._examples(request)
@@ -72,7 +73,8 @@ class Rollouts:
         samples = int(options["samples"])
         model, ours = await self._model(request["llm"])
         try:
-            send({"event": "batch_started", "total": len(examples) * samples, "model": model.name})
+            said = _said(request["llm"], model)
+            send({"event": "batch_started", "total": len(examples) * samples, **said})
             at_once = samples * int(options["workers"])
             groups = run_groups(
                 self._host, examples, model, _settings(options, ours), group_size=samples, concurrency=at_once
@@ -80,7 +82,8 @@ class Rollouts:
             async with aclosing(groups):
                 async for group in groups:
                     for rollout in group:
-                        send(_completed(rollout) | {"sample": rollout.sample, "messages": list(rollout.messages)})
+                        more = {"sample": rollout.sample, "messages": list(rollout.messages)}
+                        send(_completed(rollout) | more | said)
         finally:
             if ours:
                 await model.aclose()
@@ -95,13 +98,18 @@ class Rollouts:
         """The model to play with, and whether it is this request's own."""
         if llm.get("base_url"):
             return await endpoint_model(llm), True
-        from benchmax.platform.runner.session_models import load_local, local_name
+        from benchmax.platform.runner.session_models import load_local
 
-        name = local_name(str(llm.get("model") or ""))
+        name = str(llm["model"])
         async with self._loading:
             if name not in self._local:
                 self._local[name] = await asyncio.to_thread(load_local, name)
         return self._local[name], False
+
+
+def _said(llm: Mapping[str, Any], model: ModelClient) -> dict[str, str]:
+    """Who plays, and in whose place."""
+    return {"model": model.name, **({"note": str(llm["note"])} if llm.get("note") else {})}
 
 
 def _teller(send: Send) -> Callable[[Rollout, Sequence[ChatMessage]], None]:

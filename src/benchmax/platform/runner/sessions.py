@@ -24,8 +24,6 @@ from benchmax.platform.runner.notes import (
     CHILD_FILE,
     LAUNCH_FILE,
     PROCESS_FILE,
-    hidden,
-    hide,
     read_note,
     write_note,
 )
@@ -38,12 +36,15 @@ from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.sessions import SessionFolder
 from benchmax.platform.store.tables import Run
 from benchmax.platform.store.vault import Vault
+from benchmax.redaction import Redactor
 
 logger = logging.getLogger(__name__)
 
 MODULE = "benchmax.platform.runner.session_child"
 MOST = 4
 """Sessions open at once."""
+MOST_MODELS = 2
+"""Of models alone. They are counted apart: what is played in the others may ask them, and would wait for ever."""
 LEFT_SECONDS = 30.0
 """When another waits, a chat that said nothing for so long is ended; a rollout session as soon as it is idle."""
 SETUP_SECONDS = 1_200.0
@@ -102,7 +103,7 @@ class Sessions:
             self._take_over(folder)
         elif folder.status == "ended" or stopping:
             self._close(folder, folder.note("end").get("reason") or "The platform was stopped.")
-        elif len(self.open) < MOST:
+        elif len(self._rivals(folder)) < _most(folder):
             self._begin(folder)
         else:
             self._make_room(folder)
@@ -157,18 +158,22 @@ class Sessions:
 
     def _make_room(self, folder: SessionFolder) -> None:
         """End the session that has been idle longest, if one may be; else say what is waited for."""
-        idle = []
-        for each in self.open.values():
+        idle, rivals = [], self._rivals(folder)
+        for each in rivals:
             activity = each.folder.note("activity")
             alone = time.time() - activity.get("since", time.time())
             least = 0.0 if each.folder.asked.get("kind") == "rollout" else LEFT_SECONDS
             if not each.why and activity and not activity.get("busy") and alone >= least:
                 idle.append((alone, each.folder.id))
-        if idle and not any(each.why for each in self.open.values()):
+        if idle and not any(each.why for each in rivals):
             self._end(self.open[max(idle)[1]], "It was idle, and another needed its place. Open it again.")
-        words = f"waiting for a place: {MOST} sessions are open"
+        words = f"waiting for a place: {_most(folder)} sessions are open"
         if folder.note("child").get("phase") != words:
             write_note(folder.path / CHILD_FILE, {"phase": words})
+
+    def _rivals(self, folder: SessionFolder) -> list[Open]:
+        """The open sessions that are counted with this one."""
+        return [each for each in self.open.values() if _is_model(each.folder) == _is_model(folder)]
 
     def _take_over(self, folder: SessionFolder) -> None:
         """The session of a runner that died: adopt its child, or see that nothing is left of it."""
@@ -212,13 +217,13 @@ class Sessions:
         if each.why:
             return each.why
         try:
-            secrets = hidden(self._secrets(each.folder).values())
+            hide = Redactor(self._secrets(each.folder).values())
         except UsageError as error:  # what cannot be hidden is not told
             return str(error)
         ended = outcome.read_exit(each.folder.path, each.process.pid, each.process.code)
         if ended.code == COMPLETE or ended.reason:
-            return hide(ended.reason, secrets) or "It ended."
-        tail = hide(outcome.log_tail(each.folder.path), secrets)
+            return hide(ended.reason) or "It ended."
+        tail = hide(outcome.log_tail(each.folder.path))
         return f"Its process {outcome.how(ended.code)}. {tail}".strip()
 
     def _close(self, folder: SessionFolder, reason: str) -> None:
@@ -249,6 +254,14 @@ def _logged(folder: SessionFolder) -> Iterator[None]:
         logger.warning("%s cannot be looked after now: %s", folder.id, error)
     except Exception:
         logger.exception("%s cannot be looked after now", folder.id)
+
+
+def _is_model(folder: SessionFolder) -> bool:
+    return folder.asked.get("kind") == "model"
+
+
+def _most(folder: SessionFolder) -> int:
+    return MOST_MODELS if _is_model(folder) else MOST
 
 
 def _run(session: Session, run_id: str) -> Run:

@@ -211,9 +211,9 @@ class Supervisor:
             with self.database.write() as session:
                 jobs.drop_queued(session, run_id, kind)
                 if kind == "train":
-                    runs.set_status(session, run_id, "cancelled", "The run was cancelled before it began.")
+                    runs.set_status(session, run_id, "cancelled", "The run was stopped before it began.")
                 elif eval_id:
-                    evals.set_progress(session, eval_id, status="cancelled", reason="The run was cancelled.")
+                    evals.set_progress(session, eval_id, status="cancelled", reason="The run was stopped.")
 
     def _fail_lost(self, lost: Sequence[str]) -> None:
         for run_id in lost:
@@ -246,7 +246,7 @@ class Supervisor:
             with self.database.read() as session:
                 cancelled = work.cancelled(session)
             if cancelled:
-                self._finish_job(work, Verdict("cancelled", "It was cancelled before it began."))
+                self._finish_job(work, Verdict("cancelled", "It was stopped before it began."))
             else:
                 self._begin(work, work.prepare())
         except BenchmaxError as error:

@@ -9,16 +9,17 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from benchmax.errors import NotFoundError
+from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.runner.ingest import EvalIngest, Ingest
 from benchmax.platform.runner.notes import LAUNCH_FILE, read_note, write_note
 from benchmax.platform.runner.preparation import FILES, place, prepare
-from benchmax.platform.store import evals, runs
+from benchmax.platform.store import evals, runs, users
 from benchmax.platform.store.blobs import BlobStore
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Endpoint, Eval, Job, Run, Secret
 from benchmax.platform.store.vault import Vault
+from benchmax.redaction import Redactor, hide_texts
 
 REPORT, PLAN = "report.json", "plan.json"
 
@@ -70,7 +71,14 @@ class Training:
                 runs.set_progress(session, run.id, activity=phase)
 
     def mark(self, session: Session, status: str, reason: str) -> None:
-        runs.set_status(session, self.job.run_id, status, reason)
+        runs.set_status(session, self.job.run_id, status, self.told(reason))
+
+    def told(self, words: Any) -> Any:
+        """Words or a JSON value for all who may see the run, without its secrets."""
+        try:
+            return hide_texts(words, Redactor(self.secrets().values()))
+        except UsageError as error:  # what cannot be hidden is not told
+            return str(error) if isinstance(words, str) else {}
 
     def _run(self, session: Session) -> Run:
         run = runs.get(session, self.job.run_id)
@@ -121,8 +129,8 @@ class Evaluating(Training):
             evals.set_progress(session, str(self.job.eval_id), status=status, reason=phase, total=total)
 
     def mark(self, session: Session, status: str, reason: str) -> None:
-        summary = read_note(self.folder / REPORT) if status == "complete" else None
-        evals.set_progress(session, str(self.job.eval_id), status=status, reason=reason, summary=summary)
+        summary = self.told(read_note(self.folder / REPORT)) if status == "complete" else None
+        evals.set_progress(session, str(self.job.eval_id), status=status, reason=self.told(reason), summary=summary)
 
     def _endpoint(self, session: Session, row: Eval) -> tuple[Mapping[str, str] | None, str]:
         """Address and model of the endpoint to evaluate, if it is one, and its key."""
@@ -133,7 +141,9 @@ class Evaluating(Training):
         if endpoint is None:
             raise NotFoundError("The endpoint to evaluate was removed. Choose another.")
         secret = session.get(Secret, endpoint.secret_id) if endpoint.secret_id else None
-        return {"base_url": endpoint.base_url, "model": endpoint.model}, self.vault.reveal(secret) if secret else ""
+        key = self.vault.reveal(secret) if secret else ""
+        users.refuse_own_key(session, endpoint.base_url, key)
+        return {"base_url": endpoint.base_url, "model": endpoint.model}, key
 
 
 class Rescoring(Evaluating):

@@ -32,6 +32,7 @@ from benchmax.platform.server.routes import (
     environments,
     health,
     launching,
+    models,
     people,
     playground,
     rollout_stream,
@@ -90,6 +91,7 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
         people,
         playground,
         rollout_stream,
+        models,
         signin,
     ):
         app.include_router(module.router)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Annotated
 
-import structlog
 from fastapi import Depends, Request
-from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from starlette.datastructures import Headers
 
+from benchmax.platform.server import last_uses
 from benchmax.platform.server.access import Level
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.store import audit, users
 from benchmax.platform.store.database import Database
-from benchmax.platform.store.tables import User
-
-log = structlog.get_logger("benchmax.server")
+from benchmax.platform.store.tables import ApiKey, User
 
 COOKIE = "benchmax_session"
 _HINT = "Send `Authorization: Bearer sk_…`; the console's settings page and `benchmax keys create` make keys."
@@ -36,6 +32,8 @@ class Principal:
     actor: str
     """`key:<prefix>` or `session`, for the audit log."""
     address: str
+    key_id: str | None = None
+    """The key that was shown; None for a session: a person who signed in."""
 
     def note(self, session: Session, action: str, target: str = "", **details: object) -> None:
         """Write what the caller did to the audit log."""
@@ -50,59 +48,44 @@ class Principal:
         )
 
 
-def authenticate(database: Database, headers: Headers, address: str) -> Principal | None:
+def authenticate(database: Database, headers: Headers, address: str, *, note_use: bool = True) -> Principal | None:
     """The caller, or None when nothing was shown; Refused when what was shown is not valid."""
     authorization = headers.get("authorization")
     if authorization is not None:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise Refused(401, f"The Authorization header is not a bearer key. {_HINT}", WWW_Authenticate="Bearer")
-        return _by_key(database, token.strip(), address)
+        return _by_key(database, token.strip(), address, note_use)
     opened = cookie_token(headers)
-    return _by_session(database, opened, address) if opened else None
+    return _by_session(database, opened, address, note_use) if opened else None
 
 
-def _by_key(database: Database, token: str, address: str) -> Principal:
+def _by_key(database: Database, token: str, address: str, note_use: bool) -> Principal:
     with database.read() as session:
         found = users.find_key(session, token)
     if found is None:
         raise Refused(401, f"The API key is wrong, expired or revoked. {_HINT}", WWW_Authenticate="Bearer")
     key, user = found
-    if users.needs_touch(key):
-        _touch(database, key.id, lambda session: users.touch_key(session, key.id))
-    return _principal(user, key.scopes, f"key:{key.prefix}", address)
+    if note_use and users.needs_touch(key):
+        last_uses.note(database, key.id, lambda session: users.touch_key(session, key.id))
+    return _principal(user, key.scopes, f"key:{key.prefix}", address, key.id)
 
 
-def _by_session(database: Database, token: str, address: str) -> Principal:
+def _by_session(database: Database, token: str, address: str, note_use: bool) -> Principal:
     with database.read() as session:
         found = users.find_session(session, token)
     if found is None:
         raise Refused(401, "The session has ended. Sign in again.")
     opened, user = found
-    if users.session_needs_touch(opened):
-        _touch(database, opened.digest, lambda session: users.touch_session(session, opened))
+    if note_use and users.session_needs_touch(opened):
+        last_uses.note(database, opened.digest, lambda session: users.touch_session(session, opened))
     return _principal(user, users.SCOPES, "session", address)
 
 
-_touching: set[str] = set()
-
-
-def _touch(database: Database, name: str, write: Callable[[Session], None]) -> None:
-    """Note the use of a key or session. When the database cannot be written, one waits for it, and no reader fails."""
-    if name in _touching:
-        return
-    _touching.add(name)
-    try:
-        with database.write() as session:
-            write(session)
-    except OperationalError as error:
-        log.warning("last use not noted", error=str(error.orig))
-    finally:
-        _touching.discard(name)
-
-
-def _principal(user: User, scopes: list[str] | tuple[str, ...], actor: str, address: str) -> Principal:
-    return Principal(user.id, user.email, user.role, frozenset(scopes), actor, address)
+def _principal(
+    user: User, scopes: list[str] | tuple[str, ...], actor: str, address: str, key_id: str | None = None
+) -> Principal:
+    return Principal(user.id, user.email, user.role, frozenset(scopes), actor, address, key_id)
 
 
 def authorize(principal: Principal | None, level: Level) -> None:
@@ -114,6 +97,16 @@ def authorize(principal: Principal | None, level: Level) -> None:
     if level not in principal.scopes:
         scopes = ", ".join(sorted(principal.scopes))
         raise Refused(403, f"This needs a key with the scope {level!r}; yours has {scopes}. Use or make another key.")
+
+
+def shown_key(session: Session, principal: Principal) -> ApiKey | None:
+    """The key the caller came with, for what is made in its name; None for a signed-in person."""
+    if principal.key_id is None:
+        return None
+    key = session.get(ApiKey, principal.key_id)
+    if key is None or not users.works(key):  # revoked since the request began
+        raise Refused(401, f"The API key is wrong, expired or revoked. {_HINT}", WWW_Authenticate="Bearer")
+    return key
 
 
 def cookie_token(headers: Headers) -> str | None:

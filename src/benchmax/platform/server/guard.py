@@ -7,12 +7,15 @@ who may call is decided here, for all routes at once.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -22,6 +25,7 @@ from benchmax.platform.server.access import Doors
 from benchmax.platform.server.auth import Principal, authenticate, authorize, cookie_token
 from benchmax.platform.server.problems import Refused, problem, unexpected
 from benchmax.platform.server.settings import ServerSettings
+from benchmax.platform.server.stream_watch import StreamWatch
 from benchmax.platform.store import runs
 from benchmax.platform.store.tables import Run
 
@@ -51,6 +55,7 @@ class Guard:
         self._app = app
         self._platform = platform
         self._doors: Doors | None = None
+        self._streams = StreamWatch()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -65,7 +70,7 @@ class Guard:
             check_origin(scope, headers)
             self._check_length(scope, headers)
             await self._let_in(scope, headers)
-            await self._app(scope, self._limited(scope, receive), answer.send)
+            await self._serve(scope, headers, self._limited(scope, receive), answer)
         except HTTPException as refused:
             await problem(refused.status_code, refused.detail, dict(refused.headers or {}))(scope, receive, answer.send)
         except Exception as error:
@@ -73,6 +78,43 @@ class Guard:
             if answer.started:
                 raise
             await response(scope, receive, answer.send)
+
+    async def _serve(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
+        """Answer; a live stream only for as long as its reader may read."""
+        watcher: asyncio.Task[None] | None = None
+        bound = asyncio.timeout(None)
+
+        def watch() -> None:
+            nonlocal watcher
+            watcher = asyncio.create_task(self._watch(scope, headers, bound))
+
+        answer.on_stream = watch
+        try:
+            async with bound:
+                await self._app(scope, receive, answer.send)
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            await answer.end()
+        finally:
+            if watcher is not None:
+                watcher.cancel()
+
+    async def _watch(self, scope: Scope, headers: Headers, bound: asyncio.Timeout) -> None:
+        _, run_id = self._platform.doors.find(scope["method"], scope["path"])
+        address = client_address(scope)
+
+        def may_read() -> bool:
+            try:
+                _, run = self._look_up(headers, address, run_id, note_use=False)
+            except Refused:
+                return False
+            except SQLAlchemyError:
+                return True  # the database is away: nothing is known
+            return run_id is None or run is not None
+
+        shown = headers.get("authorization") or cookie_token(headers)
+        await self._streams.until_refused((shown, run_id), may_read, bound)
 
     async def _let_in(self, scope: Scope, headers: Headers) -> None:
         self._doors = self._doors or self._platform.doors
@@ -83,10 +125,12 @@ class Guard:
         authorize(principal, level)
         scope["principal"], scope["run"] = principal, run
 
-    def _look_up(self, headers: Headers, address: str, run_id: str | None) -> tuple[Principal | None, Run | None]:
+    def _look_up(
+        self, headers: Headers, address: str, run_id: str | None, *, note_use: bool = True
+    ) -> tuple[Principal | None, Run | None]:
         """The caller, and the run to be read: one journey to a thread for what nearly every request needs."""
         database = self._platform.database
-        principal = authenticate(database, headers, address)
+        principal = authenticate(database, headers, address, note_use=note_use)
         if run_id is None or not (run_id.isascii() and run_id.replace("_", "").isalnum()):
             return principal, None
         with database.read() as session:
@@ -124,14 +168,26 @@ class _Answer:
     def __init__(self, send: Send) -> None:
         self._send = send
         self.started = False
+        self.on_stream: Callable[[], None] | None = None
+        """Called when the answer turns out to be a live stream."""
+
+    async def end(self) -> None:
+        """Close an answer that was cut off."""
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
+            if self.on_stream is not None and _is_stream(message):
+                self.on_stream()
             theirs = [pair for pair in message["headers"] if pair[0].lower() not in _NAMES]
             kept = any(name.lower() == b"cache-control" for name, _ in theirs)
             message["headers"] = [*theirs, *_RAW] if kept else [*theirs, *_RAW, (b"cache-control", b"no-store")]
         await self._send(message)
+
+
+def _is_stream(start: Message) -> bool:
+    return any(name.lower() == b"content-type" and b"event-stream" in value for name, value in start["headers"])
 
 
 def _too_large(most: int) -> Refused:

@@ -1,18 +1,16 @@
 """What a run may be asked for, and whether a launch makes sense, decided before anything is queued.
 
-Nothing of the bundle is opened: its manifest is JSON, its pickle is only named.
+Nothing of the bundle is opened: its manifest is JSON, and of its pickle only the names in it are read.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
@@ -25,10 +23,16 @@ from benchmax.platform.store import blobs
 from benchmax.platform.store.blobs import BlobStore
 from benchmax.platform.store.libraries import MANIFEST_BYTES
 
+if TYPE_CHECKING:
+    from benchmax.bundle.metadata import BundleMetadata
+
 RUN_TYPES = ("simple", "simple-r5", "simple-cpu")
 GOOD_ROWS = 200
 _STREAMED = frozenset({".jsonl", ".csv", ".tsv", ".parquet"})
 _WHOLE_BYTES = 256 * limits.MIB
+_INSPECTED_BYTES = 16 * limits.MIB
+"""A larger bundle is not looked into; its run tells what it lacks."""
+_OLDEST_MINOR = 11
 _NAMED_BUNDLE = "Launch with the paths `upload_training_run` returned."
 
 
@@ -58,22 +62,16 @@ class Assets:
             self.blobs[name] = found[1].sha256
 
     def check_bundle(self) -> None:
-        """Refuse a bundle for a Python that is not here."""
+        """Refuse a bundle that a run could not open: another Python's, a damaged one, one that needs what is not here."""
         from benchmax.bundle.metadata import BundleMetadata
 
         path = self._store.path(self.blobs["env_metadata_path"])
         if path.stat().st_size > MANIFEST_BYTES:
             raise UsageError("env_metadata_path is too large for a bundle's metadata. " + _NAMED_BUNDLE)
         manifest = BundleMetadata.from_json_bytes(path.read_bytes())
-        here = f"{sys.version_info.major}.{sys.version_info.minor}"
-        wanted = manifest.python_version
-        if wanted != here and not (_is_version(wanted) and shutil.which(f"python{wanted}")):
-            raise UsageError(
-                f"The environment was bundled with Python {wanted[:20]}; this server has {here}. Upload it again from "
-                f"Python {here}, or install python{wanted[:20]} on the server."
-            )
         if manifest.sha256 is not None and manifest.sha256 != self.blobs["env_cls_path"]:
             raise UsageError("The bundle is not the one its metadata describes (SHA-256). Upload it again.")
+        check_bundle(self._store.path(self.blobs["env_cls_path"]), manifest)
 
     def count(self, name: str) -> int:
         """Rows of one of the two datasets."""
@@ -93,6 +91,23 @@ class Assets:
         if not held_out:
             warnings.append("The eval dataset has no rows; a part of the training rows will be held out.")
         return rows, warnings
+
+
+def check_bundle(pickled: Path | bytes, manifest: BundleMetadata) -> None:
+    """UsageError when no process of this machine could open a bundle; it says which Python or which name is missing."""
+    from benchmax.bundle import check_servable
+    from benchmax.bundle.interpreters import HERE, interpreters
+    from benchmax.bundle.metadata import python_minor
+
+    minor = python_minor(manifest)
+    if int(minor.partition(".")[2]) < _OLDEST_MINOR or not interpreters(minor):
+        raise UsageError(
+            f"The environment was bundled with Python {minor}; this server has {HERE}. Upload it again from "
+            f"Python {HERE}, or install python{minor} on the server."
+        )
+    size = len(pickled) if isinstance(pickled, bytes) else pickled.stat().st_size
+    if size <= _INSPECTED_BYTES:
+        check_servable(pickled if isinstance(pickled, bytes) else pickled.read_bytes(), manifest)
 
 
 @contextmanager
@@ -133,9 +148,3 @@ def _text(args: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value:
         raise UsageError(f"args.{name} is missing. {_NAMED_BUNDLE}")
     return value
-
-
-def _is_version(text: str) -> bool:
-    """Whether a bundle of this Python could be run at all."""
-    major, _, minor = text.partition(".")
-    return major == "3" and minor.isdecimal() and 11 <= int(minor[:3]) < 100

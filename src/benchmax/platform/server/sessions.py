@@ -10,12 +10,13 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
 
 from benchmax.config import setting
 from benchmax.errors import BenchmaxError
@@ -31,6 +32,7 @@ ALIVE_SECONDS = 10.0
 """A reader hears something at least this often."""
 ROLLOUT_IDLE_SECONDS = 120.0
 CHAT_IDLE_SECONDS = 600.0
+MODEL_IDLE_SECONDS = 300.0
 
 Event = dict[str, Any]
 
@@ -49,24 +51,48 @@ class Sessions:
 
     def __init__(self, data: DataDir) -> None:
         self._data = data
-        self._rollouts: dict[tuple[str, str], SessionFolder] = {}
+        self._shared: dict[tuple[str, str], SessionFolder] = {}
+        """By owner and what is open in them; a model has no owner."""
         self._lock = threading.Lock()
 
     def for_rollouts(self, owner_id: str, digest: str, files: Mapping[str, Path | bytes]) -> SessionFolder:
         """A session with this bundle open: the owner's last one, or another."""
+        asked = {"kind": "rollout", "owner_id": owner_id, "idle_seconds": ROLLOUT_IDLE_SECONDS}
+        return self._open((owner_id, digest), {**asked, "files": {name: name for name in files}}, files)
+
+    def for_model(self, name: str) -> SessionFolder:
+        """A session with this model of the machine loaded: everybody's."""
+        asked = {"kind": "model", "owner_id": "", "idle_seconds": MODEL_IDLE_SECONDS, "model": name, "files": {}}
+        return self._open(("", name), asked, {})
+
+    def _open(self, key: tuple[str, str], asked: Mapping[str, Any], files: Mapping[str, Path | bytes]) -> SessionFolder:
         with self._lock:
-            self._rollouts = {key: each for key, each in self._rollouts.items() if each.status != "ended"}
-            known = self._rollouts.get((owner_id, digest))
-            if known is None:
-                asked = {"kind": "rollout", "owner_id": owner_id, "idle_seconds": ROLLOUT_IDLE_SECONDS}
-                asked["files"] = {name: name for name in files}
-                known = self._rollouts[owner_id, digest] = sessions.create(self._data, asked, files)
-            return known
+            self._shared = {known: each for known, each in self._shared.items() if each.status != "ended"}
+            if key not in self._shared:
+                self._shared[key] = sessions.create(self._data, asked, files)
+            return self._shared[key]
 
     def forget(self, folder: SessionFolder) -> None:
-        """Never give this one for rollouts again: it does not answer."""
+        """Never give this one again: it does not answer."""
         with self._lock:
-            self._rollouts = {key: each for key, each in self._rollouts.items() if each.id != folder.id}
+            self._shared = {key: each for key, each in self._shared.items() if each.id != folder.id}
+
+    async def ask(
+        self, find: Callable[[], SessionFolder], request: Mapping[str, Any]
+    ) -> AsyncGenerator[Event | None, None]:
+        """What a session answers that others may use too; from a new one, if the first was about to end."""
+        for final in (False, True):
+            folder = await run_in_threadpool(find)
+            used = folder.status == "ready"
+            try:
+                async with aclosing(talk(folder, request)) as said:
+                    async for event in said:
+                        yield event
+                return
+            except Broken as broken:
+                self.forget(folder)
+                if broken.begun or final or not used:
+                    raise
 
     def for_chat(self, owner_id: str, asked: Mapping[str, Any]) -> SessionFolder:
         own = {"kind": "chat", "owner_id": owner_id, "idle_seconds": CHAT_IDLE_SECONDS}
@@ -76,7 +102,7 @@ class Sessions:
         return sessions.find(self._data, session_id, owner_id)
 
 
-async def talk(folder: SessionFolder, request: Mapping[str, Any]) -> AsyncIterator[Event | None]:
+async def talk(folder: SessionFolder, request: Mapping[str, Any]) -> AsyncGenerator[Event | None, None]:
     """What a session answers; None now and then while it says nothing. Broken when it cannot."""
     began = time.monotonic()
     while folder.status == "starting":

@@ -22,8 +22,8 @@ from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
 from benchmax.platform.store.points import write_all
-from benchmax.platform.store.tables import Blob, BlobPath, Upload
-from benchmax.platform.store.users import digest
+from benchmax.platform.store.tables import ApiKey, Blob, BlobPath, Upload
+from benchmax.platform.store.users import digest, works
 
 PATH_CHARS = 500
 _PART = re.compile(r"[A-Za-z0-9._@+=-][A-Za-z0-9._@+= -]*")
@@ -119,8 +119,10 @@ def _private(path: str, flags: int) -> int:
 # Rows
 
 
-def create_upload(session: Session, owner_id: str, path: str, mime_type: str, seconds: float) -> tuple[str, Upload]:
-    """A token that lets its bearer PUT one file to `path`, once."""
+def create_upload(
+    session: Session, owner_id: str, path: str, mime_type: str, seconds: float, key_id: str | None = None
+) -> tuple[str, Upload]:
+    """A token that lets its bearer PUT one file to `path`, once, while the key that asked for it works."""
     session.execute(delete(Upload).where(Upload.expires <= time.time() - 3600))
     token = secrets.token_urlsafe(32)
     row = Upload(
@@ -129,6 +131,7 @@ def create_upload(session: Session, owner_id: str, path: str, mime_type: str, se
         path=check_path(path),
         mime_type=mime_type,
         expires=time.time() + seconds,
+        key_id=key_id,
     )
     session.add(row)
     return token, row
@@ -138,6 +141,9 @@ def claim_upload(session: Session, token: str) -> Upload | None:
     """Use the token up; None when it is unknown, used or too old."""
     row = session.scalars(select(Upload).where(Upload.digest == digest(token)).with_for_update()).one_or_none()
     if row is None or row.used or row.expires <= time.time():
+        return None
+    key = session.get(ApiKey, row.key_id) if row.key_id else None
+    if row.key_id and (key is None or not works(key)):
         return None
     row.used = True
     return row

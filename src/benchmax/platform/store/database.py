@@ -95,7 +95,7 @@ def make_engine(url: str) -> Engine:
         why = misread if isinstance(error, ValueError) else error
         raise UsageError(
             f"{url.partition('://')[0]}://… cannot be opened: {why}. Give sqlite:///file.db or "
-            "postgresql://user@host/name (needs `pip install psycopg[binary]`)."
+            "postgresql://user@host/name (needs `pip install 'benchmax[postgres]'`)."
         ) from None
     if parsed.database and parsed.database != ":memory:":
         _make_private(Path(parsed.database))

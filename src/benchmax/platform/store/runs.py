@@ -11,7 +11,7 @@ from sqlalchemy import Text, bindparam, cast, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store import events
-from benchmax.platform.store.tables import TERMINAL, Run, Secret
+from benchmax.platform.store.tables import TERMINAL, Event, Run, Secret
 from benchmax.platform.store.text import clean
 
 _BY_ID = select(Run).where(Run.id == bindparam("run_id"), Run.deleted.is_(None))  # asked with nearly every request
@@ -101,7 +101,7 @@ def set_status(session: Session, run_id: str, status: str, reason: str = "", **d
     now, reason = time.time(), clean(reason)
     run.status, run.reason, run.activity, run.updated = status, reason, reason or status, now
     if status == "active" and run.started is None:
-        run.started = now
+        run.started = now - _worked_before(session, run_id)
     if status in TERMINAL:
         run.ended = now
     events.append(session, run_id, f"training.{status}", reason, data=data)
@@ -133,21 +133,32 @@ def request_cancel(session: Session, run_id: str) -> bool:
     if run is None or run.status in TERMINAL or run.cancel_requested is not None:
         return False
     run.cancel_requested = run.updated = time.time()
-    run.activity = "cancelling"
+    run.activity = "stopping"
     events.append(session, run_id, "training.cancelling", "The run was asked to stop.")
     return True
 
 
 def reopen(session: Session, run_id: str, reason: str = "waiting for a free slot") -> bool:
-    """Make an ended run `pending` again, to be resumed; False when it has not ended."""
+    """Make an ended run `pending` again, to be resumed; False when it has not ended.
+
+    The time it stood still does not count: it starts anew, by as much earlier as it had worked before.
+    """
     run = session.get(Run, run_id, with_for_update=True, populate_existing=True)
     if run is None or run.status not in TERMINAL:
         return False
+    worked = 0.0 if run.started is None or run.ended is None else max(0.0, run.ended - run.started)
     run.status, run.reason, run.activity = "pending", reason, reason
-    run.ended = run.cancel_requested = None
+    run.started = run.ended = run.cancel_requested = None
     run.updated = time.time()
-    events.append(session, run_id, "training.resuming", reason)
+    events.append(session, run_id, "training.resuming", reason, data={"worked": worked})
     return True
+
+
+def _worked_before(session: Session, run_id: str) -> float:
+    """Seconds a run had worked when it was resumed last; 0 for one that never was."""
+    resumed = select(Event.data).where(Event.run_id == run_id, Event.kind == "training.resuming")
+    data = session.scalar(resumed.order_by(Event.id.desc()).limit(1))
+    return float((data or {}).get("worked") or 0.0)
 
 
 def to_cancel(session: Session, run_ids: Sequence[str]) -> list[str]:

@@ -35,14 +35,18 @@ class Standing:
     failed: float | None = None
     """Share of the latest step's rollouts."""
 
-    def seconds_left(self, total_steps: int | None) -> float | None:
-        """At the speed so far; None when two steps are not there yet."""
+    def seconds_left(self, total_steps: int | None, worked: float) -> float | None:
+        """At the speed so far; None when two steps are not there yet.
+
+        Between two points the run may have stood still for days, but not in the seconds it has `worked`.
+        """
         if self.train is None or not total_steps:
             return None
         first, last = self.train
         if last.step <= first.step or last.time <= first.time:
             return None
-        return max(0, total_steps - 1 - last.step) * (last.time - first.time) / (last.step - first.step)
+        a_step = min((last.time - first.time) / (last.step - first.step), worked / (last.step + 1))
+        return max(0, total_steps - 1 - last.step) * a_step
 
 
 def of_runs(session: Session, run_ids: Sequence[str]) -> dict[str, Standing]:

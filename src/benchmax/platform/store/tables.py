@@ -85,6 +85,8 @@ class ApiKey(Base):
     expires: Mapped[float | None]
     last_used: Mapped[float | None]
     revoked: Mapped[float | None]
+    parent_id: Mapped[str | None] = mapped_column(String(40))
+    """The key that made this one, and ends it when it ends; None for one that a signed-in person made."""
     __table_args__ = (Index(None, "user_id"),)
 
 
@@ -129,6 +131,8 @@ class DeviceCode(Base):
     polled: Mapped[float] = mapped_column(default=0.0)
     user_id: Mapped[str | None] = mapped_column(String(40), ForeignKey("users.id", ondelete="CASCADE"))
     """Who approved it."""
+    key_id: Mapped[str | None] = mapped_column(String(40))
+    """With which key; None when a signed-in person did."""
     denied: Mapped[bool] = mapped_column(default=False)
 
 
@@ -182,6 +186,8 @@ class Upload(Base):
     mime_type: Mapped[str] = mapped_column(String(100))
     expires: Mapped[float]
     used: Mapped[bool] = mapped_column(default=False)
+    key_id: Mapped[str | None] = mapped_column(String(40))
+    """The key that asked for it; None when a signed-in person did."""
 
 
 # Runs

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 import time
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from sqlalchemy import bindparam, delete, func, select, update
 from sqlalchemy.orm import Session
@@ -26,6 +28,8 @@ LOCK_SECONDS = 15 * 60.0
 _USED_EVERY = 60.0
 # No vowels, no digits that look like letters: a code to be read aloud.
 _CODE_LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
+
+_KEY_TEXT = re.compile(r"sk_[0-9a-f]{8}_[\w-]{43}", re.ASCII)
 
 # Asked with every request, so built once: building costs several times what running does.
 _KEY = select(ApiKey, User).join(User, User.id == ApiKey.user_id).where(ApiKey.digest == bindparam("digest"))
@@ -71,10 +75,17 @@ def create_key(
     name: str = "",
     scopes: Sequence[str] = ("read", "write"),
     days: float | None = None,
+    parent: ApiKey | None = None,
 ) -> tuple[ApiKey, str]:
-    """A new key and its text, `sk_<8>_<43>`: shown now and never again."""
-    if not scopes or set(scopes) - set(SCOPES):
-        raise UsageError(f"Scopes are {', '.join(SCOPES)}. Give one or more of them.")
+    """A new key and its text, `sk_<8>_<43>`: shown now and never again.
+
+    One that another key makes is no stronger than that one, does not outlive it, and is revoked with it.
+    """
+    if not scopes or set(scopes) - set(SCOPES if parent is None else parent.scopes):
+        raise UsageError(f"Scopes are {', '.join(SCOPES)}. Give one or more of those you have yourself.")
+    ends = [] if days is None else [time.time() + days * 86_400]
+    if parent is not None and parent.expires is not None:
+        ends.append(parent.expires)
     prefix = secrets.token_hex(4)
     text = f"sk_{prefix}_{secrets.token_urlsafe(32)}"
     row = ApiKey(
@@ -83,7 +94,8 @@ def create_key(
         prefix=prefix,
         digest=digest(text),
         scopes=sorted(set(scopes)),
-        expires=None if days is None else time.time() + days * 86_400,
+        expires=min(ends, default=None),
+        parent_id=None if parent is None else parent.id,
     )
     session.add(row)
     session.flush()
@@ -96,7 +108,22 @@ def find_key(session: Session, text: str) -> tuple[ApiKey, User] | None:
     if found is None:
         return None
     key, user = found
-    return None if key.revoked is not None or (key.expires or float("inf")) <= time.time() else (key, user)
+    return (key, user) if works(key) else None
+
+
+def works(key: ApiKey) -> bool:
+    """Whether a key is neither revoked nor expired."""
+    return key.revoked is None and (key.expires or float("inf")) > time.time()
+
+
+def refuse_own_key(session: Session, base_url: str, api_key: str) -> None:
+    """UsageError when a key of this platform, also one that no longer works, would be sent to another server."""
+    found = [digest(each) for each in _KEY_TEXT.findall(f"{api_key} {base_url}")]
+    if found and session.scalars(select(ApiKey.id).where(ApiKey.digest.in_(found))).first() is not None:
+        raise UsageError(
+            f"The key is this platform's own and is not sent to {urlsplit(base_url).hostname or 'another server'}. "
+            "Give that server's own key, or leave the address out to use the platform's models."
+        )
 
 
 def needs_touch(key: ApiKey) -> bool:
@@ -113,11 +140,15 @@ def keys_of(session: Session, user_id: str) -> list[ApiKey]:
 
 
 def revoke_key(session: Session, user_id: str, key_id: str) -> ApiKey | None:
-    """Revoke a user's key for good; None when the user has no such key."""
+    """Revoke a user's key for good, with every key it made; None when the user has no such key."""
     key = session.get(ApiKey, key_id)
     if key is None or key.user_id != user_id:
         return None
-    key.revoked = key.revoked or time.time()
+    keys = keys_of(session, user_id)
+    ending = [key]
+    for each in ending:
+        each.revoked = each.revoked or time.time()
+        ending += [made for made in keys if made.parent_id == each.id]
     return key
 
 

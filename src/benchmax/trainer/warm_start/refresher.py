@@ -23,8 +23,6 @@ from benchmax.trainer.warm_start.teaching import Teacher
 if TYPE_CHECKING:
     from benchmax.trainer.loop import Trainer
 
-STALE = 2
-"""Evaluations without a better one, after which the run is taught."""
 ROOM = 0.1
 """Share of what solutions earn that must be missing for it."""
 MOST = 2
@@ -46,7 +44,7 @@ HELPED = 0.05
 
 
 class Refresher:
-    """Teaches one run when it is stuck."""
+    """Teaches one run that is stuck."""
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
@@ -57,15 +55,13 @@ class Refresher:
         progress = trainer.progress
         if trainer.guide is None or trainer.config.algorithm.guidance == "off" or trainer.config.warm_start == "off":
             return False
-        stuck = progress.idle >= STALE and progress.evaluated == progress.step
         room = progress.gold is not None and progress.last is not None and progress.last < (1 - ROOM) * progress.gold
-        return stuck and room and progress.lessons < MOST
+        return room and progress.lessons < MOST
 
     async def teach(self) -> None:
         """Show solutions until that no longer helps; keep the best weights, which may be those of before."""
         trainer, progress = self._trainer, self._trainer.progress
         progress.lessons += 1
-        progress.idle = 0
         shown, watched = self._rows()
         guide = trainer.guide
         assert guide is not None

@@ -24,7 +24,8 @@ from benchmax.platform.account_schemas import (
     WhoAmI,
 )
 from benchmax.platform.schemas import Success
-from benchmax.platform.server.auth import Caller
+from benchmax.platform.server.auth import Caller, shown_key
+from benchmax.platform.server.models import is_here
 from benchmax.platform.server.platform import Here
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.routes.views import key_info
@@ -54,20 +55,23 @@ def list_keys(here: Here, caller: Caller) -> KeyList:
 
 @router.post("/keys", status_code=201)
 def create_key(here: Here, caller: Caller, body: KeyRequest) -> NewKey:
-    """A new key. Its text is in this answer and nowhere else."""
+    """A new key. Its text is in this answer and nowhere else; one made by a key ends with that key."""
     here.limiter.hit("key", caller.user_id)
     beyond = set(body.scopes) - caller.scopes
     if beyond:
         raise Refused(403, f"You do not have the scope {', '.join(sorted(beyond))} yourself.")
     with here.database.write() as session:
-        row, text = users.create_key(session, caller.user_id, name=body.name, scopes=body.scopes, days=body.days)
+        parent = shown_key(session, caller)
+        row, text = users.create_key(
+            session, caller.user_id, name=body.name, scopes=body.scopes, days=body.days, parent=parent
+        )
         caller.note(session, "key.create", row.id, prefix=row.prefix, scopes=row.scopes)
     return NewKey(**dict(key_info(row)), key=text)
 
 
 @router.delete("/keys/{key_id}")
 def revoke_key(here: Here, caller: Caller, key_id: Annotated[str, Path(max_length=80)]) -> Success:
-    """Revoke a key for good."""
+    """Revoke a key for good, and the keys it made."""
     with here.database.write() as session:
         key = users.revoke_key(session, caller.user_id, key_id)
         if key is None:
@@ -117,7 +121,10 @@ def list_endpoints(here: Here, caller: Caller) -> EndpointList:
 def create_endpoint(here: Here, caller: Caller, body: EndpointRequest) -> EndpointInfo:
     """Name an OpenAI-compatible server; its key is stored encrypted and never given back."""
     refuse_literal(body.base_url, Reach.of(reach_of(here.settings)))
+    if is_here(here.settings, body.base_url):
+        raise UsageError("This is the platform's own address. Its models need no endpoint: name them as they are.")
     with here.database.write() as session:
+        users.refuse_own_key(session, body.base_url, body.api_key or "")
         taken = select(Endpoint.id).where(Endpoint.owner_id == caller.user_id, Endpoint.name == body.name)
         if session.scalars(taken).first() is not None:
             raise UsageError(f"You have an endpoint {body.name!r} already. Choose another name.")

@@ -74,12 +74,29 @@ def preview(
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
     environment: EnvironmentName = None,
 ) -> DatasetPreview:
-    """The first rows of an uploaded dataset, and what is wrong with any of the first 100,000."""
+    """The first rows of an uploaded dataset, and what is wrong with any of the first 100,000.
+
+    Without `environment`, rows that have no prompt are read as the built-in environment that knows their columns.
+    """
     with here.database.read() as session:
         found = blobs.find(session, caller.user_id, path)
     if found is None:
         raise Refused(404, "You have no upload of that name. Check the path.")
-    return datasets.preview(here.blobs, found[1].sha256, found[1].size, path, limit, _env_class(environment))
+    return _read_as(here, path, found[1].sha256, found[1].size, limit, environment)
+
+
+def _read_as(
+    here: Platform, path: str, sha256: str, size: int, limit: int, environment: str | None
+) -> DatasetPreview:
+    """A preview by the environment that is asked for, else by whichever can read the rows."""
+    seen = datasets.preview(here.blobs, sha256, size, path, limit, _env_class(environment))
+    if environment in BUILT_IN:
+        return seen.model_copy(update={"environment": environment})
+    for name in BUILT_IN if seen.rows and not seen.usable and environment is None else ():
+        other = datasets.preview(here.blobs, sha256, size, path, limit, _env_class(name))
+        if other.usable:
+            return other.model_copy(update={"environment": name})
+    return seen
 
 
 @router.post("", status_code=201, openapi_extra=_ANY_BODY)
@@ -106,7 +123,7 @@ def _keep(
     here: Platform, caller: Principal, path: str, sha256: str, size: int, environment: str | None
 ) -> DatasetPreview:
     try:
-        seen = datasets.preview(here.blobs, sha256, size, path, 20, _env_class(environment))
+        seen = _read_as(here, path, sha256, size, 20, environment)
         # Rows none of which has our columns may still be what some environment reads: then readable is enough.
         datasets.check_count(seen.usable or sum(1 for _ in datasets.rows(here.blobs, sha256, path)))
     except UsageError:

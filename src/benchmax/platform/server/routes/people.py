@@ -61,6 +61,8 @@ def delete_user(here: Here, caller: Caller, user_id: Annotated[str, Path(max_len
 def _administrator(caller: Principal) -> None:
     if caller.role != "admin":
         raise Refused(404, _NOT_THERE)
+    if beyond := set(users.SCOPES) - caller.scopes:  # a new user can do everything: so must who makes one
+        raise Refused(403, f"Making a user needs a key that has the scope {', '.join(sorted(beyond))} too.")
 
 
 def _info(user: User, runs: int) -> UserInfo:

@@ -78,7 +78,7 @@ async def say(here: Here, caller: Caller, session_id: SessionId, body: Say) -> S
     async def events() -> AsyncIterator[Event | None]:
         ended = False
         try:
-            async with aclosing(talk(folder, {"do": "say", **body.model_dump()})) as said:  # type: ignore[type-var]
+            async with aclosing(talk(folder, {"do": "say", **body.model_dump()})) as said:
                 async for event in said:
                     ended = ended or (event is not None and event["event"] in ("done", "error"))
                     yield event

@@ -18,15 +18,16 @@ from starlette.concurrency import run_in_threadpool
 from benchmax.bundle.metadata import BundleMetadata
 from benchmax.envs.readers import read_rows
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.platform.playground_schemas import BatchRequest, RolloutEnv, RolloutLlm, RolloutOptions, RolloutRequest
+from benchmax.platform.playground_schemas import BatchRequest, RolloutEnv, RolloutOptions, RolloutRequest
 from benchmax.platform.server.auth import Caller, Principal
-from benchmax.platform.server.launch import dataset_file
+from benchmax.platform.server.launch import check_bundle, dataset_file
+from benchmax.platform.server.models import ChosenModel, choose
 from benchmax.platform.server.platform import Here, Platform
-from benchmax.platform.server.sessions import Broken, Event, event_stream, reach_of, talk
+from benchmax.platform.server.sessions import Broken, Event, event_stream
 from benchmax.platform.store import blobs
 from benchmax.platform.store.libraries import MANIFEST_BYTES
 
-router = APIRouter(prefix="/v1/rollout", tags=["rollouts"])
+router = APIRouter(tags=["rollouts"])
 
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "`data: {json}` lines"}
@@ -35,17 +36,20 @@ _LAST = frozenset({"rollout_completed", "worker_error", "error", "cancelled"})
 _BATCH_LAST = frozenset({"batch_completed", "error", "cancelled"})
 
 
-@router.post("/stream", response_class=StreamingResponse, responses=_STREAM)
+@router.post("/rollout/stream", response_class=StreamingResponse, include_in_schema=False)  # the oldest clients'
+@router.post("/v1/rollout/stream", response_class=StreamingResponse, responses=_STREAM)
 async def stream_rollout(here: Here, caller: Caller, body: RolloutRequest) -> StreamingResponse:
     """Play one example: rollout_started, message…, reward, rollout_completed."""
     if (body.raw_example is None) == (body.standardized_example is None):
         raise UsageError("Send one of raw_example and standardized_example.")
     rows = [body.raw_example if body.standardized_example is None else body.standardized_example]
-    request = _request(here, "rollout", rows, body.llm, body.options, body.standardized_example is not None)
+    chosen = await run_in_threadpool(choose, here, caller.user_id, body.llm)
+    request = _request(here, "rollout", rows, chosen, body.options, body.standardized_example is not None)
     return await _play(here, caller, body.env, request, _LAST)
 
 
-@router.post("/batch/stream", response_class=StreamingResponse, responses=_STREAM)
+@router.post("/rollout/batch/stream", response_class=StreamingResponse, include_in_schema=False)
+@router.post("/v1/rollout/batch/stream", response_class=StreamingResponse, responses=_STREAM)
 async def stream_batch(here: Here, caller: Caller, body: BatchRequest) -> StreamingResponse:
     """Play examples as groups: batch_started, rollout_completed…, batch_completed."""
     rows = (await run_in_threadpool(_rows, here, caller, body))[: body.max_examples]
@@ -53,7 +57,8 @@ async def stream_batch(here: Here, caller: Caller, body: BatchRequest) -> Stream
         raise UsageError("The dataset has no rows. Send dataset_bytes or the dataset_path of an upload.")
     if body.model is not None:
         body.llm.model = body.model.name
-    request = _request(here, "batch", rows, body.llm, body.options, body.is_dataset_standardized)
+    chosen = await run_in_threadpool(choose, here, caller.user_id, body.llm)
+    request = _request(here, "batch", rows, chosen, body.options, body.is_dataset_standardized)
     samples = body.group_size or body.options.samples_per_example
     workers = max(1, body.max_in_flight // samples) if body.max_in_flight else body.concurrent_workers
     request["options"] |= {"samples": samples, "workers": workers}
@@ -61,13 +66,13 @@ async def stream_batch(here: Here, caller: Caller, body: BatchRequest) -> Stream
 
 
 def _request(
-    here: Platform, do: str, rows: list[Any], llm: RolloutLlm, options: RolloutOptions, standardized: bool
+    here: Platform, do: str, rows: list[Any], chosen: ChosenModel, options: RolloutOptions, standardized: bool
 ) -> dict[str, Any]:
     return {
         "do": do,
         "rows": rows,
         "standardized": standardized,
-        "llm": {**llm.model_dump(), "reach": reach_of(here.settings)},
+        "llm": chosen.told(here.settings),
         "options": options.model_dump(),
     }
 
@@ -79,25 +84,17 @@ async def _play(
     digest, files = await run_in_threadpool(_bundle, here, caller, env)
 
     async def events() -> AsyncIterator[Event | None]:
-        """From the session with this bundle; once more from a new one, if the first was about to end."""
-        for final in (False, True):
-            folder = await run_in_threadpool(here.sessions.for_rollouts, caller.user_id, digest, files)
-            used = folder.status == "ready"
-            ended = False
-            try:
-                async with aclosing(talk(folder, request)) as said:  # type: ignore[type-var]
-                    async for event in said:
-                        ended = ended or (event is not None and event["event"] in last)
-                        yield event
-                if not ended:
-                    yield {"event": "worker_error", "error": "The environment's session broke off. Try again."}
-                return
-            except Broken as broken:
-                here.sessions.forget(folder)
-                if broken.begun or final or not used:
-                    kind = "worker_error" if broken.begun else "error"
-                    yield {"event": kind, "error": str(broken)}
-                    return
+        ended = False
+        try:
+            asked = here.sessions.ask(lambda: here.sessions.for_rollouts(caller.user_id, digest, files), request)
+            async with aclosing(asked) as said:
+                async for event in said:
+                    ended = ended or (event is not None and event["event"] in last)
+                    yield event
+            if not ended:
+                yield {"event": "worker_error", "error": "The environment's session broke off. Try again."}
+        except Broken as broken:
+            yield {"event": "worker_error" if broken.begun else "error", "error": str(broken)}
 
     return event_stream(events())
 
@@ -115,7 +112,7 @@ def _bundle(here: Platform, caller: Principal, env: RolloutEnv) -> tuple[str, di
         raise UsageError("Give the environment either as env_cls_path and env_metadata_path, or as the two bytes.")
     pickled, manifest = found
     text = manifest if isinstance(manifest, bytes) else _small(manifest)
-    BundleMetadata.from_json_bytes(text)
+    check_bundle(pickled, BundleMetadata.from_json_bytes(text))
     digest = hashlib.sha256(text)
     digest.update(hashlib.sha256(pickled).digest() if isinstance(pickled, bytes) else pickled.name.encode())
     return digest.hexdigest(), {"env_cls_path": pickled, "env_metadata_path": manifest}

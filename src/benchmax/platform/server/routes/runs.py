@@ -244,9 +244,9 @@ def cancel_run(here: Here, run_id: RunId, caller: Caller) -> Success:
         runs.request_cancel(session, run.id)
         jobs.drop_queued(session, run.id, "train")
         if all(job.state != "leased" for job in known):
-            runs.set_status(session, run.id, "cancelled", "Cancelled before it began.")
-            return Success(success=True, message="The run is cancelled.")
-    return Success(success=True, message="The run is being cancelled.")
+            runs.set_status(session, run.id, "cancelled", "Stopped before it began.")
+            return Success(success=True, message="The run is stopped.")
+    return Success(success=True, message="The run is being stopped.")
 
 
 @router.post("/{run_id}/resume")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import time
 from typing import Annotated, Any
 from urllib.parse import parse_qs
 
@@ -26,6 +27,7 @@ from benchmax.platform.server.platform import Here, Platform
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.routes import console
 from benchmax.platform.store import audit, users
+from benchmax.platform.store.tables import ApiKey
 
 router = APIRouter(tags=["sign-in"])
 
@@ -135,12 +137,20 @@ def device_token(request: Request, here: Here, body: DeviceTokenRequest) -> Any:
         if isinstance(found, str):
             return _oauth_error(found)
         assert found.user_id is not None
+        parent = session.get(ApiKey, found.key_id) if found.key_id else None
+        if found.key_id and (parent is None or not users.works(parent)):
+            return _oauth_error("access_denied")
         row, text = users.create_key(
-            session, found.user_id, name=f"device {found.user_code}", scopes=users.SCOPES, days=DEVICE_DAYS
+            session,
+            found.user_id,
+            name=f"device {found.user_code}",
+            scopes=users.SCOPES if parent is None else parent.scopes,
+            days=DEVICE_DAYS,
+            parent=parent,
         )
         address = client_address(request.scope)
         audit.note(session, "key.create", user_id=found.user_id, actor="device", target=row.id, address=address)
-    return DeviceToken(access_token=text, expires_in=DEVICE_DAYS * 86_400)
+    return DeviceToken(access_token=text, expires_in=max(0, int((row.expires or 0.0) - time.time())))
 
 
 @router.get("/api/auth/device")
@@ -164,13 +174,14 @@ def show_device(
 
 @router.post("/api/auth/device/approve")
 def approve_device(here: Here, caller: Caller, body: DeviceApproval) -> Success:
-    """Let the device that shows this code act as you, or not."""
+    """Let the device that shows this code act as you, or not. Approved with a key, it can do what that key can."""
     here.limiter.hit("device", caller.user_id)
     with here.database.write() as session:
         row = users.find_user_code(session, body.user_code)
         if row is None:
             raise Refused(404, _NO_DEVICE)
         row.user_id, row.denied = (caller.user_id, False) if body.approve else (None, True)
+        row.key_id = caller.key_id if body.approve else None
         caller.note(session, "device.approve" if body.approve else "device.deny", row.user_code)
     return Success(success=True, message="The device is signed in." if body.approve else "The device is refused.")
 

@@ -39,7 +39,7 @@ def upload_url(
         raise UsageError(f"Files of this kind are not taken. Give a name that ends in {', '.join(SUFFIXES)}.")
     with here.database.write() as session:
         there = blobs.find(session, caller.user_id, path)
-        token, upload = blobs.create_upload(session, caller.user_id, path, mime_type, minutes * 60.0)
+        token, upload = blobs.create_upload(session, caller.user_id, path, mime_type, minutes * 60.0, caller.key_id)
     base = (here.settings.public_url or str(request.base_url)).rstrip("/")
     return UploadUrl(
         upload_url=f"{base}/v1/storage/uploads/{token}",

@@ -126,7 +126,7 @@ def _seconds_left(run: Run, standing: Standing, elapsed: float | None) -> float 
     """Until the last step, or until the time asked for is over."""
     if run.status != "active" or elapsed is None:
         return None
-    left, most = standing.seconds_left(run.total_steps), run.args.get("max_minutes")
+    left, most = standing.seconds_left(run.total_steps, elapsed), run.args.get("max_minutes")
     if left is None or not isinstance(most, int | float):
         return left
     return min(left, max(0.0, 60.0 * most - elapsed))

@@ -1,0 +1,68 @@
+"""The OpenAI API over the platform's models: those of this machine, and the caller's endpoints."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.models.refusals import refusal
+from benchmax.platform.playground_schemas import ChatBody, ModelCard, ModelCards
+from benchmax.platform.server import models
+from benchmax.platform.server.auth import Caller
+from benchmax.platform.server.completions import answer
+from benchmax.platform.server.platform import Here, Platform
+
+router = APIRouter(prefix="/v1", tags=["models"])
+
+_ANSWER: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {
+            "application/json": {"schema": {"type": "object"}},
+            "text/event-stream": {"schema": {"type": "string"}},
+        },
+        "description": "A chat completion, or with `stream` its chunks; `model` says who answered",
+    }
+}
+
+
+@router.get("/models")
+def list_models(here: Here, caller: Caller) -> ModelCards:
+    """The models you can ask. Any other name is answered by the default one, the first of them."""
+    return ModelCards(data=_cards(here, caller.user_id))
+
+
+@router.get("/models/{name:path}")
+def get_model(here: Here, caller: Caller, name: Annotated[str, Path(max_length=200)]) -> ModelCard:
+    """One of them."""
+    for card in _cards(here, caller.user_id):
+        if card.id == name:
+            return card
+    raise NotFoundError(f"There is no model {name!r} here. GET /v1/models lists them.")
+
+
+@router.post("/chat/completions", response_class=Response, responses=_ANSWER)
+async def complete_chat(request: Request, here: Here, caller: Caller, body: ChatBody) -> Response:
+    """Answer a chat, by the model that is named or by the platform's default one."""
+    here.limiter.hit("completion", caller.user_id)
+    try:
+        chosen = await run_in_threadpool(models.choose_own, here, caller.user_id, body.model)
+    except UsageError as error:
+        status, problem = refusal(error)
+        return JSONResponse(problem, status)
+    asked = body.model_dump(mode="json", exclude_unset=True)
+    return await answer(here, chosen, asked, request.is_disconnected)
+
+
+def _cards(here: Platform, user_id: str) -> list[ModelCard]:
+    default = models.choose_own(here, user_id, "")
+    stored, known = models.local_names()
+    with here.database.read() as session:
+        endpoints = [(each.name, each.model) for each in models.of_owner(session, user_id)]
+    cards = [ModelCard(id=name, owned_by="this machine") for name in (*stored, *known)]
+    cards += [ModelCard(id=name, owned_by=f"endpoint {model}") for name, model in endpoints]
+    first = next((name for name, model in endpoints if default.base_url and model == default.model), default.model)
+    return sorted(cards, key=lambda card: card.id != first)

@@ -1,0 +1,76 @@
+"""Module paths of the published packages that are elsewhere here: imported by their old name, they give our names.
+
+An environment that a published client pickled refers to classes and functions by these paths. This table is the only
+place that knows them; a finder makes the modules when they are asked for, so no file has to stand for each. What the
+published packages have and this one has not is in no row: a bundle that needs it is refused when it is launched.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+_MCP = "benchmax.envs.mcp"
+
+HOMES: dict[str, tuple[str, ...]] = {
+    "benchmax.envs.base": ("benchmax.envs.base_env", "benchmax.envs.types"),
+    f"{_MCP}.parallel_mcp_env": (f"{_MCP}.env",),
+    f"{_MCP}.server_pool": (f"{_MCP}.pool",),
+    f"{_MCP}.provisioners.base_provisioner": (f"{_MCP}.provisioners.base",),
+    f"{_MCP}.provisioners.local_provisioner": (f"{_MCP}.provisioners.local",),
+    f"{_MCP}.provisioners.manual_provisioner": (f"{_MCP}.provisioners.manual",),
+    f"{_MCP}.provisioners.skypilot_provisioner": (f"{_MCP}.provisioners.skypilot",),
+    "benchmax.platform.device_auth": ("benchmax.platform.credentials",),
+    "benchmax.platform.login": ("benchmax.platform.credentials",),
+    "benchmax.rubrics.adaptive": ("benchmax.rubrics.evaluate", "benchmax.rewards.adaptive"),
+    "benchmax.rubrics.reward_fns": ("benchmax.rubrics.functions",),
+    "benchmax.rubrics.rubric": ("benchmax.rewards.rubric", "benchmax.rubrics.evaluate"),
+    "benchmax.utils": ("benchmax.published",),
+}
+"""A published module, and the modules of ours that have its names, the first that has one giving it."""
+
+
+def ensure_safe_python_version() -> None:
+    """Nothing to ensure: bundles are opened by the Python they were made with."""
+
+
+class _Alias(ModuleType):
+    """A module that takes each name from where it is now."""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__"):
+            for home in HOMES[self.__name__]:
+                found = getattr(import_module(home), name, None)
+                if found is not None:
+                    setattr(self, name, found)
+                    return found
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        homes = [dir(import_module(home)) for home in HOMES[self.__name__]]
+        return sorted({name for names in homes for name in names if not name.startswith("_")})
+
+
+class AliasFinder:
+    """Finds the modules of the table, after everything that has a file."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        if name not in HOMES:
+            return None
+        return ModuleSpec(name, self, is_package=any(other.startswith(f"{name}.") for other in HOMES))  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Alias(spec.name, f"{spec.name}, by its published path.")
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Its names come when they are asked for."""
+
+
+def install() -> None:
+    """Let the published paths be imported."""
+    if not any(isinstance(each, AliasFinder) for each in sys.meta_path):
+        sys.meta_path.append(AliasFinder())

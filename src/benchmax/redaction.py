@@ -1,0 +1,183 @@
+"""Takes secrets out of text, by value: as they are, as other programs write them, and in pieces.
+
+A value is known in every form a log or a message may give it (JSON, URL, base64 inside a longer text such as Basic
+auth, hexadecimal, HTML; upper or lower case), line by line when it has several, across line breaks that were put into
+it, and where a limit on the length of a text cut it in two.
+
+    hide = Redactor([value])
+    hide("the key is …")        # the key is [secret]
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+MARK = "[secret]"
+SECRET_CHARS = 6
+"""Shorter values are too common in ordinary text to be hidden."""
+CODED_CHARS = 8
+"""Values from this length on are also known in other forms, and in either case."""
+PIECE_CHARS = 8
+"""The least that is left of a value that was cut, to be known as a piece of it."""
+_BROKEN_CHARS = 24
+"""Forms from this length on are also found with line breaks or spaces in them."""
+_CUT_CHARS = 4
+"""What may stand behind the place of a cut: `…` or `...`, and a quote."""
+
+_BREAKS = re.compile(r"(?:\\+[nrt]|\s)+")
+
+Spans = Iterator[tuple[int, int]]
+
+
+class Redactor:
+    """Takes the given values out of texts."""
+
+    def __init__(self, values: Iterable[str]) -> None:
+        values = {value for value in values if len(value.strip()) >= SECRET_CHARS}
+        self._exact = {value for value in values if len(value) < CODED_CHARS}
+        forms = {_lower(form) for value in values - self._exact for form in _forms(value)}
+        self._forms = sorted(forms, key=len, reverse=True)
+        squeezed = {_BREAKS.sub("", form) for form in forms}
+        self._squeezed = sorted((each for each in squeezed if len(each) >= _BROKEN_CHARS), key=len, reverse=True)
+
+    def __bool__(self) -> bool:
+        return bool(self._exact or self._forms)
+
+    def __call__(self, text: str) -> str:
+        """The text without the values."""
+        spans = [span for value in self._exact for span in _occurrences(text, value)]
+        if self._forms:
+            lower = _lower(text)
+            spans += _found(lower, self._forms)
+            spans += self._broken(lower)
+        return _cut_out(text, spans) if spans else text
+
+    def _broken(self, lower: str) -> list[tuple[int, int]]:
+        """Where values stand that line breaks divide."""
+        if not self._squeezed or (squeezed := _BREAKS.sub("", lower)) == lower:
+            return []
+        found = _found(squeezed, self._squeezed)
+        return [_stretched(lower, span) for span in found] if found else []
+
+
+def hide_texts(value: Any, hide: Callable[[str], str]) -> Any:
+    """A JSON value with every text in it, names too, as `hide` gives it."""
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, Mapping):
+        return {hide(str(name)): hide_texts(item, hide) for name, item in value.items()}
+    return [hide_texts(item, hide) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _forms(value: str) -> set[str]:
+    """How a value may be written."""
+    parts = {value, value.strip()} | {line.strip() for line in value.splitlines()}
+    parts = {part for part in parts if len(part) >= CODED_CHARS}
+    return {form for part in parts for form in (*_escaped(part), *_coded(part.encode("utf-8", "surrogatepass")))}
+
+
+def _escaped(part: str) -> Iterator[str]:
+    yield part
+    for form in (json.dumps(part, ensure_ascii=False)[1:-1], json.dumps(part)[1:-1], repr(part)[1:-1]):
+        yield form
+        yield json.dumps(form, ensure_ascii=False)[1:-1]  # JSON in JSON, as in the arguments of a tool call
+    yield html.escape(part)
+    encoded = part.encode("utf-8", "surrogatepass")
+    yield from (quote(encoded), quote(encoded, safe=""), quote_plus(encoded))
+
+
+def _coded(part: bytes) -> Iterator[str]:
+    """Hexadecimal, and base64 wherever the value begins in what was encoded: without the signs its neighbours share."""
+    yield part.hex()
+    for before, shared in ((0, 0), (1, 2), (2, 3)):
+        whole = (before + len(part)) * 8 // 6
+        plain = base64.b64encode(b"\0" * before + part).decode()[shared:whole]
+        if len(plain) >= PIECE_CHARS:
+            yield plain
+            yield plain.replace("+", "-").replace("/", "_")
+            yield quote_plus(plain)
+
+
+def _lower(text: str) -> str:
+    """In lower case, every sign in its place."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else "".join(map(_lower_sign, text))
+
+
+def _lower_sign(sign: str) -> str:
+    lower = sign.lower()
+    return lower if len(lower) == 1 else sign
+
+
+def _found(text: str, forms: list[str]) -> list[tuple[int, int]]:
+    return [span for form in forms for find in (_occurrences, _cut_at_the_end, _cut_at_the_start) for span in find(text, form)]
+
+
+def _occurrences(text: str, form: str) -> Spans:
+    at = text.find(form)
+    while at >= 0:
+        yield at, at + len(form)
+        at = text.find(form, at + len(form))
+
+
+def _cut_at_the_end(text: str, form: str) -> Spans:
+    """The first part of a form, where the text ends: `sk-012…`."""
+    end = len(text.rstrip("…. \"')"))
+    end = len(text) if len(text) - end > _CUT_CHARS else end
+    at = text.find(form[:PIECE_CHARS], max(0, end - len(form)), end)
+    while at >= 0:
+        if form.startswith(text[at:end]):
+            yield at, end
+            return
+        at = text.find(form[:PIECE_CHARS], at + 1, end)
+
+
+def _cut_at_the_start(text: str, form: str) -> Spans:
+    """The last part of a form, where the text begins: `…789`."""
+    start = len(text) - len(text.lstrip("…. \"'("))
+    start = 0 if start > _CUT_CHARS else start
+    at = text.find(form[-PIECE_CHARS:], start, start + len(form))
+    while at >= 0:
+        end = at + PIECE_CHARS
+        if form.endswith(text[start:end]):
+            yield start, end
+            return
+        at = text.find(form[-PIECE_CHARS:], at + 1, start + len(form))
+
+
+def _stretched(text: str, span: tuple[int, int]) -> tuple[int, int]:
+    """A place in the text without breaks, in the text with them."""
+    kept, before, lengths = [], 0, []
+    at = 0
+    for broken in _BREAKS.finditer(text):
+        kept.append(before)
+        lengths.append(at)
+        before += broken.start() - at
+        at = broken.end()
+    kept.append(before)
+    lengths.append(at)
+
+    def place(index: int) -> int:
+        piece = bisect_right(kept, index) - 1
+        return lengths[piece] + index - kept[piece]
+
+    return place(span[0]), place(span[1] - 1) + 1
+
+
+def _cut_out(text: str, spans: list[tuple[int, int]]) -> str:
+    pieces: list[str] = []
+    at = 0
+    for start, end in sorted(spans):
+        if end <= at:
+            continue
+        if start > at or not pieces:
+            pieces += [text[at:start], MARK]
+        at = end
+    return "".join(pieces) + text[at:]

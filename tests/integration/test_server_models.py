@@ -1,0 +1,211 @@
+"""The platform's own models: what published clients name by default is answered by them, and the answer says so."""
+
+import base64
+import json
+
+import openai
+import pytest
+from aiohttp import web
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.platform.client import RolloutClient
+from benchmax.platform.playground_schemas import RolloutLlm
+from benchmax.platform.server import models
+from benchmax.platform.server.settings import ServerSettings
+from benchmax.platform.validation import validate_env
+from platform_world import LiveServer
+from session_world import bundled, events_of, fake_model, supervised
+from training_world import store_tiny
+
+pytestmark = pytest.mark.timeout(300)
+
+HOSTED = "https://llm.castform.com/v1"
+EXAMPLE = {"prompt": "Count to one.", "answer": "count 1"}
+SAY = [{"role": "user", "content": "hello"}]
+
+
+class PlainEnv(BaseEnv):
+    """Without tools: the toy model has no room to be told of any."""
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"said": float(str(task["answer"]) in messages[-1]["content"])}
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory):
+    """A platform whose machine has one model."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        store_tiny(home, "toy")
+        patch.setenv("BENCHMAX_HOME", str(home))
+        with supervised(tmp_path_factory.mktemp("live")) as server:
+            yield server
+
+
+@pytest.fixture
+def key(live, request):
+    return live.user(f"{request.node.name}@example.org".replace("[", "-").replace("]", ""))[1]
+
+
+def add_endpoint(live, key, name, url, model="upstream", api_key="sk-upstream"):
+    with live.client(key) as client:
+        made = client.post("/v1/endpoints", json={"name": name, "baseUrl": url, "model": model, "apiKey": api_key})
+    assert made.status_code == 201, made.text
+
+
+def wire_body(key, **llm):
+    """A rollout as published clients ask for it: the hosted address, a hosted name, their own key."""
+    env = {name: base64.b64encode(value).decode() for name, value in bundled(PlainEnv).items()}
+    given = {"base_url": HOSTED, "api_key": key, "model": "gpt-5.4-nano", "api-version": "", **llm}
+    return {"raw_example": EXAMPLE, "env": env, "llm": given, "options": {"max_completion_tokens": 5}}
+
+
+@pytest.mark.parametrize("path", ["/v1/rollout/stream", "/rollout/stream"])
+def test_a_rollout_with_the_published_defaults_is_played_here(live, key, path):
+    with live.client(key) as client, client.stream("POST", path, json=wire_body(key), timeout=150) as answer:
+        events = events_of(answer)
+    assert events[0]["event"] == "rollout_started", events
+    assert events[0]["model"] == "toy"
+    assert "no model 'gpt-5.4-nano'; toy answers in its place" in events[0]["note"]
+    assert (events[-1]["event"], events[-1]["note"]) == ("rollout_completed", events[0]["note"])
+
+
+def test_groups_and_validation_with_the_published_defaults(live, key):
+    options = {"llm_base_url": HOSTED, "llm_api_key": key}
+    with RolloutClient(key, live.url) as client:
+        events = client.run_group(EXAMPLE, samples=2, **bundled(PlainEnv), **options)
+    assert [event["model"] for event in events] == ["toy", "toy"]
+    report = validate_env(PlainEnv, {}, [EXAMPLE], local=False, api_key=key, base_url=live.url, remote_examples=1,
+                          verbose=False, **options)  # fmt: skip
+    assert report.remote["examples"][0]["error"] is None, report.remote
+
+
+def test_the_openai_client_lists_models_and_talks_to_one_of_the_machine(live, key):
+    client = openai.OpenAI(base_url=f"{live.url}/v1", api_key=key, max_retries=0, timeout=150)
+    assert "toy" in [model.id for model in client.models.list()]
+    assert client.models.retrieve("toy").owned_by == "this machine"
+    reply = client.chat.completions.create(model="toy", messages=SAY, max_tokens=4)
+    assert reply.model == "toy"
+    assert reply.usage.completion_tokens <= 4
+    assert not hasattr(reply, "note")
+    chunks = list(client.chat.completions.create(model="toy", messages=SAY, max_tokens=4, stream=True))
+    assert {chunk.model for chunk in chunks} == {"toy"}
+    assert chunks[-1].choices[0].finish_reason in ("length", "stop")
+
+
+def test_a_hosted_name_is_answered_by_the_default_model_and_a_slip_is_told(live, key):
+    client = openai.OpenAI(base_url=f"{live.url}/v1", api_key=key, max_retries=0, timeout=150)
+    answer = client.chat.completions.with_raw_response.create(model="gpt-5.4-mini", messages=SAY, max_tokens=2)
+    assert answer.headers["x-benchmax-model"] == "toy"
+    assert "toy answers in its place" in answer.headers["x-benchmax-note"]
+    assert (answer.parse().model, answer.parse().note) == ("toy", answer.headers["x-benchmax-note"])
+    with pytest.raises(openai.NotFoundError, match="Did you mean 'toy'"):
+        client.chat.completions.create(model="toi", messages=SAY)
+    with pytest.raises(openai.BadRequestError, match="response_format"):
+        client.chat.completions.create(model="toy", messages=SAY, response_format={"type": "json_object"})
+
+
+def test_an_endpoint_answers_to_its_name_and_its_model_and_a_default_one_to_every_other(live, key):
+    with fake_model("from elsewhere") as elsewhere:
+        add_endpoint(live, key, "big", elsewhere.base_url, model="gpt-big")
+        client = openai.OpenAI(base_url=f"{live.url}/v1", api_key=key, max_retries=0, timeout=60)
+        for name in ("big", "gpt-big"):
+            reply = client.chat.completions.create(model=name, messages=SAY, max_tokens=7, extra_body={"min_p": 0.1})
+            assert reply.choices[0].message.content == "from elsewhere"
+        assert elsewhere.bodies[-1] == {"model": "gpt-big", "messages": SAY, "max_tokens": 7, "min_p": 0.1}
+        assert {headers["Authorization"] for headers in elsewhere.headers} == {"Bearer sk-upstream"}
+        add_endpoint(live, key, "default", elsewhere.base_url, model="gpt-small")
+        assert client.chat.completions.create(model="gpt-5.4", messages=SAY).note.endswith(
+            "gpt-small answers in its place."
+        )
+        assert next(model.id for model in client.models.list()) == "default"
+        with live.client(key) as http, http.stream("POST", "/v1/rollout/stream", json=wire_body(key)) as answer:
+            started = events_of(answer)[0]
+        assert started["model"] == "gpt-small"
+        assert elsewhere.headers[-1]["Authorization"] == "Bearer sk-upstream"
+
+
+def test_a_stream_of_an_endpoint_is_passed_on_as_it_comes(live, key):
+    lines = [{"choices": [{"index": 0, "delta": {"content": text}}], "id": "c", "model": "m"} for text in ("a", "b")]
+    text = "".join(f"data: {json.dumps(line)}\n\n" for line in lines) + "data: [DONE]\n\n"
+    with fake_model(lambda body: web.Response(text=text, content_type="text/event-stream")) as elsewhere:
+        add_endpoint(live, key, "s", elsewhere.base_url)
+        client = openai.OpenAI(base_url=f"{live.url}/v1", api_key=key, max_retries=0, timeout=60)
+        chunks = client.chat.completions.create(model="s", messages=SAY, stream=True)
+        assert "".join(chunk.choices[0].delta.content for chunk in chunks) == "ab"
+        assert elsewhere.bodies[-1]["stream"] is True
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (web.Response(status=401, text="bad key sk-upstream"), openai.BadRequestError, r"bad key \*\*\*"),
+        (web.Response(status=429, text="later"), openai.RateLimitError, "answered 429"),
+        (web.Response(status=500, text="broken"), openai.InternalServerError, "answered 500"),
+        (web.Response(text="<html>"), openai.InternalServerError, "not a JSON object"),
+        (web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}), openai.BadRequestError, "moved"),
+    ],
+    ids=["401", "429", "500", "html", "moved"],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_an_endpoint_refuses_is_told_without_its_key(live, key, answer, kind, words, stream):
+    if stream and "JSON" in words:
+        pytest.skip("a stream is not read")
+    with fake_model(
+        lambda body: web.Response(status=answer.status, text=answer.text, headers=answer.headers)
+    ) as server:
+        add_endpoint(live, key, "e", server.base_url)
+        client = openai.OpenAI(base_url=f"{live.url}/v1", api_key=key, max_retries=0, timeout=60)
+        with pytest.raises(kind, match=words) as caught:
+            client.chat.completions.create(model="e", messages=SAY, stream=stream)
+        assert "sk-upstream" not in str(caught.value)
+
+
+def test_no_runner_is_said(tmp_path, monkeypatch):
+    from benchmax.platform.server import sessions
+
+    monkeypatch.setattr(sessions, "NOBODY_SECONDS", 0.3)
+    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path))
+    store_tiny(tmp_path, "toy")
+    with LiveServer(tmp_path) as alone, alone.client(alone.user()[1]) as client:
+        answer = client.post("/v1/chat/completions", json={"messages": SAY})
+        assert answer.status_code == 503
+        assert "no runner" in answer.json()["error"]["message"]
+        assert client.post("/v1/chat/completions", json={"messages": []}).status_code == 400
+
+
+# Which addresses mean the platform
+
+
+@pytest.mark.parametrize(
+    ("url", "own"),
+    [
+        (HOSTED, True),
+        ("https://llm.castform.com", True),
+        ("https://api.castform.com/v1", True),
+        ("https://LLM.Castform.com:443/v1", True),
+        ("http://127.0.0.1:8123/v1", True),
+        ("http://localhost:8123", True),
+        ("https://lab.example/v1", True),
+        ("http://127.0.0.1:8124/v1", False),
+        ("https://llm.castform.com.evil.example/v1", False),
+        ("https://evil.example/llm.castform.com/v1", False),
+        ("https://api.openai.com/v1", False),
+        ("http://[::1/v1", False),
+    ],
+)
+def test_addresses_of_the_platform(url, own):
+    settings = ServerSettings(data=None, port=8123, public_url="https://lab.example")
+    assert (models.is_hosted(url) or models.is_here(settings, url)) == own
+
+
+def test_without_any_model_the_first_endpoint_answers(live, key, tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path))
+    user_id = live.user("first@example.org")[0]
+    platform = live.app.state.platform
+    assert models.choose(platform, user_id, RolloutLlm(model="gpt-5")).model == "smollm2-135m", "it is fetched"
+    _, own = live.user("first@example.org")
+    add_endpoint(live, own, "one", "http://127.0.0.1:9/v1", model="m1")
+    chosen = models.choose(platform, user_id, RolloutLlm(base_url=HOSTED, model="gpt-5"))
+    assert (chosen.model, chosen.base_url, chosen.api_key) == ("m1", "http://127.0.0.1:9/v1", "sk-upstream")
+    assert "sk-upstream" not in repr(chosen)
