@@ -65,6 +65,9 @@ bench: setup ## every number in the documents
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/engine.py --model "$$($(BIN)/benchmax models path smollm2-135m)" --device cpu --batches 1,8,64 --compare-generate
 	$(BIN)/python benchmarks/trainer.py --seeds 3
+	$(BIN)/python benchmarks/first_script.py --sets 3
+	$(BIN)/python benchmarks/first_script.py --rows 50 --sets 3
+	$(BIN)/python benchmarks/learnability.py
 	$(BIN)/python benchmarks/mcp.py
 	$(BIN)/python benchmarks/results.py
 	$(BIN)/python benchmarks/platform_reads.py --database both

@@ -35,73 +35,21 @@ from benchmax.trainer.rundir import read_metrics
 CAPITALS = dict(
     pair.split(":")
     for pair in [
-        "France:Paris",
-        "Italy:Rome",
-        "Spain:Madrid",
-        "Germany:Berlin",
-        "Portugal:Lisbon",
-        "Austria:Vienna",
-        "Poland:Warsaw",
-        "Greece:Athens",
-        "Norway:Oslo",
-        "Sweden:Stockholm",
-        "Finland:Helsinki",
-        "Denmark:Copenhagen",
-        "Ireland:Dublin",
-        "Hungary:Budapest",
-        "Romania:Bucharest",
-        "Bulgaria:Sofia",
-        "Croatia:Zagreb",
-        "Serbia:Belgrade",
-        "Russia:Moscow",
-        "Turkey:Ankara",
-        "Egypt:Cairo",
-        "Kenya:Nairobi",
-        "Morocco:Rabat",
-        "Tunisia:Tunis",
-        "Japan:Tokyo",
-        "China:Beijing",
-        "India:New Delhi",
-        "Thailand:Bangkok",
-        "Vietnam:Hanoi",
-        "Indonesia:Jakarta",
-        "Malaysia:Kuala Lumpur",
-        "Philippines:Manila",
-        "Iran:Tehran",
-        "Iraq:Baghdad",
-        "Jordan:Amman",
-        "Lebanon:Beirut",
-        "Pakistan:Islamabad",
-        "Nepal:Kathmandu",
-        "Cuba:Havana",
-        "Mexico:Mexico City",
-        "Canada:Ottawa",
-        "Brazil:Brasilia",
-        "Argentina:Buenos Aires",
-        "Chile:Santiago",
-        "Peru:Lima",
-        "Colombia:Bogota",
-        "Venezuela:Caracas",
-        "Ecuador:Quito",
-        "Jamaica:Kingston",
-        "Iceland:Reykjavik",
-        "Latvia:Riga",
-        "Belgium:Brussels",
-        "Netherlands:Amsterdam",
-        "Switzerland:Bern",
-        "Australia:Canberra",
-        "New Zealand:Wellington",
+        "France:Paris", "Italy:Rome", "Spain:Madrid", "Germany:Berlin", "Portugal:Lisbon", "Austria:Vienna",
+        "Poland:Warsaw", "Greece:Athens", "Norway:Oslo", "Sweden:Stockholm", "Finland:Helsinki", "Denmark:Copenhagen",
+        "Ireland:Dublin", "Hungary:Budapest", "Romania:Bucharest", "Bulgaria:Sofia", "Croatia:Zagreb",
+        "Serbia:Belgrade", "Russia:Moscow", "Egypt:Cairo", "Kenya:Nairobi", "Japan:Tokyo", "China:Beijing",
+        "India:New Delhi", "Thailand:Bangkok", "Indonesia:Jakarta", "Philippines:Manila", "Iran:Tehran",
+        "Iraq:Baghdad", "Lebanon:Beirut", "Nepal:Kathmandu", "Cuba:Havana", "Canada:Ottawa", "Argentina:Buenos Aires",
+        "Chile:Santiago", "Peru:Lima", "Iceland:Reykjavik", "Belgium:Brussels", "Netherlands:Amsterdam",
         "South Korea:Seoul",
-        "Qatar:Doha",
-        "Afghanistan:Kabul",
-        "Uganda:Kampala",
     ]
-)
-SHARE = 0.3
+)  # fmt: skip
+SHARE = 0.2
 """Of the rows ask for a capital; all are different, so no held-out question was trained on."""
 
 
-LARGEST = 12
+LARGEST = 14
 """Of the numbers that are added."""
 
 

@@ -52,6 +52,7 @@ def ours(args: argparse.Namespace, seed: int) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         config = load_config(
             flags=args.settings,
+            recipe="plain",  # what TRL does: GRPO and nothing else
             model={"name": args.model, "tune": args.tune, "device": args.device},
             rollouts={
                 "prompts_per_step": args.prompts, "group_size": args.samples, "max_new_tokens": args.tokens,

@@ -184,11 +184,18 @@ class LiveServer:
     def __enter__(self):
         import uvicorn
 
+        from benchmax.platform.server import connections
         from benchmax.platform.server.app import create_app
 
         self.app = create_app(self.settings, self.database)
         config = uvicorn.Config(
-            self.app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=1, server_header=False
+            self.app,
+            log_level="warning",
+            access_log=False,
+            ws="none",
+            timeout_graceful_shutdown=1,
+            server_header=False,
+            **connections.options(),
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from benchmax import profiles
 from benchmax.errors import ConfigError
 
+PUBLISHED_URL = "https://api.castform.com"
+"""The REST API that published scripts are written for."""
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
@@ -26,9 +28,14 @@ def base_domain() -> str:
     return setting("BASE_DOMAIN", "castform.com").strip("/")
 
 
+def hosted_url() -> str:
+    """The REST API of a hosted platform."""
+    return f"https://api.{base_domain()}"
+
+
 def platform_url() -> str:
     """The REST API."""
-    return _url("PLATFORM_URL", f"https://api.{base_domain()}")
+    return _url("PLATFORM_URL", hosted_url())
 
 
 def web_app_url() -> str:

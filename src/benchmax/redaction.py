@@ -117,7 +117,12 @@ def _lower_sign(sign: str) -> str:
 
 
 def _found(text: str, forms: list[str]) -> list[tuple[int, int]]:
-    return [span for form in forms for find in (_occurrences, _cut_at_the_end, _cut_at_the_start) for span in find(text, form)]
+    return [
+        span
+        for form in forms
+        for find in (_occurrences, _cut_at_the_end, _cut_at_the_start)
+        for span in find(text, form)
+    ]
 
 
 def _occurrences(text: str, form: str) -> Spans:

@@ -54,6 +54,10 @@ def test_the_largest_loss_is_first_and_opens_both(open_page, run):
     dialog.get_by_text("This run", exact=True).wait_for()
     dialog.get_by_text("a strong model").wait_for()
     dialog.locator("mark").first.wait_for()
+    answers = {gold for _, gold in QUESTIONS}
+    assert dialog.locator(".ro-gold pre").inner_text() in answers
+    colours = dialog.locator("mark").evaluate_all("(marks) => marks.map((mark) => getComputedStyle(mark).color)")
+    assert len(set(colours)) == 1, "no side is marked as wrong"
     page.wait_for_url(re.compile("example="))
     page.keyboard.press("Escape")
     page.wait_for_url(re.compile("^(?!.*example=)"))

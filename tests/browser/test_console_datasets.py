@@ -85,6 +85,9 @@ def test_csv_for_a_built_in_environment_is_read_its_way(open_page, world):
     content = "question,ground_truth\n" + "".join(f"{n} + 1?,{n + 1}\n" for n in range(20))
     path = add_dataset(world, "plus.csv", content.encode())
     page = open_page(f"/datasets/{path}")
+    page.locator(".facts .good").get_by_text("20").wait_for()
+    assert page.get_by_label("Read the rows as").input_value() == "arithmetic", "its columns tell"
+    page.get_by_label("Read the rows as").select_option("")
     page.get_by_text("No row has a prompt or messages column").wait_for()
     page.get_by_label("Read the rows as").select_option("arithmetic")
     page.locator(".facts .good").get_by_text("20").wait_for()
@@ -93,6 +96,8 @@ def test_csv_for_a_built_in_environment_is_read_its_way(open_page, world):
     page.get_by_role("heading", name="New run").wait_for()
     assert page.get_by_role("radio", name=re.compile("ArithmeticEnv")).is_checked()
     page.locator(".launch-facts").get_by_text("plus.csv").wait_for()
+    page.goto(f"{world.url}/experiments/new?dataset={path}")
+    page.get_by_role("radio", name=re.compile("ArithmeticEnv"), checked=True).wait_for()
 
 
 def test_hostile_rows_are_only_text(open_page, world):

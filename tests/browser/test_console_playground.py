@@ -55,9 +55,9 @@ def test_a_chat_in_the_environment_while_the_run_trains(open_page, world):
     assert (page.locator(".bubble-user").count(), answers(page).count()) == (2, 2)
     wait_until(lambda: latest_step(world) > before, 60)
     page.get_by_role("button", name="New conversation").click()
-    page.locator(".bubble").first.wait_for(state="detached")
+    page.locator(".turn-foot").first.wait_for(state="detached")
     ready(page)
-    assert page.locator(".bubble").count() == 0
+    assert answers(page).count() == 0
 
 
 def test_it_is_streamed_and_can_be_stopped(open_page, world):
@@ -71,7 +71,7 @@ def test_it_is_streamed_and_can_be_stopped(open_page, world):
     page.wait_for_function("() => document.querySelector('.bubble-drawing')?.textContent.length > 4")
     page.get_by_role("button", name="Stop", exact=True).last.click()
     page.get_by_text("Stopped. The model forgets this turn.").wait_for()
-    page.get_by_label("Most tokens").fill("4")
+    page.get_by_label("Max tokens").fill("4")
     say(page, "Short now.")
     page.locator(".turn-foot").wait_for()
 
@@ -100,13 +100,24 @@ def has_examples(world):
 def test_an_example_is_played_and_scored(open_page, world):
     wait_until(lambda: has_examples(world), 120)
     page = open_page(f"/playground/{world.run_id}?tokens=6")
-    ready(page)
-    page.get_by_label("Task").select_option(index=1)
+    task = page.get_by_label("Task")
+    until(page, lambda: task.input_value() in {each["promptMessageId"] for each in has_examples(world)}, True)
     page.locator(".bubble-user").get_by_text(re.compile("Count to")).wait_for(timeout=180_000)
     ready(page)
     page.get_by_role("button", name="Play the example").click()
     page.locator(".turn-rewards").get_by_text(re.compile("reward")).wait_for()
     assert "said" in page.locator(".turn-rewards").inner_text()
+
+
+def test_what_is_asked_instead_of_the_example_stands_in_its_place(open_page, world):
+    wait_until(lambda: has_examples(world), 120)
+    page = open_page(f"/playground/{world.run_id}?tokens=6")
+    ready(page)
+    page.locator(".bubble-user").get_by_text(re.compile("Count to")).wait_for()
+    say(page, "Name a number.")
+    page.locator(".turn-foot").wait_for()
+    assert page.locator(".bubble-user .bubble-text").all_inner_texts() == ["Name a number."]
+    assert page.locator(".turn-rewards").count() == 0, "nobody knows what it should earn"
 
 
 def test_a_turn_becomes_a_row(open_page, world):

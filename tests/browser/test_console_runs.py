@@ -224,7 +224,7 @@ def test_the_legend_agrees_with_the_head_of_the_page(open_page, world):
     until(page, head.inner_text, legend.inner_text())
 
 
-def test_alerts_are_put_away_until_there_is_a_new_one(open_page, world):
+def test_alerts_are_dismissed_until_there_is_a_new_one(open_page, world):
     from benchmax.platform.store import events
 
     run = world.add_run(name="watched", status="active")
@@ -235,7 +235,7 @@ def test_alerts_are_put_away_until_there_is_a_new_one(open_page, world):
 
     alert("The reward fell.")
     page = open_page(f"/experiments/{run}")
-    page.get_by_role("button", name="Put away").click()
+    page.get_by_role("button", name="Dismiss").click()
     page.get_by_text("The reward fell.").wait_for(state="detached")
     page.reload()
     page.get_by_role("heading", name="watched").wait_for()

@@ -174,7 +174,7 @@ def test_the_warm_start_is_chosen_among_words_that_are_explained(open_page):
 
 def test_a_value_above_the_advice_is_warned_of_and_still_allowed(open_page):
     page = open_page("/experiments/new?environment=arithmetic&arg.learning_rate=0.05")
-    page.get_by_text("Above 0.005: it may not fit into memory.").wait_for()
+    page.get_by_text("Above 0.005: training may diverge.").wait_for()
     launch_button(page, disabled=False).wait_for()
 
 

@@ -144,7 +144,7 @@ def test_what_happened_on_the_way_is_marked_where_it_happened(open_page, learned
     mark.focus()
     page.get_by_role("tooltip").get_by_text(MENDED).wait_for()
     told = page.locator(".on-the-way li").all_inner_texts()
-    assert [line.split("\n")[0] for line in told] == ["step 2", "step 5", "step 9"]
+    assert [line.split("\n")[0] for line in told] == ["step 3", "step 5", "step 9"]
     assert "2 of 6 times so far" in told[0]
     page.goto(f"{page.url.split('?')[0]}?range=6~12")
     page.get_by_role("button", name=re.compile("^Step 9, taught")).wait_for()
@@ -178,6 +178,8 @@ def test_what_was_learned_is_told_with_answers_before_and_after(open_page, learn
     heads = card.locator(".pair-head")
     assert heads.count() == 3
     assert "How many employees does the Oslo office have?" in heads.first.inner_text()
+    assert card.locator(".pair-body").count() == 0, "folded, so that the curves stay in sight"
+    heads.first.click()
     before, after = (card.get_by_role("region", name=name) for name in ("Before", "After"))
     before.get_by_text("cut off", exact=True).wait_for()
     assert before.get_by_text("reward 0.000").count() == after.get_by_text("reward 1.000").count() == 1

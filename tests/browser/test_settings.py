@@ -31,7 +31,7 @@ def test_a_key_is_shown_once_works_as_scoped_and_ends_when_revoked(open_page, wo
     button(page, "New key").click()
     page.get_by_label("Name").fill("reader")
     page.get_by_role("checkbox", name=re.compile("Write")).uncheck()
-    page.get_by_label("Ends after").select_option("7")
+    page.get_by_label("Expires after").select_option("7")
     button(page, "Make the key").click()
     text = page.get_by_test_id("new-key").inner_text()
     with world.client(text) as client:
@@ -52,6 +52,19 @@ def test_a_key_is_shown_once_works_as_scoped_and_ends_when_revoked(open_page, wo
     page.get_by_label(re.compile("revoked and expired")).check()
     row(page, "reader").get_by_text("revoked").wait_for()
     page.wait_for_url(re.compile(r"\?old=1$"))
+
+
+def test_a_key_needs_a_name(open_page, world):
+    page = open_page("/settings/keys")
+    button(page, "New key").click()
+    for name in ("", "   "):
+        page.get_by_label("Name").fill(name)
+        button(page, "Make the key").click()
+        assert page.get_by_label("Name").evaluate("(input) => !input.validity.valid")
+    assert page.get_by_test_id("new-key").count() == 0
+    page.get_by_label("Name").fill("named")
+    button(page, "Make the key").click()
+    page.get_by_test_id("new-key").wait_for()
 
 
 def test_a_key_needs_a_scope(open_page):

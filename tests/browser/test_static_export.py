@@ -61,6 +61,7 @@ def test_what_was_learned_and_what_came_before_are_there(page):
     page.get_by_text("64 solutions that earn").wait_for()
     page.get_by_role("button", name=re.compile("^Step 5, went back")).wait_for()
     page.locator(".tile", has_text="Cut off").get_by_text("0%").wait_for()
+    page.locator(".pair-head").first.click()
     page.get_by_role("link", name="Every answer to this question").click()
     page.locator(".ro-sample").first.wait_for()
 
@@ -70,7 +71,7 @@ def test_rollouts_can_be_found_and_read(page):
     page.locator(".ro-sample").first.click()
     page.locator("[data-transcript]").get_by_text("You answer questions").wait_for()
     page.keyboard.press("j")
-    page.get_by_role("heading", name="Step 11, sample #1").wait_for()
+    page.get_by_role("heading", name="Step 12, sample #1").wait_for()
     page.get_by_role("searchbox").fill("oslo")
     page.get_by_text(re.compile(r"\d+ rollouts? found")).wait_for()
     page.get_by_role("button", name="Heat map").click()

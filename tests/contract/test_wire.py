@@ -212,7 +212,9 @@ def test_an_argument_that_is_null_was_not_given(wire, paths):
 
 def test_too_few_rows_and_another_python_are_refused(wire, paths):
     few = wire.upload("datasets/w/few/train.jsonl", rows(15) + b"\n  \n", "application/jsonl")
-    assert "15 rows; at least 16" in wire.launch({**paths, "train_dataset_path": few}, (400,))["error"]
+    assert (
+        "at least 16 training rows; there are 15" in wire.launch({**paths, "train_dataset_path": few}, (400,))["error"]
+    )
     enough = wire.upload("datasets/w/few/train.jsonl", rows(16).rstrip(), "application/jsonl")
     assert wire.launch({**paths, "train_dataset_path": enough})["runId"]
     old = wire.upload("envs/w/old/env-metadata.json", b'{"python_version": "3.99"}', "application/json")
@@ -264,6 +266,19 @@ def test_environment_logs_of_all_and_of_one_rollout(wire, run_id):
     assert len(logs) == 14
     of_one = wire.get(f"/v1/train/runs/{run_id}/environment-logs", rolloutId="eval-1-2")["logs"]
     assert [(log["level"], log["message"]) for log in of_one] == [("INFO", "scored"), ("ERROR", "RewardError: no")]
+    assert all(log["content"] == log["message"] for log in logs), "published clients print `content`"
+
+
+def test_environment_logs_go_on_from_a_cursor(wire, run_id):
+    address = f"/v1/train/runs/{run_id}/environment-logs"
+    whole = wire.get(address)
+    assert (whole["nextCursor"], whole["cursor"]) == (None, str(whole["logs"][-1]["id"]))
+    first = wire.get(address, limit=10)
+    rest = wire.get(address, limit=10, cursor=first["nextCursor"])
+    assert [*first["logs"], *rest["logs"]] == whole["logs"]
+    assert rest["nextCursor"] is None
+    later = wire.get(address, cursor=whole["cursor"])
+    assert (later["logs"], later["cursor"]) == ([], whole["cursor"]), "nothing came since"
 
 
 def test_rollouts_summary_heatmap_details_and_averages(wire, run_id):
@@ -374,6 +389,7 @@ def test_device_login_gives_a_token_that_works(live, owner, monkeypatch):
 
 def test_corpora_in_the_published_shapes(wire):
     corpus = wire.http.post("/v1/corpora", json={"name": "docs"}).json()
+    assert {"id", "name", "createdAt", "updatedAt"} <= set(corpus)
     chunks = [{"id": f"c{n}", "content": f"text about fox {n}", "metadata": {"n": n}} for n in range(3)]
     added = wire.http.post(f"/v1/corpora/{corpus['id']}/chunks", json={"chunks": chunks}).json()
     assert added == {"insertedCount": 3, "chunkIds": ["c0", "c1", "c2"]}
@@ -386,8 +402,19 @@ def test_corpora_in_the_published_shapes(wire):
     assert [hit["id"] for hit in found["results"]] == ["c1"]
     assert set(found["results"][0]) == {"id", "content", "metadata", "score"}
     assert (found["total"], found["query"]) == (1, "fox")
+    several = [{"field": "n", "op": "eq", "value": 0}, {"field": "n", "op": "gte", "value": 2}]
+    for filters, ids in (({"or": several}, {"c0", "c2"}), ({"and": several}, set()), ({"n": 1}, {"c1"})):
+        found = wire.http.post(f"/v1/corpora/{corpus['id']}/search", json={"query": "fox", "filters": filters}).json()
+        assert {hit["id"] for hit in found["results"]} == ids
+    wrong = {"query": "fox", "filters": {"field": "n", "op": "near", "value": 1}}
+    assert "op is 'near'" in wire.http.post(f"/v1/corpora/{corpus['id']}/search", json=wrong).json()["error"]
+    (listed,) = wire.get("/v1/corpora")
+    assert (listed["id"], listed["chunkCount"]) == (corpus["id"], 3)
+    assert listed["updatedAt"] > corpus["updatedAt"]
+    assert wire.get(f"/v1/corpora/{corpus['id']}") == listed
     assert wire.http.delete(f"/v1/corpora/{corpus['id']}").json()["success"] is True
-    assert wire.get("/v1/corpora")["corpora"] == []
+    assert wire.get("/v1/corpora") == []
+    wire.get(f"/v1/corpora/{corpus['id']}", 404)
     many = [{"id": f"c{n}", "content": ""} for n in range(101)]
     assert wire.http.post(f"/v1/corpora/{corpus['id']}/chunks", json={"chunks": many}).status_code == 400
 

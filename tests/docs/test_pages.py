@@ -107,3 +107,9 @@ def test_navigation_names_every_page() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text()
     for page in (ROOT / "docs").glob("*.md"):
         assert page.name in navigation, f"{page.name} is not in mkdocs.yml"
+
+
+def test_the_overview_leads_to_every_page() -> None:
+    overview = (ROOT / "docs" / "index.md").read_text()
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "index.md" or f"]({page.name})" in overview, f"{page.name} is not in index.md"

@@ -65,6 +65,7 @@ def run_script(data, url, folder, rows):
     assert ran.returncode == 0, ran.stderr
     printed = re.fullmatch(r"https://app\.castform\.com/experiments/(\S+)\n", ran.stdout)
     assert printed, ran.stdout
+    assert ran.stderr.splitlines()[-1] == f"The run is at {url}/experiments/{printed[1]}"
     assert not list((folder / "empty").iterdir()), "it leaves nothing behind"
     return key, printed[1]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmax.cli.setup import SKILLS
+from benchmax.cli.setup import SKILLS, TEMPLATES
 
 pytestmark = pytest.mark.timeout(300)  # several processes for each test, on machines that do other things too
 
@@ -34,8 +34,10 @@ def cli(folder: Path, *arguments: str, **variables: str) -> subprocess.Completed
 
 
 def test_a_new_project_is_sound(tmp_path: Path) -> None:
-    made = json.loads(cli(tmp_path, "setup", "--dir", "project", "--json").stdout)
-    project = tmp_path / "project"
+    done = cli(tmp_path, "setup", "--dir", "my project", "--json")
+    made = json.loads(done.stdout)
+    project = tmp_path / "my project"
+    assert "Next: cd 'my project' && python main.py, then read GETTING_STARTED.md." in done.stderr
     assert made["kept"] == []
     for home in (".claude", ".agents"):
         assert sorted(path.name for path in (project / home / "skills").iterdir()) == sorted(SKILLS)
@@ -59,13 +61,26 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     refused = cli(tmp_path, "setup")
     assert (refused.returncode, "--force" in refused.stderr) == (2, True)
     assert not (tmp_path / "GETTING_STARTED.md").exists(), "refused before anything is written"
-    assert cli(tmp_path, "setup", "--no-template", "--agent", "codex").returncode == 0
+    done = cli(tmp_path, "setup", "--no-template", "--agent", "codex")
+    assert done.returncode == 0
+    assert "Next: read GETTING_STARTED.md." in done.stderr
     assert (tmp_path / "main.py").read_text() == "mine = 1\n"
     assert (tmp_path / "AGENTS.md").read_text() == "mine\n"
     assert not (tmp_path / ".claude").exists()
-    assert cli(tmp_path, "setup", "--force").returncode == 0
+    done = cli(tmp_path, "setup", "--force")
+    assert done.returncode == 0
+    assert "Next: python main.py, then read" in done.stderr
     assert "CustomEnv" in (tmp_path / "main.py").read_text()
-    assert cli(tmp_path, "setup", "--dir", "x", "--template", "rag").returncode == 2
+
+
+def test_only_templates_that_there_are_are_offered(tmp_path: Path) -> None:
+    offered = cli(tmp_path, "setup", "--help").stdout.partition("What main.py begins as:")[2].partition(".")[0]
+    assert [name.strip() for name in offered.split(",")] == list(TEMPLATES)
+    for name in TEMPLATES:
+        assert cli(tmp_path, "setup", "--dir", name, "--template", name).returncode == 0
+    refused = cli(tmp_path, "setup", "--dir", "x", "--template", "rag")
+    assert (refused.returncode, "Use one of these: generic." in refused.stderr) == (2, True)
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize("words", [("guide",), ("help",)])

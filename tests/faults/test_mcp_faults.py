@@ -200,7 +200,7 @@ async def test_a_command_that_is_not_there_is_told_at_once(tmp_path: Path) -> No
             await env.list_tools()
 
 
-async def test_a_server_whose_packages_start_threads_is_run_afresh(tmp_path: Path) -> None:
+async def test_packages_that_start_threads_are_imported_by_each_server(tmp_path: Path) -> None:
     server = "import busy_package\n" + Path(make_workdir(tmp_path / "p") / "server.py").read_text()
     workdir = make_workdir(tmp_path / "w", server)
     installed = tmp_path / "installed"
@@ -209,12 +209,13 @@ async def test_a_server_whose_packages_start_threads_is_run_afresh(tmp_path: Pat
         "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
     )
     (workdir / "mcp_config.yaml").write_text(
-        f"mcpServers:\n  probe: {{command: python, args: [server.py], env: {{PYTHONPATH: '{installed}'}}}}\n"
+        f"mcpServers:\n  probe: {{command: python, args: [server.py], env: {{PYTHONPATH: '{installed}'}}, "
+        f"read: ['{installed}']}}\n"
     )
     async with opened(workdir, servers=1) as env:
         await env.init_rollout("a")
         assert await env.run_tool("a", "recall") == "|"
-        assert "thread" in (await state(env))["not_forked"]["probe"]
+        assert "thread" in (await state(env))["not_preloaded"]["probe"]["busy_package"]
 
 
 async def test_a_server_that_chatters_on_its_output(tmp_path: Path) -> None:

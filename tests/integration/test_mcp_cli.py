@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from benchmax.cli.app import app
+from benchmax.cli.mcp import reward_names
+from benchmax.envs.loading import load_env_class
+from benchmax.envs.mcp.hammer import Strain
 from benchmax.errors import NotFoundError, UsageError
 from mcp_world import DEMO, PROBE, make_workdir
 
@@ -67,3 +74,44 @@ def test_what_cannot_be_shown_or_called_is_told(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_workdir_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"mcp_config\.yaml"):
         runner.invoke(app, ["mcp", "inspect", str(tmp_path)], catch_exceptions=False)
+
+
+def test_inspect_tells_of_rewards_and_of_what_may_not_be_read(tmp_path: Path) -> None:
+    server = PROBE.replace("len(sys.argv) > 1", "False")
+    data = tmp_path / "data"
+    data.mkdir()
+    config = f"mcpServers:\n  probe: {{command: python, args: [server.py, '{data}']}}\n"
+    workdir = make_workdir(tmp_path / "w", server, config)
+    shown = runner.invoke(app, ["mcp", "inspect", str(workdir)], catch_exceptions=False)
+    said = " ".join(shown.stderr.split())
+    assert "probe may not read" in said
+    assert "The rewards of reward_fn.py: answer, file, broken, nothing, extra." in said
+    (workdir / "reward_fn.py").write_text("def broken(:\n")
+    assert reward_names(workdir) == ([], "reward_fn.py, line 1, cannot be read: invalid syntax.")
+    for name in ("reward_fn.py", "setup.sh"):
+        (workdir / name).unlink()
+    told = json.loads(runner.invoke(app, ["mcp", "inspect", str(workdir), "--json"], catch_exceptions=False).stdout)
+    assert told["rewards"] == []
+    assert told["unread"] == {"probe": [str(data)]}
+
+
+def test_bench_that_is_stopped_shows_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stopped(env: object, name: str, given: object, *, tell: Callable[[Strain], None], **rest: object) -> None:
+        strain = Strain()
+        strain.calls.add(0.001)
+        tell(strain)
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(30)
+
+    monkeypatch.setattr("benchmax.envs.mcp.hammer.hammer", stopped)
+    done = runner.invoke(app, ["mcp", "bench", str(DEMO), "--json"], catch_exceptions=False)
+    assert json.loads(done.stdout)["call"]["count"] == 1
+    assert "Stopped" in done.stderr
+
+
+def test_a_folder_names_its_environment(tmp_path: Path) -> None:
+    assert load_env_class(str(DEMO)).__name__ == "McpDemoEnv"
+    with pytest.raises(NotFoundError, match=r"no env\.py.*benchmax mcp inspect"):
+        load_env_class(str(make_workdir(tmp_path / "w")))
+    with pytest.raises(NotFoundError, match=r"no env\.py or main\.py"):
+        load_env_class(str(tmp_path))

@@ -175,10 +175,10 @@ async def test_a_package_run_with_m_and_a_script_it_installed(tmp_path: Path) ->
     script.parent.mkdir()
     script.write_text(f"#!{sys.executable}\nfrom probe_package.tools import serve\nserve()\n")
     script.chmod(0o755)
-    variables = {"PYTHONPATH": str(package.parent)}
+    installed = {"env": {"PYTHONPATH": str(package.parent)}, "read": [str(package.parent)]}
     both = {
-        "m": {"command": "python", "args": ["-m", "probe_package"], "env": variables},
-        "s": {"command": str(script), "env": variables},
+        "m": {"command": "python", "args": ["-m", "probe_package"], **installed},
+        "s": {"command": str(script), **installed},
     }
     workdir = make_workdir(tmp_path / "w", config=json.dumps({"mcpServers": both}))
     async with opened(workdir, servers=1, spares=0) as env:
@@ -188,9 +188,10 @@ async def test_a_package_run_with_m_and_a_script_it_installed(tmp_path: Path) ->
         assert (await env.state())[0]["not_forked"] == {}
 
 
-async def test_modules_beside_the_server_see_the_rollouts_own_directory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fork", [True, False])
+async def test_modules_beside_the_server_see_the_rollouts_own_directory(tmp_path: Path, fork: bool) -> None:
     server = PROBE.replace("memory: list[str] = []", "import beside\nmemory: list[str] = [beside.HERE]")
-    workdir = make_workdir(tmp_path / "w", server)
+    workdir = make_workdir(tmp_path / "w", server, config(command="python", args=["server.py"], fork=fork))
     (workdir / "beside.py").write_text("import os\nHERE = os.getcwd()\n")
     async with opened(workdir, servers=2, spares=0) as env:
         await asyncio.gather(env.init_rollout("a"), env.init_rollout("b"))

@@ -234,7 +234,11 @@ for line in sys.stdin:
 async def test_time_in_both_eras(peers: Peers, tmp_path: Path) -> None:
     """Servers of mcp 2 speak both eras; one that lets no session begin is spoken to in the new one."""
     direct = peers.python("mcp-server-time", "--local-timezone", "Europe/Berlin")
-    gate = {"command": "python", "args": ["${{ sync_workdir }}/server.py", direct["command"], *direct["args"]]}
+    gate = {
+        "command": "python",
+        "args": ["${{ sync_workdir }}/server.py", direct["command"], *direct["args"]],
+        "read": [str(Path(direct["command"]).parents[1])],
+    }
     async with serving(tmp_path, {"old": direct, "new": gate}, server=GATE) as env:
         tools = {tool.name: tool for tool in await env.list_tools()}
         assert set(tools) == {

@@ -346,6 +346,25 @@ def test_rows_are_set_aside_when_none_were_given(here, tmp_path):
     ended(here, run_id)
 
 
+def test_launch_names_every_warning_once(here, tmp_path):
+    project(tmp_path / "task")
+    rows = (tmp_path / "task" / "train_dataset.jsonl").read_text()
+    (tmp_path / "task" / "train_dataset.jsonl").write_text(rows + rows.splitlines(keepends=True)[0])
+    said = call("launch", "--dir", "task", "--set", "learning_rate=0.01").stderr
+    number = int(re.search(r"no errors, (\d+) warning", said)[1])
+    assert number == len(re.findall(r"^! ", said, re.MULTILINE)) > 0
+    assert "1 of 21 rows repeat another" in said
+    assert said.count("learning_rate = 0.01 is above 0.005; training may diverge.") == 1
+    assert said.count("/experiments/run_") == 1
+
+
+def test_launch_arguments_can_be_read_in_a_pipe(here):
+    shown = call("launch", "--list-args").stdout.splitlines()
+    specs = call_json("launch", "--list-args")
+    assert [line.split()[0] for line in shown[::2]] == [spec["name"] for spec in specs]
+    assert [line.strip() for line in shown[1::2]] == [spec["description"] for spec in specs]
+
+
 def test_launch_arguments_are_listed(here):
     listed = call_json("launch", "--list-args")
     assert {"name": "group_size", "type": "integer"}.items() <= listed[6].items()
@@ -576,7 +595,8 @@ def test_rows_are_shown_harmless(tmp_path):
     assert '{"deep": [1]}' in shown.stdout
     assert "rows.jsonl" in shown.stderr
     found = call_json("data", "view", rows, "-n", 2)
-    assert found[0] == {"row": 1, "data": {"prompt": "\x1b[2J[red]x\u202e", "n": {"deep": [1]}}, "fault": None}
+    data = {"prompt": "\x1b[2J[red]x\u202e", "n": {"deep": [1]}}
+    assert found[0] == {"row": 1, "data": data, "fault": None, "unusable": None}
     assert [row["row"] for row in call_json("data", "view", rows, "--skip", 1, "-n", 1)] == [2]
     with pytest.raises(NotFoundError):
         call("data", "view", "absent.jsonl")

@@ -50,13 +50,13 @@ async def chat_with(model):
 
     stack = AsyncExitStack()
 
-    async def make(*texts, example=None):
+    async def make(*texts, example=None, shown=()):
         tokens = ChatTokens(model)
         tokens.context = 100_000
         engine = ScriptedEngine(tokens, texts)
         host = await stack.enter_async_context(EnvHost(CounterEnv))
         local = LocalModel(engine, tokens)
-        opened_chat = await stack.enter_async_context(session_chat.Chat.open(host, local, example))
+        opened_chat = await stack.enter_async_context(session_chat.Chat.open(host, local, example, shown))
         opened_chat.engine = engine
         return opened_chat
 
@@ -100,6 +100,38 @@ async def test_an_example_is_scored_at_each_answer(chat_with):
         "event": "reward", "rewards": {"said": 1.0, "count": 1.0}, "total": 2.0, "unscored": {}
     }  # fmt: skip
     assert (await turn(chat, "and now?"))[-2]["rewards"] == {"said": 0.0, "count": 1.0}
+
+
+SHOWN = [{"role": "user", "content": "5 + 7?"}, {"role": "assistant", "content": "<answer>12</answer>"}]
+
+
+async def test_what_is_typed_comes_after_the_worked_examples_of_training(chat_with):
+    chat = await chat_with("seven", "eight", shown=SHOWN)
+    assert chat.about()["prompt_messages"] == SHOWN
+    await turn(chat, "3 + 4?")
+    told = chat.engine.prompts[0]
+    assert told.index("5 + 7?") < told.index("<answer>12</answer>") < told.index("3 + 4?")
+    await turn(chat, "4 + 4?")
+    assert chat.engine.prompts[1].count("5 + 7?") == 1
+
+
+async def test_a_question_of_ones_own_replaces_the_examples(chat_with):
+    example = CounterEnv.dataset_preprocess({"prompt": "Count to one.", "answer": "count 1"})
+    chat = await chat_with("fine", example=example, shown=SHOWN)
+    events = await turn(chat, "3 + 4?", own=True)
+    assert "Count to one." not in chat.engine.prompts[0]
+    assert "<answer>12</answer>" in chat.engine.prompts[0]
+    assert "reward" not in kinds(events)
+
+
+def test_shared_turns_are_what_all_prompts_begin_with():
+    def prompt(asked, *before):
+        return [{"role": "system", "content": "Add."}, *before, {"role": "user", "content": asked}]
+
+    assert session_chat.shared_turns([prompt("1 + 1?", *SHOWN), prompt("2 + 2?", *SHOWN)]) == SHOWN
+    assert session_chat.shared_turns([prompt("1 + 1?", *SHOWN), prompt("2 + 2?", *SHOWN[:1])]) == SHOWN[:1]
+    assert session_chat.shared_turns([prompt("1 + 1?"), prompt("1 + 1?")]) == []
+    assert session_chat.shared_turns([]) == []
 
 
 async def test_a_turn_that_is_cut_off_is_forgotten(chat_with):

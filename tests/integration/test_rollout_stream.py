@@ -343,9 +343,7 @@ def test_without_an_endpoint_a_model_of_the_machine_plays(live, key, tmp_path, m
     bundle = bundled(GroupEnv, constructor_args={"seed": 2})
     with RolloutClient(key, live.url) as client:
         assert client.stream_rollout(EXAMPLE, **bundle, max_completion_tokens=5)["success"]
-        other = client.stream_rollout(EXAMPLE, **bundle, llm_model="toi")
-        assert other["event"] == "error"
-        assert "no model 'toi'" in other["error"]
-        assert "toy" in other["error"]
-        with pytest.raises(RolloutError, match="no model 'toi'"):
+        with pytest.raises(RolloutNotFound, match=r"no model 'toi' here\. Did you mean 'toy'"):
+            client.stream_rollout(EXAMPLE, **bundle, llm_model="toi")
+        with pytest.raises(RolloutNotFound, match="no model 'toi'"):
             client.run_group(EXAMPLE, samples=2, **bundle, llm_model="toi")

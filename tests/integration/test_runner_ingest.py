@@ -206,3 +206,15 @@ def test_live_reading_equals_a_reindex(world, seed):
     assert len(live["events"]) == len((run.path / "events.jsonl").read_text().splitlines())
     reindex(store, data, run_id)
     assert everything(store, run_id) == live
+
+
+def test_a_feed_tells_that_training_began_before_its_first_numbers(world):
+    store, data, run_id, run = world
+    run.log_event("started", step=0)
+    run.log_metrics(0, "eval", {"reward/mean": 0.1})
+    train(run, 0)
+    run.log_event("ended", step=1, reason="steps")
+    drain(Ingest(store, run_id, data.run(run_id)))
+    with store.read() as session:
+        kinds = [event.kind for event in events.after(session, run_id, 0, 100)]
+    assert [kind for kind in kinds if kind != "rollouts"][-3:] == ["trainer.started", "points", "trainer.ended"]

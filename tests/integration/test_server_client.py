@@ -77,6 +77,11 @@ def test_datasets_and_launches(trainer):
     path = trainer.create_dataset("a.csv", CSV.encode())["path"]
     assert path in [each["path"] for each in trainer.list_datasets()]
     assert trainer.add_dataset_row(path, {"prompt": "x"})["rows"] == 41
+    with pytest.raises(
+        TrainerError, match=r"41 of 41 rows .*\n.*a\.jsonl:1: question: dataset_preprocess raised KeyErr"
+    ):
+        trainer.launch_environment("calculator", path.replace(".csv", ".jsonl"))
+    path = trainer.create_dataset("b.csv", CSV.replace("prompt", "question", 1).encode())["path"]
     launched = trainer.launch_environment("calculator", path, eval_share=0.1, launcher_args={"max_steps": 2})
     assert trainer.get_run(launched)["totalSteps"] == 2
     rows = trainer.create_dataset("sft.csv", CSV.encode().replace(b"ground_truth", b"completion"))["path"]

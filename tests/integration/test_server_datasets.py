@@ -79,9 +79,14 @@ def test_too_few_rows_are_refused_in_the_sdks_words(client):
 
 def test_rows_with_other_columns_are_taken_and_judged_by_their_environment(client):
     rows = "\n".join(json.dumps({"question": f"{n} + 1?", "ground_truth": n + 1}) for n in range(20))
-    plain = create(client, "q.jsonl", rows).json()
-    assert (plain["rows"], plain["usable"]) == (20, 0)
+    known = create(client, "q.jsonl", rows).json()
+    assert (known["rows"], known["usable"], known["environment"]) == (20, 20, "arithmetic")
     assert create(client, "q.jsonl", rows, environment="arithmetic").json()["usable"] == 20
+    unknown = create(client, "r.jsonl", rows.replace("question", "riddle")).json()
+    assert (unknown["rows"], unknown["usable"], unknown["environment"]) == (20, 0, None)
+    first = unknown["issues"][0]
+    assert (first["row"], first["severity"]) == (1, "error")
+    assert "→" in first["message"]
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_a_feed_is_not_upset_by_an_odd_id(live, client, run_id):
 
 
 def test_a_launch_argument_that_is_null_was_not_given(client):
-    rows = "".join(json.dumps({"prompt": f"{n}+0?", "ground_truth": str(n)}) + "\n" for n in range(40))
+    rows = "".join(json.dumps({"question": f"{n} + 0?", "ground_truth": str(n)}) + "\n" for n in range(40))
     path = client.post("/v1/datasets", params={"name": "nulls.jsonl"}, content=rows.encode()).json()["path"]
     unset = dict.fromkeys(("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path"))
     args = {**unset, "environment": "arithmetic", "dataset_path": path, "eval_share": None, "seed": None}
@@ -186,7 +186,7 @@ def test_a_run_whose_note_cannot_be_written_is_told_all_the_same(live, key, monk
     monkeypatch.setenv("BENCHMAX_PLATFORM_URL", live.url)
     monkeypatch.setenv("BENCHMAX_API_KEY", key)
     (tmp_path / ".castform").write_text("a file is in the way")
-    rows = [{"prompt": f"{n}+0?", "ground_truth": str(n)} for n in range(20)]
+    rows = [{"question": f"{n} + 0?", "ground_truth": str(n)} for n in range(20)]
     project = launching.Project(load_env_class("arithmetic"), {}, rows, rows[:2], tmp_path, "noted", [])
     with TrainerClient() as trainer:
         told = launching._start(project, trainer, {})

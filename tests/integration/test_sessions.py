@@ -79,6 +79,11 @@ def test_no_more_than_four_at_once_and_idle_ones_make_room(world, monkeypatch):
     opened[2].write("activity", {"busy": 1, "since": 0})
     late = ask(data)
     drive(boss, lambda: "waiting for a place" in late.reason)
+    models = [ask(data, kind="model") for _ in range(runner_sessions.MOST_MODELS)]
+    drive(boss, lambda: all(each.status == "ready" for each in models))  # those who play may wait for one
+    assert "waiting for a place" in late.reason
+    for each in models:
+        each.ask_to_end("You ended it.")
     opened[2].write("activity", {"busy": 0, "since": 0})
     drive(boss, lambda: late.status == "ready")
     assert "another needed its place" in opened[2].reason

@@ -148,8 +148,8 @@ def test_the_database_of_a_public_run_holds_no_form_of_a_secret(store, tmp_path)
         pass
     with store.read() as session:
         told = [row.message for row in rollouts.logs(session, run_id, limit=100)]
-        told += [row.message for row in events.after(session, run_id, 0, 100) if row.type.endswith("alert")]
-    assert len(told) == 2 * len(said)
+        told += [row.message for row in events.after(session, run_id, 0, 100) if row.category == "alert"]
+    assert len(told) >= 2 * len(said)
     for each in told:
         assert MARK in each
         assert TOKEN[:10].lower() not in each.lower()

@@ -42,7 +42,9 @@ def test_no_line_of_a_run_directory_holds_a_secret(tmp_path, secrets):
     for line in lines:
         json.loads(line)
         assert "[secret]" in line
-        assert not [value for value in SECRETS if len(value) > 5 and json.dumps(value, ensure_ascii=False)[1:-1] in line]
+        assert not [
+            value for value in SECRETS if len(value) > 5 and json.dumps(value, ensure_ascii=False)[1:-1] in line
+        ]
     assert any("short" in line for line in lines), "what is too common to hide stays"
     assert "more" not in lines[0].partition("messages")[0], "the longest first: no rest of one is left"
 

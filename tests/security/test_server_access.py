@@ -9,7 +9,7 @@ import pytest
 from fastapi import APIRouter, FastAPI
 
 from benchmax.errors import UsageError
-from benchmax.platform.server import access, app, passwords
+from benchmax.platform.server import access, app, last_uses, passwords
 from benchmax.platform.server.access import ACCESS, Doors, routes_of
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store import users
@@ -221,6 +221,9 @@ def test_keys_are_shown_once_and_stored_as_digests(world):
         assert text not in listed
     with world.client(text) as used:
         assert used.get("/v1/whoami").status_code == 403 or used.get("/v1/train/runs").status_code == 200
+    deadline = time.monotonic() + 30
+    while last_uses._waiting and time.monotonic() < deadline:  # another thread writes it down
+        time.sleep(0.01)
     with world.database.read() as session:
         row = session.get(ApiKey, made["id"])
         assert row.last_used > time.time() - 60

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from benchmax.bundle import BundleMetadata, DependencyError, IncompatiblePythonError, dump_bundle, envs_venv
 from benchmax.bundle import venv as venv_module
+from benchmax.bundle.interpreters import find_interpreter, interpreters
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.remote import open_remote_env
 
@@ -57,11 +59,26 @@ async def test_the_environments_own_packages_win(tmp_path):
         env.close()
 
 
-def test_packages_that_cannot_be_installed_are_reported(tmp_path, monkeypatch):
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    with pytest.raises(DependencyError, match=r"(?s)exit code 1.*No matching distribution.*no-such-thing.*\.log"):
-        envs_venv(BundleMetadata(["no-such-thing==9"], HERE), tmp_path)
-    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+@pytest.mark.parametrize(
+    ("settings", "cause"),
+    [
+        ({"PIP_NO_INDEX": "1"}, "No package index was asked, because PIP_NO_INDEX is set. Unset it, or: give the plat"),
+        ({"PIP_INDEX_URL": "http://127.0.0.1:9/simple"}, "The package index cannot be reached from this machine. Give"),
+        ({"PIP_INDEX_URL": "{folder}/empty"}, "No package index that was asked has such a package for this Python: c"),
+    ],
+    ids=["none", "unreachable", "empty"],
+)
+def test_packages_that_cannot_be_installed_are_reported_with_the_cause(tmp_path, monkeypatch, settings, cause):
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "empty").mkdir()
+    for name, value in ({"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "1"} | settings).items():
+        monkeypatch.setenv(name, value.format(folder=tmp_path.as_uri()))
+    with pytest.raises(DependencyError, match=r"(?s)exit code 1.*No matching distribution.*no-such-thing") as caught:
+        envs_venv(BundleMetadata(["no-such-thing==9"], HERE), tmp_path / "cache")
+    assert cause in str(caught.value)
+    assert str(caught.value).endswith(".log.")
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
 
 
 def test_a_half_made_environment_is_made_again(tmp_path, monkeypatch):
@@ -81,3 +98,17 @@ def test_a_half_made_environment_is_made_again(tmp_path, monkeypatch):
 def test_a_python_that_is_not_there_is_named(tmp_path):
     with pytest.raises(IncompatiblePythonError, match=r"made with Python 3\.99.*no python3\.99 on the PATH"):
         envs_venv(BundleMetadata([], "3.99"), tmp_path)
+
+
+def test_a_python_that_no_path_names_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "py*env"))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "uv"))
+    for folder, says in (("py*env/versions/3.98.1/bin", "3.97"), ("uv/cpython-3.98.0-linux/bin", "3.98")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "python3.98").write_text(f"#!/bin/sh\necho {says}\n")
+        (tmp_path / folder / "python3.98").chmod(0o755)
+    assert len(interpreters("3.98")) == 2
+    assert find_interpreter("3.98") == tmp_path / "uv/cpython-3.98.0-linux/bin/python3.98", "one that is what it says"
+    (tmp_path / "uv/cpython-3.98.0-linux/bin/python3.98").chmod(0o644)
+    with pytest.raises(IncompatiblePythonError, match=r"Install Python 3\.98"):
+        find_interpreter("3.98")

@@ -104,7 +104,7 @@ async def test_functions_may_log_from_many_threads_while_the_agent_is_slow() -> 
 async def test_nan_is_answered_at_once_for_no_server_could_read_it() -> None:
     stdin, stdout = os.pipe(), os.pipe()
     session = StdioSession("quiet")
-    await session.connect(stdin[1], stdout[0])
+    await session.connect(os.fdopen(stdin[1], "wb", 0), os.fdopen(stdout[0], "rb", 0))
     try:
         with pytest.raises(RpcError, match="Write a finite number"):
             await session.call("add", {"a": float("nan")}, 5.0)

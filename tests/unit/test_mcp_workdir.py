@@ -15,7 +15,7 @@ from benchmax.envs.mcp.env import ParallelMcpEnv
 from benchmax.envs.mcp.grounds import _without
 from benchmax.envs.mcp.guard import _trusted
 from benchmax.envs.mcp.luggage import left_behind
-from benchmax.envs.mcp.nurseries import python_command
+from benchmax.envs.mcp.nurseries import Program, python_command
 from benchmax.envs.mcp.preload import _imports_of, split_command
 from benchmax.envs.mcp.provisioners import LocalProvisioner, ManualProvisioner
 from benchmax.envs.mcp.reward_worker import load_rewards, score
@@ -171,13 +171,14 @@ def test_which_commands_can_be_forked(tmp_path: Path) -> None:
     path = str(Path(sys.executable).parent)
     found = python_command("python", ["s.py"], path)
     assert found is not None
-    assert found[1] == {"kind": "script", "target": "s.py"}
+    assert found[1] == Program("script", "s.py")
     script = tmp_path / "mcp-server"
     script.write_text(f"#!{sys.executable}\nprint(1)\n")
     script.chmod(0o755)
     assert python_command("mcp-server", ["a"], str(tmp_path)) == (
-        sys.executable, {"kind": "script", "target": str(script)}, ["a"],
-    )  # fmt: skip
+        sys.executable,
+        Program("script", str(script), ("a",)),
+    )
     assert python_command("sh", ["s.py"], "/bin") is None
     assert python_command("pythonic", ["s.py"], path) is None
 

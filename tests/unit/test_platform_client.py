@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -25,8 +26,9 @@ from benchmax.platform.exceptions import (
     RolloutStreamError,
     TrainerError,
 )
+from benchmax.platform.launch_args import TABLE
 from benchmax.platform.rollout_client import ExampleValidation
-from benchmax.platform.schemas import LaunchArg, check_launch_args
+from benchmax.platform.schemas import WHEN_HIGH, LaunchArg, check_launch_args
 from benchmax.platform.training_run import upload_training_run
 
 
@@ -324,21 +326,28 @@ def test_a_platform_that_is_not_there_is_told_without_the_trace_of_the_library()
 
 SPECS = [
     LaunchArg(name="lr", label="", type="number", description="", min=0.1, max=1, default=0.5),
-    LaunchArg(name="steps", label="", type="integer", description="", min=1, max=10, warn_above=5),
+    LaunchArg(name="steps", label="", type="integer", description="", min=1, max=10),
+    LaunchArg(name="learning_rate", label="", type="number", description="", warn_above=0.005),
     LaunchArg(name="fast", label="", type="boolean", description=""),
     LaunchArg(name="model", label="", type="string", description="", required=True, enum=["a", "b"]),
 ]
 
 
 def test_launch_arguments_are_completed_and_warned_about():
-    args, warned = check_launch_args(SPECS, {"steps": 6, "model": "a"})
-    assert args == {"lr": 0.5, "steps": 6, "fast": None, "model": "a"}
-    assert warned == ["steps = 6 is above 5; it may not fit into memory."]
+    args, warned = check_launch_args(SPECS, {"steps": 6, "model": "a", "learning_rate": 0.01})
+    assert args == {"lr": 0.5, "steps": 6, "learning_rate": 0.01, "fast": None, "model": "a"}
+    assert warned == ["learning_rate = 0.01 is above 0.005; training may diverge."]
+
+
+def test_a_high_value_is_warned_of_in_words_of_its_own():
+    assert {row.name for row in TABLE if row.warn_above is not None} == set(WHEN_HIGH)
+    arguments = Path(__file__).parents[2] / "console/src/pages/newrun/Arguments.tsx"
+    assert all(f'{name}: "{text}"' in arguments.read_text() for name, text in WHEN_HIGH.items())
 
 
 def test_a_launch_argument_that_is_null_was_not_given():
     args, _ = check_launch_args(SPECS, {"lr": None, "steps": None, "model": "a"})
-    assert args == {"lr": 0.5, "steps": None, "fast": None, "model": "a"}
+    assert args == {"lr": 0.5, "steps": None, "learning_rate": None, "fast": None, "model": "a"}
 
 
 def test_a_name_of_another_version_leads_to_ours():
@@ -385,3 +394,52 @@ def test_the_sdk_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] True"
+
+
+# Where a run is
+
+
+def test_the_page_of_a_run_is_named_where_published_scripts_print_another(scripted, capsys, monkeypatch):
+    paths = dict.fromkeys(("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path"), "p")
+    scripted.script((200, {"runId": "run_1"}), (200, {"runId": "run_2", "warnings": ["few rows"]}))
+    with TrainerClient("sk_x", scripted.url) as trainer:
+        assert trainer.launch_training_run(**paths) == "run_1"
+        assert capsys.readouterr() == ("", f"The run is at {scripted.url}/experiments/run_1\n")
+        assert trainer.queue_run(**paths) == ("run_2", ["few rows"])
+        assert capsys.readouterr() == ("", "")
+        monkeypatch.setattr(trainer, "queue_run", lambda *_: ("run_3", []))
+        trainer.base_url = "https://api.castform.com"
+        assert trainer.launch_training_run(**paths) == "run_3"
+        assert capsys.readouterr() == ("", ""), "there, what they print is right"
+
+
+# A sign-in of another client
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_what_another_client_kept_does_not_lock_this_one_out(scripted, monkeypatch, tmp_path, mode):
+    session = tmp_path / "session.json"
+    session.write_text(json.dumps({"access_token": "of the published client"}))
+    session.chmod(mode)
+    own = tmp_path / "credentials.json"
+    own.write_text(json.dumps({"url": scripted.url, "api_key": "sk_own"}))
+    own.chmod(0o600)
+    monkeypatch.setenv("BENCHMAX_CREDENTIALS_PATH", str(session))
+    monkeypatch.setenv("BENCHMAX_DATA", str(tmp_path))
+    for name in ("BENCHMAX_API_KEY", "CASTFORM_API_KEY", "PLATFORM_API_KEY", "CASTFORM_BASE_DOMAIN"):
+        monkeypatch.delenv(name, raising=False)
+    scripted.script()
+    assert credentials.bearer(None, None, scripted.url) == "sk_own"
+    assert scripted.seen == [], "its token is shown to nobody else"
+    asked = []
+    monkeypatch.setattr(credentials, "_request", lambda *words, **more: asked.append(words) or Answer())
+    if mode == 0o600:
+        assert credentials.bearer(None, None, "https://api.castform.com") == "a-bearer"
+        assert asked == [("GET", "https://auth.castform.com/api/auth/token")]
+
+
+class Answer:
+    status_code = 200
+
+    def json(self):
+        return {"token": "a-bearer"}

@@ -16,6 +16,7 @@ from benchmax.platform.store import (
     users,
 )
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.filters import predicate
 from benchmax.platform.store.tables import TERMINAL, Run, Secret
 from benchmax.platform.store.vault import Vault
 from platform_world import make_run
@@ -134,6 +135,59 @@ def vault_rows(session):
     return session.scalars(sa.select(Secret)).all()
 
 
+META = {"n": 3, "lang": "en", "tags": ["a", "b"], "ok": True, "day": "2024-05-01", "none": None}
+
+
+@pytest.mark.parametrize(
+    ("filters", "passes"),
+    [
+        ({"lang": "en"}, True),
+        ({"lang": "en", "n": 4}, False),
+        ({"field": "n", "op": "eq", "value": 3.0}, True),
+        ({"field": "ok", "op": "eq", "value": 1}, False),
+        ({"field": "none", "op": "eq", "value": None}, True),
+        ({"field": "absent", "op": "eq", "value": None}, False),
+        ({"field": "absent", "op": "ne", "value": 1}, True),
+        ({"field": "n", "op": "gte", "value": 3}, True),
+        ({"field": "n", "op": "gt", "value": 3}, False),
+        ({"field": "n", "op": "lte", "value": "3"}, False),
+        ({"field": "day", "op": "lt", "value": "2024-06"}, True),
+        ({"field": "absent", "op": "lt", "value": 9}, False),
+        ({"field": "lang", "op": "in", "value": ["de", "en"]}, True),
+        ({"field": "lang", "op": "not_in", "value": ["de"]}, True),
+        ({"field": "tags", "op": "contains_any", "value": ["b", "z"]}, True),
+        ({"field": "tags", "op": "contains_all", "value": ["b", "z"]}, False),
+        ({"and": [{"field": "n", "op": "eq", "value": 3}, {"or": [{"lang": "de"}, {"lang": "en"}]}]}, True),
+        ({"and": [{"field": "n", "op": "eq", "value": 3}, {"not": {"lang": "en"}}]}, False),
+        ({"or": [{"n": 1}, {"n": 2}]}, False),
+        ([{"n": 3}, {"lang": "en"}], True),
+    ],
+)
+def test_filters_on_metadata(filters, passes):
+    assert predicate(filters)(META) is passes
+
+
+def test_no_filter_lets_everything_pass_and_a_wrong_one_is_told():
+    assert predicate(None) is predicate({}) is predicate([]) is None
+    deep = {"lang": "en"}
+    for _ in range(20):
+        deep = {"and": [deep]}
+    for wrong, words in (
+        (
+            {"and": [{"field": "n", "op": "near", "value": 3}]},
+            r"filters\.and\[0\]\.op is 'near'\. Use one of eq, ne, in",
+        ),
+        ({"field": "n", "op": "in", "value": 3}, "value must be a list for 'in'"),
+        ({"or": []}, r"filters\.or is empty"),
+        ({"and": ["n = 3"]}, r"filters\.and\[0\] is not a filter"),
+        ({"field": 3, "op": "eq", "value": 3}, "field is not a name"),
+        (deep, "too large"),
+        ({"or": [{"n": 1}] * 300}, "too large"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            predicate(wrong)
+
+
 def test_search_finds_words_and_quotes_operators(store):
     with store.write() as session:
         user = users.ensure_user(session, "a@example.org")
@@ -148,17 +202,19 @@ def test_search_finds_words_and_quotes_operators(store):
         corpora.add(session, corpus.id, chunks)
         corpora.add(session, other.id, chunks)
         corpora.add(session, corpus.id, [{"id": "3", "content": "now a hare"}])
-    search = {"limit": 10, "offset": 0, "metadata": {}}
+    search = {"limit": 10, "offset": 0}
     with store.write() as session:
         hits, total = corpora.search(session, corpus.id, 'fox" OR NEAR(', **search)
         assert {chunk.id for chunk, _ in hits} == {"1", "2"}
         assert total == 2
         assert all(score > 0 for _, score in hits)
-        hits, _ = corpora.search(session, corpus.id, "fox", **search | {"metadata": {"lang": "en"}})
+        hits, _ = corpora.search(session, corpus.id, "fox", **search | {"passes": predicate({"lang": "en"})})
         assert [chunk.id for chunk, _ in hits] == ["1"]
         assert corpora.search(session, corpus.id, "nothing", **search) == ([], 0)
         assert [chunk.id for chunk, _ in corpora.search(session, corpus.id, "hare", **search)[0]] == ["3"]
         assert corpora.search(session, corpus.id, "-- * ", **search) == ([], 0)
+        german = corpora.search(session, corpus.id, "", **search | {"passes": predicate({"lang": "de"})})
+        assert [(chunk.id, score) for chunk, score in german[0]] == [("2", 0.0)]
         session.delete(corpus)
         session.flush()
         assert corpora.search(session, corpus.id, "fox", **search) == ([], 0)

@@ -24,6 +24,7 @@ from benchmax.platform.store import (
     points,
     rollouts,
     runs,
+    standings,
 )
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Base, EnvLog, Job, Point, RolloutRow
@@ -138,6 +139,31 @@ def test_a_run_that_ended_stays_ended(store):
     with store.write() as session:
         assert runs.reopen(session, run.id)
         assert runs.get(session, run.id).status == "pending"
+
+
+def test_the_time_between_a_stop_and_its_resumption_does_not_count(store):
+    with store.write() as session:
+        run_id = make_run(session).id
+        runs.set_status(session, run_id, "active", "training")
+        runs.set_status(session, run_id, "cancelled", "stopped")
+        run = runs.get(session, run_id)
+        run.started, run.ended = time.time() - 86_400 - 100, time.time() - 86_400  # it worked for 100 s, a day ago
+    for worked in (100, 130):
+        with store.write() as session:
+            assert runs.reopen(session, run_id)
+            assert runs.get(session, run_id).started is None
+            runs.set_status(session, run_id, "active", "training")
+            run = runs.get(session, run_id)
+            assert time.time() - run.started == pytest.approx(worked, abs=5)
+            runs.set_status(session, run_id, "cancelled", "stopped")
+            runs.get(session, run_id).ended += 30
+
+
+def test_what_is_left_is_told_by_the_time_that_was_worked():
+    day = 86_400.0
+    standing = standings.Standing(train=(standings.End(0, 0.1, 0.0), standings.End(9, 0.2, 90 + day)))
+    assert standing.seconds_left(20, worked=100.0) == pytest.approx(100.0)
+    assert standing.seconds_left(20, worked=day * 2) == pytest.approx(10 * (90 + day) / 9)
 
 
 def test_a_lease_is_held_by_one_and_lost_by_silence(store):

@@ -141,3 +141,9 @@ def test_metrics():
     assert values["reward_stats/correct/reward/mean"] == 0.5
     assert values["response_tokens/mean"] == 1
     assert "reward/mean" not in rollout_metrics([group(None, None)])
+
+
+def test_pay_for_the_form_alone_is_no_pass():
+    values = rollout_metrics([group(0.2, 0.2), group(0.2, 0.9)])
+    assert (values["pass@k"], values["solve_rate"]) == (0.0, 0.0)
+    assert rollout_metrics([group(0.2, 0.2), group(0.2, 1.0)])["pass@k"] == 0.5

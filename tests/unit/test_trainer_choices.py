@@ -8,9 +8,10 @@ from benchmax.memory import out_of_memory
 from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.trainer.advantage import CUT_OFF, NO_SIGNAL, AdvantageRule, CutOff, assign_advantages
-from benchmax.trainer.config import build_config
+from benchmax.trainer.config import OptimConfig, build_config
 from benchmax.trainer.fitting import fit_to_device, fit_to_size, fit_to_solutions
 from benchmax.trainer.gpu import patiently
+from benchmax.trainer.optim import Optimizer
 from benchmax.trainer.progress import Progress
 from benchmax.trainer.prompts import PromptStream
 from broken_envs import Good
@@ -158,3 +159,29 @@ def test_the_curriculum_begins_once_rows_are_seen_to_differ():
     same = [example["id"] for _ in range(20) for example in even.take(4)]
     assert sum(int(each) >= 20 for each in drawn) > 0.6 * len(drawn)
     assert 0.35 * len(same) < sum(int(each) >= 20 for each in same) < 0.65 * len(same)
+
+
+# --- smaller steps
+
+
+def test_a_run_is_stuck_after_two_evaluations_that_are_no_better():
+    progress = Progress(step=5)
+    for step, reward in ((5, 0.5), (10, 0.4), (15, 0.5)):
+        progress.step = step
+        progress.saw(reward)
+        assert progress.is_stuck == (step == 15)
+    progress.idle = 0
+    assert not progress.is_stuck
+    assert progress.stale == 2, "patience counts on"
+    progress.step = 16
+    assert not progress.is_stuck, "only where it was evaluated"
+
+
+def test_a_cooled_learning_rate_does_not_rise_again():
+    optimizer = Optimizer({"w": torch.nn.Parameter(torch.zeros(2))}, OptimConfig(), lr=1e-3, total=10)
+    optimizer.cool(0.5, 0.1)
+    optimizer.adapt(4.0)
+    assert optimizer.current_lr() == pytest.approx(5e-4)
+    for _ in range(9):
+        optimizer.cool(0.5, 0.1)
+    assert optimizer.current_lr() == pytest.approx(1e-4), "a tenth at least"

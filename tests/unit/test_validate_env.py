@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 
 from benchmax.doctor import CHECKS
+from benchmax.envs.datasets import write_jsonl
 from benchmax.envs.types import ToolDefinition
+from benchmax.errors import UsageError
 from benchmax.platform.validation import (
     ValidationReport,
     assert_group_reward_contract,
@@ -176,3 +179,24 @@ def test_a_probe_that_raises_is_an_answer_not_an_exception() -> None:
     assert report, "the environment's own probe never fails a run"
     assert report.diagnosis is not None
     assert report.diagnosis.find("own-probe")
+
+
+def test_rows_in_the_place_of_the_arguments_are_taken_as_meant(tmp_path: Path) -> None:
+    for given in ([ROWS], [ROWS[:16], ROWS[16:]], [iter(ROWS)], [write_rows(tmp_path / "rows.jsonl")]):
+        report = validate_env(MyEnv, *given, verbose=False)
+        assert report, report.diagnosis
+        assert report.diagnosis is not None
+        assert report.diagnosis.rows >= 16
+    with pytest.raises(UsageError, match=r"env_args is a list\. Give the constructor's arguments as a dict"):
+        validate_env(MyEnv, ROWS, ROWS, ROWS)
+    with pytest.raises(UsageError, match="env_args is a number"):
+        validate_env(MyEnv, 3)  # type: ignore[arg-type]
+    assert_group_reward_contract(Ranked, ROWS)
+    with pytest.raises(AssertionError):
+        assert_group_reward_contract(GroupRaises, ROWS)
+    assert (run_validate_probe(OwnProbeFails, ROWS) or {})["ok"] is False
+
+
+def write_rows(path: Path) -> str:
+    write_jsonl(path, ROWS)
+    return str(path)

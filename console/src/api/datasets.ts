@@ -18,10 +18,10 @@ export function useDatasets() {
   });
 }
 
-/** The first rows and every problem; `environment` is a built-in one whose columns the rows have. */
+/** The first rows and every problem; `environment` is one whose columns the rows have, "" none. */
 export function usePreview(path: string | null, environment?: string, limit = 100) {
   return useQuery({
-    queryKey: ["dataset", path, environment ?? "", limit],
+    queryKey: ["dataset", path, environment ?? null, limit],
     queryFn: () =>
       unwrap(api.GET("/v1/datasets/preview", { params: { query: { path: path ?? "", environment, limit } } })),
     enabled: path !== null,

@@ -14,7 +14,7 @@ export type ChatMessage = {
   tool_call_id?: string;
 };
 export type Sampling = { temperature?: number; maxTokens?: number; seed?: number };
-/** `own` asks something in place of the example's question. */
+/** `own`: what is said first stands in place of the example's question. */
 type Words = { content: string; own: boolean };
 
 export type Turn = {
@@ -106,7 +106,6 @@ function useTurns(session: string | null) {
   // Another session is another conversation
   useEffect(() => {
     setTurns([]);
-    count.current = 0;
     return () => stop.current?.abort();
   }, [session]);
   const say = useCallback(
@@ -120,8 +119,7 @@ function useTurns(session: string | null) {
       const show = perFrame((next: Turn) =>
         setTurns((before) => before.map((each) => (each.id === next.id ? next : each))),
       );
-      const words: Words = { content, own: count.current === 1 && content !== "" };
-      await listen(session, { ...words, ...sampling }, turn, control.signal, show);
+      await listen(session, { content, own: content !== "", ...sampling }, turn, control.signal, show);
     },
     [session],
   );
@@ -135,7 +133,13 @@ function useTurns(session: string | null) {
 
 type Show = (turn: Turn, now?: boolean) => void;
 
-async function listen(session: string, body: Words & Sampling, turn: Turn, signal: AbortSignal, show: Show): Promise<void> {
+async function listen(
+  session: string,
+  body: Words & Sampling,
+  turn: Turn,
+  signal: AbortSignal,
+  show: Show,
+): Promise<void> {
   let now = turn;
   const put = (change: Partial<Turn>, flush = false) => {
     now = { ...now, ...change };

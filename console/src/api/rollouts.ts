@@ -21,6 +21,8 @@ export type Filters = {
   discarded?: boolean;
   lowest?: number;
   highest?: number;
+  /** The part of the reward that bounds and order are about; all of it when not given. */
+  component?: string;
 };
 
 export type Scope = Pick<Filters, "mode" | "externalEvalId">;

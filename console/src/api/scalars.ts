@@ -1,4 +1,4 @@
-import { keepPreviousData, queryOptions, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions, useQueries, useQuery } from "@tanstack/react-query";
 import { fromPoints, type Series } from "../chart/series";
 import { api, unwrap } from "./client";
 import { queries } from "./queries";
@@ -20,6 +20,15 @@ export function useScalars(id: string | null, mode: string, whole = false) {
   const lacking = whole && [...(coarse.data?.values() ?? [])].some((series) => series.low !== undefined);
   const fine = useQuery({ ...options(id, mode, true), enabled: id !== null && lacking });
   return lacking && fine.data ? { ...coarse, data: fine.data } : coarse;
+}
+
+/** The series of several runs, each undefined until it is there. */
+export function useScalarsOf(ids: readonly string[], mode: string): (Scalars | undefined)[] {
+  return useQueries({ queries: ids.map((id) => options(id, mode, false)), combine: dataOf });
+}
+
+function dataOf(found: { data?: Scalars }[]): (Scalars | undefined)[] {
+  return found.map((each) => each.data);
 }
 
 function options(id: string | null, mode: string, whole: boolean) {

@@ -122,6 +122,9 @@ export interface paths {
         /**
          * Preview
          * @description The first rows of an uploaded dataset, and what is wrong with any of the first 100,000.
+         *
+         *     Without `environment`, rows that have no prompt are read as the built-in environment that knows their columns;
+         *     an empty one asks for a prompt or messages.
          */
         get: operations["preview_v1_datasets_preview_get"];
         put?: never;
@@ -926,7 +929,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * Get Corpus
+         * @description One of them.
+         */
+        get: operations["get_corpus_v1_corpora__corpus_id__get"];
         put?: never;
         post?: never;
         /**
@@ -974,7 +981,9 @@ export interface paths {
         put?: never;
         /**
          * Search
-         * @description Chunks that hold words of the query, best first; `metadata` and `filters` name values they must have.
+         * @description Chunks that hold words of the query, best first; `metadata` names values they must have.
+         *
+         *     `filters` are `{"and": […]}`, `{"or": […]}`, `{"not": …}` and `{"field", "op", "value"}`, one in the other.
          */
         post: operations["search_v1_corpora__corpus_id__search_post"];
         delete?: never;
@@ -1018,7 +1027,7 @@ export interface paths {
         put?: never;
         /**
          * Create Key
-         * @description A new key. Its text is in this answer and nowhere else.
+         * @description A new key. Its text is in this answer and nowhere else; one made by a key ends with that key.
          */
         post: operations["create_key_v1_keys_post"];
         delete?: never;
@@ -1039,7 +1048,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke Key
-         * @description Revoke a key for good.
+         * @description Revoke a key for good, and the keys it made.
          */
         delete: operations["revoke_key_v1_keys__key_id__delete"];
         options?: never;
@@ -1303,6 +1312,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/models": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Models
+         * @description The models you can ask. Any other name is answered by the default one, the first of them.
+         */
+        get: operations["list_models_v1_models_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/models/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Model
+         * @description One of them.
+         */
+        get: operations["get_model_v1_models__name__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/chat/completions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Complete Chat
+         * @description Answer a chat, by the model that is named or by the platform's default one.
+         */
+        post: operations["complete_chat_v1_chat_completions_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/logout": {
         parameters: {
             query?: never;
@@ -1317,6 +1386,46 @@ export interface paths {
          * @description End this session; a key stays as it is.
          */
         post: operations["logout_logout_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change Password
+         * @description Set another password. Every other session ends; keys stay.
+         */
+        post: operations["change_password_v1_password_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sign-out": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign Out Everywhere
+         * @description End every session of yours, this one too; with `keys`, revoke every other API key as well.
+         */
+        post: operations["sign_out_everywhere_v1_sign_out_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1394,7 +1503,7 @@ export interface paths {
         put?: never;
         /**
          * Approve Device
-         * @description Let the device that shows this code act as you, or not.
+         * @description Let the device that shows this code act as you, or not. Approved with a key, it can do what that key can.
          */
         post: operations["approve_device_api_auth_device_approve_post"];
         delete?: never;
@@ -1508,6 +1617,28 @@ export interface components {
             max_in_flight?: number | null;
             /** Max Context Tokens */
             max_context_tokens?: number | null;
+        };
+        /**
+         * ChatBody
+         * @description A chat to answer; what else the OpenAI API knows is passed on to the model.
+         */
+        ChatBody: {
+            /** Messages */
+            messages: {
+                [key: string]: unknown;
+            }[];
+            /**
+             * Model
+             * @default
+             */
+            model: string;
+            /**
+             * Stream
+             * @default false
+             */
+            stream: boolean;
+        } & {
+            [key: string]: unknown;
         };
         /** Checkpoint */
         Checkpoint: {
@@ -1652,11 +1783,8 @@ export interface components {
             chunkCount: number;
             /** Createdat */
             createdAt: string;
-        };
-        /** CorpusList */
-        CorpusList: {
-            /** Corpora */
-            corpora: components["schemas"]["CorpusInfo"][];
+            /** Updatedat */
+            updatedAt: string;
         };
         /** CorpusRequest */
         CorpusRequest: {
@@ -1719,6 +1847,8 @@ export interface components {
              * @default []
              */
             ids: (string | null)[];
+            /** Environment */
+            environment?: string | null;
         };
         /** DeviceApproval */
         DeviceApproval: {
@@ -1964,6 +2094,11 @@ export interface components {
             lazy: {
                 [key: string]: number;
             };
+            /**
+             * Ready
+             * @default false
+             */
+            ready: boolean;
             /** Learns */
             learns: boolean;
             /** Forecast */
@@ -2034,6 +2169,8 @@ export interface components {
             level: string;
             /** Message */
             message: string;
+            /** Content */
+            content: string;
             /** Traceback */
             traceback: string | null;
         };
@@ -2043,6 +2180,11 @@ export interface components {
             logs: components["schemas"]["EnvLogLine"][];
             /** Nextcursor */
             nextCursor?: string | null;
+            /**
+             * Cursor
+             * @default 0
+             */
+            cursor: string;
         };
         /** EnvironmentDetails */
         EnvironmentDetails: {
@@ -2391,6 +2533,35 @@ export interface components {
             /** Latestavg */
             latestAvg: number | null;
         };
+        /** ModelCard */
+        ModelCard: {
+            /** Id */
+            id: string;
+            /**
+             * Object
+             * @default model
+             * @constant
+             */
+            object: "model";
+            /**
+             * Created
+             * @default 0
+             */
+            created: number;
+            /** Owned By */
+            owned_by: string;
+        };
+        /** ModelCards */
+        ModelCards: {
+            /**
+             * Object
+             * @default list
+             * @constant
+             */
+            object: "list";
+            /** Data */
+            data: components["schemas"]["ModelCard"][];
+        };
         /** NamedModel */
         NamedModel: {
             /** Name */
@@ -2423,6 +2594,16 @@ export interface components {
             revoked: boolean;
             /** Key */
             key: string;
+        };
+        /** PasswordChange */
+        PasswordChange: {
+            /**
+             * Currentpassword
+             * @default
+             */
+            currentPassword: string;
+            /** Newpassword */
+            newPassword: string;
         };
         /**
          * Problem
@@ -2801,6 +2982,23 @@ export interface components {
              * @default
              */
             model: string;
+            /**
+             * Environment
+             * @default
+             */
+            environment: string;
+            /**
+             * Taskdigest
+             * @default
+             */
+            taskDigest: string;
+            /**
+             * Given
+             * @default {}
+             */
+            given: {
+                [key: string]: unknown;
+            };
             /** Elapsedseconds */
             elapsedSeconds?: number | null;
             /** Heartbeatat */
@@ -2904,6 +3102,23 @@ export interface components {
              * @default
              */
             model: string;
+            /**
+             * Environment
+             * @default
+             */
+            environment: string;
+            /**
+             * Taskdigest
+             * @default
+             */
+            taskDigest: string;
+            /**
+             * Given
+             * @default {}
+             */
+            given: {
+                [key: string]: unknown;
+            };
             /** Elapsedseconds */
             elapsedSeconds?: number | null;
             /** Heartbeatat */
@@ -2931,6 +3146,11 @@ export interface components {
              * @default
              */
             content: string;
+            /**
+             * Own
+             * @default false
+             */
+            own: boolean;
             /** Temperature */
             temperature?: number | null;
             /** Maxtokens */
@@ -2983,7 +3203,9 @@ export interface components {
             /** Filters */
             filters?: {
                 [key: string]: unknown;
-            } | null;
+            } | {
+                [key: string]: unknown;
+            }[] | null;
         };
         /** SearchResults */
         SearchResults: {
@@ -3072,7 +3294,7 @@ export interface components {
              * @default jsonl
              * @enum {string}
              */
-            format: "jsonl" | "json" | "csv" | "tsv" | "parquet";
+            format: "jsonl" | "json" | "csv" | "tsv" | "parquet" | "benchmax-sft-v1";
             /** Path */
             path: string;
             /** Digest */
@@ -3105,6 +3327,14 @@ export interface components {
             /** Model */
             model?: string | null;
             eval?: components["schemas"]["SftEval"] | null;
+        };
+        /** SignOut */
+        SignOut: {
+            /**
+             * Keys
+             * @default false
+             */
+            keys: boolean;
         };
         /** SourceFile */
         SourceFile: {
@@ -6022,6 +6252,7 @@ export interface operations {
                 discarded?: boolean | null;
                 lowest?: number | null;
                 highest?: number | null;
+                component?: string | null;
             };
             header?: never;
             path: {
@@ -6100,6 +6331,7 @@ export interface operations {
                 discarded?: boolean | null;
                 lowest?: number | null;
                 highest?: number | null;
+                component?: string | null;
             };
             header?: never;
             path: {
@@ -6188,6 +6420,7 @@ export interface operations {
                 discarded?: boolean | null;
                 lowest?: number | null;
                 highest?: number | null;
+                component?: string | null;
             };
             header?: never;
             path: {
@@ -6783,7 +7016,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CorpusList"];
+                    "application/json": components["schemas"]["CorpusInfo"][];
                 };
             };
             /** @description Bad Request */
@@ -6839,6 +7072,73 @@ export interface operations {
         responses: {
             /** @description Successful Response */
             201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CorpusInfo"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    get_corpus_v1_corpora__corpus_id__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                corpus_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -8478,6 +8778,199 @@ export interface operations {
             };
         };
     };
+    list_models_v1_models_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelCards"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_model_v1_models__name__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelCard"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    complete_chat_v1_chat_completions_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChatBody"];
+            };
+        };
+        responses: {
+            /** @description A chat completion, or with `stream` its chunks; `model` says who answered */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": Record<string, never>;
+                    "text/event-stream": string;
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     logout_logout_post: {
         parameters: {
             query?: never;
@@ -8530,6 +9023,144 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    change_password_v1_password_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordChange"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Success"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    sign_out_everywhere_v1_sign_out_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignOut"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Success"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
         };

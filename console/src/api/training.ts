@@ -134,6 +134,7 @@ function signalOf(data: Data): Signal {
     chance: number(data.chance),
     lazy: Object.fromEntries(lazy),
     learns: data.learns === true,
+    ready: data.ready === true,
     forecast: text(data.forecast),
     advice: text(data.advice),
   };

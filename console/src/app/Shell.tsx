@@ -1,6 +1,6 @@
 // The frame around every page: navigation, theme, keyboard help, and the one place that says the server is away.
 import { Outlet, useRouterState } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { request } from "../api/client";
 import { queries, useMe } from "../api/queries";
 import { session, useSession } from "../api/session";
@@ -30,6 +30,7 @@ const KEYS: [string[], string][] = [
   [["k"], "Previous row or sample"],
   [["J", "K"], "Next and previous group of samples"],
   [["x"], "Choose the run"],
+  [["←", "→"], "Along a chart that has the focus"],
   [["t"], "Light or dark"],
   [["?"], "This help"],
 ];
@@ -40,6 +41,7 @@ export function Shell() {
   const [menu, setMenu] = useState(false);
   const path = useRouterState({ select: (state) => state.location.pathname });
   const go = useGo();
+  const main = useRef<HTMLElement>(null);
   const { shown } = useTheme();
   useKeys({
     "?": () => setHelp(true),
@@ -57,6 +59,9 @@ export function Shell() {
   if (signedOut || path === "/login") return <SignIn />;
   return (
     <div className="shell">
+      <button type="button" className="skip button" onClick={() => main.current?.focus()}>
+        Skip to content
+      </button>
       <div className="topbar">
         <Button
           kind="quiet"
@@ -69,7 +74,7 @@ export function Shell() {
       </div>
       {menu && <button type="button" className="scrim" aria-label="Close the menu" onClick={() => setMenu(false)} />}
       <Sidebar open={menu} path={path} onHelp={() => setHelp(true)} />
-      <main className="main">
+      <main className="main" ref={main} tabIndex={-1}>
         {away && (
           <div className="banner" role="status">
             <Spinner /> The server does not answer. Reconnecting…

@@ -35,6 +35,8 @@ export type View = {
 
 export type ChartProps = {
   title: ReactNode;
+  /** The title for those who do not see it, where it is more than text. */
+  label?: string;
   info?: ReactNode;
   lines: Line[];
   view: View;
@@ -53,6 +55,7 @@ const NO_MARKS: readonly ChartMark[] = [];
 
 export function Chart({
   title,
+  label = typeof title === "string" ? title : "Chart",
   info,
   lines,
   view,
@@ -69,6 +72,7 @@ export function Chart({
   const width = useWidth(box);
   const { shown: theme } = useTheme();
   const [cursor, setCursor] = useState<number | null>(null);
+  const [focused, setFocused] = useState(false);
   const [marked, setMarked] = useState<readonly (number | null)[]>([]);
   const smoothed = useMemo(
     () => lines.map((line) => smooth(line.series, line.dots ? 0 : view.smoothing)),
@@ -117,10 +121,23 @@ export function Chart({
           {title}
           {info && <Info label="What this is">{info}</Info>}
         </span>
-        <Legend lines={lines} smoothed={smoothed} cursor={cursor} time={view.time} unit={unit} />
+        <Legend lines={lines} smoothed={smoothed} cursor={cursor} time={view.time} unit={unit} spoken={focused} />
       </figcaption>
       <div className="chart-area">
-        <div ref={box} className="chart-box" style={{ height }} />
+        <div
+          ref={box}
+          className="chart-box"
+          style={{ height }}
+          tabIndex={0}
+          role="group"
+          aria-label={`${label}: arrow keys move along the curve${view.onPick ? ", Enter opens the rollouts of a step" : ""}`}
+          onFocus={() => setFocused(true)}
+          onBlur={() => {
+            setFocused(false);
+            plot.current?.setCursor(NOWHERE, true);
+          }}
+          onKeyDown={(event) => plot.current && steer(event, plot.current, current.current, cursor)}
+        />
         <Marks marks={marks} lefts={marked} />
       </div>
     </figure>
@@ -134,15 +151,18 @@ function Legend({
   cursor,
   time,
   unit,
+  spoken,
 }: {
   lines: Line[];
   smoothed: Float64Array[];
   cursor: number | null;
   time: boolean;
   unit: (value: number) => string;
+  /** Read out as the cursor moves: it is moved by keys. */
+  spoken: boolean;
 }) {
   return (
-    <span className="chart-legend">
+    <span className="chart-legend" aria-live={spoken ? "polite" : undefined}>
       {cursor !== null && (
         <span className="muted">{time ? duration(cursor) : `step ${Math.round(cursor).toLocaleString("en-US")}`}</span>
       )}
@@ -364,4 +384,25 @@ function clicks(u: uPlot, current: { current: { view: View } }): void {
     clearTimeout(timer);
     timer = setTimeout(() => onPick(x), 260);
   });
+}
+
+const NOWHERE = { left: -10, top: -10 };
+
+/** Move the cursor from point to point by keys, and pick the one it is at. */
+function steer(
+  event: React.KeyboardEvent,
+  u: uPlot,
+  { lines, view }: { lines: Line[]; view: View },
+  cursor: number | null,
+): void {
+  const x = lines[0]?.series.x ?? new Float64Array();
+  const here = cursor === null ? null : nearest(x, cursor);
+  if (event.key === "Enter" && here !== null && view.onPick) view.onPick(x[here]!);
+  const by = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 }[event.key];
+  const to =
+    event.key === "Home" ? 0 : event.key === "End" ? x.length - 1 : by && (here ?? (by > 0 ? -1 : x.length)) + by;
+  if (event.key === "Escape") u.setCursor(NOWHERE, true);
+  if (to === undefined || !x.length) return;
+  event.preventDefault();
+  u.setCursor({ left: u.valToPos(x[Math.max(0, Math.min(x.length - 1, to))]!, "x"), top: 1 }, true);
 }

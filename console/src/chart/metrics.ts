@@ -89,6 +89,11 @@ const KNOWN: Record<string, [name: string, section: Section, about: string, min?
 
 const COMPONENT = /^reward_stats\/(.+)\/reward\/mean$/;
 
+/** The reward components among the keys, in order. */
+export function components(keys: Iterable<string>): string[] {
+  return [...keys].flatMap((key) => COMPONENT.exec(key)?.[1] ?? []).sort();
+}
+
 export function metric(key: string): Metric {
   const known = Object.hasOwn(KNOWN, key) ? KNOWN[key] : undefined;
   if (known) return { key, name: known[0], section: known[1], about: known[2], min: known[3], max: known[4] };

@@ -37,7 +37,7 @@ export default function Playground() {
       {runs.isPending && <Skeleton lines={5} />}
       {runs.data && !runId && (begun.length ? <Choose runs={begun} /> : <None />)}
       {runs.data && runId && !run && <Empty title="There is no such run, or it is not yours" />}
-      {run && <Room key={run.id} runId={run.id} live={!isOver(run.status)} />}
+      {run && <Room key={run.id} runId={run.id} live={!isOver(run.status)} rows={run.taskDigest !== ""} />}
     </Page>
   );
 }

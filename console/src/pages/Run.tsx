@@ -75,7 +75,7 @@ export default function Run() {
   return (
     <RunContext.Provider value={view}>
       <Page title={<Title run={view.run} />} name={view.run.name} crumbs={crumbs} actions={<Actions />}>
-        <Header />
+        <Header tab={tab} />
         <Tabs
           label="Parts of the run"
           current={tab}

@@ -15,6 +15,7 @@ import {
   Link,
   Note,
   Page,
+  Plain,
   SearchBox,
   Segments,
   Skeleton,
@@ -33,6 +34,8 @@ import "./runs/runs.css";
 
 /** As many as an address can name. */
 const MOST_SAVED = 1_000;
+/** So many names a question has room for. */
+const MOST_NAMED = 12;
 
 export default function Runs() {
   const search = useSearch();
@@ -232,7 +235,17 @@ function Chosen({ runs, onDone }: ChosenProps) {
         busy={action.isPending}
         onConfirm={() => every((run) => action.mutateAsync({ id: run.id, action: "delete" }))}
       >
-        Their curves, rollouts and checkpoints are removed. This cannot be undone.
+        <div className="stack">
+          <ul className="chosen-names">
+            {runs.slice(0, MOST_NAMED).map((run) => (
+              <li key={run.id}>
+                <Plain text={run.name} />
+              </li>
+            ))}
+            {runs.length > MOST_NAMED && <li>and {format.plural(runs.length - MOST_NAMED, "other", "others")}</li>}
+          </ul>
+          <p>Their curves, rollouts and checkpoints are removed. This cannot be undone.</p>
+        </div>
       </Confirm>
       <Dialog
         open={asking === "tag"}

@@ -21,9 +21,15 @@ function filtered(items: Item[], query: URLSearchParams): Item[] {
       (failed === null || item.ok === (failed !== "true")) &&
       (tool === null || item.tools.includes(tool)) &&
       (discarded === null || (item.discarded !== null) === (discarded === "true")) &&
-      (low === null || (item.totalReward !== null && item.totalReward >= Number(low))) &&
-      (high === null || (item.totalReward !== null && item.totalReward <= Number(high))),
+      (low === null || (pay(item, query) ?? Number.NEGATIVE_INFINITY) >= Number(low)) &&
+      (high === null || (pay(item, query) ?? Number.POSITIVE_INFINITY) <= Number(high)),
   );
+}
+
+/** What it earned: in all, or by the component that is asked for. */
+function pay(item: Item, query: URLSearchParams): number | null {
+  const component = query.get("component");
+  return component === null ? item.totalReward : (item.rewards[component] ?? null);
 }
 
 const newest = (a: Item, b: Item) =>
@@ -33,9 +39,10 @@ function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-function ordered(items: Item[], order: string | null): Item[] {
-  const last = (item: Item) => (item.totalReward === null ? 1 : 0);
-  const reward = (item: Item) => item.totalReward ?? 0;
+function ordered(items: Item[], query: URLSearchParams): Item[] {
+  const order = query.get("order");
+  const last = (item: Item) => (pay(item, query) === null ? 1 : 0);
+  const reward = (item: Item) => pay(item, query) ?? 0;
   return [...items].sort((a, b) => {
     if (order === "worst") return last(a) - last(b) || reward(a) - reward(b) || newest(a, b);
     if (order === "best") return last(a) - last(b) || reward(b) - reward(a) || newest(a, b);
@@ -51,7 +58,7 @@ function paged<T>(all: T[], query: URLSearchParams): { data: T[]; page: number; 
 }
 
 export function listed(items: Item[], query: URLSearchParams) {
-  return paged(ordered(filtered(items, query), query.get("order")), query);
+  return paged(ordered(filtered(items, query), query), query);
 }
 
 function grouped<K>(items: Item[], key: (item: Item) => K): Map<K, Item[]> {
@@ -114,7 +121,7 @@ const AROUND = 60;
 /** A search through whole rollouts, file by file. */
 export async function searched(items: Item[], query: URLSearchParams, whole: (id: string) => Promise<Details>) {
   const wanted = (query.get("text") ?? "").toLowerCase();
-  const all = ordered(filtered(items, query), query.get("order"));
+  const all = ordered(filtered(items, query), query);
   const found: Schemas["FoundRollout"][] = [];
   for (const item of all) {
     const { promptMessages, messages, task, error, logs } = await whole(item.id);

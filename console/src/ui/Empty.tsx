@@ -3,7 +3,7 @@ import { ApiError } from "../api/client";
 import { Button } from "./Button";
 import { Copy } from "./Copy";
 import { Icon } from "./Icon";
-import { Plain } from "./Plain";
+import { Ticked } from "./Plain";
 
 /** Nothing here yet, and what to do about it. */
 export function Empty({
@@ -49,7 +49,7 @@ export function ErrorNote({ error, onRetry, title }: { error: unknown; onRetry?:
       <Icon name="warn" />
       <div>
         {title && <strong>{title}</strong>}
-        <Plain text={text} />
+        <Ticked text={text} />
       </div>
       {onRetry && (
         <Button size="small" onClick={onRetry}>

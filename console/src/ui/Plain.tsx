@@ -51,3 +51,10 @@ export function marked(text: string): ReactNode {
 export function Plain({ text, className }: { text: string; className?: string }) {
   return <bdi className={className}>{marked(text)}</bdi>;
 }
+
+/** Text in which `ticks` mark code. */
+export function Ticked({ text }: { text: string }) {
+  return text
+    .split(/`([^`\n]+)`/)
+    .map((part, index) => (index % 2 ? <code key={index}>{marked(part)}</code> : <Plain key={index} text={part} />));
+}

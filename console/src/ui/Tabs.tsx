@@ -1,4 +1,4 @@
-import type { ReactNode } from "react";
+import { type ReactNode, useEffect, useRef } from "react";
 import { Link } from "./Link";
 
 export type Tab = { id: string; label: ReactNode; href?: string; count?: number };
@@ -15,8 +15,17 @@ export function Tabs({
   onChange?: (id: string) => void;
   label: string;
 }) {
+  const bar = useRef<HTMLElement>(null);
+  // Where the tabs are wider than the page, the current one is brought into sight.
+  useEffect(() => {
+    const tab = bar.current?.querySelector<HTMLElement>("[aria-current]");
+    if (!bar.current || !tab) return;
+    const hidden = tab.offsetLeft < bar.current.scrollLeft;
+    const beyond = tab.offsetLeft + tab.offsetWidth > bar.current.scrollLeft + bar.current.clientWidth;
+    if (hidden || beyond) bar.current.scrollLeft = tab.offsetLeft - (bar.current.clientWidth - tab.offsetWidth) / 2;
+  }, [current]);
   return (
-    <nav className="tabs" aria-label={label}>
+    <nav className="tabs" aria-label={label} ref={bar}>
       {tabs.map((tab) => {
         const inside = (
           <>

@@ -6,9 +6,7 @@ export function number(value: number | null | undefined, digits = 3): string {
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-4 || size >= 1e7))
-    return value
-      .toExponential(Math.max(0, digits - 1))
-      .replace(/\.?0*e\+?/, "e");
+    return value.toExponential(Math.max(0, digits - 1)).replace(/\.?0*e\+?/, "e");
   const zeros = size > 0 && size < 1 ? Math.max(0, -1 - Math.floor(Math.log10(size))) : 0;
   const places =
     size >= 1000 || Number.isInteger(value)

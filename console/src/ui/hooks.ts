@@ -57,7 +57,7 @@ export function useKeys(keys: Keys): void {
     let at = 0;
     const listen = (event: KeyboardEvent) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTyping(event.target)) return;
-      if (document.querySelector("dialog[open]")) return;
+      if (document.querySelector("dialog[open]") || (event.key === "Enter" && isPressed(event.target))) return;
       const sequence = Date.now() - at < 800 ? `${before} ${event.key}` : "";
       const action = current.current[sequence] ?? current.current[event.key];
       before = event.key;
@@ -76,6 +76,11 @@ function isTyping(target: EventTarget | null): boolean {
   return (
     target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
   );
+}
+
+/** Whether Enter does something of its own there. */
+function isPressed(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && target.closest("button, a[href], summary") !== null;
 }
 
 /** State kept in this browser. */

@@ -11,7 +11,7 @@ export { Icon } from "./Icon";
 export { Link } from "./Link";
 export { Page } from "./Page";
 export { Chip, Pill, type Tone } from "./Pill";
-export { HIDDEN, marked, Plain } from "./Plain";
+export { HIDDEN, marked, Plain, Ticked } from "./Plain";
 export { Info, Menu, type MenuItem, Tip } from "./Popover";
 export { Skeleton, Spinner } from "./Spinner";
 export { type Column, type Sort, sorted, Table } from "./Table";

@@ -30,7 +30,7 @@ from benchmax.bundle.metadata import (
     write_bundle_files,
 )
 from benchmax.bundle.pack import bundle_env, dump_bundle, validate_structure
-from benchmax.bundle.servable import check_servable, with_companions
+from benchmax.bundle.servable import check_servable, rows_read_by, with_companions
 from benchmax.bundle.venv import envs_venv
 
 BundledEnv = Bundle
@@ -55,6 +55,7 @@ __all__ = [
     "load_env_from_bundle",
     "load_env_from_files",
     "read_bundle_files",
+    "rows_read_by",
     "unregistered_local_refs",
     "validate_bundle_compatibility",
     "validate_structure",

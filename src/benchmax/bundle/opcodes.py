@@ -32,6 +32,8 @@ class Names:
     """Modules the pickle asks for as a whole, through cloudpickle."""
     spoken: set[str] = field(default_factory=set)
     """Names in packed code: of attributes, and of modules it imports when it runs."""
+    hooks: set[str] = field(default_factory=set)
+    """Of HOOKS, those that are mentioned anywhere: what does not mention one does not override it."""
     unclear: int = 0
     """Names that are computed; an honest pickle has none."""
 
@@ -39,6 +41,7 @@ class Names:
         return self.modules | {each.module for each in self.globals}
 
 
+HOOKS = frozenset({"dataset_preprocess"})
 _MARK = object()
 _OTHER = object()
 _SUBIMPORT = Global("cloudpickle.cloudpickle", "subimport")
@@ -80,6 +83,8 @@ class _Machine:
             self._stack.append(self._stack[-1])
         elif (isinstance(argument, str) and "UNICODE" in name) or name in ("STRING", "BINSTRING", "SHORT_BINSTRING"):
             self._stack.append(argument)
+            if argument in HOOKS:
+                self.names.hooks.add(argument)
         else:
             self._compute(opcode, self._take(opcode))
 

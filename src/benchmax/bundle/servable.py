@@ -17,7 +17,8 @@ from pathlib import Path
 import benchmax
 from benchmax.bundle.errors import DependencyError, ValidationError
 from benchmax.bundle.metadata import BundleMetadata, python_minor, requirement_name
-from benchmax.bundle.opcodes import Names, names_in
+from benchmax.bundle.opcodes import Global, Names, names_in
+from benchmax.envs.loading import BUILT_IN
 from benchmax.published import HOMES
 
 CAME_ALONG = {"openai": "openai", "httpx": "httpx", "datasets": "datasets", "json_repair": "json-repair"}
@@ -26,6 +27,12 @@ RIVALS = frozenset({"castform", "cgft"})
 """Packages that bring a benchmax of their own, which cannot be opened beside this one."""
 SOURCE_CHARS = 1_000_000
 _HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+_ALWAYS_THERE = frozenset({"benchmax", "__main__", "__builtin__", "copy_reg"})
+"""The last two are what old pickle protocols call modules of the standard library."""
+_PLAIN_MODULES = frozenset(
+    f"benchmax.envs.{name}"
+    for name in ("base", "base_env", "example_id", "logging", "reward_helpers", "reward_values", "types")
+)
 _PLAIN_WORDS = frozenset({"datasets"})
 """Names of modules that are names of attributes too: to find one in code says nothing."""
 
@@ -62,6 +69,40 @@ def with_companions(pickled: bytes, metadata: BundleMetadata) -> BundleMetadata:
     return replace(metadata, pip_dependencies=[*metadata.pip_dependencies, *wanted])
 
 
+def rows_read_by(pickled: bytes, metadata: BundleMetadata) -> str | None:
+    """Who reads a bundle's rows: "" for the columns every environment knows, or the name of a built-in environment.
+
+    None: code of its own, or of a package, reads them, and only a run can tell which it takes.
+    """
+    names = names_in(pickled)
+    if names.hooks:
+        return None
+    built_in = [name for name, place in BUILT_IN.items() if Global(*_split_name(place)) in names.globals]
+    if built_in:
+        return built_in[0]
+    bases = _bases(_parsed(metadata.env_class_source))
+    foreign = {name for name in names.all_modules() if not _is_plain(name)}
+    return "" if bases == {"BaseEnv"} or not foreign else None
+
+
+def _split_name(place: str) -> tuple[str, str]:
+    module, _, name = place.rpartition(".")
+    return module, name
+
+
+def _bases(tree: ast.Module) -> set[str]:
+    """What the classes of a source extend."""
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    return {ast.unparse(base).rpartition(".")[2] for node in classes for base in node.bases}
+
+
+def _is_plain(module: str) -> bool:
+    """Whether no class of the module reads rows in its own way."""
+    root = module.partition(".")[0]
+    ours = _is_ours(module) and not module.startswith("benchmax.envs.")
+    return ours or module in _PLAIN_MODULES or root in ("cloudpickle", "__main__") or root in sys.stdlib_module_names
+
+
 def _refuse_rivals(names: Names, metadata: BundleMetadata) -> None:
     declared = {requirement_name(each) for each in metadata.pip_dependencies}
     found = RIVALS & (declared | {name.partition(".")[0] for name in names.all_modules()})
@@ -76,7 +117,7 @@ def _refuse_undeclared(names: Names, metadata: BundleMetadata) -> None:
     """Modules that are certainly missing: with a package declared, nobody knows which modules it brings."""
     if metadata.pip_dependencies or python_minor(metadata) != _HERE:
         return
-    roots = {name.partition(".")[0] for name in names.all_modules()} - {"__main__", "benchmax"}
+    roots = {name.partition(".")[0] for name in names.all_modules()} - _ALWAYS_THERE
     missing = sorted(root for root in roots if root not in sys.stdlib_module_names and not _is_installed(root))
     if missing:
         raise DependencyError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as jsonlib
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
@@ -103,13 +102,13 @@ def launch(
         name, pip = name or config.get("name") or cls.__name__, pip or list(config.get("pip", []))
         project = Project(cls, arguments, rows, held_out, directory, name, pip)
     with platform() as client:
-        settings = read_settings(client.list_launch_args(), setting or (), config.get("args", {}))
+        settings, warned = read_settings(client.list_launch_args(), setting or (), config.get("args", {}))
         if not skip_validate:
             with redirect_stdout(sys.stderr):
                 _examine(project)
         _confirm(project, client, settings, yes)
         launched = _start(project, client, settings)
-    _tell(launched, json)
+    _tell(launched, json, said=warned)
 
 
 def _list_args(json: bool) -> None:
@@ -122,8 +121,11 @@ def _list_args(json: bool) -> None:
 
 def read_settings(
     specs: Sequence[LaunchArgSpec], pairs: Iterable[str], project: Mapping[str, Any] = {}
-) -> dict[str, Any]:
-    """The project's launch arguments and KEY=VALUE pairs, which win; every mistake in them is told at once."""
+) -> tuple[dict[str, Any], list[str]]:
+    """The project's launch arguments and KEY=VALUE pairs, which win, and the warnings about them, which are printed.
+
+    Every mistake in them is told at once.
+    """
     from benchmax.platform.schemas import LaunchArg, check_launch_args
 
     kinds = {spec.name: spec.type for spec in specs}
@@ -136,7 +138,7 @@ def read_settings(
     _, warned = check_launch_args([LaunchArg.model_validate(asdict(spec)) for spec in specs], given)
     for warning in warned:
         words.print(f"[yellow]{safe(warning)}[/]", soft_wrap=True)
-    return given
+    return given, warned
 
 
 def _value(text: str) -> Any:
@@ -165,14 +167,12 @@ def hold_out(source: Source) -> tuple[Source, Source]:
 
 def _examine(project: Project) -> None:
     from benchmax.doctor import examine_apart
-    from benchmax.platform.validation import check_lines
+    from benchmax.platform.validation import problem_lines
 
     words.print(f"Examining {safe(project.env_class.__name__)}.")
     diagnosis = examine_apart(project.env_class, project.arguments, rows=project.train, eval_rows=project.held_out)
-    if not diagnosis.ok:
-        for line in check_lines(diagnosis):
-            words.print(visible(line), markup=False, soft_wrap=True)
-    words.print(visible(diagnosis.summary()), markup=False, soft_wrap=True)
+    for line in [*problem_lines(diagnosis), diagnosis.summary()]:
+        words.print(visible(line), markup=False, soft_wrap=True)
     if not diagnosis.ok:
         words.print("Nothing was uploaded. Put it right, or launch with --skip-validate.")
         raise typer.Exit(FAILED)
@@ -199,10 +199,7 @@ def _start(project: Project, client: TrainerClient, settings: dict[str, Any]) ->
             pip_dependencies=project.packages,
         )
     manifest = _manifest(project, client, uploaded, settings)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        run_id = client.launch_training_run(**asdict(uploaded), name=project.name, launcher_args=settings)
-    told = [str(each.message) for each in caught if each.category is UserWarning]
+    run_id, told = client.queue_run(**asdict(uploaded), name=project.name, launcher_args=settings)
     path: Path | None = None
     try:
         path = _write_manifest(project.folder, run_id, manifest | {"runId": run_id})
@@ -253,8 +250,8 @@ def _write_manifest(folder: Path, run_id: str, manifest: dict[str, Any]) -> Path
     return path
 
 
-def _tell(launched: dict[str, Any], json: bool) -> None:
-    for warning in launched["warnings"]:
+def _tell(launched: dict[str, Any], json: bool, said: Sequence[str]) -> None:
+    for warning in (each for each in launched["warnings"] if each not in said):
         words.print(f"[yellow]{safe(warning)}[/]", soft_wrap=True)
     words.print(f"Launched: {safe(launched['url'])}", soft_wrap=True)
     words.print(f"Follow it with: benchmax runs watch {safe(launched['runId'])}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from benchmax.cli.account import print_table
 from benchmax.cli.output import print_json
 from benchmax.limits import TABLE
 
@@ -20,4 +20,4 @@ def limits(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
     table = Table("limit", "value", "unit", "what it bounds", box=None, header_style="bold")
     for limit in TABLE:
         table.add_row(limit.name, f"{limit.value:,}", limit.unit, limit.meaning)
-    Console().print(table)
+    print_table(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from benchmax.cli.account import print_table
 from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
 from benchmax.errors import UsageError
 
@@ -38,6 +40,7 @@ def inspect(workdir: Folder, as_json: Json = False) -> None:
             return await env.list_tools(), (await env.state())[0]
 
     tools, state = asyncio.run(look())
+    rewards, trouble = reward_names(workdir)
     if as_json:
         schemas = [
             {"name": each.name, "description": each.description, "parameters": each.input_schema} for each in tools
@@ -48,17 +51,26 @@ def inspect(workdir: Folder, as_json: Json = False) -> None:
                 "confined": state["confined"],
                 "not_forked": state["not_forked"],
                 "left_out": state["left_out"],
+                "not_preloaded": state["not_preloaded"],
+                "unread": state["unread"],
+                "rewards": rewards,
             }
         )
         return
     table = Table("tool", "arguments", "does", box=None, header_style="bold")
     for tool in tools:
         table.add_row(safe(tool.name), safe(_parameters(tool)), safe(shorten(tool.description)))
-    Console().print(table)
+    print_table(table)
     for name, reason in state["not_forked"].items():
         words.print(f"{safe(name)} is started afresh for every rollout: {safe(reason)}.")
+    for name, packages in state["not_preloaded"].items():
+        for package, reason in packages.items():
+            words.print(f"{safe(name)} imports {safe(package)} anew in every rollout: when imported it {safe(reason)}.")
+    for name, paths in state["unread"].items():
+        words.print(f"{safe(name)} may not read {safe(', '.join(paths))}. Name it in `read` if it should.")
     for name, reason in state["left_out"].items():
         words.print(f"{safe(name)} is left out, as no model can call it: {safe(reason)}.")
+    words.print(trouble or f"The rewards of reward_fn.py: {safe(', '.join(rewards))}.")
     if not state["confined"]:
         words.print("This kernel has no landlock: only file modes keep rollouts out of one another's directories.")
 
@@ -111,11 +123,21 @@ def bench(
         async with _opened(workdir, servers) as env:
             name, given = await _chosen(env, tool, arguments)
             with Live(console=words, refresh_per_second=4, transient=True) as live:
-                return await hammer(
-                    env, name, given, seconds=seconds, calls=calls, tell=lambda seen: live.update(_table(seen))
-                )
 
-    seen = asyncio.run(strain())
+                def tell(seen: Strain) -> None:
+                    latest[:] = [seen]
+                    live.update(_table(seen))
+
+                return await hammer(env, name, given, seconds=seconds, calls=calls, tell=tell)
+
+    latest: list[Strain] = []
+    try:
+        seen = asyncio.run(strain())
+    except KeyboardInterrupt:
+        if not latest:
+            raise
+        seen = latest[-1]
+        words.print("Stopped; this is what was seen until then.")
     print_json(seen.told()) if as_json else Console().print(_table(seen))
     if seen.failures:
         raise typer.Exit(FAILED)
@@ -127,7 +149,7 @@ async def _opened(workdir: Path, servers: int) -> AsyncIterator[ParallelMcpEnv]:
     from benchmax.envs.mcp.provisioners import LocalProvisioner
     from benchmax.envs.mcp.workdir import read_workdir
 
-    env = ParallelMcpEnv(workdir, LocalProvisioner(workdir, servers))
+    env = ParallelMcpEnv.for_tools(LocalProvisioner(workdir, servers))
     try:
         if read_workdir(workdir).setup_script is not None:
             words.print("setup.sh is run first.")
@@ -161,6 +183,26 @@ def _arguments(given: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             arguments[name] = text
     return arguments
+
+
+def reward_names(workdir: Path) -> tuple[list[str], str | None]:
+    """The reward functions that reward_fn.py names, without running it; or what is wrong with the file."""
+    try:
+        tree = ast.parse((workdir / "reward_fn.py").read_bytes())
+    except OSError:
+        return [], "There is no reward_fn.py yet: an environment needs one."
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        return [], f"reward_fn.py{f', line {line},' if line else ''} cannot be read: {getattr(error, 'msg', error)}."
+    for node in ast.walk(tree):
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        if any(isinstance(each, ast.Name) and each.id == "reward_functions" for each in targets):
+            keys = node.value.keys if isinstance(node.value, ast.Dict) else []  # type: ignore[attr-defined]
+            names = [str(key.value) for key in keys if isinstance(key, ast.Constant)]
+            return names, None if names else "The rewards of reward_fn.py are known when it runs."
+    return [], "reward_fn.py defines no reward_functions. Add a dict of names and functions."
 
 
 def _described(part: Mapping[str, Any]) -> str:

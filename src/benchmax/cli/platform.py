@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from dataclasses import replace
@@ -205,4 +206,6 @@ def _follow(path: Path, offset: int) -> None:
                 sys.stdout.flush()
                 line = b""
             else:
+                if os.fstat(file.fileno()).st_size < file.tell():  # the log was put aside
+                    file.seek(0)
                 time.sleep(0.3)

@@ -308,7 +308,7 @@ def fork(
     from benchmax.cli.launch import read_settings
 
     with platform() as client:
-        changed = read_settings(client.list_launch_args(), setting or ())
+        changed, _ = read_settings(client.list_launch_args(), setting or ())
         run = client.run(client.fork_run(run_id, checkpoint, name=name, launcher_args=changed))
     words.print(
         f"Run {safe(run.id)} goes on from {safe(checkpoint)} of {safe(run_id)}: {safe(run.url)}", soft_wrap=True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from enum import StrEnum
 from importlib.resources import files
@@ -22,11 +23,7 @@ class Agent(StrEnum):
     both = "both"
 
 
-class Template(StrEnum):
-    generic = "generic"
-    rag = "rag"
-
-
+TEMPLATES = ("generic",)
 SKILLS = ("design-environment", "generate-data", "verify-environment", "launch-run", "view-progress")
 _HOMES = {Agent.claude: (".claude",), Agent.codex: (".agents",), Agent.both: (".claude", ".agents")}
 
@@ -34,7 +31,7 @@ _HOMES = {Agent.claude: (".claude",), Agent.codex: (".agents",), Agent.both: (".
 def setup(
     directory: Annotated[Path, typer.Option("--dir", help="The project's folder; made when it is not there.")] = Path(),
     agent: Annotated[Agent, typer.Option(help="Which coding agent gets the skills.")] = Agent.both,
-    template: Annotated[Template, typer.Option(help="What main.py begins as.")] = Template.generic,
+    template: Annotated[str, typer.Option(help=f"What main.py begins as: {', '.join(TEMPLATES)}.")] = TEMPLATES[0],
     no_template: Annotated[bool, typer.Option("--no-template", help="Only the words for agents; no main.py.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
     skip_login: Annotated[
@@ -44,8 +41,8 @@ def setup(
     json: Json = False,
 ) -> None:
     """Make a project: an environment that runs at once, rows, and instructions for coding agents."""
-    if template is Template.rag:
-        raise UsageError("The rag template needs a search environment, which this benchmax does not have. Use generic.")
+    if template not in TEMPLATES:
+        raise UsageError(f"There is no template {template!r}. Use one of these: {', '.join(TEMPLATES)}.")
     planned = dict(_agent_files(agent)) | ({} if no_template else _template_files())
     main = directory / "main.py"
     if main.exists() and not force and not no_template:
@@ -56,9 +53,15 @@ def setup(
     for name in kept:
         words.print(f"  left {safe(name)} as it is")
     words.print(f"The project is in {safe(directory.resolve())}: {len(written)} files written.", soft_wrap=True)
-    words.print("Next: python main.py, then read GETTING_STARTED.md.")
+    words.print(f"Next: {safe(_next_steps(directory, no_template))}", soft_wrap=True)
     if json:
         print_json({"directory": str(directory.resolve()), "written": written, "kept": kept})
+
+
+def _next_steps(directory: Path, no_template: bool) -> str:
+    here = directory.resolve() == Path.cwd()
+    steps = [*([] if here else [f"cd {shlex.quote(str(directory))}"]), *([] if no_template else ["python main.py"])]
+    return f"{' && '.join(steps)}, then read GETTING_STARTED.md." if steps else "read GETTING_STARTED.md."
 
 
 def guide() -> None:

@@ -44,7 +44,7 @@ from benchmax.doctor.findings import HOLDS, MARKS
 from benchmax.envs.datasets import load_examples
 from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
 from benchmax.errors import UsageError
-from benchmax.platform.validation import answer_lines, check_lines
+from benchmax.platform.validation import answer_lines, check_lines, problem_lines
 
 _STYLES = {"error": "red", "warning": "yellow", "info": "cyan", "passed": "green", "skipped": "dim"}
 _SHOWN_PROBES = ("gold", "wrong", "empty-tags", "garbage", "nothing")
@@ -148,9 +148,8 @@ def _show(diagnosis: Diagnosis, *, verbose: bool, audit: bool) -> None:
         for finding in diagnosis.findings if verbose else [*diagnosis.errors, *diagnosis.warnings]:
             words.print(f"[{_STYLES[finding.severity]}]{safe(str(finding))}[/]")
     else:
-        for line in check_lines(diagnosis):
-            if verbose or line[0] not in (MARKS["passed"], MARKS["skipped"]):
-                _plain(line)
+        for line in check_lines(diagnosis) if verbose else problem_lines(diagnosis):
+            _plain(line)
     for line in answer_lines(diagnosis) if audit else ():
         _plain(line)
     if diagnosis.components:

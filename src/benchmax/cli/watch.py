@@ -50,28 +50,48 @@ Show = Callable[[Mapping[str, Any]], None]
 
 def follow(client: TrainerClient, run: Mapping[str, Any], show: Show) -> None:
     """Tell `show` of everything a run does, until it ends."""
-    told: dict[str, int] = {}
+    rewards = _Rewards(client, run)
     for event in client.stream_run(run["id"]):
         if event["type"] == "points":
-            for mode, top in event["data"].items():
-                if top > told.get(mode, -1):
-                    for point in _news(client, run, mode, told):
-                        show(point)
+            for point in rewards.up_to(event["data"]):
+                show(point)
         elif event["category"] != "feed":
             show(event)
 
 
-def _news(client: TrainerClient, run: Mapping[str, Any], mode: str, told: dict[str, int]) -> list[dict[str, Any]]:
-    """The points of a mode that were not told yet."""
-    points = client.get_run_scalars(run["id"], mode).get(REWARD, [])
-    fresh = [point for point in points if point["step"] > told.get(mode, -1)]
-    if fresh:
-        told[mode] = fresh[-1]["step"]
-    total = run.get("totalSteps")
-    return [
-        {"type": "point", "mode": mode, "step": point["step"], "totalSteps": total, "reward": point["value"]}
-        for point in fresh
-    ]
+class _Rewards:
+    """Each reward of a run once, and none before the feed has come to its step."""
+
+    def __init__(self, client: TrainerClient, run: Mapping[str, Any]) -> None:
+        self._client = client
+        self._run = run
+        self._known: dict[str, list[dict[str, Any]]] = {}
+        self._told: dict[str, int] = {}
+
+    def up_to(self, steps: Mapping[str, int]) -> list[dict[str, Any]]:
+        """What was not told yet, up to a step of each mode; an evaluation before the step it comes before."""
+        fresh = [point for mode, step in steps.items() for point in self._fresh(mode, step)]
+        return sorted(fresh, key=lambda point: (point["step"], point["mode"] == "train"))
+
+    def _fresh(self, mode: str, step: int) -> list[dict[str, Any]]:
+        told = self._told.get(mode, -1)
+        if step <= told:
+            return []
+        fresh = [point for point in self._points(mode, step) if told < point["step"] <= step]
+        if fresh:
+            self._told[mode] = fresh[-1]["step"]
+        total = self._run.get("totalSteps")
+        return [
+            {"type": "point", "mode": mode, "step": point["step"], "totalSteps": total, "reward": point["value"]}
+            for point in fresh
+        ]
+
+    def _points(self, mode: str, step: int) -> list[dict[str, Any]]:
+        """All points of a mode that there are; asked for again when `step` is not among them."""
+        known = self._known.get(mode)
+        if not known or known[-1]["step"] < step:
+            known = self._known[mode] = self._client.get_run_scalars(self._run["id"], mode).get(REWARD, [])
+        return known
 
 
 def line(news: Mapping[str, Any]) -> str:

@@ -3,8 +3,8 @@
     source ──read_rows──▶ Row ──rules──▶ dataset_preprocess ──checks──▶ Example
                            └──────────── RowIssue ────────────┴──▶ DatasetReport
 
-One bad row never hides the next: all are found, fifty are listed, the rest are counted. Strict by default: a dataset
-with an unusable row is refused as a whole, after it was read to the end. `lenient` keeps the good rows.
+One bad row never hides the next: all are found, three of a kind are listed, the rest are counted. Strict by default: a
+dataset with an unusable row is refused as a whole, after it was read to the end. `lenient` keeps the good rows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import inspect
 import json
 import os
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -41,6 +42,8 @@ from benchmax.errors import DatasetError
 
 T = TypeVar("T")
 
+_OF_A_KIND = 3
+"""Issues of one column and reason that are listed; the others are counted."""
 LENIENT = "Fix them, or keep only the usable rows with --lenient (in Python: lenient=True)."
 REPEATED = Finding(
     None, "the row repeats an earlier one (same prompt and task)", "remove it, unless it should count twice", "warning"
@@ -108,7 +111,7 @@ class DatasetReport:
         return None
 
     def _listing(self, *severities: str) -> str:
-        shown = [issue for issue in self.issues if issue.severity in severities]
+        shown = list(_first_of_each(issue for issue in self.issues if issue.severity in severities))
         count = {"error": self.errors, "warning": self.warnings}
         more = sum(count[severity] for severity in severities) - len(shown)
         lines = [f"  {issue}" for issue in shown] + ([f"  … and {more:,} more"] if more else [])
@@ -124,6 +127,16 @@ class DatasetReport:
         }
         table = [self.source] + [f"  {name:<10} {count:>9,}" for name, count in counts.items()]
         return "\n".join(table + [self._listing("error", "warning")] * bool(self.errors or self.warnings))
+
+
+def _first_of_each(issues: Iterable[RowIssue]) -> Iterator[RowIssue]:
+    """A few of each kind: a column with a wrong name is wrong in every row."""
+    seen: Counter[tuple[Any, ...]] = Counter()
+    for issue in issues:
+        kind_of = issue.column, issue.reason, issue.fix
+        seen[kind_of] += 1
+        if seen[kind_of] <= _OF_A_KIND:
+            yield issue
 
 
 @dataclass(slots=True, repr=False)
@@ -321,6 +334,9 @@ def _raised(error: Exception, columns: list[Any]) -> Finding:
         said = type(error).__name__
     names = ", ".join(one_line(str(column), 40) for column in columns[:20])
     reason = f"dataset_preprocess raised {one_line(said, 200)}: the row has the columns {names or 'none'}"
+    missing = error.args[0] if isinstance(error, KeyError) and error.args else None
+    if isinstance(missing, str) and missing not in columns:
+        return Finding(one_line(missing, 40), reason, "add that column, or change dataset_preprocess")
     return Finding(None, reason, "change dataset_preprocess or the row")
 
 

@@ -33,6 +33,8 @@ def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]
     if spec in BUILT_IN:
         return load_env_class(BUILT_IN[spec])
     file, name = split_spec(spec)
+    if os.path.isdir(file) and ("/" in file or file in (".", "..")):
+        file = _file_in(Path(file))
     if file.endswith(".py"):
         return _choose(_import_file(Path(file)), name, spec)
     module, dot, name = (file, ":", name) if name else spec.rpartition(".")
@@ -44,6 +46,19 @@ def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]
             "Or give a file (main.py) or a dotted path (package.module.Class)."
         )
     return _choose(_import_module(module, str(folder or Path.cwd())), name, spec)
+
+
+def _file_in(folder: Path) -> str:
+    """The file of a folder that holds its environment."""
+    for name in ("env.py", "main.py"):
+        if (folder / name).is_file():
+            return str(folder / name)
+    if any((folder / f"mcp_config.{ending}").is_file() for ending in ("yaml", "yml")):
+        raise NotFoundError(
+            f"{folder} has MCP servers but no env.py with their environment. Write a subclass of ParallelMcpEnv there "
+            f"(docs/mcp.md has one), or look at the servers alone: benchmax mcp inspect {folder}"
+        )
+    raise NotFoundError(f"{folder} has no env.py or main.py. Name the file of the environment.")
 
 
 def split_spec(spec: str) -> tuple[str, str]:

@@ -5,6 +5,8 @@ Whoever uploads or launches asks here first, so that nobody learns it from a run
 
 from __future__ import annotations
 
+from itertools import islice
+
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import DatasetReport, stream_examples
@@ -30,7 +32,7 @@ def check_run_rows(
     Rows are read again, so an iterator cannot be given. `names` is what messages call the two, `undone` their last
     words.
     """
-    counts = [_usable(*each, env_class, undone) for each in zip((train, held_out), names, strict=True)]
+    counts = [usable_rows(*each, env_class, undone=undone) for each in zip((train, held_out), names, strict=True)]
     check_count(counts[0], undone)
     return counts[0], counts[1]
 
@@ -45,14 +47,21 @@ def check_count(rows: int, undone: str = NOT_UPLOADED) -> None:
         )
 
 
-def _usable(source: Source, name: str, env_class: type[BaseEnv] | None, undone: str) -> int:
+def usable_rows(
+    source: Source,
+    name: str,
+    env_class: type[BaseEnv] | None = None,
+    *,
+    undone: str = NOT_UPLOADED,
+    most: int | None = None,
+) -> int:
+    """The rows, all of which a run can use, of the first `most`; DatasetError when it could not use one of them."""
     report = DatasetReport(name, advice=f"{CORRECT} {undone}")
     try:
-        for _ in stream_examples(named_rows(source, name), env_class, report, elsewhere=True):
+        for _ in stream_examples(islice(named_rows(source, name), most), env_class, report, elsewhere=True):
             pass
     except ImportError:  # dataset_preprocess needs a package of the platform; the run itself checks the rows there
-        return sum(1 for _ in read_rows(source))
+        return sum(1 for _ in islice(read_rows(source), most))
     if report.errors:
         report.raise_if_bad()
     return report.kept
-

@@ -1,8 +1,9 @@
 """Where a URL that somebody typed may lead: its name is looked up once, checked, and from then on only that is dialled.
 
 A name that is looked up again can mean another machine the second time (DNS rebinding), so what was checked is pinned.
-Link-local addresses (where clouds keep their metadata), multicast and the like are never dialled. Loopback and private
-networks are, where the platform is one person's own. Behind a proxy the proxy looks names up, and its rules hold.
+Addresses where clouds keep their metadata and the keys of the machine, link-local ones, multicast and the like are
+never dialled. Loopback and private networks are, where the platform is one person's own. Behind a proxy the proxy looks
+names up, and its rules hold.
 """
 
 from __future__ import annotations
@@ -20,7 +21,20 @@ from benchmax.errors import UsageError
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_NAT64 = tuple(ipaddress.IPv6Network(each) for each in ("64:ff9b::/96", "64:ff9b:1::/48"))
+_METADATA = tuple(
+    ipaddress.ip_network(each)
+    for each in (
+        "100.100.100.200/32",  # Alibaba
+        "168.63.129.16/32",  # Azure's host, a public address
+        "192.0.0.192/32",  # Oracle
+        "fd00:ec2::/32",  # Amazon
+        "fd20:ce::/32",  # Google
+        "fd00:42::/32",  # Scaleway
+        "fd00:a9fe:a9fe::/48",  # others: 169.254.169.254 in a private network
+    )
+)
+"""Metadata services that are not link-local, as 169.254.169.254 is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +57,8 @@ class Reach:
 
     def _allows(self, address: Address) -> bool:
         if address.is_unspecified or address.is_multicast or address.is_link_local:
+            return False
+        if any(address in network for network in _METADATA):
             return False
         if address.is_global and not address.is_reserved:
             return True
@@ -140,7 +156,7 @@ def _meant(address: Address) -> list[Address]:
     """The address, and those it stands for."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
-    if address.ipv4_mapped or address in _NAT64:
+    if address.ipv4_mapped or any(address in network for network in _NAT64):
         return [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
     inner = [address.sixtofour, *(address.teredo or ())]
     return [address, *(each for each in inner if each is not None)]

@@ -118,10 +118,8 @@ class CorpusInfo(Wire):
     name: str
     chunk_count: int
     created_at: Time
-
-
-class CorpusList(Wire):
-    corpora: list[CorpusInfo]
+    updated_at: Time
+    """When it last got chunks."""
 
 
 class ChunkBody(Wire):
@@ -155,7 +153,8 @@ class SearchRequest(Wire):
     limit: int = Field(default=10, ge=1, le=100)
     offset: int = Field(default=0, ge=0, le=10_000)
     metadata: dict[str, Any] | None = None
-    filters: dict[str, Any] | None = None
+    filters: dict[str, Any] | list[dict[str, Any]] | None = None
+    """`{"and": […]}`, `{"or": […]}`, `{"not": …}`, `{"field", "op", "value"}`, or `{name: value}`."""
 
 
 class SearchHit(ChunkInfo):
@@ -166,6 +165,17 @@ class SearchResults(Wire):
     results: list[SearchHit]
     total: int
     query: str
+
+
+class PasswordChange(Wire):
+    current_password: str = Field(default="", max_length=1000)
+    """Not needed by a person who signed in by link and has none."""
+    new_password: str = Field(max_length=1000)
+
+
+class SignOut(Wire):
+    keys: bool = False
+    """Revoke every API key too, but for the one this is asked with."""
 
 
 class DeviceCodeRequest(BaseModel):

@@ -6,6 +6,7 @@ files only grow, and one that has grown further is read on from where the databa
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import tarfile
@@ -14,10 +15,10 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from stat import S_ISREG
 
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.plain_files import open_plain
 
 CACHES = ("runs/*/exports", "runs/*/evals/*/model")
 """Folders whose content can be made again. Of the data directory itself only what is named here goes in."""
@@ -76,20 +77,21 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
 
     Whatever it was here, what is unpacked is its owner's alone.
     """
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         folder = tarfile.TarInfo(name)
         folder.type, folder.mode, folder.mtime = tarfile.DIRTYPE, 0o700, int(time.time())
         archive.addfile(folder)
         return
     try:
-        with open(path, "rb", opener=lambda file, flags: os.open(file, flags | os.O_NONBLOCK)) as file:
-            if not S_ISREG(os.fstat(file.fileno()).st_mode):
-                return
+        with open_plain(path.parent, path.name) as file:
             info = archive.gettarinfo(arcname=name, fileobj=file)
             info.mode = 0o600
             archive.addfile(info, _Padded(file))  # type: ignore[arg-type]
     except FileNotFoundError:
         return
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):  # a link: what it leads to is not the run's
+            raise
 
 
 class _Padded:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from benchmax import config
 from benchmax.errors import UsageError
 from benchmax.platform.credentials import TokenProvider
 from benchmax.platform.exceptions import JobLaunchError, TrainerError
@@ -64,6 +66,8 @@ MIME_TYPES = {
 
 
 _FEED_TRIES = 6
+_TABLE_COLUMNS = 120
+"""Narrower, a table of the launch arguments cannot be read."""
 _RUNS_PAGE = 1000
 """The most runs a server gives at once."""
 
@@ -156,8 +160,31 @@ class TrainerClient(ResourceMethods):
     ) -> str:
         """Launch a run on four uploads (`upload_training_run`); gives its id. The type may be left out.
 
-        `extra_secrets` become environment variables of this run alone.
+        `extra_secrets` become environment variables of this run alone. On a platform of your own, the address of the
+        run's page is printed on stderr.
         """
+        run_id, warned = self.queue_run(
+            training_run_type, env_cls_path, env_metadata_path, train_dataset_path, eval_dataset_path, name,
+            launcher_args, extra_secrets,
+        )  # fmt: skip
+        for warning in warned:
+            warnings.warn(warning, stacklevel=2)
+        if self.base_url != config.PUBLISHED_URL:  # what published scripts print leads elsewhere
+            print(f"The run is at {self.run(run_id).url}", file=sys.stderr)  # noqa: T201
+        return run_id
+
+    def queue_run(
+        self,
+        training_run_type: str | None = None,
+        env_cls_path: str | None = None,
+        env_metadata_path: str | None = None,
+        train_dataset_path: str | None = None,
+        eval_dataset_path: str | None = None,
+        name: str | None = None,
+        launcher_args: Mapping[str, Any] | None = None,
+        extra_secrets: Mapping[str, str] | None = None,
+    ) -> tuple[str, list[str]]:
+        """Like `launch_training_run`, without a word: the run's id, and what the platform warns of."""
         paths = {
             "env_cls_path": env_cls_path,
             "env_metadata_path": env_metadata_path,
@@ -177,9 +204,7 @@ class TrainerClient(ResourceMethods):
             if type(error) is not TrainerError:
                 raise
             raise JobLaunchError(str(error), error.status_code) from None
-        for warning in launched.get("warnings") or ():
-            warnings.warn(warning, stacklevel=2)
-        return str(launched["runId"])
+        return str(launched["runId"]), list(launched.get("warnings") or ())
 
     def run(self, run_id: str) -> TrainingRun:
         """A handle on one run: its status, its metrics and rollouts as data frames."""
@@ -207,18 +232,24 @@ class TrainerClient(ResourceMethods):
         ]
 
     def print_launch_args(self) -> None:
-        """Show the launch arguments as a table."""
+        """Show the launch arguments: as a table where there is room for one, else two lines for each."""
         from rich.console import Console
+        from rich.markup import escape
         from rich.table import Table
 
+        rows = [_shown(spec) for spec in self.list_launch_args()]
+        console = Console()
+        if not console.is_jupyter and (not console.is_terminal or console.width < _TABLE_COLUMNS):
+            for name, kind, default, bounds, meaning in rows:
+                facts = f"{name}  {kind}" + (f" = {default}" if default else "") + (f"  ({bounds})" if bounds else "")
+                print(f"{facts}\n    {meaning}")  # noqa: T201
+            return
         table = Table(title=f"Launch arguments of {self.base_url}")
         for column in ("argument", "type", "default", "range", "meaning"):
             table.add_column(column, no_wrap=column == "argument", overflow="fold")
-        for spec in self.list_launch_args():
-            bounds = ", ".join(spec.enum) if spec.enum else _range(spec)
-            default = "" if spec.default is None else json.dumps(spec.default)
-            table.add_row(spec.name, spec.type, default, bounds, spec.description)
-        Console().print(table)
+        for row in rows:
+            table.add_row(*map(escape, row))
+        console.print(table)
 
     # Runs
 
@@ -393,7 +424,18 @@ def _object(found: Any) -> dict[str, Any]:
     return found
 
 
+def _shown(spec: LaunchArgSpec) -> tuple[str, str, str, str, str]:
+    """Name, type, default, range and meaning of an argument."""
+    default = "" if spec.default is None else json.dumps(spec.default)
+    bounds = ", ".join(spec.enum) if spec.enum else _range(spec)
+    return spec.name, spec.type, default, bounds, spec.description
+
+
 def _range(spec: LaunchArgSpec) -> str:
     if spec.min is None and spec.max is None:
         return ""
-    return f"{'' if spec.min is None else f'{spec.min:g}'} – {'' if spec.max is None else f'{spec.max:g}'}"
+    return f"{_number(spec.min)} – {_number(spec.max)}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{int(value):,}" if value == int(value) else f"{value:g}"

@@ -10,13 +10,15 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmax import config, extras
+from benchmax.config import env_token as env_token
+from benchmax.config import resolve_judge_key as resolve_judge_key
 from benchmax.errors import ConfigError
-from benchmax.platform.exceptions import AuthenticationError, TrainerError
+from benchmax.platform.exceptions import AuthenticationError, DeviceAuthError, TrainerError
 
 TokenProvider: TypeAlias = Callable[[], str]
 
@@ -44,8 +46,7 @@ def named_url() -> str | None:
 
 def auth_base(platform: str) -> str:
     """Where to sign in: as set; a server of one's own signs in itself."""
-    hosted = platform == f"https://api.{config.base_domain()}"
-    return config.auth_url() if hosted or config.setting("AUTH_URL") else platform
+    return config.auth_url() if platform == config.hosted_url() or config.setting("AUTH_URL") else platform
 
 
 def bearer(api_key: str | None, provider: TokenProvider | None, platform: str) -> str:
@@ -68,6 +69,18 @@ def _sendable(token: str) -> str:
 def platform_bearer() -> str:
     """The token for the platform this process talks to."""
     return bearer(None, None, base_url())
+
+
+def as_token_provider(token: str | TokenProvider | None) -> TokenProvider | None:
+    """A token, or what gives one, as what gives one."""
+    return (lambda: token) if isinstance(token, str) else token
+
+
+def resolve_token_provider(
+    api_key: str | None = None, token_provider: TokenProvider | None = None, platform: str | None = None
+) -> TokenProvider:
+    """What gives the token for a platform at each call: the key that was passed, else as everywhere."""
+    return lambda: bearer(api_key, token_provider, base_url(platform))
 
 
 # The server on this machine
@@ -132,11 +145,14 @@ def _signed_in_url() -> str | None:
 
 
 def _session_token(platform: str) -> str | None:
-    """The cached session's token, exchanged for a bearer; only for the platform it was made for."""
+    """The cached session's token, exchanged for a bearer; only for the platform it was made for.
+
+    One that names no platform was kept by another client, and is for the hosted one.
+    """
     path = credentials_path()
     kept = _read_json(path)
     token = kept.get("access_token")
-    if not token or kept.get("url", platform) != platform:
+    if not token or kept.get("url", config.hosted_url()) != platform:
         return None
     if not _private(path):
         raise ConfigError(f"{path} can be read by others. Run `chmod 600 {path}`, or sign in again.")
@@ -156,23 +172,35 @@ def login(
     """Sign this machine in by device code: a page to open, a code to confirm. Gives where the session is kept."""
     platform = base_url(platform)
     auth = auth_base(platform)
-    code = _post(f"{auth}/api/auth/device/code", {"client_id": CLIENT_ID})
+    code = request_device_code(auth)
     say(f"Open {code['verification_uri_complete']} and confirm the code {code['user_code']}.")
     if open_page is not None and not config.setting("NO_BROWSER"):
         open_page(code["verification_uri_complete"])
+    return keep_session(platform, poll_for_token(code, auth, sleep=sleep))
+
+
+def request_device_code(auth: str | None = None) -> dict[str, Any]:
+    """Begin a sign-in by device code: the code to confirm, and where."""
+    return _post(f"{auth or auth_base(base_url())}/api/auth/device/code", {"client_id": CLIENT_ID})
+
+
+def poll_for_token(
+    code: Mapping[str, Any], auth: str | None = None, *, sleep: Callable[[float], None] = time.sleep
+) -> str:
+    """The token, once somebody has confirmed the code; DeviceAuthError when nobody does."""
     body = {"grant_type": DEVICE_GRANT, "device_code": code["device_code"], "client_id": CLIENT_ID}
     interval = float(code.get("interval", 5))
     deadline = time.monotonic() + float(code.get("expires_in", 1800))
     while time.monotonic() < deadline:
         sleep(interval)
-        answer = _post(f"{auth}/api/auth/device/token", body, also=400)
+        answer = _post(f"{auth or auth_base(base_url())}/api/auth/device/token", body, also=400)
         if "access_token" in answer:
-            return keep_session(platform, answer["access_token"])
+            return str(answer["access_token"])
         if answer.get("error") == "slow_down":
             interval += 5
         elif answer.get("error") != "authorization_pending":
-            raise AuthenticationError(f"The sign-in failed: {answer.get('error')}. Run `benchmax login` again.", 401)
-    raise AuthenticationError("Nobody confirmed the code in time. Run `benchmax login` again.", 401)
+            raise DeviceAuthError(f"The sign-in failed: {answer.get('error')}. Run `benchmax login` again.", 401)
+    raise DeviceAuthError("Nobody confirmed the code in time. Run `benchmax login` again.", 401)
 
 
 def logout() -> bool:
@@ -181,6 +209,9 @@ def logout() -> bool:
     there = path.exists()
     path.unlink(missing_ok=True)
     return there
+
+
+clear_castform_session = logout
 
 
 def ensure_session(interactive: bool | None = None) -> str:
@@ -201,11 +232,21 @@ def ensure_session(interactive: bool | None = None) -> str:
 
 def keep_session(platform: str, token: str) -> Path:
     """Remember a token for a platform, for the user's eyes only; gives where."""
+    return write_castform_session({"url": platform, "access_token": token})
+
+
+def read_castform_session() -> dict[str, Any] | None:
+    """What `benchmax login` kept; None when nobody is signed in."""
+    return _read_json(credentials_path()) or None
+
+
+def write_castform_session(session: Mapping[str, Any]) -> Path:
+    """Keep a sign-in, for the user's eyes only; gives where."""
     path = credentials_path()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump({"url": platform, "access_token": token}, file)
+        json.dump(dict(session), file)
     temporary.replace(path)
     return path
 

@@ -2,6 +2,7 @@
 
 TrainerError
 ├── AuthenticationError     401: no key, or not a good one
+│   └── DeviceAuthError     a sign-in by device code that came to nothing
 ├── JobLaunchError          the launch was refused
 └── RolloutError
     ├── RolloutNotFound     404
@@ -29,6 +30,10 @@ class TrainerError(BenchmaxError, RuntimeError):
 
 class AuthenticationError(TrainerError):
     """There is no API key, or the platform does not take it."""
+
+
+class DeviceAuthError(AuthenticationError):
+    """Nobody confirmed the code of a sign-in, or it was refused."""
 
 
 class JobLaunchError(TrainerError):

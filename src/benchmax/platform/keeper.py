@@ -16,12 +16,14 @@ import ctypes
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -37,6 +39,8 @@ START_SECONDS = 120.0
 """For the server to answer after `up`; a loaded machine takes its time. One that dies is not waited for."""
 STOP_SECONDS = 25.0
 """For both to end; the runner gives its runs ten seconds to save."""
+WAIT_SECONDS = 60.0
+"""For the server and the runner of a keeper that was killed to end: they still save, and hold their places."""
 LONG_LIFE = 30.0
 """A process that lived so long is started again at once."""
 LONGEST_PAUSE = 15.0
@@ -70,10 +74,10 @@ class Options:
         return {**os.environ, "BENCHMAX_DATABASE_URL": self.database_url or ""}
 
     def server(self) -> list[str]:
-        return self._with_port("benchmax.platform.server")
+        return [*self._with_port("benchmax.platform.server"), "--wait", str(WAIT_SECONDS)]
 
     def runner(self) -> list[str]:
-        return [sys.executable, "-P", "-m", "benchmax.platform.runner", *self.words()]
+        return [sys.executable, "-P", "-m", "benchmax.platform.runner", *self.words(), "--wait", str(WAIT_SECONDS)]
 
     def keeper(self) -> list[str]:
         return self._with_port("benchmax.platform.keeper")
@@ -116,6 +120,7 @@ class Kept:
         if self.popen is None or now - self.looked < LOOK_SECONDS:
             return
         self.looked = now
+        put_aside(self.log)
         if self.lives():
             self.seen = time.monotonic()
         stopped = proc.stopped(self.popen.pid)
@@ -149,7 +154,7 @@ class Keeper:
 
     options: Options
     on_ready: Callable[[], None] | None = None
-    """Called once, when the server answers for the first time."""
+    """Called once, when server and runner answer for the first time."""
     kept: list[Kept] = field(default_factory=list)
     stopping: bool = False
 
@@ -185,18 +190,21 @@ class Keeper:
             for each in self.kept:
                 if each.refused >= REFUSALS:
                     raise UsageError(f"The {each.name} does not stay up. Its log, {each.log}, says why.")
-            if not ready and server_url(self.options.data) is not None:
+            if not ready and platform_url(self.options.data, self.note()) is not None:
                 ready = True
                 self.options.data.note_database(self.options.database_url)
                 if self.on_ready is not None:
                     self.on_ready()
             time.sleep(0.1)
 
-    def _write(self) -> None:
+    def note(self) -> dict[str, Any]:
+        """What keeper.json holds."""
         pid = os.getpid()
         note: dict[str, Any] = {"pid": pid, "started": proc.started(pid), "port": self.options.port}
-        note |= {"database_url": self.options.database_url, **{each.name: each.note() for each in self.kept}}
-        write_private(keeper_file(self.options.data), json.dumps(note))
+        return note | {"database_url": self.options.database_url, **{each.name: each.note() for each in self.kept}}
+
+    def _write(self) -> None:
+        write_private(keeper_file(self.options.data), json.dumps(self.note()))
 
     def _end(self) -> None:
         for each in self.kept:
@@ -254,6 +262,23 @@ def server_url(data: DataDir) -> str | None:
     return url if _answers(url) else None
 
 
+def platform_url(data: DataDir, note: dict[str, Any]) -> str | None:
+    """Where the platform of this keeper answers, once its server and its runner both do: not those of one before."""
+    server, runner = ((note.get(name) or {}).get("pid") for name in ("server", "runner"))
+    if runner is None or data.holder("runner") != runner or not runner_lives(data) or not _has_begun(data):
+        return None
+    url = server_url(data)
+    return url if url is not None and _read(data.server_info).get("pid") == server else None
+
+
+def _has_begun(data: DataDir) -> bool:
+    """Whether the runner's loop turned since it has its place; before, the one of before it may have."""
+    try:
+        return data.runner_beat.stat().st_mtime >= (data.locks / "runner.lock").stat().st_mtime
+    except OSError:
+        return False
+
+
 def server_lives(data: DataDir) -> bool:
     """Whether the server's loop turns. The wrong host is refused before anything that could wait for the database."""
     parts = urlsplit(str(_read(data.server_info).get("url", "")))
@@ -276,10 +301,12 @@ def runner_lives(data: DataDir) -> bool:
 
 
 def start(options: Options) -> str:
-    """Start the platform in the background, unless it runs, and wait until it answers; gives its address."""
+    """Start the platform in the background, unless it runs, and wait until server and runner answer; gives its
+    address."""
     data = options.data.create()
     logs = {path: file_size(path) for path in (data.logs / "keeper.log", data.logs / "server.log")}
     if read_keeper(data) is None:
+        _wait_for_server(data)
         _check_port(options.port)
         with open_log(data.logs / "keeper.log") as output:
             command = [*options.keeper(), "--detach"]
@@ -287,12 +314,12 @@ def start(options: Options) -> str:
             subprocess.run(command, stdin=null, stdout=output, stderr=output, check=True, env=variables)
     until, seen = time.monotonic() + START_SECONDS, False
     while time.monotonic() < until:
-        there = read_keeper(data) is not None
-        if there and (url := server_url(data)) is not None:
+        note = read_keeper(data)
+        if note is not None and (url := platform_url(data, note)) is not None:
             return url
-        if seen and not there:
+        if seen and note is None:
             break
-        seen = seen or there
+        seen = seen or note is not None
         time.sleep(0.1)
     tails = "\n".join(filter(None, (tail(path, 5, since) for path, since in logs.items())))
     raise UsageError(f"The platform did not start. The last lines of {data.logs} are:\n{tails}")
@@ -301,16 +328,19 @@ def start(options: Options) -> str:
 def stop(data: DataDir) -> bool:
     """Stop the platform: its server, its runner and all runs; False when it did not run."""
     note = read_keeper(data)
-    if note is None:
-        return False
-    os.kill(note["pid"], signal.SIGTERM)
+    held = [pid for name in ("server", "runner") if (pid := data.holder(name))]
+    left: list[dict[str, Any]] = [{"pid": pid, "started": proc.started(pid)} for pid in held]
+    first = left if note is None else [note]
+    for each in first:
+        with suppress(ProcessLookupError):
+            os.kill(each["pid"], signal.SIGTERM)
     until = time.monotonic() + STOP_SECONDS + 5.0
-    while proc.alive(note["pid"], note["started"]) and time.monotonic() < until:
+    while any(proc.alive(each["pid"], each["started"]) for each in first) and time.monotonic() < until:
         time.sleep(0.05)
-    for each in (note, note.get("server") or {}, note.get("runner") or {}):
+    for each in first if note is None else (note, note.get("server") or {}, note.get("runner") or {}):
         if proc.alive(each.get("pid"), each.get("started")):
             os.kill(each["pid"], signal.SIGKILL)
-    return True
+    return bool(first)
 
 
 def status(data: DataDir) -> dict[str, Any]:
@@ -409,11 +439,27 @@ def file_size(path: Path) -> int:
         return 0
 
 
-def open_log(path: Path) -> IO[bytes]:
-    """A log to append to, private; one that grew large is put aside first."""
+def put_aside(path: Path) -> None:
+    """Keep a log that a process is writing from growing for ever: what it holds becomes the old log."""
     if file_size(path) > LOG_BYTES:
+        with suppress(OSError):
+            with open(path, "rb") as source, open_log(path.with_suffix(".log.1"), fresh=True) as target:
+                shutil.copyfileobj(source, target)
+            os.truncate(path, 0)  # who writes to it appends
+
+
+def open_log(path: Path, fresh: bool = False) -> IO[bytes]:
+    """A log to append to, private; one that grew large is put aside first. `fresh`: empty."""
+    if not fresh and file_size(path) > LOG_BYTES:
         path.replace(path.with_suffix(".log.1"))
-    return open(path, "ab", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, 0o600))
+    return open(path, "wb" if fresh else "ab", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, 0o600))
+
+
+def _wait_for_server(data: DataDir) -> None:
+    """The server of a keeper that was killed holds the port until it has ended."""
+    until = time.monotonic() + WAIT_SECONDS
+    while data.holder("server") is not None and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def _check_port(port: int) -> None:

@@ -25,6 +25,15 @@ TURN_TOKENS = 256
 """What the trainer gives one turn where nothing is known."""
 
 
+_SFT_UNUSED = frozenset(
+    {
+        "adam_beta2", "eval_interval", "grad_clip", "lr_decay_style", "max_context_tokens", "min_lr", "save_interval",
+        "warmup_ratio",
+    }
+)  # fmt: skip
+"""Settings of published clients' supervised runs: here a checkpoint is saved at the end, and a row must fit."""
+
+
 class _Row(NamedTuple):
     name: str
     label: str
@@ -151,6 +160,15 @@ def sft_steps(args: Mapping[str, Any], rows: int) -> int:
     args = complete_args(args)
     steps: int = max(1, round(args["num_epochs"])) * math.ceil(rows / args["prompts_per_step"])
     return steps
+
+
+def sft_args(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A supervised run's arguments by our names, and those that published clients send and nothing here uses."""
+    unused = sorted(_SFT_UNUSED & {name for name, value in given.items() if value is not None})
+    kept = {name: value for name, value in given.items() if name not in _SFT_UNUSED}
+    if "global_batch_size" in kept:
+        kept.setdefault("prompts_per_step", kept.pop("global_batch_size"))
+    return kept, unused
 
 
 def settings_tree(args: Mapping[str, Any], rows: int, gpu: bool | None = None) -> dict[str, Any]:

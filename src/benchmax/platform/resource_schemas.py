@@ -260,9 +260,14 @@ class RescoreRequest(Wire):
     name: PlainText = Field(default="", max_length=200)
 
 
+SFT_FORMAT = "benchmax-sft-v1"
+
+
 class SftDataset(Wire):
-    format: Literal["jsonl", "json", "csv", "tsv", "parquet"] = "jsonl"
+    format: Literal["jsonl", "json", "csv", "tsv", "parquet", "benchmax-sft-v1"] = "jsonl"
+    """The last is what published clients call JSON lines of chats."""
     path: str = Field(min_length=1, max_length=500)
+    """Of a file, or of a folder with train.jsonl and eval.jsonl."""
     digest: str | None = Field(default=None, max_length=80)
     rows: int | None = Field(default=None, ge=0)
 

@@ -27,7 +27,7 @@ class TrainingRun:
     @property
     def url(self) -> str:
         """The run's page in the console."""
-        hosted = self._client.base_url == f"https://api.{config.base_domain()}"
+        hosted = self._client.base_url == config.hosted_url()
         base = config.web_app_url() if hosted or config.setting("WEB_APP_URL") else self._client.base_url
         return f"{base}/experiments/{self.id}"
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
+from benchmax import limits
+from benchmax.envs.rows import deeper
 from benchmax.errors import ConfigError
 
 RUN_PATHS = ("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path")
@@ -28,6 +30,9 @@ SERVER_CONTROLLED = frozenset(
 OTHER_NAMES = {"max_response_len": "max_rollout_len", "max_context_tokens": "max_rollout_len"}
 """Names that other versions of the API use for one of ours."""
 
+WHEN_HIGH = {"learning_rate": "training may diverge", "max_rollout_len": "it may not fit into memory"}
+"""What may happen above an argument's `warn_above`; the console has the same words."""
+
 Time = Annotated[
     float, PlainSerializer(lambda at: datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z"), str)
 ]
@@ -35,6 +40,8 @@ Time = Annotated[
 
 def _storable(value: dict[str, Any]) -> dict[str, Any]:
     """Refuse what JSON or a database cannot hold: NaN, half characters, zero bytes."""
+    if deeper(value, limits.JSON_DEPTH):
+        raise ValueError(f"it is nested deeper than {limits.JSON_DEPTH} levels. Make it flatter.")
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     text.encode()
     if "\\u0000" in text:
@@ -117,6 +124,12 @@ class RunInfo(Wire):
     parent_run_id: str | None = None
     """The run it was forked from."""
     model: str = ""
+    environment: str = ""
+    """What the environment was uploaded as, or the name of a built-in one."""
+    task_digest: str = ""
+    """Equal for runs that train on the same rows of the same environment."""
+    given: dict[str, Any] = {}
+    """The launch arguments that were given, without the model; the others are defaults."""
     elapsed_seconds: float | None = None
     """Since training began, to its end or to now, without the time between a stop and its resumption."""
     heartbeat_at: Time | None = None
@@ -176,12 +189,17 @@ class EnvLogLine(Wire):
     created_at: Time
     level: str
     message: str
+    content: str
+    """The message, by the name that published clients print."""
     traceback: str | None
 
 
 class EnvLogs(Wire):
     logs: list[EnvLogLine]
     next_cursor: str | None = None
+    """Pass it as `cursor` for the lines that are there and not in this answer; None when these are all."""
+    cursor: str = "0"
+    """Of the last line here: pass it later for what came since."""
 
 
 class RewardAtStep(Wire):
@@ -411,7 +429,7 @@ def check_launch_args(specs: Iterable[LaunchArg], given: Mapping[str, Any]) -> t
             args[name] = value
             limit = known[name].warn_above
             if limit is not None and value > limit:
-                warnings.append(f"{name} = {value:g} is above {limit:g}; it may not fit into memory.")
+                warnings.append(f"{name} = {value:g} is above {limit:g}; {WHEN_HIGH.get(name, 'it may be too much')}.")
     wrong += [f"{spec.name} is required" for spec in known.values() if spec.required and args[spec.name] is None]
     if wrong:
         said = "; ".join(wrong)

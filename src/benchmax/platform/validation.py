@@ -7,8 +7,9 @@ answer and everything a model may try instead, and prints one line for each chec
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from os import PathLike
 from types import ModuleType
 from typing import Any
 
@@ -20,10 +21,12 @@ from benchmax.doctor.words import shown
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.readers import Source, read_rows
 from benchmax.envs.reward_values import describe_error
+from benchmax.envs.rows import kind
 from benchmax.errors import BenchmaxError, UsageError
 from benchmax.platform.rollout_client import ExampleValidation, RolloutClient
 from benchmax.rollouts.host import EnvHost
 
+_NO_ROWS: tuple[Any, ...] = ()
 _GROUP_CHECKS = (
     "cannot-construct", "init-fails", "reward-not-finite", "group-reward-raises", "group-reward-wrong-length",
     "group-reward-duplicate-key",
@@ -69,8 +72,8 @@ class ValidationReport:
 
 def validate_env(
     env_class: type[BaseEnv],
-    env_args: dict[str, Any] | None = None,
-    train_dataset: Source = (),
+    env_args: dict[str, Any] | Source | None = None,
+    train_dataset: Source = _NO_ROWS,
     eval_dataset: Source | None = None,
     *,
     local_modules: Sequence[ModuleType | str] | None = None,
@@ -90,17 +93,20 @@ def validate_env(
 ) -> ValidationReport:
     """Check an environment and its rows before a run; works in scripts and notebooks.
 
+    An environment without arguments may be followed by its rows at once: `validate_env(MyEnv, train, held_out)`.
     With `api_key`, or `local` off, the first `remote_examples` rows are also played on a platform, by the model at
     `llm_base_url` or, without one, by a model of the platform's own machine. `local_modules`, `pip_dependencies` and
     the `llm_…` and `remote_…` arguments concern that part. With `full_messages`, every answer that was scored is
     printed.
     """
+    arguments, train_dataset, held_out = _in_place(env_args, train_dataset, eval_dataset)
+    eval_dataset = None if held_out is _NO_ROWS else held_out
     report = ValidationReport()
     say = _print if verbose else _keep_quiet
     if local:
         diagnosis = examine_sync(
             env_class,
-            env_args,
+            arguments,
             rows=train_dataset,
             eval_rows=eval_dataset,
             group_samples=group_reward_samples,
@@ -115,7 +121,7 @@ def validate_env(
             first_rows(train_dataset, eval_dataset, remote_examples),
             say,
             env_class=env_class,
-            constructor_args=env_args,
+            constructor_args=arguments,
             pip_dependencies=pip_dependencies,
             local_modules=local_modules,
             group_reward_samples=group_reward_samples,
@@ -127,6 +133,18 @@ def validate_env(
         report.remote_ran = True
     say(report.summary())
     return report
+
+
+def _in_place(env_args: Any, *datasets: Any) -> tuple[Any, ...]:
+    """Arguments and datasets, also where the first dataset stands in the place of the arguments."""
+    if env_args is None or isinstance(env_args, Mapping):
+        return env_args, *datasets
+    is_rows = isinstance(env_args, str | PathLike | Iterable)
+    if not is_rows or not (datasets[-1] is None or datasets[-1] is _NO_ROWS):
+        raise UsageError(
+            f"env_args is {kind(env_args)}. Give the constructor's arguments as a dict, or None, and rows after them."
+        )
+    return None, env_args, *datasets[:-1]
 
 
 def first_rows(train: Source, held_out: Source | None, count: int) -> list[Any]:
@@ -185,6 +203,11 @@ def check_lines(diagnosis: Diagnosis) -> list[str]:
     return lines
 
 
+def problem_lines(diagnosis: Diagnosis) -> list[str]:
+    """The same for the checks alone that found an error or something to warn of."""
+    return [line for line in check_lines(diagnosis) if line[0] not in (MARKS["passed"], MARKS["skipped"])]
+
+
 def answer_lines(diagnosis: Diagnosis) -> list[str]:
     """Every answer that was played, what it was asked, and what it earned."""
     lines = []
@@ -218,14 +241,15 @@ def overrides_validate_probe(env_class: type[BaseEnv] | BaseEnv) -> bool:
 
 
 def run_validate_probe(
-    env_class: type[BaseEnv], env_args: dict[str, Any] | None = None, eval_dataset: Source = ()
+    env_class: type[BaseEnv], env_args: dict[str, Any] | Source | None = None, eval_dataset: Source = _NO_ROWS
 ) -> dict[str, Any] | None:
     """What the environment's own `validate_probe` says; None if it has none. It never raises."""
     if not overrides_validate_probe(env_class):
         return None
     try:
+        arguments, eval_dataset = _in_place(env_args, eval_dataset)
         rows = [row.data for row in read_rows(eval_dataset)]
-        return run_sync(_probe(env_class, env_args or {}, rows))
+        return run_sync(_probe(env_class, arguments or {}, rows))
     except Exception as error:
         return {"ok": False, "summary": describe_error(error)}
 
@@ -239,12 +263,17 @@ async def _probe(env_class: type[BaseEnv], env_args: dict[str, Any], rows: list[
 
 
 def assert_group_reward_contract(
-    env_class: type[BaseEnv], env_args: dict[str, Any] | None = None, dataset: Source = (), *, samples: int = 2
+    env_class: type[BaseEnv],
+    env_args: dict[str, Any] | Source | None = None,
+    dataset: Source = _NO_ROWS,
+    *,
+    samples: int = 2,
 ) -> None:
     """AssertionError unless compute_group_reward gives one dict of new, finite components per sibling."""
     if not overrides_compute_group_reward(env_class):
         return
-    diagnosis = examine_sync(env_class, env_args, rows=dataset, examples=2, group_samples=samples)
+    arguments, dataset = _in_place(env_args, dataset)
+    diagnosis = examine_sync(env_class, arguments, rows=dataset, examples=2, group_samples=samples)
     broken = [finding for finding in diagnosis.errors if finding.check in _GROUP_CHECKS]
     if broken or not diagnosis.answers:
         raise AssertionError("\n".join(map(str, broken)) or f"No group could be played:\n{diagnosis}")

@@ -42,8 +42,23 @@ def keep_secret(values: Iterable[str]) -> None:
 
 def line_of(record: Mapping[str, Any]) -> str:
     """A record as one line of JSON, without secrets: in its texts, where a cut is seen and no number is damaged."""
-    told = hide_texts(record, _redactor) if _redactor else record
+    told = _without_secrets(record) if _redactor else record
     return json.dumps(told, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def _without_secrets(record: Mapping[str, Any]) -> dict[str, Any]:
+    found: list[str] = []
+
+    def hide(text: str) -> str:
+        told = _redactor(text)
+        if told != text:
+            found.append(told)
+        return told
+
+    told: dict[str, Any] = hide_texts(record, hide)
+    if found:
+        told.pop("tokens", None)  # which read as the texts did
+    return told
 
 
 def without_secrets(text: str) -> str:

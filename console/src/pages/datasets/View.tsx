@@ -30,7 +30,7 @@ export function DatasetView({ path }: { path: string }) {
   const search = useSearch();
   const go = useGo();
   const chosen = search.get("environment") || undefined;
-  const preview = usePreview(path, chosen);
+  const preview = usePreview(path, chosen === PLAIN ? "" : chosen);
   const environment = chosen ?? preview.data?.environment ?? undefined;
   const [removing, setRemoving] = useState(false);
   const data = preview.data;
@@ -44,7 +44,10 @@ export function DatasetView({ path }: { path: string }) {
       actions={
         <>
           <ReadAs value={environment} onChange={(name) => search.set({ environment: name || PLAIN })} />
-          <Link href={newRunHref(path, environment === PLAIN ? undefined : environment)} className="button button-primary">
+          <Link
+            href={newRunHref(path, environment === PLAIN ? undefined : environment)}
+            className="button button-primary"
+          >
             <Icon name="play" /> Use in a new run
           </Link>
           <Menu
@@ -62,7 +65,9 @@ export function DatasetView({ path }: { path: string }) {
           <Card>
             <Counts preview={data} />
           </Card>
-          {data.usable === 0 && data.rows > 0 && <WrongColumns environment={environment === PLAIN ? undefined : environment} />}
+          {data.usable === 0 && data.rows > 0 && (
+            <WrongColumns environment={environment === PLAIN ? undefined : environment} />
+          )}
           <Tabs
             label="Parts of the dataset"
             current={tab}

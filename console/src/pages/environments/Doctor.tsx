@@ -25,6 +25,7 @@ import {
   Plain,
   Select,
   Spinner,
+  Ticked,
   Time,
   useSearch,
 } from "../../ui";
@@ -194,7 +195,7 @@ function Finding({ finding, icon }: { finding: DoctorFinding; icon: string }) {
       <div className="finding-body">
         <span>
           <strong>
-            <Plain text={finding.title} />
+            <Ticked text={finding.title} />
           </strong>{" "}
           <span className="finding-id">{finding.check}</span>
         </span>
@@ -205,7 +206,7 @@ function Finding({ finding, icon }: { finding: DoctorFinding; icon: string }) {
         )}
         {finding.fix && (
           <span className="finding-fix">
-            → <Plain text={finding.fix} />
+            → <Ticked text={finding.fix} />
           </span>
         )}
         {finding.code && (

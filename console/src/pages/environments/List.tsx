@@ -1,6 +1,5 @@
 import { type Environment, useEnvironments } from "../../api/environments";
-import { Command, ErrorNote, Link, Page, Pill, Plain, Skeleton, Time } from "../../ui";
-import { marked } from "../../ui/Plain";
+import { Command, ErrorNote, Link, Page, Pill, Plain, Skeleton, Ticked, Time } from "../../ui";
 
 export function EnvironmentList() {
   const environments = useEnvironments();
@@ -89,11 +88,4 @@ export function EnvironmentFoot({ environment }: { environment: Environment }) {
       )}
     </span>
   );
-}
-
-/** Text in which `ticks` mark code. */
-export function Ticked({ text }: { text: string }) {
-  return text
-    .split("`")
-    .map((part, index) => (index % 2 ? <code key={index}>{marked(part)}</code> : <Plain key={index} text={part} />));
 }

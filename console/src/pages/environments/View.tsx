@@ -1,8 +1,22 @@
 // One environment: its source, its manifest, and what the doctor says.
 import { type EnvironmentDetails, useEnvironment } from "../../api/environments";
-import { Card, Empty, ErrorNote, Icon, Link, Note, Page, Pill, Plain, Skeleton, Tabs, useSearch } from "../../ui";
+import {
+  Card,
+  Empty,
+  ErrorNote,
+  Icon,
+  Link,
+  Note,
+  Page,
+  Pill,
+  Plain,
+  Skeleton,
+  Tabs,
+  Ticked,
+  useSearch,
+} from "../../ui";
 import { Doctor } from "./Doctor";
-import { EnvironmentFoot, Ticked } from "./List";
+import { EnvironmentFoot } from "./List";
 import { Source } from "./Source";
 
 const TABS = [

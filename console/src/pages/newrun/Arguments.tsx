@@ -17,6 +17,12 @@ const CHOICES: Record<string, Record<string, string>> = {
   recipe: { plain: "GRPO and nothing else: no warm start, no guidance, no mending." },
 };
 
+/** What may happen above `warnAbove`, in the server's words. */
+const WHEN_HIGH: Record<string, string> = {
+  learning_rate: "training may diverge",
+  max_rollout_len: "it may not fit into memory",
+};
+
 export function Arguments({ form }: { form: Form }) {
   const { args, typed } = form;
   if (args.isError) return <ErrorNote error={args.error} onRetry={() => args.refetch()} />;
@@ -53,7 +59,9 @@ function Argument({ arg, form }: { arg: LaunchArg; form: Form }) {
   const range = shownRange(arg);
   const means = CHOICES[arg.name]?.[text ?? String(arg.default)];
   const hint = high ? (
-    <span className="warn">Above {arg.warnAbove?.toLocaleString("en-US")}: it may not fit into memory.</span>
+    <span className="warn">
+      Above {arg.warnAbove?.toLocaleString("en-US")}: {WHEN_HIGH[arg.name] ?? "it may be too much"}.
+    </span>
   ) : (
     // What was not touched shows its default in the field itself.
     (means || text !== undefined) && (

@@ -1,7 +1,7 @@
 import { useState } from "react";
 import type { Environment } from "../../api/environments";
-import { Command, cx, ErrorNote, Link, Plain, SearchBox, Skeleton } from "../../ui";
-import { EnvironmentFoot, Ticked } from "../environments/List";
+import { Command, cx, ErrorNote, Link, Plain, SearchBox, Skeleton, Ticked } from "../../ui";
+import { EnvironmentFoot } from "../environments/List";
 import type { Form } from "./form";
 
 const SEARCH_FROM = 9;

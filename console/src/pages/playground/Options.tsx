@@ -87,12 +87,12 @@ export function checkpointWords(name: string): string {
 const NONE = "none";
 
 /** The row to play: the one in the address, else the first that was held out. Undefined until the rows are known. */
-export function useExampleId(runId: string): string | null | undefined {
+export function useExampleId(runId: string, rows: boolean): string | null | undefined {
   const search = useSearch();
   const held = useExamples(runId, "eval");
   const given = search.get("example");
   if (search.get("plain") === "1" || given === NONE) return null;
-  if (given) return given;
+  if (given || !rows) return given || null;
   return held.isPending ? undefined : (held.data?.[0]?.promptMessageId ?? null);
 }
 

@@ -8,24 +8,25 @@ import { Options, useExampleId } from "./Options";
 import { Talk } from "./Talk";
 import "./playground.css";
 
-export function Room({ runId, live }: { runId: string; live: boolean }) {
+/** `rows`: whether the run has an environment and rows of its own to play. */
+export function Room({ runId, live, rows }: { runId: string; live: boolean; rows: boolean }) {
   const checkpoints = useCheckpoints(runId);
   if (checkpoints.isError) return <ErrorNote error={checkpoints.error} onRetry={() => checkpoints.refetch()} />;
   if (!checkpoints.data) return <Skeleton lines={6} />;
   const names = checkpoints.data.checkpoints.map((each) => each.name);
-  return <Opened runId={runId} live={live} names={names} />;
+  return <Opened runId={runId} live={live} rows={rows} names={names} />;
 }
 
-function Opened({ runId, live, names }: { runId: string; live: boolean; names: string[] }) {
+type OpenedProps = { runId: string; live: boolean; rows: boolean; names: string[] };
+
+function Opened({ runId, live, rows, names }: OpenedProps) {
   const search = useSearch();
   const [round, setRound] = useState(0);
   const first = search.get("checkpoint") || (names.length ? "latest" : "base");
   const second = search.get("with");
-  const example = useExampleId(runId);
+  const example = useExampleId(runId, rows);
   const wish = (checkpoint: string): SessionWish | null =>
-    example === undefined
-      ? null
-      : { runId, checkpoint, environment: search.get("plain") !== "1", exampleId: example };
+    example === undefined ? null : { runId, checkpoint, environment: search.get("plain") !== "1", exampleId: example };
   const left = useSide(wish(first), round);
   const right = useSide(second ? wish(second) : null, round);
   const sides = second ? [left, right] : [left];

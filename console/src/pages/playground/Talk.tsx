@@ -40,7 +40,8 @@ export function Talk({ side, runId, alone }: { side: Side; runId: string; alone:
         ))}
         {!prompt.length && !side.turns.length && side.error === null && (
           <Empty title={alone ? "Say something to it" : "Nothing said yet"} icon="chat">
-            {alone && "It answers as in training: with the environment's system prompt, its worked examples and its tools."}
+            {alone &&
+              "It answers as in training: with the environment's system prompt, its worked examples and its tools."}
           </Empty>
         )}
         <div ref={end} />

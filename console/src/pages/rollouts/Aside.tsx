@@ -136,7 +136,10 @@ function Across({
         {[...steps].map(([step, found]) => (
           <div key={step} className="ro-across-step">
             {found.map((cell) => (
-              <Tip key={cell.id} text={`${stepName(scope.mode, step)}, sample #${cell.sample}: ${format.reward(cell.totalReward)}`}>
+              <Tip
+                key={cell.id}
+                text={`${stepName(scope.mode, step)}, sample #${cell.sample}: ${format.reward(cell.totalReward)}`}
+              >
                 <button
                   type="button"
                   className={cx("ro-square", cell.id === details.id && "ro-square-on")}

@@ -96,9 +96,7 @@ function Line({
   onToggle: (step: number) => void;
 }) {
   if (row.kind === "step")
-    return (
-      <StepRow mode={view.filters.mode} step={row.step} folded={row.folded} scale={scale} onToggle={onToggle} />
-    );
+    return <StepRow mode={view.filters.mode} step={row.step} folded={row.folded} scale={scale} onToggle={onToggle} />;
   if (row.kind === "group")
     return <GroupRow id={row.id} text={row.text} count={row.count} mean={row.mean} range={scale.reward} />;
   if (row.kind === "waiting") return <span className="ro-waiting" />;
@@ -110,6 +108,7 @@ function Line({
       flat={row.flat}
       open={item.id === view.open}
       beside={item.id === view.beside}
+      component={view.filters.component}
       scale={scale}
       onOpen={onOpen}
     />
@@ -175,11 +174,14 @@ type SampleProps = {
   flat: boolean;
   open: boolean;
   beside: boolean;
+  /** Shown beside the reward: the list is ordered by it. */
+  component?: string;
   scale: Scale;
   onOpen: Props["onOpen"];
 };
 
-const Sample = memo(function Sample({ item, words, flat, open, beside, scale, onOpen }: SampleProps) {
+const Sample = memo(function Sample({ item, words, flat, open, beside, component, scale, onOpen }: SampleProps) {
+  const part = component === undefined ? null : (item.rewards[component] ?? null);
   return (
     <button
       type="button"
@@ -187,7 +189,11 @@ const Sample = memo(function Sample({ item, words, flat, open, beside, scale, on
       aria-current={open || undefined}
       className={cx("ro-sample", flat && "ro-sample-flat", open && "ro-open", beside && "ro-beside")}
       onClick={(event) => onOpen(item, event.shiftKey)}
-      title={flat ? `${item.promptText.slice(0, 300)}\n\n${stepName(item.mode, item.step)}, sample ${item.sample}` : undefined}
+      title={
+        flat
+          ? `${item.promptText.slice(0, 300)}\n\n${stepName(item.mode, item.step)}, sample ${item.sample}`
+          : undefined
+      }
     >
       {flat ? (
         <Plain text={(words ?? item.promptText).slice(0, 140)} className="clip grow" />
@@ -196,6 +202,9 @@ const Sample = memo(function Sample({ item, words, flat, open, beside, scale, on
       )}
       {flat && <span className="muted num ro-small">step {shownStep(item.mode, item.step)}</span>}
       <Flags item={item} short={flat} />
+      {flat && component !== undefined && (
+        <Dot colour={rewardColour(part, scale.reward)} text={format.reward(part)} title={component} />
+      )}
       <Dot
         colour={rewardColour(item.totalReward, scale.reward)}
         text={format.reward(item.totalReward)}

@@ -2,8 +2,11 @@
 import { useEffect, useState } from "react";
 import type { Schemas } from "../../api/client";
 import type { Order, Outline } from "../../api/rollouts";
+import { useScalars } from "../../api/scalars";
 import { shownStep, stepName, wireStep } from "../../api/steps";
+import { components } from "../../chart/metrics";
 import { Button, Chip, Field, format, Icon, Input, Plain, SearchBox, Segments, Select, useSettled } from "../../ui";
+import { useRun } from "../run/context";
 import { CLEARED, type View } from "./filters";
 
 const ORDERS: { value: Order; label: string }[] = [
@@ -121,8 +124,21 @@ const YES_NO = [
 function FilterFields({ view, outline }: { view: View; outline: Outline | undefined }) {
   const { values, set } = view.search;
   const { mode } = view.filters;
+  const parts = components(useScalars(useRun().id, "train").data?.keys() ?? []);
   return (
     <div className="ro-fields">
+      {parts.length > 1 && (
+        <Field label="Component">
+          {(id) => (
+            <Select id={id} value={values.component ?? ""} onChange={(event) => set({ component: event.target.value })}>
+              <option value="">The whole reward</option>
+              {parts.map((part) => (
+                <option key={part}>{part}</option>
+              ))}
+            </Select>
+          )}
+        </Field>
+      )}
       <Field label="Reward from">
         {(id) => <Decimal id={id} value={values.low ?? ""} onChange={(low) => set({ low })} />}
       </Field>
@@ -214,8 +230,10 @@ function Chosen({ view }: { view: View }) {
   if (text) chips.push(["q", `“${text}”`]);
   if (filters.step !== undefined) chips.push(["step", stepName(filters.mode, filters.step).toLowerCase()]);
   if (filters.promptMessageId) chips.push(["example", `example ${filters.promptMessageId.slice(0, 12)}`]);
-  if (filters.lowest !== undefined) chips.push(["low", `reward ≥ ${format.number(filters.lowest)}`]);
-  if (filters.highest !== undefined) chips.push(["high", `reward ≤ ${format.number(filters.highest)}`]);
+  const pay = filters.component ?? "reward";
+  if (filters.component) chips.push(["component", `by ${filters.component}`]);
+  if (filters.lowest !== undefined) chips.push(["low", `${pay} ≥ ${format.number(filters.lowest)}`]);
+  if (filters.highest !== undefined) chips.push(["high", `${pay} ≤ ${format.number(filters.highest)}`]);
   if (filters.tool) chips.push(["tool", `calls ${filters.tool}`]);
   if (filters.termination) chips.push(["ended", filters.termination.replaceAll("_", " ")]);
   if (filters.failed !== undefined) chips.push(["failed", filters.failed ? "failed" : "not failed"]);

@@ -19,7 +19,7 @@ export type View = {
   search: Search;
 };
 
-const FIELDS = ["ended", "failed", "tool", "discarded", "low", "high"];
+const FIELDS = ["ended", "failed", "tool", "discarded", "low", "high", "component"];
 const NARROWING = ["step", "example", ...FIELDS, "q"];
 export const CLEARED = Object.fromEntries(NARROWING.map((name) => [name, null]));
 
@@ -41,6 +41,7 @@ export function useView(firstMode: string): View {
       discarded: values.discarded === "yes" ? true : values.discarded === "no" ? false : undefined,
       lowest: decimal(values.low),
       highest: decimal(values.high),
+      component: values.component || undefined,
     };
     const given = Object.fromEntries(Object.entries(filters).filter(([, value]) => value !== undefined)) as Filters;
     return {

@@ -1,18 +1,16 @@
-// What needs a look: what the launch warned of, and what the watchdogs said since. Each can be put away once it was read.
+// What needs a look: what the launch warned of, and what the watchdogs said since. Each can be dismissed once it was read.
 import { useState } from "react";
+import type { Schemas } from "../../api/client";
 import { useLaunchWarnings } from "../../api/launch";
 import { useAlerts } from "../../api/queries";
 import { shownStep } from "../../api/steps";
-import { Button, Note, Plain, useStored } from "../../ui";
+import { Button, Link, Note, Ticked, useStored } from "../../ui";
 import { useRun } from "./context";
 
-export function Alerts() {
-  const { id } = useRun();
-  const alerts = useAlerts(id);
+type RunEvent = Schemas["RunEvent"];
+
+export function Alerts({ unread: { found, dismiss } }: { unread: Unread }) {
   const [all, setAll] = useState(false);
-  // The newest alert that was put away: what comes later shows again.
-  const [read, setRead] = useStored(`alerts-read.${id}`, 0);
-  const found = (alerts.data?.events ?? []).filter((event) => event.id > read);
   const last = found.at(-1);
   if (!last) return null;
   const shown = all ? [...found].reverse() : [last];
@@ -30,19 +28,41 @@ export function Alerts() {
                     {all ? "Only the last" : `${found.length - 1} more`}
                   </Button>
                 )}
-                <Button size="small" kind="quiet" onClick={() => setRead(last.id)}>
-                  {found.length > 1 ? "Put all away" : "Put away"}
+                <Button size="small" kind="quiet" onClick={() => dismiss(last)}>
+                  {found.length > 1 ? "Dismiss all" : "Dismiss"}
                 </Button>
               </span>
             )
           }
         >
-          {typeof event.data.step === "number" && <span className="alert-step">step {shownStep("train", event.data.step)}</span>}
-          <Plain text={event.message} />
+          {typeof event.data.step === "number" && (
+            <span className="alert-step">step {shownStep("train", event.data.step)}</span>
+          )}
+          <Ticked text={event.message} /> <Shows event={event} />
         </Note>
       ))}
     </div>
   );
+}
+
+/** The rollouts that show it: the first one open among those of its step. */
+function Shows({ event }: { event: RunEvent }) {
+  const { tabHref } = useRun();
+  const { step, rollouts } = event.data;
+  if (typeof step !== "number") return null;
+  const first = Array.isArray(rollouts) && typeof rollouts[0] === "string" ? rollouts[0] : undefined;
+  return <Link href={tabHref("rollouts", { mode: "train", step, rollout: first })}>See its rollouts</Link>;
+}
+
+export type Unread = ReturnType<typeof useUnread>;
+
+/** Alerts that were not dismissed, the newest last: what comes after the last that was dismissed shows again. */
+export function useUnread() {
+  const { id } = useRun();
+  const alerts = useAlerts(id);
+  const [read, setRead] = useStored(`alerts-read.${id}`, 0);
+  const found = (alerts.data?.events ?? []).filter((event) => event.id > read);
+  return { found, dismiss: (last: RunEvent) => setRead(last.id) };
 }
 
 /** What the server thought worth saying of the launch that led here. */
@@ -55,11 +75,11 @@ export function LaunchWarnings() {
       tone="info"
       actions={
         <Button size="small" kind="quiet" onClick={forget}>
-          Put away
+          Dismiss
         </Button>
       }
     >
-      <Plain text={text} />
+      <Ticked text={text} />
     </Note>
   ));
 }

@@ -1,7 +1,7 @@
 // Before training: whether the model can learn here, what was done about it, and what the run will take. It stands open
 // until the first step is done, then it is a line.
 import { type Chosen, type Plan, useTraining, type WarmStart } from "../../api/training";
-import { Facts, Fold, format, Pill, Plain, Spinner } from "../../ui";
+import { Facts, Fold, format, Pill, Plain, Spinner, Ticked } from "../../ui";
 import { SignalView } from "../signal/Signal";
 import { useRun } from "./context";
 import { Doses } from "./Doses";
@@ -40,7 +40,7 @@ export function Before() {
             <Settings chosen={chosen} />
             {plan?.cutOff && (
               <p className="muted">
-                <Plain text={sentence(plan.cutOff)} />
+                <Ticked text={sentence(plan.cutOff)} />
               </p>
             )}
           </Phase>
@@ -64,7 +64,7 @@ function Helped({ warmStart, said }: { warmStart: WarmStart; said: string | unde
     return (
       <p>
         {warmStart.how === "off" ? "Switched off. " : "None. "}
-        <Plain text={warmStart.why} />
+        <Ticked text={warmStart.why} />
       </p>
     );
   const gained = warmStart.before === null || warmStart.after === null ? null : warmStart.after - warmStart.before;
@@ -72,7 +72,7 @@ function Helped({ warmStart, said }: { warmStart: WarmStart; said: string | unde
     <>
       {warmStart.why !== said && (
         <p>
-          <Plain text={warmStart.why} />
+          <Ticked text={warmStart.why} />
         </p>
       )}
       <Facts
@@ -134,7 +134,7 @@ function Settings({ chosen }: { chosen: Chosen[] }) {
             <Plain text={`${each.name} = ${each.value}`} />
           </dt>
           <dd className="muted">
-            <Plain text={each.why} />
+            <Ticked text={each.why} />
           </dd>
         </div>
       ))}

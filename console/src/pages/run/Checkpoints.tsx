@@ -2,7 +2,7 @@
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { ApiError, problem, request, type Schemas } from "../../api/client";
-import { rememberWarnings } from "../../api/launch";
+import { fault, parsed, rememberWarnings, useLaunchArgs } from "../../api/launch";
 import { useCheckpoints } from "../../api/queries";
 import { useScalars } from "../../api/scalars";
 import { nearest, type Series } from "../../chart/series";
@@ -31,6 +31,9 @@ import {
 import { useRun } from "./context";
 
 type Checkpoint = Schemas["Checkpoint"];
+
+/** What one may want to change when a run goes on as another. */
+const CHANGED = ["num_epochs", "learning_rate", "group_size"];
 
 export default function Checkpoints() {
   const { id, tabHref } = useRun();
@@ -196,11 +199,16 @@ function Fork({ row, onClose }: { row: Checkpoint; onClose: () => void }) {
   const { id, run } = useRun();
   const go = useGo();
   const [name, setName] = useState(`${run.name}, from step ${row.step ?? row.name}`);
+  const args = (useLaunchArgs().data ?? []).filter((arg) => CHANGED.includes(arg.name));
+  const [typed, setTyped] = useState<Record<string, string>>({});
+  const given = args.filter((arg) => typed[arg.name]);
+  const wrong = given.some((arg) => fault(arg, typed[arg.name]!) !== null);
   const fork = useMutation({
     mutationFn: () =>
       request<Schemas["Launched"]>("POST", `/v1/train/runs/${encodeURIComponent(id)}/fork`, {
         checkpoint: row.name,
         name: name.trim(),
+        args: Object.fromEntries(given.map((arg) => [arg.name, parsed(arg, typed[arg.name]!)])),
       }),
     onSuccess: (made) => {
       rememberWarnings(made);
@@ -213,19 +221,36 @@ function Fork({ row, onClose }: { row: Checkpoint; onClose: () => void }) {
       onClose={onClose}
       title={`A new run from step ${format.number(row.step)}`}
       actions={
-        <Button kind="primary" busy={fork.isPending} disabled={!name.trim()} onClick={() => fork.mutate()}>
+        <Button kind="primary" busy={fork.isPending} disabled={!name.trim() || wrong} onClick={() => fork.mutate()}>
           Start it
         </Button>
       }
     >
       <div className="stack">
         {fork.isError && <ErrorNote error={fork.error} />}
-        <p className="muted">It begins with these weights and the same settings and data.</p>
+        <p className="muted">It begins with these weights and the same data; settings stay unless you change them.</p>
         <Field label="Name">
           {(field) => (
             <Input id={field} value={name} maxLength={300} onChange={(event) => setName(event.target.value)} />
           )}
         </Field>
+        {args.map((arg) => (
+          <Field
+            key={arg.name}
+            label={arg.label}
+            error={(typed[arg.name] && fault(arg, typed[arg.name]!)) || undefined}
+          >
+            {(field) => (
+              <Input
+                id={field}
+                inputMode="decimal"
+                value={typed[arg.name] ?? ""}
+                placeholder={String(run.launcherArgs?.[arg.name] ?? "as it was")}
+                onChange={(event) => setTyped({ ...typed, [arg.name]: event.target.value })}
+              />
+            )}
+          </Field>
+        ))}
       </div>
     </Dialog>
   );

@@ -3,6 +3,7 @@ import { type CSSProperties, useMemo, useState } from "react";
 import type { Schemas } from "../../api/client";
 import { useChangeRun, useRunAction } from "../../api/queries";
 import { useScalars } from "../../api/scalars";
+import { shownStep } from "../../api/steps";
 import { useTraining } from "../../api/training";
 import {
   Button,
@@ -14,32 +15,68 @@ import {
   Dialog,
   ErrorNote,
   Field,
+  Fold,
   format,
   Icon,
   Input,
+  Link,
   Menu,
+  Note,
   Num,
   Plain,
   TextArea,
+  Ticked,
   useGo,
   useNow,
 } from "../../ui";
 import { fixed } from "../runs/columns";
 import { isStarting, meaning, StatusPill } from "../runs/status";
-import { Alerts, LaunchWarnings } from "./Alerts";
+import { Alerts, LaunchWarnings, type Unread, useUnread } from "./Alerts";
 import { useRun } from "./context";
 import "./run.css";
 import { doing } from "./words";
 
 type Run = Schemas["RunDetails"];
 
-export function Header() {
+/** In full where the curves are; a line elsewhere, so that what was asked for comes first. */
+export function Header({ tab }: { tab: string }) {
   const { run } = useRun();
+  const unread = useUnread();
+  const alerts = unread.found.length;
+  if (tab === "train") return <Whole run={run} unread={unread} />;
+  return (
+    <Fold title={<Brief run={run} />} aside={alerts > 0 && format.plural(alerts, "alert")}>
+      <div className="stack">
+        <Whole run={run} unread={unread} />
+      </div>
+    </Fold>
+  );
+}
+
+function Brief({ run }: { run: Run }) {
+  const { latestStep: latest, totalSteps: total } = run;
+  return (
+    <span className="run-brief">
+      <StatusPill run={run} />
+      {latest !== null && (
+        <span className="num">
+          step {format.number(shownStep("train", latest))}
+          {total !== null && <span className="muted"> / {format.number(total)}</span>}
+        </span>
+      )}
+      {run.rewardLatest != null && <span className="num">reward {run.rewardLatest.toFixed(3)}</span>}
+      {run.evalRewardLatest != null && <span className="num">eval {run.evalRewardLatest.toFixed(3)}</span>}
+    </span>
+  );
+}
+
+function Whole({ run, unread }: { run: Run; unread: Unread }) {
   return (
     <>
       <Tiles run={run} />
+      <Failure run={run} />
       <LaunchWarnings />
-      <Alerts />
+      <Alerts unread={unread} />
       {run.notes && (
         <p className="muted small run-notes">
           <Plain text={run.notes} />
@@ -47,6 +84,30 @@ export function Header() {
       )}
     </>
   );
+}
+
+/** Why it ended and what to do about that, in whole; the tile has room for its beginning. */
+function Failure({ run }: { run: Run }) {
+  const { tabHref } = useRun();
+  if (!hasFailed(run)) return null;
+  const [what, ...rest] = run.statusReason.split("\n");
+  return (
+    <Note
+      tone={run.status === "failed" ? "bad" : "warn"}
+      actions={run.isOwner && <Link href={tabHref("logs")}>Read its log</Link>}
+    >
+      <Ticked text={what ?? ""} />
+      {rest.length > 0 && (
+        <pre className="run-why">
+          <Plain text={rest.join("\n")} />
+        </pre>
+      )}
+    </Note>
+  );
+}
+
+function hasFailed(run: Run): boolean {
+  return (run.status === "failed" || run.status === "stalled") && run.statusReason !== "";
 }
 
 /** The run's name and its tags. */
@@ -60,6 +121,11 @@ export function Title({ run }: { run: Run }) {
         </Chip>
       ))}
       {run.isPublic && <Chip>public</Chip>}
+      {run.parentRunId && (
+        <Link className="run-parent" href={`/experiments/${encodeURIComponent(run.parentRunId)}`}>
+          <Icon name="fork" size={13} /> from another run
+        </Link>
+      )}
     </span>
   );
 }
@@ -106,6 +172,7 @@ function Tiles({ run }: { run: Run }) {
 
 /** What the run says of itself, or what its status means. */
 function told(run: Run): string {
+  if (hasFailed(run)) return meaning(run).means;
   const said = (run.status === "active" ? run.latestActivityMessage : run.statusReason) || run.latestActivityMessage;
   return said && said !== run.status && !isStarting(run) ? said : meaning(run).means;
 }
@@ -187,7 +254,7 @@ function Reward({
         ) : (
           <>
             <span className={delta > 0 ? "good" : delta < 0 ? "bad" : undefined}>{fixed(delta)}</span> since{" "}
-            {mode === "train" ? "step 1" : "the start"}
+            {mode === "train" ? "step 1" : "start"}
           </>
         )}
       </Small>
@@ -228,7 +295,7 @@ export function Actions() {
   const change = useChangeRun();
   const action = useRunAction();
   const go = useGo();
-  const [asking, setAsking] = useState<"cancel" | "delete" | "edit" | "save" | null>(null);
+  const [asking, setAsking] = useState<"cancel" | "delete" | "edit" | "publish" | "save" | null>(null);
   const close = () => setAsking(null);
   const act = (name: "cancel" | "resume" | "delete") =>
     action.mutate({ id, action: name }, { onSuccess: () => (close(), name === "delete" && go("/experiments")) });
@@ -269,9 +336,9 @@ export function Actions() {
             onSelect: () => change.mutate({ id, pinned: !run.pinned }),
           },
           {
-            label: run.isPublic ? "Make private" : "Show to everybody with the link",
+            label: run.isPublic ? "Make private" : "Show to everybody with the link…",
             icon: "link",
-            onSelect: () => change.mutate({ id, isPublic: !run.isPublic }),
+            onSelect: () => (run.isPublic ? change.mutate({ id, isPublic: false }) : setAsking("publish")),
           },
           {
             label: run.archived ? "Take back from the archive" : "Archive",
@@ -301,8 +368,35 @@ export function Actions() {
         busy={action.isPending}
         onConfirm={() => act("delete")}
       >
-        Its curves, rollouts and checkpoints are removed. This cannot be undone.
+        The curves, rollouts and checkpoints of{" "}
+        <strong>
+          <Plain text={run.name} />
+        </strong>{" "}
+        are removed. This cannot be undone.
       </Confirm>
+      <Dialog
+        open={asking === "publish"}
+        onClose={close}
+        title="Make this run public?"
+        actions={
+          <>
+            <Button onClick={close}>Keep it private</Button>
+            <Button
+              kind="primary"
+              busy={change.isPending}
+              onClick={() => change.mutate({ id, isPublic: true }, { onSuccess: close })}
+            >
+              Make it public
+            </Button>
+          </>
+        }
+      >
+        Whoever has the link sees the curves, settings and rollouts of{" "}
+        <strong>
+          <Plain text={run.name} />
+        </strong>{" "}
+        without signing in: every prompt and every answer in it. Notes and logs stay yours.
+      </Dialog>
       {asking === "edit" && <Edit run={run} onClose={close} />}
       <Dialog open={asking === "save"} onClose={close} title="Save its pages">
         <div className="stack">

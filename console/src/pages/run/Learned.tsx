@@ -18,7 +18,7 @@ export function Learned() {
         {summary.pairs.length > 0 && (
           <div className="pairs">
             {summary.pairs.map((pair, index) => (
-              <PairView key={pair.example || index} pair={pair} open={index === 0} />
+              <PairView key={pair.example || index} pair={pair} />
             ))}
           </div>
         )}
@@ -58,9 +58,9 @@ function Station({ name, value, children }: { name: string; value: number | null
 }
 
 /** One question, with what the model said to it before and after. */
-function PairView({ pair, open: initially }: { pair: Pair; open: boolean }) {
+function PairView({ pair }: { pair: Pair }) {
   const { tabHref } = useRun();
-  const [open, setOpen] = useState(initially);
+  const [open, setOpen] = useState(false);
   const [whole, setWhole] = useState(false);
   const body = useRef<HTMLDivElement>(null);
   const [long, setLong] = useState(false);

@@ -1,5 +1,5 @@
 import { useTraining } from "../../api/training";
-import { Fold, format, Icon, Pill, Plain } from "../../ui";
+import { Fold, format, Icon, Pill, Ticked } from "../../ui";
 import { useRun } from "./context";
 import "./training.css";
 import { MARK_WORDS } from "./words";
@@ -24,7 +24,9 @@ export function OnTheWay() {
                 <Icon name={icon} size={11} />
                 {word}
               </Pill>
-              <Plain text={message} />
+              <span>
+                <Ticked text={message} />
+              </span>
             </li>
           );
         })}

@@ -1,7 +1,7 @@
 // The charts of a run: reward, solved, max@k and length first, everything else folded below; all under one cursor.
 import { useMemo } from "react";
 import { useRuns } from "../../api/queries";
-import { type Scalars, useScalars } from "../../api/scalars";
+import { type Scalars, useScalars, useScalarsOf } from "../../api/scalars";
 import { wireStep } from "../../api/steps";
 import { useTraining } from "../../api/training";
 import { Chart, type Line, type View } from "../../chart/Chart";
@@ -11,6 +11,7 @@ import { clock, nearest, type Series, secondsAt } from "../../chart/series";
 import {
   Button,
   Check,
+  Chip,
   Empty,
   ErrorNote,
   Fold,
@@ -26,6 +27,7 @@ import {
 } from "../../ui";
 import { beginning, type Told } from "../runs/status";
 import { useRun } from "./context";
+import { Differences } from "./Differences";
 import { OnTheWay } from "./OnTheWay";
 import { doing, MARK_WORDS } from "./words";
 
@@ -48,11 +50,11 @@ export function Plots({ mode }: { mode: Mode }) {
   const whole = search.get("range") !== "";
   const train = useScalars(id, "train", whole);
   const held = useScalars(id, "eval", whole);
-  const other = search.get("with") || null;
-  const compared = useScalars(other, mode);
+  const others = useMemo(() => beside(search.get("with")), [search]);
+  const compared = useScalarsOf(others, mode);
   const own = mode === "train" ? train : held;
   const overlay = search.get("overlay", "on") === "on";
-  const sources = useSources(mode, overlay, train.data, held.data, other ? compared.data : undefined, useName(other));
+  const sources = useSources(mode, overlay, train.data, held.data, compared, useNames(others));
   const time = search.get("x") === "time";
   const view = useView(sources[0], mode, tabHref, time);
   if (own.isError) return <ErrorNote error={own.error} onRetry={() => own.refetch()} />;
@@ -60,24 +62,32 @@ export function Plots({ mode }: { mode: Mode }) {
   if (!own.data?.size) return <Nothing mode={mode} live={live} run={run} />;
   return (
     <div className="stack">
-      <Tools view={view} mode={mode} />
+      <Tools view={view} mode={mode} others={others} />
+      {others.length > 0 && <Differences others={others} />}
       <Body scalars={own.data} sources={sources} view={view} pattern={search.get("metric")} />
     </div>
   );
 }
 
-function useName(id: string | null): string {
+/** As many runs as there are colours for beside this one. */
+const MOST_BESIDE = 6;
+
+function beside(ids: string): string[] {
+  return [...new Set(ids.split(",").filter(Boolean))].slice(0, MOST_BESIDE);
+}
+
+function useNames(ids: readonly string[]): string[] {
   const runs = useRuns({}, { once: true, enabled: useRun().run.isOwner });
-  return runs.data?.find((run) => run.id === id)?.name ?? "other run";
+  return useMemo(() => ids.map((id) => runs.data?.find((run) => run.id === id)?.name ?? "other run"), [runs.data, ids]);
 }
 
 function useSources(
   mode: Mode,
   overlay: boolean,
-  train?: Scalars,
-  held?: Scalars,
-  compared?: Scalars,
-  name = "",
+  train: Scalars | undefined,
+  held: Scalars | undefined,
+  compared: readonly (Scalars | undefined)[],
+  names: readonly string[],
 ): Source[] {
   return useMemo(() => {
     const times = worked(train);
@@ -85,12 +95,16 @@ function useSources(
     const tested = { id: "eval", label: "eval", scalars: held, color: "--series-2", times, dots: true };
     const [main, beside] = mode === "train" ? [trained, tested] : [tested, trained];
     const own: Source[] = overlay ? [main, beside] : [main];
-    if (!compared) return own;
-    return [
-      ...own,
-      { id: "with", label: name, scalars: compared, color: "--other", times: worked(compared), aside: true },
-    ];
-  }, [mode, overlay, train, held, compared, name]);
+    const others = compared.map((scalars, index) => ({
+      id: `with ${index}`,
+      label: names[index] ?? "",
+      scalars,
+      color: index === 0 ? "--other" : `--series-${index + 2}`,
+      times: worked(scalars),
+      aside: true,
+    }));
+    return [...own, ...others];
+  }, [mode, overlay, train, held, compared, names]);
 }
 
 /** What the trainer did on the way, where the charts show it. */
@@ -250,6 +264,7 @@ function MetricChart({
   return (
     <Chart
       title={<Plain text={one.name} />}
+      label={one.name}
       info={info}
       lines={lines}
       view={view}
@@ -270,13 +285,14 @@ function timed(series: Series, times: Series): Series {
   return { ...series, x: series.x.map((step) => secondsAt(times, step)) };
 }
 
-function Tools({ view, mode }: { view: FullView; mode: Mode }) {
+function Tools({ view, mode, others: chosen }: { view: FullView; mode: Mode; others: readonly string[] }) {
   const { id, run } = useRun();
   const runs = useRuns({}, { once: true, enabled: run.isOwner });
   const { search } = view;
   const others = (runs.data ?? [])
-    .filter((each) => each.id !== id && each.latestStep !== null)
+    .filter((each) => each.id !== id && each.latestStep !== null && !chosen.includes(each.id))
     .sort((a, b) => Number(b.pinned) - Number(a.pinned));
+  const name = (each: string) => runs.data?.find((other) => other.id === each)?.name ?? "other run";
   return (
     <div className="chart-tools">
       <label>
@@ -315,13 +331,22 @@ function Tools({ view, mode }: { view: FullView; mode: Mode }) {
         checked={search.get("overlay", "on") === "on"}
         onChange={(event) => search.set({ overlay: event.target.checked ? null : "off" })}
       />
-      {others.length > 0 && (
+      {chosen.map((each) => (
+        <Chip
+          key={each}
+          label={name(each)}
+          onRemove={() => search.set({ with: chosen.filter((other) => other !== each).join(",") })}
+        >
+          <Plain text={name(each).slice(0, 60)} className="clip" />
+        </Chip>
+      ))}
+      {others.length > 0 && chosen.length < MOST_BESIDE && (
         <Select
           aria-label="Compare with a run"
-          value={search.get("with")}
-          onChange={(event) => search.set({ with: event.target.value })}
+          value=""
+          onChange={(event) => search.set({ with: [...chosen, event.target.value].join(",") })}
         >
-          <option value="">Compare with…</option>
+          <option value="">{chosen.length ? "And with…" : "Compare with…"}</option>
           {others.slice(0, 100).map((run) => (
             <option key={run.id} value={run.id}>
               {run.pinned ? "★ " : ""}
@@ -369,7 +394,7 @@ function Nothing({ mode, live, run }: { mode: Mode; live: boolean; run: Told }) 
   return (
     <Empty icon="runs" title={mode === "train" ? "The run ended before its first step" : "Nothing was evaluated"}>
       {mode === "train"
-        ? "Its logs say why."
+        ? run.statusReason || "Its logs may say why."
         : "Held-out rows are evaluated when the run has an eval dataset and eval.every is above 0."}
     </Empty>
   );

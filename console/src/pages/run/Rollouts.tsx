@@ -1,5 +1,5 @@
 // Every rollout of the run: find one on the left, read it on the right.
-import { useMemo, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { useEvals } from "../../api/evals";
 import { type Item, useOutline } from "../../api/rollouts";
 import { Empty, ErrorNote, Skeleton, useKeys } from "../../ui";
@@ -12,6 +12,9 @@ import { useRoom } from "../rollouts/room";
 import type { Rows } from "../rollouts/sections";
 import { Toolbar } from "../rollouts/Toolbar";
 import { useRun } from "./context";
+
+/** A window this wide has room for the list or for a rollout. */
+const NARROW = 860;
 
 export default function Rollouts() {
   const { id, run, live } = useRun();
@@ -28,7 +31,7 @@ export default function Rollouts() {
   const scale = useMemo(() => scaleOf(whole.data), [whole.data]);
   const rows = useRef<Rows | null>(null);
   const open = (item: Item, beside: boolean) => {
-    if (window.innerWidth <= 860) document.querySelector(".ro-frame")?.scrollIntoView();
+    if (window.innerWidth <= NARROW) document.querySelector(".ro-frame")?.scrollIntoView();
     view.search.set(
       beside && view.open && item.id !== view.open ? { with: item.id } : { rollout: item.id, with: null },
     );
@@ -42,6 +45,7 @@ export default function Rollouts() {
     at.current = next.id;
     view.search.set({ rollout: next.id, with: null });
   };
+  useFirst(view.open === "" && view.shape === "list" && outline.data !== undefined, () => move(1));
   useKeys({
     j: () => move(1),
     k: () => move(-1),
@@ -93,6 +97,16 @@ export default function Rollouts() {
       )}
     </div>
   );
+}
+
+/** The first rollout is opened at once, where there is room for it beside the list; who closes it is not asked again. */
+function useFirst(ready: boolean, open: () => void): void {
+  const done = useRef(false);
+  useEffect(() => {
+    if (!ready || done.current || window.innerWidth <= NARROW) return;
+    done.current = true;
+    open();
+  });
 }
 
 function Nothing({ live }: { live: boolean }) {

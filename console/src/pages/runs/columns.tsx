@@ -1,5 +1,5 @@
 import type { RunInfo } from "../../api/client";
-import { Chip, type Column, cx, Icon, Link, Num, Plain, Time } from "../../ui";
+import { Chip, type Column, cx, format, Icon, Link, Num, Plain, Time } from "../../ui";
 import { isStarting, meaning, StatusPill } from "./status";
 
 export type Marks = {
@@ -106,12 +106,15 @@ export function columns(marks: Marks, narrow: boolean): Column<RunInfo>[] {
 
 function against(baseline: RunInfo): Column<RunInfo> {
   const base = score(baseline);
+  // Rewards of other rows, or of another environment, say nothing about each other.
   const delta = (run: RunInfo) =>
-    run.id === baseline.id || base === null || score(run) === null ? null : score(run)! - base;
+    run.id === baseline.id || run.taskDigest !== baseline.taskDigest || base === null || score(run) === null
+      ? null
+      : score(run)! - base;
   return {
     id: "baseline",
     head: "vs pinned",
-    title: `Reward against ${baseline.name}`,
+    title: `Reward against ${baseline.name}, for runs of the same environment and rows`,
     width: "78px",
     align: "right",
     sort: delta,
@@ -128,9 +131,21 @@ function against(baseline: RunInfo): Column<RunInfo> {
 
 const over = (run: RunInfo) => run.status === "failed" || run.status === "stalled";
 
+/** What it trains on, and what was set: "arithmetic · smollm2-135m · learning_rate 0.001". */
+export function setup(run: RunInfo): string {
+  const given = Object.entries(run.given).map(([name, value]) => `${name} ${shown(value)}`);
+  return [run.environment, run.model.split("/").at(-1), ...given].filter(Boolean).join(" · ");
+}
+
+function shown(value: unknown): string {
+  return typeof value === "number" ? format.number(value, 4) : String(value);
+}
+
 function Name({ run, marks, narrow }: { run: RunInfo; marks: Marks; narrow: boolean }) {
   const told = over(run) ? run.statusReason : run.latestActivityMessage || run.statusReason;
-  const said = told && told !== run.status && !isStarting(run) ? told : meaning(run).means;
+  const status = told && told !== run.status && !isStarting(run) ? told : meaning(run).means;
+  // Of a run that is over and done, what it was matters more than that it is.
+  const said = (run.status === "complete" && setup(run)) || status;
   return (
     <div className="run-name">
       <div className="grow">
@@ -157,7 +172,7 @@ function Name({ run, marks, narrow }: { run: RunInfo; marks: Marks; narrow: bool
             <Icon name="pin" size={14} />
           </button>
         </div>
-        <div className="run-said clip">
+        <div className="run-said clip" title={[setup(run), status].filter(Boolean).join("\n")}>
           <Plain text={said} />
         </div>
       </div>

@@ -21,11 +21,12 @@ const TEXTS: Record<string, (run: RunInfo) => string[]> = {
   tag: (run) => run.tags,
   name: (run) => [run.name],
   model: (run) => [run.model ?? ""],
+  env: (run) => [run.environment],
   id: (run) => [run.id],
   is: (run) => [run.pinned ? "pinned" : "", run.isPublic ? "public" : "private", run.archived ? "archived" : ""],
 };
 
-export const HELP = "status:active tag:rag model:qwen reward>0.5 step>=100 days<7 is:pinned -name:toy";
+export const HELP = "status:active tag:rag env:arithmetic model:qwen reward>0.5 step>=100 days<7 is:pinned -name:toy";
 
 const WORD = /(-?)(?:([a-z]+)(:|>=|<=|>|<|=))?(?:"([^"]*)"|(\S+))/gi;
 
@@ -45,9 +46,15 @@ export function parse(text: string): Parsed {
 function words(value: string): Test {
   const text = value.toLowerCase();
   return (run) =>
-    [run.name, run.status, meaning(run).word, run.latestActivityMessage, run.model ?? "", ...run.tags].some((each) =>
-      each.toLowerCase().includes(text),
-    );
+    [
+      run.name,
+      run.status,
+      meaning(run).word,
+      run.latestActivityMessage,
+      run.environment,
+      run.model ?? "",
+      ...run.tags,
+    ].some((each) => each.toLowerCase().includes(text));
 }
 
 function test(field: string, sign: string, value: string): Test | string {

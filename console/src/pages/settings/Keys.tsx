@@ -98,10 +98,10 @@ function columns(now: number, onRevoke: (key: KeyInfo) => void): Column<KeyInfo>
       sort: (key) => key.name,
     },
     { id: "prefix", head: "Begins with", width: "130px", cell: (key) => <code>sk_{key.prefix}_…</code> },
-    { id: "scopes", head: "May", width: "190px", cell: (key) => <Scopes scopes={key.scopes} /> },
+    { id: "scopes", head: "Scopes", width: "190px", cell: (key) => <Scopes scopes={key.scopes} /> },
     {
       id: "created",
-      head: "Made",
+      head: "Created",
       width: "100px",
       cell: (key) => <Time at={key.createdAt} />,
       sort: (key) => key.createdAt,
@@ -115,7 +115,7 @@ function columns(now: number, onRevoke: (key: KeyInfo) => void): Column<KeyInfo>
     },
     {
       id: "ends",
-      head: "Ends",
+      head: "Expires",
       width: "110px",
       cell: (key) => <Ends keyInfo={key} now={now} />,
       sort: (key) => key.expiresAt,
@@ -155,7 +155,7 @@ function NewKey({ onClose }: { onClose: () => void }) {
   const [scopes, setScopes] = useState<Scope[]>(["read", "write"]);
   const made = create.data;
   const send = (text: (name: string) => string) =>
-    create.mutate({ name: text("name"), scopes, days: Number(text("days")) || null });
+    create.mutate({ name: text("name").trim(), scopes, days: Number(text("days")) || null });
   if (made) return <Made text={made.key} onClose={onClose} />;
   const toggle = (scope: Scope, on: boolean) =>
     setScopes(on ? [...scopes, scope] : scopes.filter((each) => each !== scope));
@@ -169,10 +169,21 @@ function NewKey({ onClose }: { onClose: () => void }) {
       onClose={onClose}
     >
       <Field label="Name" hint="What uses it, so that you know what stops when you revoke it.">
-        {(id) => <Input id={id} name="name" maxLength={200} placeholder="laptop, nightly job …" autoFocus />}
+        {(id) => (
+          <Input
+            id={id}
+            name="name"
+            maxLength={200}
+            placeholder="laptop, nightly job …"
+            required
+            pattern=".*\S.*"
+            title="A name, so that the key can be told from others"
+            autoFocus
+          />
+        )}
       </Field>
       <fieldset className="settings-scopes">
-        <legend>It may</legend>
+        <legend>Scopes</legend>
         {SCOPES.map((scope) => (
           <Check
             key={scope.id}
@@ -186,7 +197,7 @@ function NewKey({ onClose }: { onClose: () => void }) {
           />
         ))}
       </fieldset>
-      <Field label="Ends after">
+      <Field label="Expires after">
         {(id) => (
           <Select id={id} name="days" defaultValue="90">
             <option value="7">7 days</option>

@@ -1,6 +1,6 @@
 // Can this model learn from this environment? What its first samples show, in bars and in words.
 import type { Signal } from "../../api/training";
-import { cx, format, Info, Pill, Plain } from "../../ui";
+import { cx, format, Info, Pill, Plain, Ticked } from "../../ui";
 import "./signal.css";
 
 export function SignalView({ signal }: { signal: Signal }) {
@@ -15,10 +15,10 @@ export function SignalView({ signal }: { signal: Signal }) {
           {signal.learns ? "can learn" : "needs help"}
         </Pill>
         <p>
-          <Plain text={signal.forecast} />{" "}
+          <Ticked text={signal.forecast} />{" "}
           {signal.advice && (
             <span className="muted">
-              <Plain text={signal.advice} />
+              <Ticked text={signal.advice} />
             </span>
           )}
         </p>

@@ -25,7 +25,6 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
@@ -39,6 +38,7 @@ from benchmax.envs.mcp.files import Incoming
 from benchmax.envs.mcp.gateway import Gateway, errors_as_json
 from benchmax.envs.mcp.guard import MIN_SECRET_CHARS, bearer, host_checked, refusal, same
 from benchmax.envs.mcp.install import install
+from benchmax.envs.mcp.leftovers import claimed, sweep
 from benchmax.envs.mcp.node import Node
 from benchmax.envs.mcp.nurseries import end_children
 from benchmax.envs.mcp.workdir import memory_bytes, read_workdir
@@ -63,6 +63,7 @@ class Connection:
         self._incoming: dict[int, Incoming] = {}
         self._outbox: list[bytes] = []
         self._posted = asyncio.Event()
+        self._ended = False
 
     async def serve(self) -> None:
         sender = asyncio.ensure_future(self._send())
@@ -116,6 +117,8 @@ class Connection:
     async def open(self, asked: dict[str, Any]) -> dict[str, Any]:
         lease = await self._node.open(str(asked["rollout"]), float(asked["seconds"]), self.say)
         self._tokens.add(lease.token)
+        if self._ended:  # it took longer to give up than was waited for it
+            await self._node.stock.release(lease.token)
         return {"token": lease.token, "workspace": str(lease.seat.places.workspace)}
 
     async def close(self, asked: dict[str, Any]) -> None:
@@ -154,6 +157,10 @@ class Connection:
         data, size = await asyncio.to_thread(self._node.read, asked["token"], asked["path"], int(asked["offset"]))
         return {"data": data, "size": size}
 
+    async def check(self, asked: dict[str, Any]) -> None:
+        """McpError when the rollout's servers are lost."""
+        await self._node.stock.lease(asked["token"]).seat.check()
+
     async def reward(self, asked: dict[str, Any]) -> dict[str, Any]:
         return await self._node.reward(asked["token"], asked["task"], float(asked["seconds"]), self.say)
 
@@ -170,14 +177,15 @@ class Connection:
             await asyncio.wait(list(self._tasks.values()), timeout=2.0)
         for file in self._incoming.values():
             file.__exit__(None, None, None)
-        for token in self._tokens:
+        self._ended = True
+        for token in list(self._tokens):
             await self._node.stock.release(token)
 
 
 _OPERATIONS = {
     "open": Connection.open, "close": Connection.close, "reset": Connection.reset, "call": Connection.call,
     "request": Connection.request, "tools": Connection.tools, "put": Connection.put, "get": Connection.get,
-    "reward": Connection.reward, "warm": Connection.warm, "state": Connection.state,
+    "check": Connection.check, "reward": Connection.reward, "warm": Connection.warm, "state": Connection.state,
 }  # fmt: skip
 
 
@@ -312,7 +320,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     adopt_orphans()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 1 << 16), hard))
-    root = Path(options.root or tempfile.mkdtemp(prefix="benchmax-mcp-"))
+    if options.root is None:
+        sweep()
+    root = Path(options.root) if options.root is not None else claimed("benchmax-mcp-")
     root.mkdir(mode=0o700, exist_ok=True)
     try:
         if options.servers < 1:

@@ -41,8 +41,8 @@ def landlock_version() -> int:
     return max(0, int(_libc.syscall(_CREATE, None, 0, 1)))
 
 
-def confine(read: Iterable[str], write: Iterable[str]) -> bool:
-    """Leave this process and its children these paths alone. Gives whether the kernel holds it."""
+def confine(read: Iterable[str], write: Iterable[str], listed: Iterable[str] = ()) -> bool:
+    """Leave this process and its children these paths alone, of `listed` the names. Whether the kernel holds it."""
     version = landlock_version()
     if not version:
         return False
@@ -55,6 +55,8 @@ def confine(read: Iterable[str], write: Iterable[str]) -> bool:
     try:
         for path in read:
             _allow(ruleset, path, _READ & handled)
+        for path in listed:
+            _allow(ruleset, path, _READ_DIR & handled)
         for path in write:
             _allow(ruleset, path, handled)
         for path in _DEVICES:

@@ -13,18 +13,27 @@ def as_tool_result(raw: Mapping[str, Any]) -> ToolResult:
     """A tool's result with nothing lost: what is not text is kept as a part, or described."""
     texts: list[str] = []
     parts: list[dict[str, Any]] = []
+    said = False
     content = raw.get("content")
     for item in content if isinstance(content, list) else ():
         if isinstance(item, Mapping):
             text, part = _read(item)
+            said |= item.get("type") == "text"
             if text:
                 texts.append(text)
             if part is not None:
                 parts.append(part)
     structured = raw.get("structuredContent")
-    if not texts and not parts and structured is not None:
-        texts.append(json.dumps(structured, ensure_ascii=False))
+    if not said and not texts and not parts and structured is not None:
+        texts.append(_shown(structured))
     return ToolResult("\n".join(texts), bool(raw.get("isError")), tuple(parts))
+
+
+def _shown(structured: Any) -> str:
+    """A value in place of text; `{"result": value}` is how servers wrap one that is no object, an empty list say."""
+    if isinstance(structured, Mapping) and set(structured) == {"result"}:
+        structured = structured["result"]
+    return structured if isinstance(structured, str) else json.dumps(structured, ensure_ascii=False)
 
 
 def _read(item: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:

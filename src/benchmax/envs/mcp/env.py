@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.mcp.client import McpClient
 from benchmax.envs.mcp.content import as_tool_result
 from benchmax.envs.mcp.io_loop import IoLoop
+from benchmax.envs.mcp.leftovers import claimed
 from benchmax.envs.mcp.luggage import Luggage
 from benchmax.envs.mcp.pool import Health, ServerPool, read_file
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner
@@ -88,6 +88,8 @@ class ParallelMcpEnv(BaseEnv):
         self._allowed = None if allowed_tools is None else list(allowed_tools)
         self._parsers = dict(output_parsers or {})
         self._tools: list[ToolDefinition] | None = None
+        self._listed: dict[str, str] = {}
+        """Tools by the names that models see, as their servers list them."""
         self._rewards: dict[str, Callable[..., Any]] | None = None
         self._folder: Path | None = None
         self._shut = threading.Event()
@@ -109,7 +111,7 @@ class ParallelMcpEnv(BaseEnv):
 
         The functions get what those of reward_fn.py get, and run in this process.
         """
-        folder = Path(tempfile.mkdtemp(prefix="benchmax-servers-"))
+        folder = claimed("benchmax-servers-")
         try:
             write_workdir(folder, servers)
             env = cls.__new__(cls)
@@ -121,6 +123,14 @@ class ParallelMcpEnv(BaseEnv):
         env._set_up(provisioner, uuid4().hex, allowed_tools, output_parsers, Health())
         env._rewards = dict(rewards or {})
         env._folder = folder
+        return env
+
+    @classmethod
+    def for_tools(cls, provisioner: BaseProvisioner) -> Self:
+        """An environment to try servers with by hand: it scores nothing, so its workdir needs a configuration alone."""
+        env = cls.__new__(cls)
+        BaseEnv.__init__(env)
+        env._set_up(provisioner, uuid4().hex, None, None, Health())
         return env
 
     # The pool, opened once
@@ -164,13 +174,14 @@ class ParallelMcpEnv(BaseEnv):
         if self._tools is None:
             listed = await self._with_pool(lambda pool: pool.tools(_LIST_SECONDS))
             tools = [ToolDefinition(each["name"], each["description"], each["input_schema"]) for each in listed]
+            self._listed = {each["name"]: each.get("listed", each["name"]) for each in listed}
             self._tools = self._allow(tools)
         return list(self._tools)
 
     def _allow(self, tools: list[ToolDefinition]) -> list[ToolDefinition]:
         if self._allowed is None:
             return tools
-        known = {tool.name: tool for tool in tools}
+        known = {self._listed[tool.name]: tool for tool in tools} | {tool.name: tool for tool in tools}
         if missing := [name for name in self._allowed if name not in known]:
             raise EnvDefinitionError(
                 f"allowed_tools names {missing[0]!r}, which no server has. The tools are: {', '.join(known)}."
@@ -179,7 +190,9 @@ class ParallelMcpEnv(BaseEnv):
 
     async def run_tool(self, rollout_id: str, tool_name: str, /, **tool_args: Any) -> Any:
         """Call a tool of the rollout's servers: text, or a ToolResult when it failed or has images."""
-        if self._allowed is not None and tool_name not in self._allowed:
+        if self._allowed is not None and self._tools is None:
+            await self.list_tools()
+        if self._allowed is not None and not {tool_name, self._listed.get(tool_name)} & set(self._allowed):
             raise ToolError(f"The tool {tool_name!r} is not allowed here. Use one of {', '.join(self._allowed)}.")
         seconds = _before(limits.TOOL_SECONDS, _TOOL_MARGIN)
         try:
@@ -189,7 +202,7 @@ class ParallelMcpEnv(BaseEnv):
         result = as_tool_result(raw)
         if result.is_error:
             return result
-        parser = self._parsers.get(tool_name)
+        parser = self._parsers.get(tool_name) or self._parsers.get(self._listed.get(tool_name, ""))
         text = result.text if parser is None else parser(result.text)
         return ToolResult(str(text), parts=result.parts) if result.parts else text
 
@@ -197,8 +210,13 @@ class ParallelMcpEnv(BaseEnv):
 
     async def init_rollout(self, rollout_id: str, **rollout_args: Any) -> None:
         """Wait for servers of the rollout's own."""
-        with waiting_for_turn():
-            await self._with_pool(lambda pool: pool.acquire(rollout_id, limits.MCP_WAIT_SECONDS))
+        claim = object()
+        try:
+            with waiting_for_turn():
+                await self._with_pool(lambda pool: pool.acquire(rollout_id, limits.MCP_WAIT_SECONDS, claim))
+        except BaseException:  # cancelled in the moment in which it had them
+            self._io.begin(lambda: self._pool.give_up(rollout_id, claim))
+            raise
 
     async def release_rollout(self, rollout_id: str) -> None:
         await self._io.run(lambda: self._pool.release(rollout_id))
@@ -250,6 +268,7 @@ class ParallelMcpEnv(BaseEnv):
         from benchmax.envs.mcp.reward_worker import score
 
         rollout_id = given["rollout_id"]
+        await self._io.run(lambda: self._pool.ask(rollout_id, "check"))
         workspace = Path(self._pool.rollout(rollout_id).workspace)
         return await score(
             self._rewards or {}, {**given, "workspace": workspace, "mcp_client": self.client(rollout_id)}

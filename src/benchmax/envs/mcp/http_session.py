@@ -7,6 +7,7 @@ import itertools
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 
@@ -15,6 +16,7 @@ from benchmax.envs.mcp.sessions import MODERN, NoAnswer, RpcError, Session, as_j
 from benchmax.errors import McpError
 
 GOODBYE_SECONDS = 2.0
+MOST_REDIRECTS = 3
 RETRY_SECONDS = 0.05
 """Between two looks whether the server listens yet."""
 
@@ -75,7 +77,28 @@ class HttpSession(Session):
         return stamped
 
     async def _post(self, number: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+        for _ in range(MOST_REDIRECTS):
+            answer = await self._post_once(number, body, headers)
+            if answer is not None:
+                return answer
+        raise McpError(f"MCP server {self.name!r} redirects without end. Correct its url, {self._url}.")
+
+    def _redirected(self, target: str) -> None:
+        """Take another address of the same server from here on; headers, and keys in them, go to no other."""
+        address = urljoin(self._url, target)
+        here, there = urlsplit(self._url), urlsplit(address)
+        if not target or (here.scheme, here.netloc) != (there.scheme, there.netloc):
+            raise McpError(f"MCP server {self.name!r} redirects to {address}. If that is right, write it as its url.")
+        self._url = address
+
+    async def _post_once(
+        self, number: int, body: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> dict[str, Any] | None:
+        """The answer; None when the server names another address."""
         async with self._http.post(self._url, data=as_json(body), headers=headers, allow_redirects=False) as response:
+            if response.status in (301, 302, 307, 308):
+                self._redirected(response.headers.get("Location", ""))
+                return None
             if session := response.headers.get("Mcp-Session-Id"):
                 self._headers["Mcp-Session-Id"] = session
             if response.content_type == "text/event-stream":
@@ -85,6 +108,8 @@ class HttpSession(Session):
                 return message
             code = -32601 if response.status in (400, 404, 405) else 0
             hint = " Check its headers." if response.status in (401, 403) else ""
+            if response.status in (404, 405):
+                hint = f" Check its url, {self._url}: it must speak streamable HTTP, not the older SSE."
             raise RpcError(f"MCP server {self.name!r} answered {response.status} {response.reason}.{hint}", code)
 
     async def _from_events(self, number: int, response: aiohttp.ClientResponse) -> dict[str, Any]:

@@ -31,8 +31,8 @@ class AgentLink:
         self._notice, self._lost = notice, lost
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._given_up: set[int] = set()
-        """Seats that nobody wants any more, should they have been granted already."""
+        self._seats_asked: set[int] = set()
+        """Requests for a seat whose rollouts have not been told of it yet; when one gives up, it is given back."""
         self._outbox: list[bytes] = []
         self._posted = asyncio.Event()
         self._http: aiohttp.ClientSession | None = None
@@ -80,12 +80,16 @@ class AgentLink:
         except (TypeError, ValueError) as error:
             raise UsageError(f"The arguments cannot reach the MCP server: {error}. Use plain JSON values.") from None
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
+        if op == "open":
+            self._seats_asked.add(number)
         self._post(frame)
         try:
-            return await future
+            answer = await future
+            self._seats_asked.discard(number)
+            return answer
         except asyncio.CancelledError:
-            if op == "open":
-                self._given_up.add(number)
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._return(number, future.result())  # it was granted in the moment in which it was given up
             if op != "close":
                 self._post(pack({"cancel": number}))
             raise
@@ -126,18 +130,18 @@ class AgentLink:
             return
         future = self._waiting.get(number)
         if future is None or future.done():
-            self._return(number, message)
+            self._return(number, message.get("ok"))
             return
         if "error" in message:
             future.set_exception(rebuild(message["error"]))
         else:
             future.set_result(message.get("ok"))
 
-    def _return(self, number: int, message: dict[str, Any]) -> None:
+    def _return(self, number: int, given: Any) -> None:
         """Give back a seat that was granted while its rollout gave up."""
-        if number in self._given_up:
-            self._given_up.discard(number)
-            if isinstance(given := message.get("ok"), dict):
+        if number in self._seats_asked:
+            self._seats_asked.discard(number)
+            if isinstance(given, dict):
                 self._post(pack({"id": next(self._numbers), "op": "close", "token": given["token"]}))
 
     def _fail(self, reason: str) -> None:

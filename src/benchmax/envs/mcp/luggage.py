@@ -16,17 +16,17 @@ import atexit
 import io
 import os
 import shutil
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.workdir import check_workdir
+from benchmax.envs.mcp.leftovers import OWNER, claimed
+from benchmax.envs.mcp.workdir import CONFIG_NAMES, check_workdir
 from benchmax.errors import EnvDefinitionError
 
 MOST_BYTES = 32 * 2**20
 """What a workdir may weigh in a bundle, packed."""
-_CACHES = frozenset({".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
+_CACHES = frozenset({"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"})
 
 
 class Luggage(os.PathLike[str]):
@@ -39,7 +39,7 @@ class Luggage(os.PathLike[str]):
     def __fspath__(self) -> str:
         if self._folder is None:
             assert self._packed is not None
-            self._folder = Path(tempfile.mkdtemp(prefix="benchmax-workdir-"))
+            self._folder = claimed("benchmax-workdir-")
             atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
             unpack(self._packed, self._folder)
         return str(self._folder)
@@ -70,8 +70,12 @@ def _unpacked_later(packed: bytes) -> Luggage:
 
 
 def left_behind(folder: str, names: list[str]) -> set[str]:
-    """What of a workdir does not travel: caches, and pipes and sockets, in which there is nothing to copy."""
-    return {name for name in names if name in _CACHES or not _has_content(Path(folder, name))}
+    """What of a workdir does not travel: caches, and pipes and sockets, in which there is nothing to copy.
+
+    Nor does its own history, `.git` beside the configuration; a repository inside of it is data, and does.
+    """
+    own = {".git"} if any(name in names for name in CONFIG_NAMES) else set()
+    return {name for name in names if name in {OWNER, *_CACHES, *own} or not _has_content(Path(folder, name))}
 
 
 def _has_content(path: Path) -> bool:

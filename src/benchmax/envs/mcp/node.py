@@ -6,12 +6,13 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmax import limits
 from benchmax.envs.mcp.files import Incoming, open_outgoing, read_piece
-from benchmax.envs.mcp.grounds import rules_for
+from benchmax.envs.mcp.grounds import reward_rules, server_rules
 from benchmax.envs.mcp.install import Installed
 from benchmax.envs.mcp.nurseries import Rules
 from benchmax.envs.mcp.rewards import Rewards
@@ -42,15 +43,15 @@ class Node:
     ) -> None:
         seats_root = root / "seats"
         seats_root.mkdir(mode=0o700)
-        self._rules = rules_for(workdir, root, installed.path)
-        rules = Rules((*self._rules.read, *map(str, installed.folders)), self._rules.confined)
-        self._launcher = Launcher(workdir, rules, installed.path, server_memory)
+        self._rules = _with(server_rules(workdir, root, installed.path), installed)
+        self._launcher = Launcher(workdir, self._rules, installed.path, seats_root, server_memory)
         if spares is None:
             spares = min(servers, 2 * len(os.sched_getaffinity(0)))
         self.stock = Stock(Seats(self._launcher, seats_root), servers, spares)
         self._rewards: Rewards | None = None
         if workdir.reward_file is not None:
-            self._rewards = Rewards(workdir.reward_file, rules, installed.python, installed.path)
+            wider = _with(reward_rules(workdir, root, installed.path), installed)
+            self._rewards = Rewards(workdir.reward_file, wider, installed.python, installed.path, seats_root)
         self._launcher.preload()
 
     def told(self) -> dict[str, Any]:
@@ -65,7 +66,10 @@ class Node:
         }
 
     def state(self) -> dict[str, Any]:
-        return {**self.stock.state(), "not_forked": self._launcher.not_forked, "confined": self._rules.confined}
+        return {
+            **self.stock.state(), "not_forked": self._launcher.not_forked, "confined": self._rules.confined,
+            "not_preloaded": self._launcher.not_preloaded, "unread": self._launcher.unread,
+        }  # fmt: skip
 
     async def open(self, rollout_id: str, seconds: float, notice: Notice | None = None) -> Lease:
         def lost(token: str, words: str) -> None:
@@ -103,8 +107,7 @@ class Node:
         if self._rewards is None:
             raise RewardError("This workdir has no reward_fn.py. Add one, or override compute_reward.")
         lease = self.stock.lease(token)
-        if lease.seat.lost.done():  # what is left of it would be scored as if the model had done it
-            raise McpError(lease.seat.lost.result())
+        await lease.seat.check()
 
         async def ask(what: str, given: dict[str, Any]) -> Any:
             if what == "call":
@@ -124,3 +127,8 @@ class Node:
         if self._rewards is not None:
             closing.append(self._rewards.close())
         await asyncio.gather(*closing)
+
+
+def _with(rules: Rules, installed: Installed) -> Rules:
+    """With what setup.sh installed."""
+    return replace(rules, read=(*rules.read, *map(str, installed.folders)))

@@ -37,9 +37,37 @@ class Rules:
 
     read: tuple[str, ...]
     confined: bool
+    write: tuple[str, ...] = ()
+    """What packages may write while they are imported, and servers in their own part of it."""
+    listed: tuple[str, ...] = ()
+    """Folders of which a part is closed: the names in them may be read, as imports need."""
 
     def plan(self) -> dict[str, Any]:
-        return {"read": self.read, "confined": self.confined, "open_files": OPEN_FILES, "file_bytes": FILE_BYTES}
+        return {
+            "read": self.read, "write": self.write, "listed": self.listed, "confined": self.confined,
+            "open_files": OPEN_FILES, "file_bytes": FILE_BYTES,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A Python program to be forked, and what its packages are imported with."""
+
+    kind: str
+    target: str
+    arguments: tuple[str, ...] = ()
+    own: str = "/"
+    """An empty directory of the parent's own: `own`/workspace is where it imports."""
+    varying: tuple[str, ...] = ("HOME", "TMPDIR", "PWD")
+    """Variables that are another in each rollout."""
+    also: tuple[str, ...] = ()
+    """Files whose imports are wanted too."""
+
+    def plan(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind, "target": self.target, "arguments": self.arguments, "own": self.own,
+            "varying": self.varying, "also": self.also,
+        }  # fmt: skip
 
 
 @dataclass(eq=False, slots=True)
@@ -64,17 +92,20 @@ class Nursery:
     """A parent process for servers, see nursery.py."""
 
     def __init__(
-        self, interpreter: str, rules: Rules, variables: Mapping[str, str], python: dict[str, Any] | None
+        self, interpreter: str, rules: Rules, variables: Mapping[str, str], python: Program | None = None
     ) -> None:
         self._interpreter = interpreter
         self._variables = dict(variables)
-        self._plan = {**rules.plan(), "python": python}
+        self._folder = f"{python.own}/workspace" if python is not None else "/"
+        self._plan = {**rules.plan(), "python": python.plan() if python is not None else None}
         self._numbers = itertools.count(1)
         self._children: dict[int, Child] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._sock: socket.socket | None = None
         self.ready: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         """Why servers cannot be forked here; None when they can."""
+        self.left: dict[str, str] = {}
+        """Packages that servers import themselves, and why."""
         self.dead = False
         self.proven = False
         """Whether a server forked here has ever worked."""
@@ -89,6 +120,7 @@ class Nursery:
                 [self._interpreter, "-u", str(SCRIPT), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
+                cwd=self._folder,
                 env=self._variables,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -112,11 +144,13 @@ class Nursery:
         own: Sequence[str],
         fds: Sequence[int],
         memory: int | None = None,
+        read: Sequence[str] = (),
     ) -> Child:
         """Start a server whose descriptors 0, 1, 2, … are `fds`; they are closed here. `memory`: in bytes, at most."""
         child = Child(next(self._numbers), self)
         message = {
-            "spawn": child.number, "argv": list(argv), "cwd": cwd, "env": dict(env), "own": list(own), "memory": memory,
+            "spawn": child.number, "argv": list(argv), "cwd": cwd, "env": dict(env), "own": list(own),
+            "read": list(read), "memory": memory,
         }  # fmt: skip
         try:
             if self.dead or self._sock is None:
@@ -162,6 +196,7 @@ class Nursery:
 
     def _obey(self, message: dict[str, Any]) -> None:
         if "ready" in message and not self.ready.done():
+            self.left = dict(message.get("left") or {})
             self.ready.set_result(message["ready"])
         elif "spawned" in message and (child := self._children.get(message["spawned"])) is not None:
             child.pid = message["pid"]
@@ -267,18 +302,18 @@ def _settle(future: asyncio.Future[Any], value: Any) -> None:
 # Which commands can be forked
 
 
-def python_command(command: str, args: Sequence[str], path: str) -> tuple[str, dict[str, Any], list[str]] | None:
-    """(interpreter, what to preload, the server's own arguments) of a command that is a Python program; else None."""
+def python_command(command: str, args: Sequence[str], path: str) -> tuple[str, Program] | None:
+    """The interpreter of a command that is a Python program, and the program; None when it is none."""
     found = shutil.which(command, path=path)
     if found is None:
         return None
     name = os.path.basename(command)
     if name.startswith("python") and name[6:].replace(".", "").isdigit() | (name == "python"):
         parts = split_command(args)
-        return None if parts is None else (found, {"kind": parts[0], "target": parts[1]}, parts[2])
+        return None if parts is None else (found, Program(parts[0], parts[1], tuple(parts[2])))
     interpreter = _shebang(found)
     if interpreter is not None:
-        return interpreter, {"kind": "script", "target": found}, list(args)
+        return interpreter, Program("script", found, tuple(args))
     return None
 
 

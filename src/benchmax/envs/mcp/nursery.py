@@ -1,17 +1,21 @@
 """The parent of server processes: starts them, watches them, and takes them along when it ends.
 
-    python nursery.py FD          FD: a socket to the agent, one JSON message a packet
+    python nursery.py FD [PLAN]   FD: a socket to the agent, one JSON message a packet
 
     agent → nursery   {"plan": 0} + the descriptor of a file    once, first: what to import, what may be read
-                      {"spawn": 7, "argv": […], "cwd": …, "env": {…}, "own": […], "memory": …}
+                      {"spawn": 7, "argv": […], "cwd": …, "env": {…}, "own": […], "read": […],
+                       "memory": …}
                       + the child's descriptors 0, 1, 2, …
                       {"kill": 7}
-    nursery → agent   {"ready": null}, or {"ready": "why servers cannot be forked from here"}
+    nursery → agent   {"ready": null, "left": {package: why the servers import it themselves}},
+                      or {"ready": "why servers cannot be forked from here", …}
                       {"spawned": 7, "pid": 4711}, {"failed": 7, "reason": …}, {"ended": 7, "status": -9, "over": false}
 
 With a Python plan, children are forked from this process, which has imported their packages, and run the server
-without an exec; otherwise each child executes its command. Every child leads a session of its own, all of which is
-killed when the child ends; what it detached is this process's child then, known by its mark, and killed too.
+without an exec; otherwise each child executes its command. Packages are imported confined, in an empty directory; those
+that must not be are found by importing them, and then this process begins anew without them (PLAN).
+Every child leads a session of its own, all of which is killed when the child ends; what it detached is this process's
+child then, known by its mark, and killed too.
 A child that with all it started takes more memory than it may is killed, and its end says so ("over"). Limits of the
 kernel would not do: they hold for one process each, and count what Node or Go reserve and never use.
 When the agent's end of the socket closes, everything here ends.
@@ -34,6 +38,8 @@ from typing import Any
 
 MOST_BYTES = 200_000
 MOST_FDS = 8
+MOST_ROUNDS = 5
+"""How often it may begin anew without packages that are not to be imported here."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 LOOK_SECONDS = 0.2
 """Between two looks at the memory of children that have a limit."""
@@ -56,8 +62,9 @@ preload = _sibling("preload")
 
 
 class Nursery:
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, plan_fd: int | None = None) -> None:
         self._sock = sock
+        self._plan_fd = plan_fd
         self._children: dict[int, int] = {}  # pid: the agent's number for it
         self._limits: dict[int, int] = {}  # mark: bytes
         self._over: set[int] = set()
@@ -67,20 +74,23 @@ class Nursery:
 
     def run(self) -> Callable[[], None] | None:
         """Serve the agent until it is gone. In a child, gives what the child is to do."""
-        first = self._hear()
-        if first is None:
-            return None
-        with open(first[1][0], encoding="utf-8") as file:
+        plan = self._plan_fd
+        if plan is None:
+            first = self._hear()
+            if first is None:
+                return None
+            plan = first[1][0]
+        with open(plan, encoding="utf-8") as file:
             self._plan = json.load(file)
         confine.hide()
         confine.adopt_orphans()
         python = self._plan.get("python")
         confine.die_with_parent(os.getppid())  # while it imports it does not hear the agent
-        reason = preload.preload(python["kind"], python["target"], python.get("also", ())) if python else None
+        reason = self._preload(python) if python else None
         confine.die_with_parent(None)  # from here on its end is orderly: it takes along what the servers started
         signal.set_wakeup_fd(self._wake[1])
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._say({"ready": reason})
+        self._say({"ready": reason, "left": self._plan.get("left", {})})
         while True:
             pause = LOOK_SECONDS if self._limits else None
             readable, _, _ = select.select([self._sock.fileno(), self._wake[0]], [], [], pause)
@@ -97,6 +107,40 @@ class Nursery:
                 begin = self._obey(*heard)
                 if begin is not None:
                     return begin
+
+    def _preload(self, python: dict[str, Any]) -> str | None:
+        """Import packages as confined as the servers will be; begin anew when one looked at what is not for all."""
+        if self._plan["confined"] and self._plan_fd is None:
+            confine.drop_powers()
+            confine.confine(self._plan["read"], self._plan["write"], self._plan["listed"])
+        left = self._plan.get("left", {})
+        before, variables = set(sys.modules), dict(os.environ)
+        watch = preload.Watch(python["own"], python["varying"], left)
+        watch.begin([python["target"], *python["arguments"]])
+        try:
+            known = self._plan.get("known", ())
+            reason: str | None = preload.preload(python["kind"], python["target"], python["also"], known)
+        finally:
+            watch.end()
+        if watch.looked and self._plan.get("round", 0) < MOST_ROUNDS:
+            left = {**left, **watch.looked}
+            known = [*known, *(name for name in sys.modules if name not in before)]
+            known = [name for name in dict.fromkeys(known) if name.partition(".")[0] not in left]
+            anew = {"left": left, "known": known, "round": self._plan.get("round", 0) + 1}
+            self._begin_anew({**self._plan, **anew}, variables)
+        if watch.looked:
+            name, what = next(iter(watch.looked.items()))
+            return f"its package {name} {what} when imported"
+        return reason
+
+    def _begin_anew(self, plan: dict[str, Any], variables: dict[str, str]) -> None:
+        file = os.memfd_create("plan", 0)
+        with open(file, "w", encoding="utf-8", closefd=False) as stream:
+            json.dump(plan, stream)
+        os.lseek(file, 0, os.SEEK_SET)
+        os.set_inheritable(self._sock.fileno(), True)
+        script = os.path.abspath(__file__)
+        os.execve(sys.executable, [sys.executable, "-u", script, str(self._sock.fileno()), str(file)], variables)
 
     def _hear(self) -> tuple[dict[str, Any], list[int]] | None:
         try:
@@ -159,7 +203,7 @@ class Nursery:
             confine.mark(_mark(parent, message["spawn"]))
             if self._plan["confined"]:
                 confine.drop_powers()
-                confine.confine(self._plan["read"], message["own"])
+                confine.confine([*self._plan["read"], *message["read"]], message["own"], self._plan["listed"])
             confine.die_with_parent(parent)
         except Exception as error:
             _fail(f"cannot be confined: {error}")
@@ -296,7 +340,7 @@ def _children_of(pid: int) -> list[int]:
 
 
 def main() -> None:
-    begin = Nursery(socket.socket(fileno=int(sys.argv[1]))).run()
+    begin = Nursery(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]) if len(sys.argv) > 2 else None).run()
     if begin is not None:
         begin()
 

@@ -66,6 +66,8 @@ class Rollout:
     machine: Machine
     token: str
     workspace: str
+    claim: object = None
+    """Whose request it answered."""
     lost: str | None = None
     """How its servers were lost, once they were."""
 
@@ -83,6 +85,8 @@ class ServerPool:
     _waiters: deque[asyncio.Future[Machine]] = field(default_factory=deque)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _tokens: dict[str, Rollout] = field(default_factory=dict)
+    _asking: dict[str, asyncio.Future[None]] = field(default_factory=dict)
+    """Rollouts that wait for a seat; each is done when its wait is over."""
     _transfers: Any = field(default_factory=lambda: itertools.count(1))
     _recovering: int = 0
     _failure: str | None = None
@@ -134,10 +138,26 @@ class ServerPool:
 
     # Seats
 
-    async def acquire(self, rollout_id: str, seconds: float) -> Rollout:
-        """A seat of the rollout's own; McpError when there is none in time."""
+    async def acquire(self, rollout_id: str, seconds: float, claim: object = None) -> Rollout:
+        """A seat of the rollout's own; McpError when there is none in time, or when it has one already."""
+        while (other := self._asking.get(rollout_id)) is not None:
+            await asyncio.wait([other])
         if rollout_id in self.rollouts:
             raise McpError(f"Rollout {rollout_id!r} has its MCP servers already. Release it first.")
+        waiting = self._asking[rollout_id] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._acquire(rollout_id, seconds, claim)
+        finally:
+            del self._asking[rollout_id]
+            waiting.set_result(None)
+
+    async def give_up(self, rollout_id: str, claim: object) -> None:
+        """Release a rollout whose request nobody waits for any more, if that is what it has its seat from."""
+        rollout = self.rollouts.get(rollout_id)
+        if rollout is not None and rollout.claim is claim:
+            await self.release(rollout_id)
+
+    async def _acquire(self, rollout_id: str, seconds: float, claim: object) -> Rollout:
         began = monotonic()
         failure: McpError | None = None
         for _ in range(len(self.machines) + 1):
@@ -151,7 +171,7 @@ class ServerPool:
                     raise
                 failure = error
                 continue
-            rollout = Rollout(rollout_id, machine, given["token"], given["workspace"])
+            rollout = Rollout(rollout_id, machine, given["token"], given["workspace"], claim)
             self.rollouts[rollout_id] = self._tokens[rollout.token] = rollout
             self.waits.add(monotonic() - began)
             return rollout

@@ -1,8 +1,14 @@
 """A Python server, made ready before it is needed: its packages imported, itself not begun.
 
 Runs in the parent from which servers are forked, under any Python from 3.9, with the standard library alone. Packages
-installed for the interpreter are imported here. Modules that lie beside the server are not, for they may look at the
+installed for the interpreter are imported here, in an empty directory, confined as the servers will be, with the
+server's own arguments and variables. Modules that lie beside the server are not, for they may look at the
 working directory or open files when imported; their own imports are followed instead.
+
+What is another in each rollout, or would be lost or shared in a fork, is watched: the directories and the arguments and
+variables that name them, files that are written, programs that are run, connections and threads. A package that
+looks at one of these when it is imported is left to the servers, which import it themselves; so is every package that
+imports it. As nothing can be unimported, the parent begins anew without them.
 """
 
 from __future__ import annotations
@@ -14,8 +20,10 @@ import importlib.util
 import os
 import runpy
 import sys
+import threading
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 _USUAL = ("anyio._backends._asyncio", "asyncio", "concurrent.futures.thread", "encodings.idna", "logging.config")
 _WITH = {
@@ -28,6 +36,18 @@ _WITH = {
     "fastmcp": ("fastmcp.server.server", "mcp.server.stdio"),
 }  # fmt: skip
 _MOST_FILES = 200
+_STANDARD = frozenset(getattr(sys, "stdlib_module_names", ()))
+ARGUMENTS = "$arguments"
+"""Stands among the names of variables for the server's arguments."""
+CWD = "asks for the working directory"
+_DEEDS = {
+    **dict.fromkeys(("subprocess.Popen", "os.system", "os.fork", "os.posix_spawn", "os.exec"), "runs another program"),
+    **dict.fromkeys(("socket.connect", "socket.bind"), "opens a connection"),
+    **dict.fromkeys(("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink", "os.chmod",
+                     "os.truncate", "tempfile.mkstemp", "tempfile.mkdtemp"), "changes files"),
+    "os.chdir": "changes the working directory",
+}  # fmt: skip
+"""What is noted whatever it is done to."""
 _code: dict[str, types.CodeType] = {}
 
 
@@ -43,12 +63,146 @@ def split_command(arguments: Sequence[str]) -> tuple[str, str, list[str]] | None
     return None
 
 
-def preload(kind: str, target: str, also: Sequence[str] = ()) -> str | None:
-    """Import what the server will import. Gives the reason why it cannot be forked, or None."""
+class Left(BaseException):
+    """A package that is left to the servers was asked for; no `except Exception` of another package may hide it."""
+
+
+class Watch:
+    """Notices what packages look at while they are imported, and refuses those that were seen to before."""
+
+    def __init__(self, own: str, varying: Sequence[str], left: Mapping[str, str]) -> None:
+        self._own = own
+        self._varying = frozenset(varying)
+        self.left = dict(left)
+        """Packages that servers import themselves, and why."""
+        self.looked: dict[str, str] = {}
+        """Those that were seen just now."""
+        self.on = False
+        self._getcwd = os.getcwd
+        names = ("_start_new_thread", "_start_joinable_thread")  # no Python tells hooks of all threads
+        self._starts = {name: getattr(threading, name) for name in names if hasattr(threading, name)}
+        sys.addaudithook(self._heard)
+
+    def begin(self, arguments: Sequence[str]) -> None:
+        environment, varying, note = type(os.environ), self._varying, self.note
+
+        class Variables(environment):  # type: ignore[misc, valid-type]
+            def __getitem__(self, key: Any) -> Any:
+                if key in varying:
+                    note(f"reads the variable {key}")
+                return super().__getitem__(key)
+
+        class Arguments(list):  # type: ignore[type-arg]
+            def __getitem__(self, index: Any) -> Any:
+                if index != 0:
+                    note("reads the arguments")
+                return super().__getitem__(index)
+
+            def __iter__(self) -> Any:
+                note("reads the arguments")
+                return super().__iter__()
+
+        def getcwd() -> str:
+            note(CWD)
+            return self._getcwd()
+
+        def starting(start: Any) -> Any:
+            def noted(*given: Any, **named: Any) -> Any:
+                note("starts a thread")
+                return start(*given, **named)
+
+            return noted
+
+        sys.argv = Arguments(arguments) if ARGUMENTS in varying else list(arguments)
+        self._environment = environment
+        os.environ.__class__ = Variables
+        os.getcwd = getcwd
+        for name, start in self._starts.items():
+            setattr(threading, name, starting(start))
+        sys.meta_path.insert(0, self)
+        sys.dont_write_bytecode = True
+        self.on = True
+
+    def end(self) -> None:
+        self.on = False
+        os.environ.__class__ = self._environment
+        os.getcwd = self._getcwd
+        for name, start in self._starts.items():
+            setattr(threading, name, start)
+        sys.meta_path.remove(self)
+        sys.dont_write_bytecode = False
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """As a finder of modules: find none, and refuse those that are left to the servers."""
+        top = name.partition(".")[0]
+        if top in self.left:
+            self.note(f"imports {top}, which {self.left[top]}")
+            raise Left(name)
+
+    def note(self, what: str) -> None:
+        """Whoever is being imported looks at what differs. The standard library may; it is known what it does."""
+        if not self.on:
+            return
+        importing = []
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") in sys.modules:
+                importing.append(frame.f_globals["__name__"].partition(".")[0])
+            frame = frame.f_back
+        if not importing or importing[0] in _STANDARD or importing[0] == "__main__":
+            return
+        if (importing[0], what) == ("rich", CWD):  # which keeps it in one variable, see _renew
+            return
+        self.looked.setdefault(importing[0], what)
+        for name in importing[1:]:
+            if name not in _STANDARD and name != "__main__":
+                self.looked.setdefault(name, f"imports {importing[0]}, which {self.looked[importing[0]]}")
+
+    def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.on:
+            return
+        if event == "open":
+            self._opened(*arguments)
+        elif event in ("os.listdir", "os.scandir"):
+            if self._is_own(arguments[0]):
+                self.note("lists the working directory")
+        elif event == "sqlite3.connect":
+            if arguments[0] not in (":memory:", b":memory:"):
+                self.note(f"opens the database {_shown(arguments[0])}")
+        elif event in _DEEDS:
+            self.note(_DEEDS[event])
+
+    def _opened(self, path: Any, mode: Any, flags: Any) -> None:
+        if isinstance(path, int) or path in ("/dev/null", b"/dev/null"):
+            return
+        writes = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        if writes or (isinstance(mode, str) and set(mode) & set("wax+")):
+            self.note(f"writes {_shown(path)}")
+        elif self._is_own(path):
+            self.note(f"opens {_shown(path)}")
+
+    def _is_own(self, path: Any) -> bool:
+        if path is None:
+            return True
+        if isinstance(path, int):
+            return False
+        text = os.fsdecode(path)
+        return not text.startswith("/") or text.startswith(self._own)
+
+
+def _shown(path: Any) -> str:
+    return os.path.basename(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else str(path)
+
+
+def preload(kind: str, target: str, also: Sequence[str], known: Sequence[str] = ()) -> str | None:
+    """Import what the server will import. Gives the reason why it cannot be forked, or None.
+
+    `known`: modules that were seen to be imported before, most of which are wanted though what imported them is not.
+    """
     gc.disable()
     if kind == "script":
         sys.path.insert(0, os.path.dirname(os.path.abspath(target)))
-    for name in _imports_of(kind, target, also):
+    for name in (*known, *_imports_of(kind, target, also)):
         _try_import(name)
     for package, names in _WITH.items():
         if package in sys.modules:
@@ -160,8 +314,7 @@ def _compile(path: str) -> types.CodeType | None:
 def run(kind: str, target: str, arguments: Sequence[str]) -> None:
     """Be the server: run it as `python` would, in this process."""
     gc.enable()
-    if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()  # or all servers would draw the same numbers
+    _renew()
     sys.argv = [target, *arguments]
     if kind == "function":
         importlib.import_module(target).main()
@@ -177,3 +330,11 @@ def run(kind: str, target: str, arguments: Sequence[str]) -> None:
             runpy.run_path(target, run_name="__main__")  # raises what Python says of it
         else:
             exec(code, main.__dict__)  # noqa: S102 - the server's own script, as `python script.py` runs it
+
+
+def _renew() -> None:
+    """What imported packages hold that must be another in each server."""
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()  # or all servers would draw the same numbers
+    if hasattr(sys.modules.get("rich"), "_IMPORT_CWD"):
+        setattr(sys.modules["rich"], "_IMPORT_CWD", os.getcwd())  # noqa: B010 - it is not in its types

@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.nurseries import Child, Nursery, Rules
+from benchmax.envs.mcp.nurseries import Child, Nursery, Program, Rules
 from benchmax.envs.mcp.seats import Seat
+from benchmax.envs.mcp.servers import Places, user_packages
 from benchmax.envs.mcp.sessions import Tail
 from benchmax.envs.remote.surroundings import scrubbed_environment
 from benchmax.envs.remote.wire import Frames, describe, pack, rebuild
@@ -27,9 +28,10 @@ Log = Callable[[int, str, str], None]
 class Rewards:
     """Runs the functions of reward_fn.py."""
 
-    def __init__(self, reward_file: Path, rules: Rules, python: str, path: str) -> None:
+    def __init__(self, reward_file: Path, rules: Rules, python: str, path: str, root: Path) -> None:
         self._file = reward_file
-        self._rules = replace(rules, read=(*rules.read, str(reward_file.parent)))
+        self._rules = replace(rules, read=(*rules.read, str(reward_file.parent)), write=(str(root),))
+        self._root = root
         self._python = python
         self._path = path
         self._nursery: Nursery | None = None
@@ -44,10 +46,7 @@ class Rewards:
         _, tail = await loop.connect_read_pipe(
             lambda: Tail(lambda line: log(20, "reward_fn", line)), os.fdopen(out_read, "rb", 0)
         )
-        own = seat.places.own
-        variables = {
-            **scrubbed_environment(), "PATH": self._path, "HOME": f"{own}/home", "TMPDIR": f"{own}/tmp",
-        }  # fmt: skip
+        own, variables = seat.places.own, self._variables(seat.places)
         fds = [null, out_write, os.dup(out_write), theirs.detach()]
         child = await nursery.spawn([str(self._file)], str(seat.places.workspace), variables, [str(own)], fds)
         connection = _Connection(ask, log)
@@ -59,6 +58,9 @@ class Rewards:
             child.kill()
             connection.close()
             tail.close()
+
+    def _variables(self, places: Places) -> dict[str, str]:
+        return {**scrubbed_environment(), **user_packages(), "PATH": self._path, **places.variables()}
 
     async def _wait(self, child: Child, connection: _Connection, tail: Tail, seconds: float) -> dict[str, Any]:
         both: list[asyncio.Future[Any]] = [connection.outcome, child.ended]
@@ -75,9 +77,9 @@ class Rewards:
 
     async def _parent(self) -> Nursery:
         if self._nursery is None or self._nursery.dead:
-            python = {"kind": "function", "target": MODULE, "also": [str(self._file)]}
-            variables = {**scrubbed_environment(), "PATH": self._path}
-            self._nursery = Nursery(self._python, self._rules, variables, python)
+            places = Places.make(self._root)
+            python = Program("function", MODULE, own=str(places.own), also=(str(self._file),))
+            self._nursery = Nursery(self._python, self._rules, self._variables(places), python)
             self._nursery.start()
         nursery = self._nursery
         await asyncio.wait([nursery.ready], timeout=START_SECONDS)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -16,8 +17,13 @@ from benchmax.envs.mcp.sessions import NoAnswer, RpcError
 from benchmax.errors import EnvDefinitionError, McpError, ToolError
 
 LIST_SECONDS = 20.0
+LOSS_SECONDS = 1.5
+"""How long the reason of a loss is waited for."""
 DESCRIPTION_CHARS = 16_384
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+API_NAME_CHARS = 64
+_API_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What the interfaces of models take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +40,13 @@ class Tool:
     """Whether calling it twice does no more than calling it once."""
     as_task: bool = False
     """Whether the server runs it only as a task."""
+    listed: str = ""
+    """Its name as the server lists it, after the server's own where there are several."""
 
     def told(self) -> dict[str, Any]:
         return {
-            "name": self.name, "description": self.description, "input_schema": self.input_schema,
-            "read_only": self.read_only, "repeatable": self.repeatable,
+            "name": self.name, "listed": self.listed, "description": self.description,
+            "input_schema": self.input_schema, "read_only": self.read_only, "repeatable": self.repeatable,
         }  # fmt: skip
 
 
@@ -53,25 +61,43 @@ class Seat:
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """How a server died, once one has."""
         self._stopping = False
-        self._watchers = [asyncio.ensure_future(self._watch(server)) for server in servers if server.child is not None]
+        self._watchers = [asyncio.ensure_future(self._watch(server)) for server in servers]
 
     async def _watch(self, server: Server) -> None:
-        assert server.child is not None
-        await asyncio.shield(server.child.ended)
-        words = await server.death()
-        server.session.fail(words)
+        """A server that is of no more use ends the rollout, whether it crashed, closed its output or flooded it."""
+        child, failed = server.child, server.session.failed
+        ends: list[asyncio.Future[Any]] = [failed, *([child.ended] if child else [])]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if child is not None and child.ended.done():
+            words = await server.death()
+            server.session.fail(words)
+        else:
+            words = failed.result()
+            if server.last_lines:
+                words += f" Its last lines were:\n{server.last_lines}"
+            if child is not None:
+                child.kill()
         if not self.lost.done() and not self._stopping:
             self.lost.set_result(words)
+
+    async def check(self) -> None:
+        """McpError when a server is lost, or about to be: what is left would be scored as the model's doing."""
+        ending = [server.session.failed for server in self._servers if server.session.ending]
+        if ending or any(server.session.lost for server in self._servers):
+            await asyncio.wait([self.lost, *ending], timeout=LOSS_SECONDS)
+            await asyncio.wait([self.lost], timeout=LOSS_SECONDS)
+        if self.lost.done():
+            raise McpError(self.lost.result())
 
     @property
     def pids(self) -> list[int]:
         return [server.child.pid for server in self._servers if server.child is not None]
 
     def tool(self, name: str) -> Tool:
-        try:
-            return self.tools[name]
-        except KeyError:
-            raise ToolError(f"There is no tool named {name!r}. The tools are: {', '.join(self.tools)}.") from None
+        found = self.tools.get(name) or next((each for each in self.tools.values() if each.listed == name), None)
+        if found is not None:
+            return found
+        raise ToolError(f"There is no tool named {name!r}. The tools are: {', '.join(self.tools)}.")
 
     async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """A tool's result as the server gave it. ToolError: only this call failed; McpError: the server is gone."""
@@ -80,6 +106,12 @@ class Seat:
             return await self._servers[tool.server].session.call(tool.own_name, arguments, seconds, tool.as_task)
         except (RpcError, NoAnswer) as error:  # the server is well; only this call is not
             raise ToolError(str(error)) from None
+        except McpError:
+            if self._servers[tool.server].child is not None:  # how it ended is known in a moment
+                await asyncio.wait([self.lost], timeout=LOSS_SECONDS)
+            if self.lost.done():
+                raise McpError(self.lost.result()) from None
+            raise
 
     async def request(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Ask every server until one knows; for resources."""
@@ -142,21 +174,41 @@ class Seats:
 
     async def _list(self, servers: Sequence[Server]) -> dict[str, Tool]:
         listed = await asyncio.gather(*(server.session.tools(LIST_SECONDS) for server in servers))
-        tools: dict[str, Tool] = {}
+        read: list[Tool] = []
         for index, (server, found) in enumerate(zip(servers, listed, strict=True)):
             prefix = f"{server.spec.name}_" if len(servers) > 1 else ""
+            own: set[str] = set()
             for raw in found:
                 tool = _read_tool(raw, index, prefix)
                 if tool is None:
                     name = raw.get("name") if isinstance(raw, Mapping) else raw
                     self.left_out[f"{prefix}{name}"[:80]] = "a name has 1 to 128 letters, digits and _ . / -"
                     continue
-                if tool.name in tools:
+                if tool.own_name in own:
                     raise EnvDefinitionError(
                         f"MCP server {server.spec.name!r} has two tools {tool.own_name!r}. Rename one."
                     )
-                tools[tool.name] = tool
-        return tools
+                own.add(tool.own_name)
+                read.append(tool)
+        return _named(read)
+
+
+def _named(tools: Sequence[Tool]) -> dict[str, Tool]:
+    """Under names that model interfaces take, no two the same: as listed where it goes, else changed a little."""
+    names: dict[str, Tool] = {}
+    for tool in tools:
+        if _API_NAME.fullmatch(tool.listed):
+            names.setdefault(tool.listed, tool)
+    taken = {id(tool): name for name, tool in names.items()}
+    for tool in tools:
+        if id(tool) not in taken:
+            plain = re.sub(r"[^A-Za-z0-9_-]", "_", tool.listed)
+            if len(plain) > API_NAME_CHARS or plain in names:
+                digest = hashlib.sha256(f"{tool.server} {tool.own_name}".encode()).hexdigest()[:8]
+                plain = f"{plain[: API_NAME_CHARS - 9]}_{digest}"
+            taken[id(tool)] = plain
+            names[plain] = tool
+    return {name: replace(tool, name=name) for tool in tools for name in [taken[id(tool)]]}
 
 
 def _read_tool(raw: Any, server: int, prefix: str) -> Tool | None:
@@ -168,6 +220,7 @@ def _read_tool(raw: Any, server: int, prefix: str) -> Tool | None:
     read_only = notes.get("readOnlyHint") is True
     return Tool(
         name=prefix + name,
+        listed=prefix + name,
         server=server,
         own_name=name,
         description=str(raw.get("description") or "")[:DESCRIPTION_CHARS],

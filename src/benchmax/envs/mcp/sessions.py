@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -33,6 +32,14 @@ MOST_PAGES = 100
 TAIL_LINES = 20
 DOUBT_SECONDS = 1.0
 """Between the end of a server's output and taking it for lost."""
+PROBE_SECONDS = 3.0
+"""How long a server that let a call time out may take to answer a ping before the next is sent."""
+MOST_DOUBTS = 5
+"""Calls in a row that a server may leave without any answer."""
+CHATTER_BYTES, CHATTER_PER_SECOND, LINE_BYTES = 4 * limits.MIB, limits.MIB, 256
+"""What a server may print that answers nothing: at once, in a second, and how much a line counts at least."""
+PAUSE_SECONDS = 0.25
+"""How long nothing is read of a process that prints more."""
 
 
 class RpcError(McpError):
@@ -58,6 +65,12 @@ class Session(ABC):
         self.modern = False
         self.lost: str | None = None
         """Why the server is of no more use, once it is."""
+        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """The same, to be waited for."""
+        self.ending = False
+        """Whether its output has ended, and it is about to be known why."""
+        self._doubts = 0
+        self._probing: asyncio.Task[None] | None = None
 
     @abstractmethod
     async def request(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -70,6 +83,8 @@ class Session(ABC):
         """The server is of no more use; whoever waits is told why."""
         if self.lost is None:
             self.lost = reason
+        if not self.failed.done():
+            self.failed.set_result(self.lost)
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -100,11 +115,16 @@ class Session(ABC):
         return {**params, "_meta": _META} if self.modern else params
 
     async def tools(self, seconds: float) -> list[dict[str, Any]]:
-        """Every tool, as the server describes it."""
+        """Every tool, as the server describes it; a server of resources or prompts alone has none."""
         found: list[dict[str, Any]] = []
         params: dict[str, Any] = {}
         for _ in range(MOST_PAGES):
-            page = await self.request("tools/list", params, seconds)
+            try:
+                page = await self.request("tools/list", params, seconds)
+            except RpcError as error:
+                if error.code != _UNKNOWN_METHOD:
+                    raise
+                return found
             found += page.get("tools") or []
             if not page.get("nextCursor"):
                 return found
@@ -114,7 +134,39 @@ class Session(ABC):
     async def call(
         self, tool: str, arguments: Mapping[str, Any], seconds: float, as_task: bool = False
     ) -> dict[str, Any]:
-        """A tool's result. `as_task`: the tool only runs as a task, whose result is asked for in a second request."""
+        """A tool's result. `as_task`: the tool only runs as a task, whose result is asked for in a second request.
+
+        A server that let a call time out is pinged before it is sent another, so that one that hangs costs
+        `PROBE_SECONDS` a call and not all of its time; when it never answers, it is taken for lost.
+        """
+        if self._doubts:
+            if self._probing is None or self._probing.done():
+                self._probing = asyncio.ensure_future(self._probe())
+            await asyncio.shield(self._probing)
+        try:
+            result = await self._call(tool, arguments, seconds, as_task)
+        except NoAnswer:
+            self._doubts = max(1, self._doubts)
+            raise
+        self._doubts = 0
+        return result
+
+    async def _probe(self) -> None:
+        try:
+            await self.ping(PROBE_SECONDS)
+        except NoAnswer:
+            self._doubts += 1
+            if self._doubts > MOST_DOUBTS:
+                self.fail(f"MCP server {self.name!r} hangs: it answers neither calls nor pings. Mend the server.")
+                raise McpError(str(self.lost)) from None
+            raise NoAnswer(
+                f"MCP server {self.name!r} is still silent after a call that took too long, so this one was not sent."
+            ) from None
+        self._doubts = 0
+
+    async def _call(
+        self, tool: str, arguments: Mapping[str, Any], seconds: float, as_task: bool = False
+    ) -> dict[str, Any]:
         params: dict[str, Any] = {"name": tool, "arguments": dict(arguments)}
         if not as_task or self.modern:
             return await self.request("tools/call", params, seconds)
@@ -157,6 +209,21 @@ def _as_int(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
+class Allowance:
+    """So much at once, and so much a second."""
+
+    def __init__(self, most: float, per_second: float) -> None:
+        self._most, self._per_second = most, per_second
+        self._left, self._at = most, monotonic()
+
+    def spend(self, amount: float) -> bool:
+        """Whether there was enough."""
+        now = monotonic()
+        self._left = min(self._most, self._left + (now - self._at) * self._per_second) - amount
+        self._at = now
+        return self._left >= 0
+
+
 class StdioSession(Session, asyncio.Protocol):
     """Lines of JSON over a process's pipes."""
 
@@ -165,15 +232,18 @@ class StdioSession(Session, asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._given_up: set[int] = set()
+        """Requests whose answers may still come."""
+        self._chatter = Allowance(CHATTER_BYTES, CHATTER_PER_SECOND)
         self._rest: list[bytes] = []
         self._held = 0
         self._reader: asyncio.ReadTransport | None = None
         self._writer: asyncio.WriteTransport | None = None
 
-    async def connect(self, stdin: int, stdout: int) -> None:
-        """Take the process's pipes."""
-        self._writer, _ = await self._loop.connect_write_pipe(asyncio.Protocol, os.fdopen(stdin, "wb", 0))
-        self._reader, _ = await self._loop.connect_read_pipe(lambda: self, os.fdopen(stdout, "rb", 0))
+    async def connect(self, stdin: Any, stdout: Any) -> None:
+        """Take the process's pipes, as open files."""
+        self._writer, _ = await self._loop.connect_write_pipe(asyncio.Protocol, stdin)
+        self._reader, _ = await self._loop.connect_read_pipe(lambda: self, stdout)
 
     async def request(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
         number = next(self._numbers)
@@ -183,8 +253,10 @@ class StdioSession(Session, asyncio.Protocol):
         try:
             self._send(body)
             return result_of(self.name, await future)
-        except asyncio.CancelledError:
-            self._cancel(number)
+        except (asyncio.CancelledError, NoAnswer) as error:
+            self._given_up.add(number)
+            if isinstance(error, asyncio.CancelledError):
+                self._cancel(number)
             raise
         finally:
             timer.cancel()
@@ -224,8 +296,13 @@ class StdioSession(Session, asyncio.Protocol):
         if end + 1 < len(data):
             self._keep(data[end + 1 :])
         for line in text.split(b"\n"):
-            if line.strip():
-                self._heard(line)
+            if self.lost is not None:
+                return
+            if not self._heard(line) and not self._chatter.spend(len(line) + LINE_BYTES):
+                self.fail(
+                    f"MCP server {self.name!r} was ended: it floods its output with what answers nothing. "
+                    "Have it log to stderr, and less."
+                )
 
     def _keep(self, data: bytes) -> None:
         self._rest.append(data)
@@ -234,21 +311,30 @@ class StdioSession(Session, asyncio.Protocol):
             most = f"{limits.MCP_MESSAGE_BYTES:,} bytes"
             self.fail(f"MCP server {self.name!r} sent a message of more than {most}. Have it send less at once.")
 
-    def _heard(self, line: bytes) -> None:
+    def _heard(self, line: bytes) -> bool:
+        """Take a line; whether it answers something that was asked."""
+        if not line.lstrip().startswith(b"{"):
+            return False  # servers print all sorts of things
         try:
-            message = json.loads(line)
+            message = json.loads(line.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
-            return  # servers print all sorts of things
+            return False
         if not isinstance(message, dict):
-            return
+            return False
         if "method" in message:
             if "id" in message:
                 self._answer(message)
-            return
+            return False
         number = message.get("id")
-        future = self._waiting.get(number) if isinstance(number, int) else None
+        if not isinstance(number, int):
+            return False
+        future = self._waiting.get(number)
         if future is not None and not future.done():
             future.set_result(message)
+            return True
+        late = number in self._given_up
+        self._given_up.discard(number)
+        return late
 
     def _answer(self, message: Mapping[str, Any]) -> None:
         """A request of the server's own: it may ask whether anybody is there, and nothing else."""
@@ -264,6 +350,7 @@ class StdioSession(Session, asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         # Its process most often ended, and how is known in a moment; that is the better reason.
+        self.ending = True
         self._loop.call_later(
             DOUBT_SECONDS, self.fail, f"MCP server {self.name!r} closed its output. Have it keep stdout open."
         )
@@ -287,23 +374,32 @@ class StdioSession(Session, asyncio.Protocol):
 
 
 class Tail(asyncio.Protocol):
-    """The last lines a process printed."""
+    """The last lines a process printed. One that prints without end is read slowly, and waits."""
 
-    def __init__(self, tell: Callable[[str], None] | None = None) -> None:
-        self.lines: deque[str] = deque(maxlen=TAIL_LINES)
+    def __init__(self, tell: Callable[[str], None] | None = None, lines: deque[str] | None = None) -> None:
+        self.lines: deque[str] = lines if lines is not None else deque(maxlen=TAIL_LINES)
         self._rest = b""
         self._tell = tell
-        self._transport: asyncio.BaseTransport | None = None
+        self._allowance = Allowance(CHATTER_BYTES, CHATTER_PER_SECOND)
+        self._transport: asyncio.ReadTransport | None = None
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.ReadTransport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[: limits.LOG_LINE_CHARS]
-        for line in lines:
+        for line in lines if self._tell is not None else lines[-TAIL_LINES:]:
             self._add(line)
+        if not self._allowance.spend(len(data) + LINE_BYTES * len(lines)) and self._transport is not None:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _add(self, line: bytes) -> None:
         text = line[: limits.LOG_LINE_CHARS].decode("utf-8", "replace").rstrip("\r")

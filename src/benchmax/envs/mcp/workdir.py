@@ -11,7 +11,8 @@ In the servers' command, args, env and url, these stand for what differs from ma
     ${{ sync_workdir }}   this folder, where it lies on the machine that runs the servers
     ${{ workspace }}      the rollout's private directory, which is also the server's working directory
     ${{ port }}           a free port of the server's own, for servers that speak HTTP
-    ${NAME}               (env and headers only) a variable of the agent, so that keys stay out of the file
+    ${NAME}               (not in command) a variable of the agent, so that keys stay out of the file
+    $${NAME}              ${NAME}, as it is
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ CONFIG_NAMES = ("mcp_config.yaml", "mcp_config.yml")
 REWARD_FILE = "reward_fn.py"
 SETUP_FILE = "setup.sh"
 
-_KNOWN = {"command", "args", "env", "url", "headers", "fork", "start_seconds", "memory"}
+_KNOWN = {"command", "args", "env", "read", "url", "headers", "fork", "start_seconds", "memory"}
 _IGNORED = {"type", "transport", "cwd", "timeout", "description", "autoApprove", "alwaysAllow", "disabled"}
 """Keys of other clients; the working directory is always the rollout's own."""
+_GONE = frozenset({"sse", "ws", "websocket"})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _HOLE = re.compile(r"\$\{\{\s*(\w+)\s*\}\}")
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)\}")
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
+"""They replace `${NAME}` in their arguments themselves."""
 _MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT])i?B?", re.IGNORECASE)
 _HOLES = ("sync_workdir", "workspace", "port")
 START_SECONDS = 20.0
@@ -61,6 +65,8 @@ class ServerSpec:
     start_seconds: float = START_SECONDS
     memory: str | None = None
     """What it may take with all that it starts, such as 512MB."""
+    read: tuple[str, ...] = ()
+    """Files and folders that it may read besides the system, its program and the workdir."""
 
     def filled(self, places: Mapping[str, str]) -> ServerSpec:
         """With every `${{ … }}` replaced that `places` has a word for."""
@@ -71,24 +77,36 @@ class ServerSpec:
             env={key: _fill(value, places) for key, value in self.env.items()},
             url=_fill(self.url, places) if self.url is not None else None,
             headers={key: _fill(value, places) for key, value in self.headers.items()},
+            read=tuple(_fill(path, places) for path in self.read),
         )
 
     def with_variables(self, variables: Mapping[str, str]) -> ServerSpec:
-        """With every `${NAME}` in env and headers replaced by the agent's variable of that name."""
-        env, headers = (self._expanded(part, getattr(self, part), variables) for part in ("env", "headers"))
-        return replace(self, env=env, headers=headers)
+        """With every `${NAME}` replaced by the agent's variable of that name."""
 
-    def _expanded(self, part: str, pairs: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+        def expanded(part: str, text: str) -> str:
+            return self._expanded(part, text, variables)
+
+        shell = os.path.basename(self.command or "") in _SHELLS
+        return replace(
+            self,
+            args=self.args if shell else tuple(expanded("args", arg) for arg in self.args),
+            env={key: expanded("env", value) for key, value in self.env.items()},
+            url=expanded("url", self.url) if self.url is not None else None,
+            headers={key: expanded("headers", value) for key, value in self.headers.items()},
+            read=tuple(expanded("read", path) for path in self.read),
+        )
+
+    def _expanded(self, part: str, text: str, variables: Mapping[str, str]) -> str:
         def value_of(match: re.Match[str]) -> str:
             try:
                 return variables[match[1]]
             except KeyError:
                 raise EnvDefinitionError(
                     f"MCP server {self.name!r}: {part} names ${{{match[1]}}}, which is not set. "
-                    "Set it where the servers run, or write the value itself."
+                    f"Set it where the servers run, or write $${{{match[1]}}} if it is to stay as it is."
                 ) from None
 
-        return {key: _VARIABLE.sub(value_of, text) for key, text in pairs.items()}
+        return _VARIABLE.sub(value_of, text).replace("$${", "${") if "${" in text else text
 
     def as_config(self) -> dict[str, Any]:
         """As it is written in mcp_config.yaml."""
@@ -191,11 +209,18 @@ def _parse_server(name: Any, raw: Any, source: str) -> ServerSpec:
     command, url = raw.get("command"), raw.get("url")
     if not isinstance(command, str | None) or not isinstance(url, str | None) or not (command or url):
         raise EnvDefinitionError(f"{where} needs a command to run or a url to reach, as text. Add one.")
+    for key in ("type", "transport"):
+        if str(raw.get(key) or "").lower() in _GONE:
+            raise EnvDefinitionError(
+                f"{where} is of {key} {raw[key]!r}, which is not spoken here. "
+                "Give the url at which it speaks streamable HTTP (often /mcp in place of /sse), or a command."
+            )
     if url is not None and not re.fullmatch(r"https?://\S+", _HOLE.sub("0", url)):
         raise EnvDefinitionError(f"{where}: url {url!r} does not begin with http:// or https://. Correct it.")
     spec = ServerSpec(
         name, command or None, _texts(where, "args", raw.get("args")), _pairs(where, "env", raw.get("env")), url,
         _pairs(where, "headers", raw.get("headers")), _fork(where, raw), _seconds(where, raw), _memory(where, raw),
+        _read(where, raw),
     )  # fmt: skip
     _check_holes(where, spec)
     return spec
@@ -226,6 +251,16 @@ def _memory(where: str, raw: Mapping[str, Any]) -> str | None:
     except ValueError as error:
         raise EnvDefinitionError(f"{where}: {error}") from None
     return str(memory)
+
+
+def _read(where: str, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    paths = _texts(where, "read", raw.get("read"))
+    for path in paths:
+        if not path.startswith(("/", "~", "$")):
+            raise EnvDefinitionError(f"{where}: read names {path!r}. Write the whole path, as the workdir is open.")
+        if not path.strip("/."):
+            raise EnvDefinitionError(f"{where}: read names {path!r}, the whole disk. Name the folders that it needs.")
+    return paths
 
 
 def memory_bytes(text: Any) -> int:
@@ -265,7 +300,9 @@ def _plain(value: str | int | float) -> str:
 
 
 def _check_holes(where: str, spec: ServerSpec) -> None:
-    texts = [spec.command or "", *spec.args, *spec.env.values(), spec.url or "", *spec.headers.values()]
+    texts = [
+        spec.command or "", *spec.args, *spec.env.values(), *spec.read, spec.url or "", *spec.headers.values(),
+    ]  # fmt: skip
     for text in texts:
         if "\0" in text:
             raise EnvDefinitionError(f"{where} has a NUL character in {text!r}. Remove it.")

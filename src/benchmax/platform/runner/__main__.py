@@ -21,13 +21,14 @@ def main() -> int:
     parser.add_argument("--data", help="data directory (BENCHMAX_DATA, ~/.benchmax)")
     parser.add_argument("--database-url", default=setting("DATABASE_URL") or None)
     parser.add_argument("--policy", choices=["adopt", "stop"], default="adopt", help="runs when the runner dies")
+    parser.add_argument("--wait", type=float, default=0.0, help="seconds for another runner here to end")
     given = parser.parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("benchmax").setLevel(logging.INFO)
     os.umask(0o077)
     data = DataDir(given.data).create()
     try:
-        with data.lock("runner"):
+        with data.lock("runner", given.wait):
             database = open_database(data, given.database_url)
             try:
                 supervisor = Supervisor(database, data, policy=given.policy)

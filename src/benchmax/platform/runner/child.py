@@ -212,22 +212,36 @@ def env_limits() -> ProcessLimits:
 
 
 async def _task(env: Any, files: Mapping[str, Path]) -> Task:
-    from benchmax.envs.run_rows import CORRECT
     from benchmax.limits import MIN_TRAIN_ROWS
     from benchmax.trainer.start import Task
 
-    async def read(file: Path, min_rows: int = 0) -> list[Example]:
-        return list(await env.preprocess(file, min_rows=min_rows, name=file.name, advice=f"{CORRECT} Launch again."))
-
-    train = await read(files["train_dataset_path"], MIN_TRAIN_ROWS)
-    held_out: list[Example] = []
-    given = files.get("eval_dataset_path")
-    if given and given.stat().st_size:
-        held_out = await read(given)
-    else:
+    train = await _examples(env, files["train_dataset_path"], MIN_TRAIN_ROWS)
+    held_out = await _eval_examples(env, files)
+    if not held_out:
         cut = max(MIN_TRAIN_ROWS, round(len(train) * 0.8))
         train, held_out = train[:cut], train[cut:]
     return Task(lambda: env, train, held_out)
+
+
+async def held_out_examples(env: Any, files: Mapping[str, Path]) -> list[Example]:
+    """What a run is evaluated on: its eval rows or, where it has none, the rows it held out."""
+    return await _eval_examples(env, files) or list((await _task(env, files)).held_out)
+
+
+async def _eval_examples(env: Any, files: Mapping[str, Path]) -> list[Example]:
+    """The examples of the eval file; none when it has no rows, however many blank lines."""
+    from benchmax.envs.readers import read_rows
+
+    given = files.get("eval_dataset_path")
+    if given is None or not any(True for _ in read_rows(given)):
+        return []
+    return await _examples(env, given)
+
+
+async def _examples(env: Any, file: Path, min_rows: int = 0) -> list[Example]:
+    from benchmax.envs.run_rows import CORRECT
+
+    return list(await env.preprocess(file, min_rows=min_rows, name=file.name, advice=f"{CORRECT} Launch again."))
 
 
 async def _run_trainer(run_dir: Path, launch: Mapping[str, Any], task: Task, phase: Phase) -> str:
@@ -280,10 +294,13 @@ def _failure(error: BaseException, run_dir: Path) -> Exit:
     """A user's mistake, a full disk and a full memory end the same way the next time; the rest is worth another try."""
     from benchmax.bundle import BundlingError
     from benchmax.errors import RewardError, UsageError
+    from benchmax.extras import explain
     from benchmax.memory import out_of_memory
 
     if isinstance(error, UsageError | BundlingError | RewardError):
         return Exit(MISTAKE, str(error))
+    if isinstance(error, ImportError) and (advice := explain(error)) is not None:
+        return Exit(MISTAKE, f"{advice} (on the platform's machine), then resume the run.")
     if _is_full(error):
         where = getattr(error, "filename", None) or run_dir
         return Exit(NO_SPACE, f"No space left on {where}. Free some, then resume the run.")

@@ -21,6 +21,7 @@ from benchmax.platform.runner.preparation import place
 from benchmax.platform.runner.work import Training
 from benchmax.platform.store import errands, runs
 from benchmax.platform.store.blobs import BlobStore
+from benchmax.platform.store.plain_files import read_plain
 from benchmax.platform.store.tables import Errand
 from benchmax.platform.store.text import clean_json
 from benchmax.redaction import Redactor, hide_texts
@@ -87,9 +88,8 @@ class Errands(Training):
     def _result(self, hide: Redactor) -> dict[str, Any]:
         path = self.folder / REPORT
         try:
-            if path.stat().st_size > REPORT_BYTES:
-                return {}
-            value = clean_json(hide_texts(json.loads(path.read_text("utf-8", "replace")), hide))
+            text = read_plain(path.parent, path.name, REPORT_BYTES).decode("utf-8", "replace")
+            value = clean_json(hide_texts(json.loads(text), hide))
         except (OSError, ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}

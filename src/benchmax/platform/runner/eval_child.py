@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmax.errors import RewardError
-from benchmax.platform.runner.child import Phase, main, opened_env, secrets_of, train_config
+from benchmax.platform.runner.child import Phase, held_out_examples, main, opened_env, secrets_of, train_config
 from benchmax.platform.runner.notes import LAUNCH_FILE, read_note, write_note
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ async def evaluate_rows(folder: Path, word: Mapping[str, Any], phase: Phase) -> 
     async with opened_env(files, run_dir.parent.parent / "venvs", word.get("variables", {}), phase) as env:
         keep_secret(secrets_of(word))
         phase.say("reading the dataset")
-        examples = list(await env.preprocess(files["eval_dataset_path"]))[: launch.get("rows")]
+        examples = (await held_out_examples(env, files))[: launch.get("rows")]
         write_note(folder / "plan.json", {"total": len(examples) * samples})
         config = train_config(run_dir, launch["args"], len(examples))
         phase.say("loading the model")

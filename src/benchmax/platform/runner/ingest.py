@@ -15,6 +15,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from benchmax.platform.runner.notes import read_note
 from benchmax.platform.store import cursors, evals, events, ingested, points, rollouts, runs
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.plain_files import open_plain
 from benchmax.platform.store.tables import TERMINAL
 from benchmax.platform.store.text import clean, clean_json
 from benchmax.platform.store.vault import Vault
@@ -171,8 +173,8 @@ class Ingest:
             return None
         offset, fingerprint = self._offsets.get(name, (0, 0))
         try:
-            file = open(self.run_dir / name, "rb")  # noqa: SIM115 (closed below)
-        except OSError:  # moved aside just now
+            file = open_plain(self.run_dir, name)
+        except OSError:  # moved aside just now, or a link
             return None
         with file:
             rewound = offset > 0 and _fingerprint(file, offset) != fingerprint
@@ -194,15 +196,24 @@ class Ingest:
             stored = ingested.offsets(session, self.run_id, [piece.name for piece in batch])
             if any(stored.get(piece.name, 0) != piece.known for piece in batch):
                 raise _CursorMoved
+            news = [clean_json(line.value) for piece in batch if piece.name == EVENTS for line in piece.lines]
             for piece in batch:
                 if piece.name == METRICS:
+                    news = self._store_earlier(session, news, piece.lines)
                     self._store_metrics(session, piece.lines, piece.rewound)
-                elif piece.name == EVENTS:
-                    for line in piece.lines:
-                        self._store_event(session, clean_json(line.value))
+            for event in news:
+                self._store_event(session, event)
             self._store_rollouts(session, [piece for piece in batch if piece.name not in (METRICS, EVENTS)])
             ingested.move(session, self.run_id, {each.name: (each.end, each.fingerprint) for each in batch})
         self._offsets |= {each.name: (each.end, each.fingerprint) for each in batch}
+
+    def _store_earlier(self, session: Session, news: list[dict[str, Any]], metrics: list[Line]) -> list[dict[str, Any]]:
+        """Store events from before the first of these metrics, so that a feed tells of them first; gives the others."""
+        first = _time_of(metrics[0].value) if metrics else 0.0
+        earlier = list(takewhile(lambda event: _time_of(event) <= first, news))
+        for event in earlier:
+            self._store_event(session, event)
+        return news[len(earlier) :]
 
     def _store_metrics(self, session: Session, lines: list[Line], rewound: bool) -> None:
         metrics = [_metric(line.value) for line in lines if _is_metric(line.value)]
@@ -313,6 +324,11 @@ def reindex(database: Database, data: DataDir, run_id: str) -> None:
     if ended:
         with database.write() as session:
             runs.set_progress(session, run_id, activity=activity)
+
+
+def _time_of(line: Mapping[str, Any]) -> float:
+    at = line.get("time")
+    return float(at) if isinstance(at, int | float) else 0.0
 
 
 def _lines(file: Any, start: int, most: int | None, hide: Redactor) -> tuple[list[Line], int]:

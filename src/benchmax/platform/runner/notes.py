@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmax.platform.store.plain_files import read_plain
+
 LAUNCH_FILE = "launch.json"
 """What was asked for; the runner's."""
 PROCESS_FILE = "process.json"
@@ -18,11 +20,14 @@ EXIT_FILE = "exit.json"
 """`{"code", "reason", "pid"}`, the child's last act: the exit code of an adopted child is not ours to see."""
 
 
+NOTE_BYTES = 64 * 1024 * 1024
+
+
 def read_note(path: Path) -> dict[str, Any]:
     """The note; empty when there is none."""
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        value = json.loads(read_plain(path.parent, path.name, NOTE_BYTES))
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from benchmax.platform.runner.notes import EXIT_FILE, read_note
+from benchmax.platform.store.plain_files import open_plain
 
 COMPLETE, CRASHED, MISTAKE, NO_SPACE, NO_MEMORY, INTERRUPTED = 0, 1, 2, 28, 12, 130
 """Exit codes of a child."""
@@ -88,7 +89,7 @@ def how(code: int | None) -> str:
 def log_tail(run_dir: Path) -> str:
     """The last lines of child.log."""
     try:
-        with open(run_dir / "child.log", "rb") as file:
+        with open_plain(run_dir, "child.log") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - 4 * TAIL_CHARS))
             lines = file.read().decode("utf-8", "replace").splitlines()

@@ -2,6 +2,7 @@
 
 app       puts it together            access  who may call which route; the app starts only if each is listed
 guard     Host, Origin, headers, size auth    who is calling
-launch    launch arguments            sse     live feeds
+launch    launch arguments, checks    sse     live feeds
+sources   what a launch names         models  which model a caller means; `completions` asks it
 routes/   one file for each noun
 """

@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--allow-host", action="append", default=[])
     parser.add_argument("--trusted-proxy", action="append", default=[])
     parser.add_argument("--console", type=Path)
+    parser.add_argument("--wait", type=float, default=0.0, help="seconds for another server here to end")
     given = parser.parse_args()
     settings = ServerSettings(
         data=DataDir(given.data),
@@ -35,7 +36,7 @@ def main() -> int:
         console=given.console,
     )
     try:
-        serve(settings)
+        serve(settings, given.wait)
     except BenchmaxError as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2

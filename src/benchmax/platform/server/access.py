@@ -95,6 +95,7 @@ ACCESS: dict[Level, frozenset[str]] = {
             "GET /v1/environments/{environment_id}/doctor",
             "GET /v1/environments/{environment_id}/doctor/{report_id}",
             "GET /v1/corpora",
+            "GET /v1/corpora/{corpus_id}",
             "GET /v1/corpora/{corpus_id}/chunks",
             "POST /v1/corpora/{corpus_id}/search",
         }
@@ -143,6 +144,8 @@ ACCESS: dict[Level, frozenset[str]] = {
             "GET /v1/users",
             "POST /v1/users",
             "DELETE /v1/users/{user_id}",
+            "POST /v1/password",
+            "POST /v1/sign-out",
             "GET /api/auth/device",
             "POST /api/auth/device/approve",
         }

@@ -46,6 +46,7 @@ from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store import libraries, users
 from benchmax.platform.store.database import Database, open_database
 from benchmax.platform.store.datadir import write_private
+from benchmax.platform.store.people import forget_removed
 
 THREADS = 16
 LOCAL_USER = "local@localhost"
@@ -62,6 +63,7 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
         to_thread.current_default_thread_limiter().total_tokens = THREADS
         platform.blobs.sweep(older_than=0.0)  # one data directory has one server: nobody uploads now
         with database.write() as session:
+            forget_removed(session)
             libraries.sweep(session, platform.blobs)
         yield
         await platform.feeds.aclose()
@@ -134,14 +136,14 @@ def base_url(settings: ServerSettings) -> str:
     return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
 
 
-def serve(settings: ServerSettings) -> None:
-    """Run the server until it is told to stop. One data directory has one server."""
+def serve(settings: ServerSettings, wait: float = 0.0) -> None:
+    """Run the server until it is told to stop. One data directory has one server; another is waited for so long."""
     os.umask(0o077)
     # uvicorn shuts down in order and then sends itself the signal again: this makes it an ordinary end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings.data.create()
     with ExitStack() as stack:
-        stack.enter_context(settings.data.lock("server"))
+        stack.enter_context(settings.data.lock("server", wait))
         listener = stack.enter_context(_listen(settings.host, settings.port))
         settings = replace(settings, port=listener.getsockname()[1])
         database = open_database(settings.data, settings.database_url)
@@ -173,6 +175,8 @@ def _listen(host: str, port: int) -> socket.socket:
 def _run(app: FastAPI, settings: ServerSettings, listener: socket.socket) -> None:
     import uvicorn
 
+    from benchmax.platform.server import connections
+
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -182,6 +186,7 @@ def _run(app: FastAPI, settings: ServerSettings, listener: socket.socket) -> Non
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=",".join(settings.trusted_proxies) or None,
         timeout_graceful_shutdown=3,
-        h11_max_incomplete_event_size=64 * 1024,
+        **connections.options(),
     )
+    connections.prepare_process()
     uvicorn.Server(config).run(sockets=[listener])

@@ -4,7 +4,6 @@ a path is let name another blob.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Any
@@ -12,22 +11,22 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from benchmax import limits
-from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.datasets import check_dataset, iter_examples, jsonl_line
-from benchmax.envs.readers import read_rows
-from benchmax.envs.rows import RowIssue
+from benchmax.envs.datasets import jsonl_line
+from benchmax.envs.rows import Finding, check_messages
 from benchmax.errors import DatasetError, NotFoundError, UsageError
-from benchmax.platform.schemas import DatasetIssue, DatasetPreview
-from benchmax.platform.server.launch import GOOD_ROWS, dataset_file
-from benchmax.platform.store import blobs
+from benchmax.platform.schemas import DatasetPreview
+from benchmax.platform.server import bounded_rows, dataset_look
+from benchmax.platform.server.launch import dataset_file
+from benchmax.platform.store import blobs, libraries
 from benchmax.platform.store.blobs import BlobStore
 from benchmax.platform.store.tables import Blob, BlobPath, Upload
 
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
-PREVIEW_ROWS = 100_000
 GROWN_BYTES = 64 * limits.MIB
 """A larger file is not written anew for one row."""
 MIME_TYPE = "application/jsonl"
+_SPLITS = {"train": "train", "eval": "eval", "val": "eval", "validation": "eval", "test": "eval"}
+"""Names of files in a folder of both."""
 NOT_THERE = "You have no dataset at that path. Check the path; the console and `list_datasets` show yours."
 
 
@@ -36,6 +35,21 @@ def find(session: Session, owner_id: str, path: str) -> tuple[BlobPath, Blob]:
     found = blobs.find(session, owner_id, path)
     if found is None or PurePosixPath(path).suffix.lower() not in SUFFIXES:
         raise NotFoundError(NOT_THERE)
+    return found
+
+
+def splits_of(session: Session, owner_id: str, path: str) -> dict[str, tuple[BlobPath, Blob]]:
+    """What a path names: one file, as `train`, or the files of a folder, as `train` and `eval`; nothing otherwise."""
+    single = blobs.find(session, owner_id, path)
+    if single is not None:
+        return {"train": find(session, owner_id, path)}
+    folder = f"{path.rstrip('/')}/"
+    found: dict[str, tuple[BlobPath, Blob]] = {}
+    for row, blob in libraries.datasets_of(session, owner_id, SUFFIXES, folder):
+        name = PurePosixPath(row.path.removeprefix(folder))
+        split = _SPLITS.get(name.stem.lower())
+        if split is not None and len(name.parts) == 1:
+            found.setdefault(split, (row, blob))
     return found
 
 
@@ -51,79 +65,49 @@ def latest(session: Session, owner_id: str, path: str, *, lock: bool = False) ->
 
 
 def preview(
-    store: BlobStore, sha256: str, size: int, path: str, limit: int, env_class: type[BaseEnv] | None = None
+    store: BlobStore, sha256: str, size: int, path: str, limit: int, environment: str | None = None
 ) -> DatasetPreview:
-    """The first rows, and what is wrong with any of the first 100,000."""
+    """The first rows, and what is wrong with any of the first 100,000, as a built-in environment reads them."""
     with dataset_file(store, sha256, path) as file:
-        report = check_dataset(file, env_class, limit=PREVIEW_ROWS)
-        sample = [row.data for _, row in zip(range(limit), read_rows(file), strict=False) if isinstance(row.data, dict)]
-    return DatasetPreview(
-        path=path,
-        bytes=size,
-        rows=report.rows,
-        usable=report.kept,
-        duplicates=report.duplicates,
-        errors=report.errors,
-        warnings=report.warnings,
-        issues=[_issue(issue) for issue in report.issues],
-        sample=json.loads(json.dumps(sample, default=str)),
-        ids=[_example_id(row, env_class) for row in sample],
-    )
-
-
-def _example_id(row: dict[str, Any], env_class: type[BaseEnv] | None) -> str | None:
-    try:
-        return next(iter_examples([row], env_class, lenient=True))["id"]
-    except (DatasetError, StopIteration):
-        return None
-
-
-def _issue(issue: RowIssue) -> DatasetIssue:
-    return DatasetIssue(
-        row=issue.row, field=issue.column, severity=issue.severity, message=f"{issue.reason} → {issue.fix}"
-    )
+        if file.suffix in bounded_rows.WHOLE:
+            seen = bounded_rows.ask(file, "preview", limit=limit, environment=environment)
+        else:
+            seen = dataset_look.look(file, limit, environment)
+    return DatasetPreview.model_validate({"path": path, "bytes": size, **seen})
 
 
 def rows(store: BlobStore, sha256: str, path: str) -> Iterator[dict[str, Any]]:
     """The rows of a file; one that cannot be read stops here, with its line."""
     with dataset_file(store, sha256, path) as file:
-        for row in read_rows(file):
-            if row.fault is not None:
-                issue = row.issue(row.fault)
-                raise DatasetError(f"The dataset has a row that cannot be read:\n  {issue}", [issue])
-            if not isinstance(row.data, dict):
-                raise DatasetError(f"Row {row.number} of {path} is no object. Give one object a row.")
-            yield row.data
-
-
-def check_count(count: int) -> None:
-    """Refuse too few rows, in the SDK's words."""
-    fewest = limits.MIN_TRAIN_ROWS
-    if count < fewest:
-        raise DatasetError(
-            f"A training run needs at least {fewest} training rows; there are {count}. "
-            f"Add {fewest - count} or more; {GOOD_ROWS} and up is better. Nothing was uploaded."
-        )
+        whole = file.suffix in bounded_rows.WHOLE
+        yield from bounded_rows.rows(file, path) if whole else dataset_look.good_rows(file, path)
 
 
 def sft_rows(store: BlobStore, sha256: str, path: str) -> int:
     """The number of rows of a supervised run; refuses the first that has no answer to learn."""
     count = 0
     for count, row in enumerate(rows(store, sha256, path), start=1):
-        chat = row.get("messages") or row.get("prompt_messages")
-        good = (
-            bool(chat)
-            if chat is not None
-            else bool(row.get("prompt")) and not {"completion", "ground_truth"}.isdisjoint(row)
-        )
-        if not good:
-            raise DatasetError(
-                f"Row {count} of {path} has neither `messages` that end with the assistant, nor `prompt` with "
-                "`completion`. Correct it, or leave it out."
-            )
+        if fault := _nothing_to_learn(row):
+            column = f", {fault.column}" if fault.column else ""
+            way = f"{fault.fix[:1].upper()}{fault.fix[1:]}, or leave it out."
+            raise DatasetError(f"Row {count} of {path}{column}: {fault.reason}. {way}")
     if not count:
         raise DatasetError(f"{path} has no rows. Add some.")
     return count
+
+
+def _nothing_to_learn(row: dict[str, Any]) -> Finding | None:
+    """Why a supervised run could not learn from a row, if it could not."""
+    for column in ("messages", "prompt_messages"):
+        if chat := row.get(column):
+            errors = [each for each in check_messages(column, chat) if each.severity == "error"]
+            if not errors and chat[-1].get("role") != "assistant":
+                return Finding(column, "does not end with an assistant turn", "add the answer to be learned")
+            return errors[0] if errors else None
+    if row.get("prompt") and any(row.get(name) is not None for name in ("completion", "ground_truth")):
+        return None
+    reason = "has neither `messages` that end with the assistant, nor `prompt` with `completion`"
+    return Finding(None, reason, "correct it")
 
 
 def held_out(count: int, share: float) -> set[int]:

@@ -12,8 +12,11 @@ import shutil
 from pathlib import Path
 
 from benchmax.errors import NotFoundError, UsageError
+from benchmax.platform.store.plain_files import open_plain, read_plain
 
 PARENT = "parent"
+_MARK_BYTES = 1024
+_CONFIG_BYTES = 4 * 1024 * 1024
 _NO_CHECKPOINT = "The run has no such checkpoint. GET …/checkpoints lists them."
 
 
@@ -24,14 +27,15 @@ def checkpoint(run_dir: Path, name: str) -> Path:
         found = _marked(folder, name) or (_marked(folder, "latest") if name == "best" else None)
     else:
         found = folder / name
-    if found is None or found.is_symlink() or not (found / "weights.safetensors").is_file():
+    links = [] if found is None else [folder, found, found / "weights.safetensors"]
+    if found is None or any(map(Path.is_symlink, links)) or not (found / "weights.safetensors").is_file():
         raise NotFoundError(_NO_CHECKPOINT)
     return found
 
 
 def _marked(folder: Path, mark: str) -> Path | None:
     try:
-        name = (folder / mark).read_text("utf-8").strip()
+        name = read_plain(folder, mark, _MARK_BYTES).decode().strip()
     except (OSError, UnicodeDecodeError):
         return None
     return folder / name if name.startswith("step-") and name.removeprefix("step-").isdecimal() else None
@@ -44,7 +48,8 @@ def link_parent(old: Path, new: Path, chosen: Path) -> None:
         _link_tree(chosen, parent / "checkpoints" / chosen.name)
         for name in ("run.json", "metrics.jsonl"):
             if (old / name).is_file():
-                shutil.copyfile(old / name, parent / name)
+                with open_plain(old, name) as source, open(parent / name, "wb") as target:
+                    shutil.copyfileobj(source, target)
         _copy_config(old, parent)
     except BaseException as error:
         shutil.rmtree(new, ignore_errors=True)
@@ -55,9 +60,9 @@ def link_parent(old: Path, new: Path, chosen: Path) -> None:
 
 def _copy_config(old: Path, parent: Path) -> None:
     """The old run's settings. If it was a fork too, the model it began with comes along."""
-    config = json.loads((old / "config.json").read_bytes())
+    config = json.loads(read_plain(old, "config.json", _CONFIG_BYTES))
     base = Path(config["model"]["name"])
-    if base.is_absolute() and base.is_relative_to(old) and base.is_dir():
+    if base.is_absolute() and base.resolve().is_relative_to(old.resolve()) and base.is_dir():
         own = parent / "base" / base.name
         _link_tree(base, own)
         config["model"]["name"] = str(own)

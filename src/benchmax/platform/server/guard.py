@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
@@ -21,8 +22,9 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from benchmax.platform.server.access import Doors
+from benchmax.platform.server.access import Doors, Level
 from benchmax.platform.server.auth import Principal, authenticate, authorize, cookie_token
+from benchmax.platform.server.bodies import OPEN_BYTES, Bodies, Body, is_hang_up, too_large
 from benchmax.platform.server.problems import Refused, problem, unexpected
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.server.stream_watch import StreamWatch
@@ -32,6 +34,8 @@ from benchmax.platform.store.tables import Run
 if TYPE_CHECKING:
     from benchmax.platform.server.platform import Platform
 
+MOST_STREAMS = 256
+"""Live feeds that one user, or one address without a key, may have open."""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self'; object-src 'none'; base-uri 'none'; "
@@ -56,6 +60,8 @@ class Guard:
         self._platform = platform
         self._doors: Doors | None = None
         self._streams = StreamWatch()
+        self._bodies = Bodies()
+        self._feeds = OpenStreams()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -70,14 +76,27 @@ class Guard:
             check_origin(scope, headers)
             self._check_length(scope, headers)
             await self._let_in(scope, headers)
-            await self._serve(scope, headers, self._limited(scope, receive), answer)
+            await self._with_body(scope, headers, receive, answer)
         except HTTPException as refused:
-            await problem(refused.status_code, refused.detail, dict(refused.headers or {}))(scope, receive, answer.send)
+            if not is_hang_up(refused):
+                said = dict(refused.headers or {})
+                await problem(refused.status_code, refused.detail, said)(scope, receive, answer.send)
         except Exception as error:
+            if is_hang_up(error):
+                return
             response = unexpected(error)
             if answer.started:
                 raise
             await response(scope, receive, answer.send)
+
+    async def _with_body(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
+        idle = self._platform.settings.idle_seconds
+        body = Body(receive, self._bodies, most=self._most(scope), stored=_is_stored(scope), idle_seconds=idle)
+        try:
+            with self._feeds.place(scope):
+                await self._serve(scope, headers, body.receive, answer)
+        finally:
+            body.end()
 
     async def _serve(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
         """Answer; a live stream only for as long as its reader may read."""
@@ -137,29 +156,21 @@ class Guard:
             return principal, runs.visible(session, run_id, principal.user_id if principal else None)
 
     def _most(self, scope: Scope) -> int:
-        uploads = scope["method"] == "PUT" and scope["path"].startswith("/v1/storage/uploads/")
-        return self._platform.settings.upload_bytes if uploads else self._platform.settings.body_bytes
+        uploads = _is_stored(scope) and scope["method"] == "PUT"
+        if uploads:
+            return self._platform.settings.upload_bytes
+        # What anybody may send is kept in memory before it is known who it is.
+        return OPEN_BYTES if self._level(scope) == "open" else self._platform.settings.body_bytes
+
+    def _level(self, scope: Scope) -> Level:
+        return self._platform.doors.level(scope["method"], scope["path"])
 
     def _check_length(self, scope: Scope, headers: Headers) -> None:
         length = headers.get("content-length", "0")
         if not length.isdigit():
             raise Refused(400, "The Content-Length is not a number.")
         if int(length) > self._most(scope):
-            raise _too_large(self._most(scope))
-
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """`receive`, which stops when the body grows beyond what was announced or allowed."""
-        most, taken = self._most(scope), 0
-
-        async def limited() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > most:
-                raise _too_large(most)
-            return message
-
-        return limited
+            raise too_large(self._most(scope))
 
 
 class _Answer:
@@ -186,12 +197,15 @@ class _Answer:
         await self._send(message)
 
 
+def _is_stored(scope: Scope) -> bool:
+    """Whether the body is a file that goes to the disk as it comes, not JSON to be parsed."""
+    if scope["method"] == "PUT":
+        return bool(scope["path"].startswith("/v1/storage/uploads/"))
+    return bool(scope["method"] == "POST" and scope["path"] == "/v1/datasets")
+
+
 def _is_stream(start: Message) -> bool:
     return any(name.lower() == b"content-type" and b"event-stream" in value for name, value in start["headers"])
-
-
-def _too_large(most: int) -> Refused:
-    return Refused(413, f"The body is larger than {most:,} bytes. Send less.")
 
 
 def client_address(scope: Scope) -> str:
@@ -223,6 +237,31 @@ def check_origin(scope: Scope, headers: Headers) -> None:
     unproven = site is None and origin is None and "authorization" not in headers and cookie_token(headers) is not None
     if foreign or unproven:
         raise Refused(403, "This request came from another site, or cannot show that it did not.")
+
+
+class OpenStreams:
+    """How many live feeds one key, session or address has open."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def place(self, scope: Scope) -> Iterator[None]:
+        """Count a feed while it is open; Refused (429) when it is one too many. What is no feed is not counted."""
+        if scope["method"] != "GET" or not scope["path"].endswith("/stream"):
+            yield
+            return
+        principal: Principal | None = scope.get("principal")
+        who = f"user {principal.user_id}" if principal else f"address {client_address(scope)}"
+        if self._open[who] >= MOST_STREAMS:
+            raise Refused(429, f"You have {MOST_STREAMS} live feeds open. Close some first.", Retry_After="30")
+        self._open[who] += 1
+        try:
+            yield
+        finally:
+            self._open[who] -= 1
+            if not self._open[who]:
+                del self._open[who]
 
 
 class Limiter:
@@ -259,4 +298,8 @@ class Limiter:
 def attachment(name: str) -> dict[str, Any]:
     """Headers of a download: never shown inline, whatever is in it."""
     safe = "".join(letter for letter in name if letter.isalnum() or letter in "._-")[:100] or "file"
-    return {"Content-Disposition": f'attachment; filename="{safe}"', "Content-Type": "application/octet-stream"}
+    plain = safe.encode("ascii", "ignore").decode().lstrip(".-") or "file"
+    said = f'attachment; filename="{plain}"'
+    if plain != safe:
+        said += f"; filename*=UTF-8''{quote(safe, errors='replace')}"
+    return {"Content-Disposition": said, "Content-Type": "application/octet-stream"}

@@ -1,4 +1,4 @@
-"""When keys and sessions were last used, written by a thread of its own: a request never waits for the writer's turn."""
+"""When keys and sessions were last used, written by a thread of its own: no request waits for the writer's turn."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,12 @@ from sqlalchemy.orm import Session
 
 from benchmax import limits
 from benchmax.envs.readers import read_rows
-from benchmax.errors import DatasetError, NotFoundError, UsageError
+from benchmax.envs.run_rows import GOOD_ROWS, check_count
+from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.launch_args import launch_args
 from benchmax.platform.schemas import RUN_PATHS, LaunchArg
+from benchmax.platform.server import bounded_rows, dataset_look
+from benchmax.platform.server.dataset_look import OWN_CODE
 from benchmax.platform.store import blobs
 from benchmax.platform.store.blobs import BlobStore
 from benchmax.platform.store.libraries import MANIFEST_BYTES
@@ -27,7 +31,6 @@ if TYPE_CHECKING:
     from benchmax.bundle.metadata import BundleMetadata
 
 RUN_TYPES = ("simple", "simple-r5", "simple-cpu")
-GOOD_ROWS = 200
 _STREAMED = frozenset({".jsonl", ".csv", ".tsv", ".parquet"})
 _WHOLE_BYTES = 256 * limits.MIB
 _INSPECTED_BYTES = 16 * limits.MIB
@@ -51,8 +54,12 @@ def specs() -> list[LaunchArg]:
 class Assets:
     """The four uploads of a launch: there, the caller's own, and usable."""
 
-    def __init__(self, session: Session, store: BlobStore, owner_id: str, args: Mapping[str, Any]) -> None:
+    def __init__(
+        self, session: Session, store: BlobStore, owner_id: str, args: Mapping[str, Any], *, held_out: bool = False
+    ) -> None:
         self._store = store
+        self._held_out = held_out
+        """The eval rows were taken from the training rows, for there were none."""
         self.paths = {name: _text(args, name) for name in RUN_PATHS}
         self.blobs: dict[str, str] = {}
         for name, path in self.paths.items():
@@ -62,7 +69,7 @@ class Assets:
             self.blobs[name] = found[1].sha256
 
     def check_bundle(self) -> None:
-        """Refuse a bundle that a run could not open: another Python's, a damaged one, one that needs what is not here."""
+        """Refuse a bundle that a run could not open: damaged, for another Python, or in need of what is not here."""
         from benchmax.bundle.metadata import BundleMetadata
 
         path = self._store.path(self.blobs["env_metadata_path"])
@@ -74,23 +81,47 @@ class Assets:
         check_bundle(self._store.path(self.blobs["env_cls_path"]), manifest)
 
     def count(self, name: str) -> int:
-        """Rows of one of the two datasets."""
-        return count_rows(self._store, self.blobs[name], self.paths[name])
+        """Usable rows of one of the two datasets; DatasetError for rows that the run could not use."""
+        return check_rows(self._store, self.blobs[name], self.paths[name], self.reader)
+
+    @cached_property
+    def reader(self) -> str:
+        """Whose columns the rows must have, as `dataset_look` calls it."""
+        return row_reader(self._store, self.blobs["env_cls_path"], self.blobs["env_metadata_path"])
 
     def check_rows(self) -> tuple[int, list[str]]:
-        """The number of training rows, and warnings; DatasetError when there are too few."""
+        """The number of training rows, and warnings; DatasetError when there are too few, or one cannot be used."""
         rows, held_out = self.count("train_dataset_path"), self.count("eval_dataset_path")
-        if rows < limits.MIN_TRAIN_ROWS:
-            raise DatasetError(
-                f"The training dataset has {rows} rows; at least {limits.MIN_TRAIN_ROWS} are needed. "
-                f"Add {limits.MIN_TRAIN_ROWS - rows} or more; {GOOD_ROWS} and up is better."
-            )
+        check_count(rows, "Nothing was launched.")
         warnings = []
         if rows < GOOD_ROWS:
             warnings.append(f"Only {rows} training rows; {GOOD_ROWS} or more are recommended.")
-        if not held_out:
-            warnings.append("The eval dataset has no rows; a part of the training rows will be held out.")
+        if self._held_out:
+            aside = f"{held_out} of the training rows are held out" if held_out else "there are too few to hold any out"
+            warnings.append(f"The eval dataset has no rows; {aside}.")
         return rows, warnings
+
+
+def row_reader(store: BlobStore, cls_sha256: str, metadata_sha256: str) -> str:
+    """Whose columns a bundle's rows must have: a built-in environment's, "" for those all know, or its own code's."""
+    from benchmax.bundle import rows_read_by
+    from benchmax.bundle.metadata import BundleMetadata
+
+    pickled, manifest = store.path(cls_sha256), store.path(metadata_sha256)
+    if max(pickled.stat().st_size, manifest.stat().st_size) > _INSPECTED_BYTES:
+        return OWN_CODE
+    known = rows_read_by(pickled.read_bytes(), BundleMetadata.from_json_bytes(manifest.read_bytes()))
+    return OWN_CODE if known is None else known
+
+
+def check_rows(store: BlobStore, sha256: str, path: str, reader: str) -> int:
+    """Usable rows of a dataset; DatasetError, with row, column, reason and fix, for one that is not."""
+    with dataset_file(store, sha256, path) as file:
+        if file.suffix in bounded_rows.WHOLE:
+            usable = int(bounded_rows.ask(file, "check", path=path, environment=reader)["rows"])
+        else:
+            usable = dataset_look.check(file, path, reader)
+    return usable if usable < dataset_look.PREVIEW_ROWS else count_rows(store, sha256, path)
 
 
 def check_bundle(pickled: Path | bytes, manifest: BundleMetadata) -> None:
@@ -128,6 +159,8 @@ def dataset_file(store: BlobStore, sha256: str, path: str) -> Iterator[Path]:
 def count_rows(store: BlobStore, sha256: str, path: str) -> int:
     """Rows of a dataset."""
     with dataset_file(store, sha256, path) as file:
+        if file.suffix in bounded_rows.WHOLE:
+            return int(bounded_rows.ask(file, "count")["rows"])
         return count_lines(file) if file.suffix == ".jsonl" else sum(1 for _ in read_rows(file))
 
 

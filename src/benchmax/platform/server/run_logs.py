@@ -16,6 +16,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from benchmax.platform.resource_schemas import LogPage, LogRow
+from benchmax.platform.store.plain_files import open_plain
 from benchmax.platform.store.tables import EnvLog
 
 Process: TypeAlias = Literal["trainer", "environment", "child"]
@@ -68,7 +69,7 @@ def _message(row: EnvLog) -> str:
 def of_file(run_dir: Path, process: Literal["trainer", "child"], wanted: Wanted) -> LogPage:
     """Lines of a log file; one that is not there has none."""
     try:
-        with open(run_dir / FILES[process], "rb") as file:
+        with open_plain(run_dir, FILES[process]) as file:
             size = file.seek(0, 2)
             start = wanted.after if wanted.after <= size else 0  # a log that was put aside began anew
             if wanted.tail and size - SCANNED_BYTES > start:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import func, literal_column, select, text
+from sqlalchemy import func, literal_column, select, text, update
 from sqlalchemy.orm import Session
 
+from benchmax.platform.store.filters import Predicate
 from benchmax.platform.store.points import write_all
 from benchmax.platform.store.tables import Chunk, Corpus
 
 MOST_CORPORA = 20
 MOST_CHUNKS = 10_000
 BATCH = 100
-_SCANNED = 2_000
+
+
+_K, _B = 1.2, 0.75
+"""The two numbers of BM25, as FTS5 has them."""
+_WITH_WORD = text(
+    "SELECT chunks.n, length(chunks.content), length(replace(lower(chunks.content), :word, '')) FROM chunks_fts "
+    "JOIN chunks ON chunks.n = chunks_fts.rowid WHERE chunks_fts MATCH :match AND chunks.corpus_id = :corpus"
+)
 
 
 def of_owner(session: Session, owner_id: str) -> list[Corpus]:
@@ -43,6 +53,7 @@ def add(session: Session, corpus_id: str, chunks: Sequence[Mapping[str, Any]]) -
         for chunk in chunks
     }
     write_all(session, Chunk, list(rows.values()), key=("corpus_id", "id"))
+    session.execute(update(Corpus).where(Corpus.id == corpus_id).values(updated=time.time()))
 
 
 def page(session: Session, corpus_id: str, *, limit: int, after: int = 0) -> list[Chunk]:
@@ -51,29 +62,43 @@ def page(session: Session, corpus_id: str, *, limit: int, after: int = 0) -> lis
 
 
 def search(
-    session: Session, corpus_id: str, query: str, *, limit: int, offset: int, metadata: Mapping[str, Any]
+    session: Session, corpus_id: str, query: str, *, limit: int, offset: int, passes: Predicate | None = None
 ) -> tuple[list[tuple[Chunk, float]], int]:
-    """Chunks that hold any of the words, best first, and how many there are; only those with all of `metadata`."""
+    """Chunks that hold any of the words, best first, and how many there are; only those whose metadata passes.
+
+    Without a word, all that pass, in the order they came.
+    """
     words = re.findall(r"\w+", query)[:64]
-    if not words:
-        return [], 0
-    ranked = _ranked_postgres if session.get_bind().dialect.name == "postgresql" else _ranked_sqlite
-    scores = ranked(session, corpus_id, words)
-    rows = {row.n: row for row in session.scalars(select(Chunk).where(Chunk.n.in_([n for n, _ in scores])))}
-    hits = [(rows[n], score) for n, score in scores if n in rows]
-    kept = [hit for hit in hits if all(hit[0].meta.get(name) == value for name, value in metadata.items())]
-    return kept[offset : offset + limit], len(kept)
+    if words:
+        ranked = _ranked_postgres if session.get_bind().dialect.name == "postgresql" else _ranked_sqlite
+        scores = ranked(session, corpus_id, words)
+    else:
+        every = select(Chunk.n).where(Chunk.corpus_id == corpus_id).order_by(Chunk.n)
+        scores = [(n, 0.0) for n in session.scalars(every)] if passes else []
+    if passes is not None:
+        found = session.execute(select(Chunk.n, Chunk.meta).where(Chunk.corpus_id == corpus_id))
+        kept = {n for n, metadata in found if passes(metadata)}
+        scores = [(n, score) for n, score in scores if n in kept]
+    shown = scores[offset : offset + limit]
+    rows = {row.n: row for row in session.scalars(select(Chunk).where(Chunk.n.in_([n for n, _ in shown])))}
+    return [(rows[n], score) for n, score in shown if n in rows], len(scores)
 
 
 def _ranked_sqlite(session: Session, corpus_id: str, words: Sequence[str]) -> list[tuple[int, float]]:
-    # Each word is quoted: FTS5 has a language of its own.
-    match = " OR ".join(f'"{word}"' for word in words)
-    statement = text(
-        "SELECT chunks_fts.rowid, -bm25(chunks_fts) FROM chunks_fts JOIN chunks ON chunks.n = chunks_fts.rowid "
-        "WHERE chunks_fts MATCH :match AND chunks.corpus_id = :corpus ORDER BY bm25(chunks_fts) LIMIT :most"
-    )
-    found = session.execute(statement, {"match": match, "corpus": corpus_id, "most": _SCANNED})
-    return [(n, score) for n, score in found]
+    """By BM25 within the corpus. FTS5's own counts how rare a word is among all chunks, those of other users too: from
+    its scores one could tell what they hold."""
+    size = func.count(), func.avg(func.length(Chunk.content))
+    total, average = session.execute(select(*size).where(Chunk.corpus_id == corpus_id)).one()
+    scores: dict[int, float] = {}
+    for word in dict.fromkeys(word.lower() for word in words):
+        # Quoted: FTS5 has a language of its own.
+        found = session.execute(_WITH_WORD, {"match": f'"{word}"', "corpus": corpus_id, "word": word}).all()
+        rare = math.log(1.0 + (total - len(found) + 0.5) / (len(found) + 0.5))
+        for n, chars, cut in found:
+            often = max(1.0, (chars - cut) / len(word))
+            length = _K * (1.0 - _B + _B * chars / max(1.0, average))
+            scores[n] = scores.get(n, 0.0) + rare * often * (_K + 1.0) / (often + length)
+    return sorted(scores.items(), key=lambda each: (-each[1], each[0]))
 
 
 def _ranked_postgres(session: Session, corpus_id: str, words: Sequence[str]) -> list[tuple[int, float]]:
@@ -81,4 +106,4 @@ def _ranked_postgres(session: Session, corpus_id: str, words: Sequence[str]) -> 
     wanted = func.to_tsquery(literal_column("'simple'"), " | ".join(words))
     rank = func.ts_rank(vector, wanted)
     query = select(Chunk.n, rank).where(Chunk.corpus_id == corpus_id, vector.op("@@")(wanted))
-    return [(n, float(score)) for n, score in session.execute(query.order_by(rank.desc()).limit(_SCANNED))]
+    return [(n, float(score)) for n, score in session.execute(query.order_by(rank.desc()).limit(MOST_CHUNKS))]

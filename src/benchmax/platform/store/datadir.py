@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -71,18 +72,23 @@ class DataDir:
             self.database_note.unlink(missing_ok=True)
 
     @contextmanager
-    def lock(self, name: str) -> Iterator[None]:
-        """Hold the place of `name` (server, runner) in this directory; the kernel frees it when the process dies."""
+    def lock(self, name: str, wait: float = 0.0) -> Iterator[None]:
+        """Hold the place of `name` (server, runner) in this directory; the kernel frees it when the process dies.
+
+        One that is about to end, and saves its runs first, is waited for, for `wait` seconds.
+        """
+        until = time.monotonic() + wait
         path = self.locks / f"{name}.lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            while not _taken(descriptor):
+                if time.monotonic() < until:
+                    time.sleep(0.05)
+                    continue
                 raise UsageError(
                     f"A {name} already runs on {self.root} (pid {_pid(path)}). "
                     "Use that one, stop it with `benchmax down`, or set BENCHMAX_DATA to another directory."
-                ) from None
+                )
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps({"pid": os.getpid()}).encode(), 0)
             yield
@@ -120,6 +126,14 @@ def write_private(path: Path, text: str, *, replace: bool = True) -> None:
                 os.link(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _pid(path: Path) -> str:

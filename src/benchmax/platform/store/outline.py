@@ -17,7 +17,8 @@ from typing import Any, BinaryIO
 from sqlalchemy import Text, case, cast, func, select
 from sqlalchemy.orm import Session
 
-from benchmax.platform.store.rollouts import ORDERS, matching
+from benchmax.platform.store.plain_files import open_plain
+from benchmax.platform.store.rollouts import matching, ordered
 from benchmax.platform.store.tables import RolloutRow
 from benchmax.platform.store.text import clean
 
@@ -74,7 +75,8 @@ def search(
     """Rollouts whose record holds `text`, letter case aside."""
     scope = matching(run_id, **filters)
     found = Found(total=session.scalar(select(func.count()).select_from(RolloutRow).where(scope)) or 0)
-    rows = session.scalars(select(RolloutRow).where(scope).order_by(*ORDERS[order]).limit(SEARCH_ROWS)).all()
+    by = ordered(order, filters.get("component"))
+    rows = session.scalars(select(RolloutRow).where(scope).order_by(*by).limit(SEARCH_ROWS)).all()
     until = time.monotonic() + SEARCH_SECONDS
     wanted = json.dumps(text, ensure_ascii=False)[1:-1].lower()
     for row, line in _lines(run_dir, rows):
@@ -88,13 +90,13 @@ def search(
 
 def _lines(run_dir: Path, rows: Sequence[RolloutRow]) -> Iterator[tuple[RolloutRow, str]]:
     """Each row with its record's line; with what the index has when the file is gone."""
-    root, name, file = run_dir.resolve(), "", None
+    name, file = "", None
     try:
         for row in rows:
             if row.file != name:
                 if file is not None:
                     file.close()
-                name, file = row.file, _open(root, row.file)
+                name, file = row.file, _open(run_dir, row.file)
             yield row, _read(file, row)
     finally:
         if file is not None:
@@ -102,9 +104,8 @@ def _lines(run_dir: Path, rows: Sequence[RolloutRow]) -> Iterator[tuple[RolloutR
 
 
 def _open(root: Path, name: str) -> BinaryIO | None:
-    path = root / name
     try:
-        return open(path, "rb") if path.resolve().is_relative_to(root) else None
+        return open_plain(root, name)
     except OSError:
         return None
 

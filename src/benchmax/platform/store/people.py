@@ -8,7 +8,19 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store import jobs, runs
-from benchmax.platform.store.tables import ApiKey, DeviceCode, LoginLink, Run, Secret, Upload, User, WebSession
+from benchmax.platform.store.tables import (
+    ApiKey,
+    BlobPath,
+    Corpus,
+    DeviceCode,
+    Endpoint,
+    LoginLink,
+    Run,
+    Secret,
+    Upload,
+    User,
+    WebSession,
+)
 
 
 def everyone(session: Session, only: str | None = None) -> list[tuple[User, int]]:
@@ -33,12 +45,25 @@ def find(session: Session, user_id: str) -> User | None:
 
 
 def remove(session: Session, user: User) -> None:
-    """Take away every way in, and have the runs deleted. The row stays: runs are removed by the runner, later."""
+    """Take away every way in and all that was theirs, and have the runs deleted.
+
+    The row stays: runs are removed by the runner, later. So do the bytes of files, until nobody names them.
+    """
     for table in (ApiKey, WebSession, LoginLink, DeviceCode):
         session.execute(delete(table).where(table.user_id == user.id))
-    session.execute(delete(Upload).where(Upload.owner_id == user.id))
+    _remove_things(session, user.id)
     for run_id in session.scalars(select(Run.id).where(Run.owner_id == user.id, Run.deleted.is_(None))).all():
         jobs.drop_queued(session, run_id)
         runs.mark_deleted(session, run_id)
-    session.execute(delete(Secret).where(Secret.owner_id == user.id))
     user.email, user.password_hash, user.deleted = f"removed {user.id}", None, time.time()
+
+
+def forget_removed(session: Session) -> None:
+    """Remove what users left who were removed by an earlier version."""
+    for user_id in session.scalars(select(User.id).where(User.deleted.is_not(None))).all():
+        _remove_things(session, user_id)
+
+
+def _remove_things(session: Session, user_id: str) -> None:
+    for table in (Upload, BlobPath, Corpus, Endpoint, Secret):
+        session.execute(delete(table).where(table.owner_id == user_id))

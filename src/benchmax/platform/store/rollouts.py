@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, cast, delete, func, insert, select
 from sqlalchemy.orm import Session
 
+from benchmax.platform.store.plain_files import open_plain
 from benchmax.platform.store.points import write_all
 from benchmax.platform.store.tables import EnvLog, RolloutRow
 from benchmax.platform.store.text import clean, clean_json
@@ -110,11 +111,8 @@ def get(session: Session, run_id: str, rollout_id: str) -> RolloutRow | None:
 
 def read_body(run_dir: Path, row: RolloutRow) -> dict[str, Any] | None:
     """The whole record, from its file; None when the file is gone, moved, or is not the run's own."""
-    path = run_dir / row.file
     try:
-        if not path.resolve().is_relative_to(run_dir.resolve()):
-            return None
-        with open(path, "rb") as file:
+        with open_plain(run_dir, row.file) as file:
             file.seek(row.offset)
             record = clean_json(json.loads(file.read(row.length)))
     except (OSError, ValueError, RecursionError):
@@ -135,8 +133,9 @@ def matching(
     discarded: bool | None = None,
     lowest: float | None = None,
     highest: float | None = None,
+    component: str | None = None,
 ) -> ColumnElement[bool]:
-    """What a list can filter on, as a condition."""
+    """What a list can filter on, as a condition; the bounds are of the reward, or of one `component` of it."""
     wanted = [_of(run_id, mode, eval_id)]
     if step is not None:
         wanted.append(RolloutRow.step == step)
@@ -151,27 +150,39 @@ def matching(
     if discarded is not None:
         wanted.append(RolloutRow.discarded.is_not(None) if discarded else RolloutRow.discarded.is_(None))
     if lowest is not None:
-        wanted.append(RolloutRow.reward >= lowest)
+        wanted.append(_pay(component) >= lowest)
     if highest is not None:
-        wanted.append(RolloutRow.reward <= highest)
+        wanted.append(_pay(component) <= highest)
     return and_(*wanted)
 
 
+def _pay(component: str | None) -> ColumnElement[Any]:
+    """What a rollout earned: in all, or by one component of its reward."""
+    whole: ColumnElement[Any] = RolloutRow.reward.expression
+    return whole if component is None else RolloutRow.components[component].as_float()
+
+
 _NEWEST = (RolloutRow.step.desc(), RolloutRow.example_id, RolloutRow.sample)
-ORDERS: Mapping[str, tuple[Any, ...]] = {
-    "newest": _NEWEST,
-    "worst": (RolloutRow.reward.is_(None), RolloutRow.reward, *_NEWEST),
-    "best": (RolloutRow.reward.is_(None), RolloutRow.reward.desc(), *_NEWEST),
-    "longest": (RolloutRow.tokens.desc(), *_NEWEST),
-}
-"""How a list can be ordered; what is unscored is neither good nor bad and comes last."""
+
+
+def ordered(order: str, component: str | None = None) -> tuple[Any, ...]:
+    """How a list can be ordered; what is unscored is neither good nor bad and comes last."""
+    pay = _pay(component)
+    orders = {
+        "newest": (),
+        "worst": (pay.is_(None), pay),
+        "best": (pay.is_(None), pay.desc()),
+        "longest": (RolloutRow.tokens.desc(),),
+    }
+    return (*orders[order], *_NEWEST)
 
 
 def page(
     session: Session, run_id: str, *, order: str = "newest", limit: int = 50, offset: int = 0, **filters: Any
 ) -> list[RolloutRow]:
-    """Index rows, newest step first or as `ORDERS` says, by what `matching` filters on."""
-    query = select(RolloutRow).where(matching(run_id, **filters)).order_by(*ORDERS[order])
+    """Index rows, newest step first or as `order` says, by what `matching` filters on."""
+    query = select(RolloutRow).where(matching(run_id, **filters))
+    query = query.order_by(*ordered(order, filters.get("component")))
     return list(session.scalars(query.limit(limit).offset(offset)))
 
 

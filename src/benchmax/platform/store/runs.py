@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Text, bindparam, cast, delete, func, or_, select, update
+from sqlalchemy import Text, bindparam, case, cast, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store import events
@@ -115,6 +115,7 @@ def set_progress(
     values: dict[str, Any] = {"updated": time.time()}
     if step is not None:
         values["latest_step"] = step
+        values["furthest_step"] = case((Run.furthest_step > step, Run.furthest_step), else_=step)
     if total is not None:
         values["total_steps"] = total
     if activity is not None:

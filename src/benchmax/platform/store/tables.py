@@ -213,6 +213,9 @@ class Run(Base):
     """The SHA-256 each of the four paths had at launch, under the same names."""
     total_steps: Mapped[int | None]
     latest_step: Mapped[int | None]
+    """The last one that is recorded."""
+    furthest_step: Mapped[int | None]
+    """The highest there ever was: a trainer that was killed goes back to its checkpoint and does some again."""
     error_count: Mapped[int] = mapped_column(default=0)
     created: Mapped[float] = mapped_column(default=time.time)
     updated: Mapped[float] = mapped_column(default=time.time)
@@ -435,6 +438,8 @@ class Corpus(Base):
     owner_id: Mapped[str] = _owner()
     name: Mapped[str] = mapped_column(String(200))
     created: Mapped[float] = mapped_column(default=time.time)
+    updated: Mapped[float | None] = mapped_column(default=time.time)
+    """When it last got chunks."""
     __table_args__ = (UniqueConstraint("owner_id", "name"),)
 
 

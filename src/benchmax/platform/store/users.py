@@ -60,6 +60,15 @@ def by_email(session: Session, email: str) -> User | None:
     return session.scalars(select(User).where(User.email == email.strip().lower())).one_or_none()
 
 
+def has_password(session: Session, user_id: str) -> bool:
+    user = session.get(User, user_id)
+    return user is not None and user.password_hash is not None
+
+
+def set_password_hash(session: Session, user_id: str, hashed: str) -> None:
+    session.execute(update(User).where(User.id == user_id).values(password_hash=hashed))
+
+
 def any_password(session: Session) -> bool:
     """Whether someone can sign in by password: what a server beyond loopback needs."""
     return session.scalars(select(User.id).where(User.password_hash.is_not(None)).limit(1)).first() is not None
@@ -200,6 +209,29 @@ def session_needs_touch(found: WebSession) -> bool:
 
 def close_session(session: Session, token: str) -> None:
     session.execute(delete(WebSession).where(WebSession.digest == digest(token)))
+
+
+def sign_out(session: Session, user_id: str, *, but: str | None = None) -> int:
+    """End every session of a user, links and devices on their way in too; `but` is the token of one that stays."""
+    for table in (LoginLink, DeviceCode):
+        session.execute(delete(table).where(table.user_id == user_id))
+    open_ones = delete(WebSession).where(WebSession.user_id == user_id)
+    if but is not None:
+        open_ones = open_ones.where(WebSession.digest != digest(but))
+    return session.execute(open_ones).rowcount  # type: ignore[attr-defined, no-any-return]
+
+
+def revoke_all(session: Session, user_id: str, *, but: str | None = None) -> int:
+    """Revoke every key of a user that works, save one and the keys it comes from."""
+    keys = {key.id: key for key in keys_of(session, user_id)}
+    kept: set[str] = set()
+    while but in keys:
+        kept.add(but)
+        but = keys[but].parent_id
+    ending = [key for key in keys.values() if key.revoked is None and key.id not in kept]
+    for key in ending:
+        key.revoked = time.time()
+    return len(ending)
 
 
 # Passwords: only the failures live here, the hashing is the server's

@@ -38,6 +38,8 @@ class Lesson(NamedTuple):
     """What follows the prompt: assistant turns, which are learned, and what tools answered between them."""
     is_chat: bool
     """The prompt is as the row gives it."""
+    tools: tuple[ToolDefinition, ...] = ()
+    """The row's own, in place of the environment's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def sft_sequences(
         report.rows += 1
         try:
             lesson = _lesson(row, scene)
-            sequences.append(_sequence(chat, lesson, scene.tools))
+            sequences.append(_sequence(chat, lesson, lesson.tools or scene.tools))
         except RowFault as fault:
             report.bad_rows += 1
             for finding in fault.findings:
@@ -109,7 +111,7 @@ def _lesson(row: Row, scene: Scene) -> Lesson:
         raise RowFault(fault)
     for column in CHAT_COLUMNS:
         if row.data.get(column):
-            return _chat(column, row.data[column])
+            return _chat(column, row.data[column])._replace(tools=_tools(row.data.get("tools")))
     prompt = scene.prompt_of(row.data)
     return Lesson(prompt, [{"role": "assistant", "content": _answer(row.data)}], is_chat=False)
 
@@ -125,6 +127,18 @@ def _chat(column: str, messages: Any) -> Lesson:
         shape = 'write [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]'
         raise RowFault(Finding(column, "does not end with an assistant turn that answers", shape))
     return Lesson(chat[:asked], chat[asked:], is_chat=True)
+
+
+def _tools(given: Any) -> tuple[ToolDefinition, ...]:
+    """Tools that a chat was held with, as the OpenAI API writes them."""
+    found = []
+    for each in given or ():
+        spec = each.get("function", each) if isinstance(each, Mapping) else {}
+        if not isinstance(spec, Mapping) or not isinstance(spec.get("name"), str):
+            shape = 'write [{"type": "function", "function": {"name": "…", "parameters": {…}}}]'
+            raise RowFault(Finding("tools", "has an entry without a function's name", shape))
+        found.append(ToolDefinition(spec["name"], str(spec.get("description") or ""), spec.get("parameters")))
+    return tuple(found)
 
 
 def _says_something(turn: ChatMessage) -> bool:

@@ -8,12 +8,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import deque
 from pathlib import Path
 from typing import Any
 
+from benchmax.envs.mcp.leftovers import claimed, sweep
 from benchmax.envs.mcp.luggage import left_behind
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
 from benchmax.envs.mcp.workdir import find_config
@@ -104,7 +104,8 @@ class _AgentProcess:
         return self._process is not None and self._process.poll() is None
 
     async def start(self, secret: str) -> str:
-        self._root = Path(tempfile.mkdtemp(prefix="benchmax-mcp-"))  # short, as a socket's path must be
+        await asyncio.to_thread(sweep)
+        self._root = claimed("benchmax-mcp-")  # short, as a socket's path must be
         copy = self._root / "workdir"
         await asyncio.to_thread(shutil.copytree, self._workdir, copy, symlinks=True, ignore=left_behind)
         if "--listen" not in self._arguments:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path as FilePath
@@ -11,6 +12,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 from sqlalchemy.orm import Session
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
 from benchmax.errors import UsageError
@@ -20,11 +22,13 @@ from benchmax.platform.schemas import RUN_PATHS, Launched, check_launch_args
 from benchmax.platform.server import forks
 from benchmax.platform.server.auth import Caller, Principal
 from benchmax.platform.server.guard import attachment
-from benchmax.platform.server.launch import Assets, count_rows, specs
+from benchmax.platform.server.launch import count_rows, specs
 from benchmax.platform.server.platform import Here, Platform
+from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.routes.views import OwnedRun
-from benchmax.platform.server.sources import SOURCES, resolve
+from benchmax.platform.server.sources import SOURCES, checked_assets
 from benchmax.platform.store import errands, jobs, runs
+from benchmax.platform.store.plain_files import open_plain
 from benchmax.platform.store.tables import Errand, Run
 
 router = APIRouter(prefix="/v1/train/runs/{run_id}", tags=["checkpoints"])
@@ -59,12 +63,28 @@ async def download(
     while True:
         path, pending = await run_in_threadpool(_look, here, run, caller, name, format)
         if path is not None:
-            return FileResponse(path, headers=attachment(f"{run.name}-{path.name}"))
+            return _file(here, run, path)
         if time.monotonic() >= until or await request.is_disconnected():
             assert pending is not None
             told = DownloadPending.model_validate({"status": pending.status, "status_reason": pending.reason})
             return JSONResponse(told.model_dump(by_alias=True), 202, {"Retry-After": "5"})
         await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _file(here: Platform, run: Run, path: FilePath) -> FileResponse:
+    """The file itself, not what a link of its name leads to."""
+    try:
+        file = open_plain(here.data.run(run.id), path.relative_to(here.data.run(run.id)))
+    except OSError:
+        raise Refused(404, "The file is gone. Ask for it again.") from None
+    answer = FileResponse(
+        f"/dev/fd/{file.fileno()}",
+        headers=attachment(f"{run.name}-{path.name}"),
+        stat_result=os.fstat(file.fileno()),
+        background=BackgroundTask(file.close),
+    )
+    answer.file = file  # type: ignore[attr-defined]  # open for as long as the answer is sent
+    return answer
 
 
 def _look(
@@ -105,7 +125,7 @@ def _going(session: Session, run: Run, caller: Principal, file: str) -> Errand |
 
 def _is_fresh(path: FilePath, checkpoint: FilePath) -> bool:
     try:
-        return path.stat().st_mtime >= (checkpoint / "weights.safetensors").stat().st_mtime
+        return path.lstat().st_mtime >= (checkpoint / "weights.safetensors").stat().st_mtime and not path.is_symlink()
     except OSError:
         return False
 
@@ -148,10 +168,7 @@ def _sources(
 ) -> tuple[dict[str, str], dict[str, str], int]:
     """Paths, blobs and the number of training rows: the parent's, or those the fork names."""
     if not given.keys().isdisjoint((*RUN_PATHS, *SOURCES)) or parent.kind == "sft":
-        named = resolve(here, caller.user_id, given)
-        with here.database.read() as session:
-            assets = Assets(session, here.blobs, caller.user_id, named)
-        assets.check_bundle()
-        return assets.paths, assets.blobs, assets.check_rows()[0]
+        assets, rows, _ = checked_assets(here, caller.user_id, given)
+        return assets.paths, assets.blobs, rows
     train = "train_dataset_path"
     return parent.paths, parent.blobs, count_rows(here.blobs, parent.blobs[train], parent.paths[train])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from benchmax import limits
+from benchmax.envs.rows import deeper
 from benchmax.errors import UsageError
 from benchmax.platform.account_schemas import (
     ChunkInfo,
@@ -16,7 +18,6 @@ from benchmax.platform.account_schemas import (
     ChunksAdded,
     ChunksRequest,
     CorpusInfo,
-    CorpusList,
     CorpusRequest,
     SearchHit,
     SearchRequest,
@@ -27,7 +28,8 @@ from benchmax.platform.server.auth import Caller
 from benchmax.platform.server.platform import Here
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.store import corpora
-from benchmax.platform.store.tables import Corpus
+from benchmax.platform.store.filters import predicate
+from benchmax.platform.store.tables import Chunk, Corpus
 
 router = APIRouter(prefix="/v1/corpora", tags=["corpora"])
 
@@ -50,10 +52,17 @@ def create_corpus(here: Here, caller: Caller, body: CorpusRequest) -> CorpusInfo
 
 
 @router.get("")
-def list_corpora(here: Here, caller: Caller) -> CorpusList:
+def list_corpora(here: Here, caller: Caller) -> list[CorpusInfo]:
     """Your corpora."""
     with here.database.read() as session:
-        return CorpusList(corpora=[_info(session, corpus) for corpus in corpora.of_owner(session, caller.user_id)])
+        return [_info(session, corpus) for corpus in corpora.of_owner(session, caller.user_id)]
+
+
+@router.get("/{corpus_id}")
+def get_corpus(here: Here, caller: Caller, corpus_id: CorpusId) -> CorpusInfo:
+    """One of them."""
+    with here.database.read() as session:
+        return _info(session, _own(session, caller.user_id, corpus_id))
 
 
 @router.delete("/{corpus_id}")
@@ -94,22 +103,33 @@ def list_chunks(
         _own(session, caller.user_id, corpus_id)
         found = corpora.page(session, corpus_id, limit=limit, after=cursor)
     return ChunkPage(
-        results=[ChunkInfo(id=chunk.id, content=chunk.content, metadata=chunk.meta) for chunk in found],
+        results=[ChunkInfo(id=chunk.id, content=chunk.content, metadata=_shown(chunk)) for chunk in found],
         next_cursor=str(found[-1].n) if len(found) == limit else None,
     )
 
 
 @router.post("/{corpus_id}/search")
 def search(here: Here, caller: Caller, corpus_id: CorpusId, body: SearchRequest) -> SearchResults:
-    """Chunks that hold words of the query, best first; `metadata` and `filters` name values they must have."""
-    wanted = {**(body.filters or {}), **(body.metadata or {})}
+    """Chunks that hold words of the query, best first; `metadata` names values they must have.
+
+    `filters` are `{"and": […]}`, `{"or": […]}`, `{"not": …}` and `{"field", "op", "value"}`, one in the other.
+    """
+    equal = [{"field": name, "op": "eq", "value": value} for name, value in (body.metadata or {}).items()]
+    passes = predicate([*([body.filters] if body.filters else []), *equal])
     with here.database.read() as session:
         _own(session, caller.user_id, corpus_id)
         hits, total = corpora.search(
-            session, corpus_id, body.query, limit=body.limit, offset=body.offset, metadata=wanted
+            session, corpus_id, body.query, limit=body.limit, offset=body.offset, passes=passes
         )
-    results = [SearchHit(id=chunk.id, content=chunk.content, metadata=chunk.meta, score=score) for chunk, score in hits]
+    results = [
+        SearchHit(id=chunk.id, content=chunk.content, metadata=_shown(chunk), score=score) for chunk, score in hits
+    ]
     return SearchResults(results=results, total=total, query=body.query)
+
+
+def _shown(chunk: Chunk) -> dict[str, Any]:
+    """Its metadata; nothing of one that is nested too deep to be sent, which earlier versions took."""
+    return {} if deeper(chunk.meta, limits.JSON_DEPTH) else chunk.meta
 
 
 def _own(session: Session, user_id: str, corpus_id: str) -> Corpus:
@@ -121,5 +141,9 @@ def _own(session: Session, user_id: str, corpus_id: str) -> Corpus:
 
 def _info(session: Session, corpus: Corpus) -> CorpusInfo:
     return CorpusInfo(
-        id=corpus.id, name=corpus.name, chunk_count=corpora.count(session, corpus.id), created_at=corpus.created
+        id=corpus.id,
+        name=corpus.name,
+        chunk_count=corpora.count(session, corpus.id),
+        created_at=corpus.created,
+        updated_at=corpus.updated or corpus.created,
     )

@@ -10,14 +10,14 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.loading import BUILT_IN, load_env_class
+from benchmax.envs.loading import BUILT_IN
+from benchmax.envs.run_rows import check_count
 from benchmax.errors import UsageError
 from benchmax.platform.resource_schemas import DatasetInfo, DatasetList, RowAdded, RowRequest
 from benchmax.platform.schemas import DatasetPreview, Success
-from benchmax.platform.server import datasets
+from benchmax.platform.server import catalogue, datasets
 from benchmax.platform.server.auth import Caller, Principal
-from benchmax.platform.server.launch import count_lines
+from benchmax.platform.server.launch import count_lines, row_reader
 from benchmax.platform.server.platform import Here, Platform
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.routes.storage import BlobPathText, broken_upload, pieces
@@ -32,7 +32,7 @@ _APPEND_TRIES = 5
 _ANY_BODY: dict[str, Any] = {"requestBody": {"content": {"application/octet-stream": {}, "text/csv": {}}}}
 
 EnvironmentName = Annotated[str | None, Query(max_length=80)]
-"""A built-in environment whose columns the rows have."""
+"""The environment that is to read the rows."""
 
 
 @router.get("")
@@ -76,24 +76,26 @@ def preview(
 ) -> DatasetPreview:
     """The first rows of an uploaded dataset, and what is wrong with any of the first 100,000.
 
-    Without `environment`, rows that have no prompt are read as the built-in environment that knows their columns.
+    Without `environment`, rows that have no prompt are read as the built-in environment that knows their columns;
+    an empty one asks for a prompt or messages.
     """
     with here.database.read() as session:
         found = blobs.find(session, caller.user_id, path)
     if found is None:
         raise Refused(404, "You have no upload of that name. Check the path.")
-    return _read_as(here, path, found[1].sha256, found[1].size, limit, environment)
+    return _read_as(here, caller, path, found[1].sha256, found[1].size, limit, environment)
 
 
 def _read_as(
-    here: Platform, path: str, sha256: str, size: int, limit: int, environment: str | None
+    here: Platform, caller: Principal, path: str, sha256: str, size: int, limit: int, environment: str | None
 ) -> DatasetPreview:
     """A preview by the environment that is asked for, else by whichever can read the rows."""
-    seen = datasets.preview(here.blobs, sha256, size, path, limit, _env_class(environment))
-    if environment in BUILT_IN:
+    reader = _reader(here, caller, environment)
+    seen = datasets.preview(here.blobs, sha256, size, path, limit, reader)
+    if reader is not None:
         return seen.model_copy(update={"environment": environment})
     for name in BUILT_IN if seen.rows and not seen.usable and environment is None else ():
-        other = datasets.preview(here.blobs, sha256, size, path, limit, _env_class(name))
+        other = datasets.preview(here.blobs, sha256, size, path, limit, name)
         if other.usable:
             return other.model_copy(update={"environment": name})
     return seen
@@ -123,9 +125,9 @@ def _keep(
     here: Platform, caller: Principal, path: str, sha256: str, size: int, environment: str | None
 ) -> DatasetPreview:
     try:
-        seen = _read_as(here, path, sha256, size, 20, environment)
+        seen = _read_as(here, caller, path, sha256, size, 20, environment)
         # Rows none of which has our columns may still be what some environment reads: then readable is enough.
-        datasets.check_count(seen.usable or sum(1 for _ in datasets.rows(here.blobs, sha256, path)))
+        check_count(seen.usable or sum(1 for _ in datasets.rows(here.blobs, sha256, path)))
     except UsageError:
         with here.database.write() as session:
             libraries.note_nameless(session, sha256, size)
@@ -136,17 +138,21 @@ def _keep(
     return seen
 
 
+def _reader(here: Platform, caller: Principal, environment: str | None) -> str | None:
+    """Whose columns the rows must have: a built-in environment's, or those that an uploaded one is known to read."""
+    if not environment or environment in BUILT_IN:
+        return environment or None
+    with here.database.read() as session:
+        uploaded = catalogue.find(session, caller.user_id, environment).uploaded
+    return row_reader(here.blobs, uploaded.cls_sha256, uploaded.metadata_sha256) if uploaded else None
+
+
 def _path(name: str) -> str:
     """`datasets/<name>`, of letters that are safe in a path."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
     if PurePosixPath(plain).suffix.lower() not in datasets.SUFFIXES:
         raise UsageError(f"{name[:80]!r} is no dataset file. Its name must end in {', '.join(datasets.SUFFIXES)}.")
     return blobs.check_path(f"datasets/{plain}")
-
-
-def _env_class(name: str | None) -> type[BaseEnv] | None:
-    """Only our own classes: nothing of a user's is opened here."""
-    return load_env_class(name) if name in BUILT_IN else None
 
 
 @router.post("/rows", status_code=201)

@@ -8,17 +8,15 @@ from pathlib import PurePosixPath
 from fastapi import APIRouter
 
 from benchmax.errors import UsageError
-from benchmax.platform.launch_args import sft_steps, total_steps
+from benchmax.platform.launch_args import sft_args, sft_steps, total_steps
 from benchmax.platform.resource_schemas import SftRequest
 from benchmax.platform.schemas import RUN_PATHS, LaunchArgs, Launched, LaunchRequest, check_launch_args
-from benchmax.platform.server import datasets
 from benchmax.platform.server.auth import Caller
-from benchmax.platform.server.datasets import sft_rows
-from benchmax.platform.server.launch import RUN_TYPES, Assets, specs
+from benchmax.platform.server.launch import RUN_TYPES, specs
 from benchmax.platform.server.platform import Here
-from benchmax.platform.server.sources import SOURCES, resolve
+from benchmax.platform.server.routes.views import environment_name
+from benchmax.platform.server.sources import SOURCES, checked_assets, lessons
 from benchmax.platform.store import jobs, runs
-from benchmax.platform.store.libraries import OURS
 
 router = APIRouter(tags=["launch"])
 
@@ -36,11 +34,7 @@ def launch(here: Here, caller: Caller, body: LaunchRequest) -> Launched:
     _check_secrets(body.extra_secrets)
     given = {name: value for name, value in body.args.items() if name not in (*RUN_PATHS, *SOURCES)}
     args, warnings = check_launch_args(specs(), given)
-    named = resolve(here, caller.user_id, body.args)
-    with here.database.read() as session:
-        assets = Assets(session, here.blobs, caller.user_id, named)
-    assets.check_bundle()
-    rows, more = assets.check_rows()
+    assets, rows, more = checked_assets(here, caller.user_id, body.args)
     with here.database.write() as session:
         run = runs.create(
             session,
@@ -63,22 +57,20 @@ def launch(here: Here, caller: Caller, body: LaunchRequest) -> Launched:
 @router.post("/v1/train/runs/sft", status_code=201)
 def launch_sft(here: Here, caller: Caller, body: SftRequest) -> Launched:
     """A supervised run: rows are chats that end with the assistant, or a `prompt` with a `completion`."""
-    given = {**body.args, **({"model": body.model} if body.model else {})}
+    given, unused = sft_args({**body.args, **({"model": body.model} if body.model else {})})
     args, warnings = check_launch_args(specs(), given)
-    path = body.dataset.path
-    with here.database.read() as session:
-        sha256 = datasets.find(session, caller.user_id, path)[1].sha256
-    if body.dataset.digest and body.dataset.digest.removeprefix("sha256:") != sha256:
-        raise UsageError(f"{path} is not the file its digest describes. Upload it again.")
-    rows = sft_rows(here.blobs, sha256, path)
-    held_out = body.eval.rows if body.eval else 0
+    if unused:
+        warnings.append(f"Not used in a supervised run here: {', '.join(unused)}.")
+    path, sha256, rows, held_out = lessons(
+        here, caller.user_id, body.dataset, held_out=body.eval.rows if body.eval else 0
+    )
     if held_out >= rows:
         raise UsageError(f"eval.rows is {held_out} of {rows} rows. Leave some to learn from.")
     with here.database.write() as session:
         run = runs.create(
             session,
             owner_id=caller.user_id,
-            name=body.name or f"sft {PurePosixPath(path).stem}",
+            name=body.name or f"sft {PurePosixPath(body.dataset.path).stem}",
             kind="sft",
             args={**args, "eval_rows": held_out},
             asked=given,
@@ -106,5 +98,4 @@ def _check_secrets(values: dict[str, str]) -> None:
 
 def run_name(path: str) -> str:
     """`envs/<run name>/<digest>/env-cls.pkl` → the run's name."""
-    parts = path.removeprefix(OURS).split("/")
-    return parts[0] if path.startswith(OURS) else parts[1] if len(parts) > 2 else "run"
+    return environment_name(path) or "run"

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from benchmax.bundle.metadata import BundleMetadata
 from benchmax.envs.readers import read_rows
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.playground_schemas import BatchRequest, RolloutEnv, RolloutOptions, RolloutRequest
+from benchmax.platform.server import bounded_rows, datasets, json_size
 from benchmax.platform.server.auth import Caller, Principal
 from benchmax.platform.server.launch import check_bundle, dataset_file
 from benchmax.platform.server.models import ChosenModel, choose
@@ -122,10 +124,14 @@ def _rows(here: Platform, caller: Principal, body: BatchRequest) -> list[Any]:
     if (body.dataset_bytes is None) == (body.dataset_path is None):
         raise UsageError("Send one of dataset_bytes and dataset_path.")
     if body.dataset_path is not None:
-        blob = _blob(here, caller, body.dataset_path)
-        with dataset_file(here.blobs, blob.name, body.dataset_path) as path:
+        where, sha256 = _dataset(here, caller, body.dataset_path, body.split)
+        if Path(where).suffix.lower() in bounded_rows.WHOLE:
+            return list(islice(datasets.rows(here.blobs, sha256, where), body.max_examples))
+        with dataset_file(here.blobs, sha256, where) as path:
             return [row.data for row, _ in zip(read_rows(path), range(body.max_examples), strict=False)]
     content = _decoded(body.dataset_bytes or "", "dataset_bytes")
+    if json_size.too_many(content):
+        raise UsageError("dataset_bytes holds too many values. Upload the rows as .jsonl and give dataset_path.")
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
@@ -134,6 +140,16 @@ def _rows(here: Platform, caller: Principal, body: BatchRequest) -> list[Any]:
         except (ValueError, RecursionError):
             raise UsageError("dataset_bytes is not JSON. Send one row, a list of rows, or one row a line.") from None
     return value if isinstance(value, list) else [value]
+
+
+def _dataset(here: Platform, caller: Principal, path: str, split: str) -> tuple[str, str]:
+    """The file a path names, or the one of a split in the folder it names; gives its path and SHA-256."""
+    with here.database.read() as session:
+        found = datasets.splits_of(session, caller.user_id, path)
+    chosen = found.get(split) or found.get("train")
+    if chosen is None:
+        raise NotFoundError(f"You have no upload at {path[:200]!r}. Upload it first, or send the bytes.")
+    return chosen[0].path, chosen[1].sha256
 
 
 def _blob(here: Platform, caller: Principal, path: str) -> Path:

@@ -13,6 +13,7 @@ from fastapi import Depends, Query
 from benchmax.platform.schemas import RolloutItem, TokenRun
 from benchmax.platform.server.routes.views import EvalId, Mode
 from benchmax.platform.store import evals
+from benchmax.platform.store.plain_files import read_plain
 from benchmax.platform.store.tables import RolloutRow
 from benchmax.platform.store.text import clean
 
@@ -40,6 +41,7 @@ def _wanted(
     discarded: bool | None = None,
     lowest: _Reward = None,
     highest: _Reward = None,
+    component: Annotated[str | None, Query(max_length=200)] = None,
 ) -> dict[str, Any]:
     return {
         **scope_of(mode, external_eval_id),
@@ -51,6 +53,7 @@ def _wanted(
         "discarded": discarded,
         "lowest": lowest,
         "highest": highest,
+        "component": component,
     }
 
 
@@ -65,7 +68,7 @@ def token_runs(run_dir: Path, record: Mapping[str, Any]) -> list[TokenRun] | Non
         return None
     file = run_dir / VOCABULARY
     try:
-        known = _vocabulary(file, file.stat().st_mtime_ns)
+        known = _vocabulary(file, file.lstat().st_mtime_ns)
     except OSError:
         known = None
     return [_token_run(segment, known) for segment in saved]
@@ -80,11 +83,10 @@ def _token_run(segment: Mapping[str, Any], known: Sequence[str] | None) -> Token
 
 @lru_cache(maxsize=4)
 def _vocabulary(path: Path, _changed: int) -> tuple[str, ...] | None:
-    if path.stat().st_size > _VOCABULARY_BYTES:
-        return None
     try:
-        return tuple(clean(str(text)) for text in json.loads(path.read_bytes()))
-    except (ValueError, TypeError, RecursionError):
+        words = json.loads(read_plain(path.parent, path.name, _VOCABULARY_BYTES))
+        return tuple(clean(str(text)) for text in words)
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
 
 

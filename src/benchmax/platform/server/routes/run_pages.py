@@ -21,6 +21,7 @@ from benchmax.platform.server.platform import Here
 from benchmax.platform.server.routes.views import Limit, OwnedRun, VisibleRun, run_infos
 from benchmax.platform.server.run_logs import Process, Wanted
 from benchmax.platform.store import runs
+from benchmax.platform.store.plain_files import open_plain, read_plain
 from benchmax.platform.store.text import clean_json
 
 router = APIRouter(prefix="/v1/train", tags=["runs"])
@@ -82,9 +83,8 @@ def get_config(here: Here, run: VisibleRun) -> RunConfig:
         )
         for name, value in run.args.items()
     ]
-    path = here.data.run(run.id) / "config.json"
     try:
-        text = path.read_text("utf-8") if path.stat().st_size <= _CONFIG_BYTES else "null"
+        text = read_plain(here.data.run(run.id), "config.json", _CONFIG_BYTES).decode()
         # Where things lie on the server is the server's own business.
         settings = clean_json(json.loads(text.replace(f"{here.data.root}/", "")))
     except (OSError, ValueError, RecursionError):
@@ -114,7 +114,7 @@ def get_process_logs(
 def get_system(here: Here, run: VisibleRun, limit: Annotated[int, Query(ge=2, le=5000)] = 720) -> SystemSeries:
     """What the run's processes used of the machine; thinned evenly to `limit` points."""
     try:
-        with open(here.data.run(run.id) / "system.jsonl", "rb") as file:
+        with open_plain(here.data.run(run.id), "system.jsonl") as file:
             file.seek(max(0, file.seek(0, 2) - _SYSTEM_BYTES))
             lines = file.read().splitlines()
     except OSError:

@@ -45,11 +45,14 @@ from benchmax.platform.server.routes.views import (
 )
 from benchmax.platform.server.sessions import reach_of
 from benchmax.platform.store import blobs, evals, events, jobs, points, rollouts, runs
+from benchmax.platform.store.plain_files import read_plain
 from benchmax.platform.store.tables import TERMINAL, Endpoint, Run
 
 router = APIRouter(prefix="/v1/train/runs", tags=["runs"])
 
 _Config = Annotated[bool, Query(alias="includeConfig")]
+LOG_LINES = 10_000
+"""In one answer: clients of the published API know no second page."""
 
 
 @router.get("")
@@ -136,17 +139,17 @@ def get_logs(
     here: Here,
     run: VisibleRun,
     rollout_id: Annotated[str | None, Query(alias="rolloutId", max_length=80)] = None,
-    limit: Limit = 1000,
+    limit: Annotated[int, Query(ge=1, le=LOG_LINES)] = LOG_LINES,
     cursor: Annotated[int, Query(ge=0, le=2**62)] = 0,
 ) -> Response:
     """What the environment logged, oldest first; of one rollout, or of all."""
 
     def make() -> bytes:
         found = rollouts.logs(session, run.id, rollout_id=rollout_id, limit=limit, after=cursor)
-        more = str(found[-1].id) if len(found) == limit else None
-        return (
-            EnvLogs(logs=[log_line(line) for line in found], next_cursor=more).model_dump_json(by_alias=True).encode()
-        )
+        last = str(found[-1].id if found else cursor)
+        logs = [log_line(line) for line in found]
+        page = EnvLogs(logs=logs, next_cursor=last if len(found) == limit else None, cursor=last)
+        return page.model_dump_json(by_alias=True).encode()
 
     with here.database.read() as session:
         return here.charts.answer(request, session, run, make)
@@ -177,12 +180,15 @@ def get_checkpoints(here: Here, run: VisibleRun) -> Checkpoints:
     return Checkpoints(checkpoints=_checkpoints(here, run))
 
 
+_MARK_BYTES = 1024
+
+
 def _checkpoints(here: Platform, run: Run) -> list[Checkpoint]:
     folder = here.data.run(run.id) / "checkpoints"
     marks = {}
     for mark in ("latest", "best"):
         try:
-            marks[mark] = (folder / mark).read_text("utf-8").strip()
+            marks[mark] = read_plain(folder, mark, _MARK_BYTES).decode().strip()
         except (OSError, UnicodeDecodeError):
             marks[mark] = ""
     found = []

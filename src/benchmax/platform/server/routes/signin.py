@@ -17,12 +17,14 @@ from benchmax.platform.account_schemas import (
     DeviceToken,
     DeviceTokenRequest,
     DeviceWaiting,
+    PasswordChange,
+    SignOut,
     TokenAnswer,
 )
 from benchmax.platform.schemas import Success
 from benchmax.platform.server.auth import COOKIE, Caller, cookie_token
 from benchmax.platform.server.guard import client_address
-from benchmax.platform.server.passwords import check_password
+from benchmax.platform.server.passwords import check_password, hash_password
 from benchmax.platform.server.platform import Here, Platform
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.routes import console
@@ -105,6 +107,35 @@ def logout(request: Request, here: Here, caller: Caller) -> Response:
     response = JSONResponse({"success": True})
     response.delete_cookie(COOKIE, path="/")
     return response
+
+
+@router.post("/v1/password")
+def change_password(request: Request, here: Here, caller: Caller, body: PasswordChange) -> Success:
+    """Set another password. Every other session ends; keys stay."""
+    address = client_address(request.scope)
+    here.limiter.hit("login", address)
+    with here.database.read() as session:
+        has_one = users.has_password(session, caller.user_id)
+    if has_one:
+        check_password(here.database, caller.email, body.current_password, address)
+    elif caller.key_id is not None:  # a key would make itself a way in that outlives it
+        raise Refused(403, "A first password is set by a person: sign in with the link that `benchmax up` prints.")
+    hashed = hash_password(body.new_password)
+    with here.database.write() as session:
+        users.set_password_hash(session, caller.user_id, hashed)
+        users.sign_out(session, caller.user_id, but=None if caller.key_id else cookie_token(request.headers))
+        caller.note(session, "password.change")
+    return Success(success=True, message="The password is changed; every other session has ended.")
+
+
+@router.post("/v1/sign-out")
+def sign_out_everywhere(here: Here, caller: Caller, body: SignOut) -> Success:
+    """End every session of yours, this one too; with `keys`, revoke every other API key as well."""
+    with here.database.write() as session:
+        ended = users.sign_out(session, caller.user_id)
+        revoked = users.revoke_all(session, caller.user_id, but=caller.key_id) if body.keys else 0
+        caller.note(session, "logout.everywhere", sessions=ended, keys=revoked)
+    return Success(success=True, message=f"{ended} sessions have ended, {revoked} keys are revoked.")
 
 
 # Device login

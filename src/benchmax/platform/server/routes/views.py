@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from benchmax.platform.server.platform import Here
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.store import runs, standings
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.libraries import OURS
 from benchmax.platform.store.standings import Standing
 from benchmax.platform.store.tables import TERMINAL, ApiKey, EnvLog, Eval, Event, Job, Run
 
@@ -70,6 +72,13 @@ def run_info(session: Session, run: Run, caller: Principal | None, data: DataDir
     return run_infos(session, [run], caller, data, config=config)[0]
 
 
+def latest_step(run: Run) -> int | None:
+    """How far a run is; while it works, also what it did before it had to go back to a checkpoint."""
+    if run.status in TERMINAL or run.furthest_step is None:
+        return run.latest_step
+    return max(run.furthest_step, run.latest_step or 0)
+
+
 def run_infos(
     session: Session, found: list[Run], caller: Principal | None, data: DataDir, *, config: bool = False
 ) -> list[RunInfo]:
@@ -93,7 +102,7 @@ def run_infos(
             archived=run.archived,
             tags=run.tags,
             total_steps=run.total_steps,
-            latest_step=run.latest_step,
+            latest_step=latest_step(run),
             latest_activity_message=run.activity,
             launcher_args={**run.args, **run.paths, "type": run.kind} if config else None,
             pinned=run.pinned,
@@ -101,11 +110,27 @@ def run_infos(
             type=run.kind,
             parent_run_id=run.parent.get("run_id"),
             model=str(run.args.get("model") or ""),
+            environment=environment_name(run.paths.get("env_cls_path", "")),
+            task_digest=_task_digest(run),
+            given={name: value for name, value in run.asked.items() if name != "model"},
             heartbeat_at=_heartbeat(run, data),
             **_standing(run, stands[run.id]),
         )
         for run in found
     ]
+
+
+def environment_name(path: str) -> str:
+    """`envs/<name>/<digest>/env-cls.pkl` → the name; empty where the path has none."""
+    parts = path.removeprefix(OURS).split("/")
+    return parts[0] if path.startswith(OURS) else parts[1] if len(parts) > 2 else ""
+
+
+def _task_digest(run: Run) -> str:
+    """Equal for runs that train on the same rows of the same environment."""
+    names = ("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path")
+    known = [run.blobs.get(name, "") for name in names]
+    return hashlib.sha256(" ".join(known).encode()).hexdigest()[:16] if any(known) else ""
 
 
 def _standing(run: Run, standing: Standing) -> dict[str, float | None]:
@@ -166,6 +191,7 @@ def log_line(line: EnvLog) -> EnvLogLine:
         created_at=line.time,
         level=line.level,
         message=line.message,
+        content=line.message,
         traceback=line.traceback,
     )
 

@@ -1,0 +1,104 @@
+"""Connections that ask for nothing: they are given little time, and one address holds only so many of them.
+
+Of too many the oldest is closed, not the newest refused: who sends a request at once is never in the way of one who
+does not, even from the same address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import time
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+HEADER_SECONDS = 15.0
+"""For a request's headers to come whole."""
+WAITING_PER_ADDRESS = 128
+WAITING = 512
+OPEN_FILES = 65_536
+LINES_PER_MINUTE = 60
+
+_waiting: WeakKeyDictionary[ServerState, dict[GuardedProtocol, str]] = WeakKeyDictionary()
+"""A server's connections without a request, the oldest first, with their addresses."""
+
+
+class GuardedProtocol(H11Protocol):
+    """HTTP/1.1 with a bound on the time without a request, and on how many connections are without one."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        if self._timer is None and self._is_idle():
+            self._wait()
+        super().data_received(data)
+        if not self._is_idle():
+            self._end_wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_wait()
+        super().connection_lost(exc)
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _wait(self) -> None:
+        address = self.client[0] if self.client else ""
+        waiting = _waiting.setdefault(self.server_state, {})
+        same = [each for each, other in waiting.items() if other == address]
+        if len(same) >= WAITING_PER_ADDRESS:
+            same[0].drop()
+        elif len(waiting) >= WAITING:
+            next(iter(waiting)).drop()
+        waiting[self] = address
+        self._timer = self.loop.call_later(HEADER_SECONDS, self.drop)
+
+    def _end_wait(self) -> None:
+        _waiting.get(self.server_state, {}).pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def drop(self) -> None:
+        """Close a connection that asks for nothing."""
+        self._end_wait()
+        if self._is_idle() and self.transport is not None:
+            self.transport.abort()
+
+
+class FewLines(logging.Filter):
+    """Lets so many lines a minute through: what strangers can provoke must not fill the disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began, self._count = 0.0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = time.monotonic()
+        if now - self._began > 60.0:
+            self._began, self._count = now, 0
+        self._count += 1
+        return self._count <= LINES_PER_MINUTE
+
+
+def prepare_process() -> None:
+    """Room for many connections, and quiet about them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).addFilter(FewLines())
+
+
+def options() -> dict[str, Any]:
+    """What uvicorn is told about connections."""
+    return {"http": GuardedProtocol, "timeout_keep_alive": 5, "h11_max_incomplete_event_size": 64 * 1024}

@@ -1,0 +1,245 @@
+"""Environments that published clients pickled: their module paths, and the packages that came along with them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import types
+import zipfile
+from contextlib import contextmanager
+
+import cloudpickle
+import pytest
+
+from benchmax.bundle import (
+    Bundle,
+    BundleMetadata,
+    BundlingError,
+    DependencyError,
+    ValidationError,
+    check_servable,
+    dump_bundle,
+    envs_venv,
+    servable,
+    with_companions,
+)
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.remote import open_remote_env
+from benchmax.published import HOMES
+
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+NAMES = {
+    "benchmax.rubrics.reward_fns": [
+        "single_rubric_based_reward_function", "group_rubric_based_reward_function",
+        "group_rubric_ranked_reward_function",
+    ],
+    "benchmax.rubrics.rubric": ["Rubric", "evaluate_single_rubric", "evaluate_rubric_ranking"],
+    "benchmax.rubrics.adaptive": ["generate_instance_wise_adaptive_rubrics"],
+    "benchmax.platform.credentials": [
+        "resolve_judge_key", "resolve_token_provider", "as_token_provider", "env_token", "read_castform_session",
+        "write_castform_session", "clear_castform_session", "platform_bearer",
+    ],
+    "benchmax.platform.device_auth": ["request_device_code", "poll_for_token", "DeviceAuthError"],
+    "benchmax.platform.login": ["ensure_session"],
+    "benchmax.envs.base": ["BaseEnv"],
+    "benchmax.envs.mcp.parallel_mcp_env": ["ParallelMcpEnv"],
+    "benchmax.envs.mcp.server_pool": ["ServerPool"],
+    "benchmax.envs.mcp.provisioners.base_provisioner": ["BaseProvisioner"],
+    "benchmax.envs.mcp.provisioners.local_provisioner": ["LocalProvisioner"],
+    "benchmax.envs.mcp.provisioners.manual_provisioner": ["ManualProvisioner"],
+    "benchmax.envs.mcp.provisioners.skypilot_provisioner": ["SkypilotProvisioner"],
+    "benchmax.utils": ["ensure_safe_python_version"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_published_paths_give_our_names(module):
+    loaded = importlib.import_module(module)
+    assert [name for name in NAMES[module] if not hasattr(loaded, name)] == []
+    assert all(servable._has(module, name) for name in NAMES[module]), "what is served is not refused"
+    with pytest.raises(AttributeError, match="has no attribute 'nothing_of_the_kind'"):
+        loaded.nothing_of_the_kind  # noqa: B018
+
+
+def test_every_row_of_the_table_leads_somewhere():
+    assert set(HOMES) <= set(NAMES)
+    for homes in HOMES.values():
+        assert all(importlib.util.find_spec(home) for home in homes)
+
+
+def test_an_unknown_module_stays_unknown():
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'benchmax\.rag'"):
+        importlib.import_module("benchmax.rag")
+
+
+def published(env_class, *, source=None, dependencies=(), **arguments):
+    """A bundle as those clients write it: four fields of metadata, and none of ours."""
+    manifest = {"pip_dependencies": list(dependencies), "python_version": HERE, "benchmax_version": "0.1.2.dev34",
+                "env_class_source": source}  # fmt: skip
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        pickled = cloudpickle.dumps((env_class, arguments))
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+    return Bundle(pickled, BundleMetadata.from_json_bytes(json.dumps(manifest).encode()))
+
+
+@contextmanager
+def module_with(name, **names):
+    """A module as the published package has it, while something is pickled."""
+    made = types.ModuleType(name)
+    for each, value in names.items():
+        value.__module__ = name
+        setattr(made, each, value)
+    parents = [".".join(name.split(".")[:end]) for end in range(2, name.count(".") + 1)]
+    added = [each for each in (*parents, name) if each not in sys.modules]
+    for each in added:
+        sys.modules[each] = made if each == name else types.ModuleType(each)
+    try:
+        yield made
+    finally:
+        for each in added:
+            del sys.modules[each]
+
+
+class Scored(BaseEnv):
+    """Keeps what it is given, and says where it is from."""
+
+    def __init__(self, function=None, **kwargs):
+        self.function = function
+
+    async def run_tool(self, rollout_id, tool_name, **kw):
+        return f"{self.function.__module__}.{self.function.__name__}"
+
+    async def compute_reward(self, rollout_id, messages, task, **kw):
+        return {"x": 1.0}
+
+
+async def test_an_environment_with_published_paths_opens_in_its_process(monkeypatch):
+    from benchmax.rubrics.functions import single_rubric_based_reward_function as scorer
+
+    importlib.import_module("benchmax.rubrics.reward_fns")
+    monkeypatch.setattr(scorer, "__module__", "benchmax.rubrics.reward_fns")
+    bundle = published(Scored, function=scorer)
+    assert b"benchmax.rubrics.reward_fns" in bundle.pickled
+    check_servable(bundle.pickled, bundle.metadata)
+    env = await open_remote_env(bundle)
+    try:
+        assert await env.run_tool("r", "t") == "benchmax.rubrics.functions.single_rubric_based_reward_function"
+    finally:
+        env.close()
+
+
+def test_a_name_that_is_not_here_is_refused_by_it():
+    class PostgresSearch:
+        pass
+
+    def load_rubric_cache():
+        pass
+
+    for module, thing in (
+        ("benchmax.rag.corpus.postgres", PostgresSearch),
+        ("benchmax.rubrics.cache", load_rubric_cache),
+    ):
+        thing.__qualname__ = thing.__name__
+        with module_with(module, **{thing.__name__: thing}):
+            bundle = published(Scored, function=thing)
+        with pytest.raises(
+            ValidationError, match=rf"uses {module}\.{thing.__name__}, which this benchmax does not have"
+        ):
+            check_servable(bundle.pickled, bundle.metadata)
+
+
+def test_a_module_that_is_imported_only_when_it_runs_is_refused_too():
+    class Late(Scored):
+        async def compute_reward(self, rollout_id, messages, task, **kw):
+            import benchmax.multi_model.pricing
+
+            return {"x": benchmax.multi_model.pricing.get_pricing()}
+
+    bundle = published(Late)
+    with pytest.raises(ValidationError, match=r"uses benchmax\.multi_model\.pricing,"):
+        check_servable(bundle.pickled, bundle.metadata)
+    source = "class Late:\n    def f(self):\n        from benchmax.traces.pipeline import TracesPipeline\n"
+    bundle = published(Scored, source=source)
+    with pytest.raises(ValidationError, match=r"uses benchmax\.traces\.pipeline,"):
+        check_servable(bundle.pickled, bundle.metadata)
+
+
+def test_an_environment_of_the_later_style_is_refused_with_words():
+    class Later(BaseEnv):
+        async def compute_reward(self, rollout):
+            return {}
+
+    source = "    class Later(BaseEnv):\n        async def compute_reward(self, rollout):\n            return {}\n"
+    for refused in (
+        lambda: check_servable(published(Later, source=source).pickled, published(Later, source=source).metadata),
+        lambda: dump_bundle(Later),
+    ):
+        with pytest.raises(BundlingError, match=r"written for benchmax 0\.2\. Write it as compute_reward\(self, roll"):
+            refused()
+
+
+def test_a_module_nobody_declared_is_refused_and_a_declared_package_may_bring_any():
+    def thing():
+        pass
+
+    thing.__qualname__ = "thing"
+    with module_with("odd_module", thing=thing):
+        bare, declared = published(Scored, function=thing), published(Scored, function=thing, dependencies=["odd"])
+    with pytest.raises(DependencyError, match="needs the module odd_module, which is not installed here"):
+        check_servable(bare.pickled, bare.metadata)
+    check_servable(declared.pickled, declared.metadata)
+
+
+def test_a_package_with_a_benchmax_of_its_own_is_refused_and_benchmax_itself_is_lent(tmp_path):
+    bundle = published(Scored, dependencies=["castform>=0.2"])
+    with pytest.raises(DependencyError, match="needs castform, which brings a benchmax of its own"):
+        check_servable(bundle.pickled, bundle.metadata)
+    bundle = published(Scored, dependencies=["benchmax==0.1.2.dev34"])
+    check_servable(bundle.pickled, bundle.metadata)
+    assert str(envs_venv(bundle.metadata, tmp_path)) == sys.executable
+
+
+class Repairs(BaseEnv):
+    async def compute_reward(self, rollout_id, messages, task, **kw):
+        import json_repair
+
+        return {"x": float(json_repair.VALUE)}
+
+
+def wheel_of(folder, module, text):
+    """A package with one module, as pip installs it."""
+    name = f"{module}-0.1.dist-info"
+    with zipfile.ZipFile(folder / f"{module}-0.1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{module}.py", text)
+        wheel.writestr(f"{name}/METADATA", f"Metadata-Version: 2.1\nName: {module.replace('_', '-')}\nVersion: 0.1\n")
+        wheel.writestr(
+            f"{name}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{name}/RECORD", "")
+
+
+def test_packages_that_came_along_are_installed_for_published_bundles_alone(tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(servable, "find_spec", lambda name: None if name in servable.CAME_ALONG else find(name))
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    wheel_of(tmp_path, "json_repair", "VALUE = 7\n")
+    bundle = published(Repairs)
+    metadata = with_companions(bundle.pickled, bundle.metadata)
+    assert metadata.pip_dependencies == ["json-repair"]
+    python = envs_venv(metadata, tmp_path / "venvs")
+    asked = [str(python), "-c", "import json_repair, benchmax; print(json_repair.VALUE)"]
+    assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout == "7\n"
+    ours = dump_bundle(Repairs)
+    assert with_companions(ours.pickled, ours.metadata) is ours.metadata
+    plain = published(Scored)
+    assert with_companions(plain.pickled, plain.metadata).pip_dependencies == []

@@ -1,0 +1,150 @@
+"""Packages are imported beforehand only where that changes nothing for the server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmax.envs.mcp import ParallelMcpEnv
+from mcp_world import make_workdir, opened
+
+HEAD = "import json\nfrom mcp.server import MCPServer\nimport {package}\nserver = MCPServer('it')\n"
+TAIL = "\nserver.run('stdio')\n"
+SAYS = "\n@server.tool()\ndef seen() -> str:\n    return json.dumps({package}.seen())\n"
+
+
+def workdir_of(folder: Path, package: str, files: dict[str, str], **more: Any) -> Path:
+    """A workdir whose server imports a package that was installed elsewhere."""
+    installed = folder / "installed"
+    for name, text in files.items():
+        (installed / name).parent.mkdir(parents=True, exist_ok=True)
+        (installed / name).write_text(text)
+    variables = {"PYTHONPATH": str(installed), **more.pop("env", {})}
+    server = {"command": "python", "args": ["server.py", *more.pop("args", [])], "read": [str(installed)]}
+    config = json.dumps({"mcpServers": {"it": {**server, "env": variables, **more}}})
+    return make_workdir(folder / "w", (HEAD + SAYS + TAIL).replace("{package}", package), config)
+
+
+async def seen(env: ParallelMcpEnv, rollout: str) -> Any:
+    await env.init_rollout(rollout)
+    return json.loads(await env.run_tool(rollout, "seen"))
+
+
+async def left(env: ParallelMcpEnv) -> dict[str, str]:
+    state = (await env.state())[0]
+    assert state["not_forked"] == {}
+    found: dict[str, str] = state["not_preloaded"].get("it", {})
+    return found
+
+
+async def test_a_package_that_opens_a_database_when_imported_has_one_in_each_rollout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    package = """
+import sqlite3
+db = sqlite3.connect("data.db", check_same_thread=False)
+db.execute("create table t (x)")
+def seen():
+    db.execute("insert into t values (1)")
+    db.commit()
+    place = [row[2] for row in db.execute("pragma database_list")][0]
+    return [db.execute("select count(*) from t").fetchone()[0], place]
+"""
+    async with opened(workdir_of(tmp_path, "keeps", {"keeps.py": package}), servers=2) as env:
+        for rollout in ("a", "b"):
+            count, path = await seen(env, rollout)
+            assert count == 1
+            assert Path(path).parent == Path(env._pool.rollouts[rollout].workspace)
+        assert "opens the database data.db" in (await left(env))["keeps"]
+    assert list(project.iterdir()) == []
+
+
+async def test_settings_read_when_imported_are_the_rollouts_own(tmp_path: Path) -> None:
+    package = """
+import os, sys
+from pathlib import Path
+VALUES = {"place": os.environ.get("PLACE", "default"), "fixed": os.environ["FIXED"], "home": str(Path.home()),
+          "args": sys.argv[1:]}
+def seen():
+    return VALUES
+"""
+    outer = "import settings_inside\nseen = settings_inside.seen\n"
+    files = {"settings_inside.py": package, "outer/__init__.py": outer}
+    env_of = {"PLACE": "${{ workspace }}/place", "FIXED": "as it is"}
+    workdir = workdir_of(tmp_path, "outer", files, env=env_of, args=["--dir", "${{ workspace }}"])
+    async with opened(workdir, servers=2) as env:
+        for rollout in ("a", "b"):
+            values = await seen(env, rollout)
+            own = env._pool.rollouts[rollout].workspace
+            assert values["place"] == f"{own}/place"
+            assert values["args"] == ["--dir", own]
+            assert values["home"] == str(Path(own).parent / "home")
+            assert values["fixed"] == "as it is"
+        reasons = await left(env)
+        assert "PLACE" in reasons["settings_inside"]
+        assert reasons["outer"].startswith("imports settings_inside")
+
+
+async def test_what_is_the_same_for_all_is_imported_once_with_the_servers_own_words(tmp_path: Path) -> None:
+    package = """
+import os, sys
+VALUES = [os.environ.get("FIXED"), sys.argv[1:], os.getpid()]
+def seen():
+    return [*VALUES, os.getpid()]
+"""
+    workdir = workdir_of(tmp_path, "plain", {"plain.py": package}, env={"FIXED": "yes"}, args=["--mode", "fast"])
+    async with opened(workdir, servers=1) as env:
+        fixed, arguments, imported_in, runs_in = await seen(env, "a")
+        assert (fixed, arguments) == ("yes", ["--mode", "fast"])
+        assert imported_in != runs_in, "it was imported before the fork"
+        assert await left(env) == {}
+
+
+async def test_packages_are_imported_confined_and_in_an_empty_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "secret.txt").write_text("of the user")
+    monkeypatch.chdir(project)
+    package = f"""
+import os
+def attempt(action):
+    try:
+        return str(action())
+    except OSError as error:
+        return type(error).__name__
+VALUES = [attempt(lambda: open({str(project / "secret.txt")!r}).read()), attempt(lambda: os.stat("secret.txt")),
+          attempt(lambda: open("/etc/shadow").read()), attempt(lambda: os.stat(".").st_nlink)]
+IMPORTED = os.getpid()
+def seen():
+    return [*VALUES, IMPORTED == os.getpid()]
+"""
+    async with opened(workdir_of(tmp_path, "nosy", {"nosy.py": package}), servers=1) as env:
+        of_user, beside, shadow, _, imported_here = await seen(env, "a")
+        assert (of_user, beside, shadow) == ("PermissionError", "FileNotFoundError", "PermissionError")
+        assert not imported_here, "it was imported in the parent, where it saw as little"
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()", "starts a thread"),
+        ("import subprocess; subprocess.run(['true'])", "runs another program"),
+        ("import tempfile; F = tempfile.mkdtemp()", "TMPDIR"),
+        ("import os; CWD = os.path.abspath('x')", "working directory"),
+        ("open('log.txt', 'a').close()", "writes log.txt"),
+        ("import socket; s = socket.socket(); s.bind(('127.0.0.1', 0))", "opens a connection"),
+    ],
+)
+async def test_what_would_be_shared_or_stale_is_done_by_each_server(tmp_path: Path, line: str, why: str) -> None:
+    package = f"{line}\nimport os\nIMPORTED = os.getpid()\ndef seen():\n    return IMPORTED == os.getpid()\n"
+    async with opened(workdir_of(tmp_path, "busy", {"busy.py": package}), servers=1, spares=0) as env:
+        assert await seen(env, "a") is True
+        assert why in (await left(env))["busy"]

@@ -1,0 +1,37 @@
+"""Temporary folders of programs that were killed are removed by the next; those of the living are not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmax.envs.mcp.leftovers import OWNER, claimed, sweep
+
+CLAIMS = "from benchmax.envs.mcp.leftovers import claimed; print(claimed('benchmax-mcp-'), flush=True); input()"
+
+
+def test_folders_of_the_killed_are_removed_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    running = subprocess.Popen(
+        [sys.executable, "-c", CLAIMS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+    )
+    assert running.stdout is not None
+    other, mine = Path(running.stdout.readline().strip()), claimed("benchmax-workdir-")
+    reused = claimed("benchmax-servers-")
+    (reused / OWNER).write_text(f"{os.getpid()} 1")  # the number is another process's now
+    (tmp_path / "benchmax-mcp-unknown").mkdir()
+    (tmp_path / "benchmax-mcp-link").symlink_to(reused)
+    sweep()
+    assert other.is_dir()
+    assert not reused.exists()
+    running.kill()
+    running.communicate()
+    sweep()
+    assert not other.exists()
+    assert mine.is_dir()
+    assert (tmp_path / "benchmax-mcp-unknown").is_dir()
