@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_documents_script import store_default_model
 
 from benchmax.cli.quickstart import launch_arguments, split_rows
 from benchmax.platform import keeper
@@ -17,6 +16,7 @@ from benchmax.platform.launch_args import launch_args, settings_tree
 from benchmax.platform.schemas import check_launch_args
 from benchmax.platform.store.datadir import DataDir
 from benchmax.trainer.config import build_config, load_config
+from training_world import store_tiny
 
 ROOT = Path(__file__).parents[2]
 OWN = {"data", "output", "rollouts.max_tokens", "rollouts.max_tool_calls", "eval.rows", "limits.seconds"}
@@ -40,7 +40,7 @@ def test_the_recipe_is_that_of_the_example_file() -> None:
 
 @pytest.mark.timeout(600)
 def test_the_command(tmp_path: Path) -> None:
-    store_default_model(tmp_path / "home")
+    store_tiny(tmp_path / "home", "smollm2-135m")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("BENCHMAX_", "CASTFORM_"))}
     variables |= {
         "BENCHMAX_HOME": str(tmp_path / "home"),

@@ -57,6 +57,9 @@ async def test_a_rollout_whose_server_is_lost_is_never_scored(tmp_path: Path, ho
         await asyncio.gather(env.init_rollout("a"), env.init_rollout("b"))
         (said,) = await asyncio.gather(env.run_tool("a", how), return_exceptions=True)
         assert {"flood": "floods its output", "crash": "exit code 3", "shut": ""}[how] in str(said)
+        if how == "shut":  # that the output was closed comes to light a moment after its last answer
+            with pytest.raises(McpError):
+                await env.run_tool("a", "well")
         with pytest.raises(McpError, match="'probe'"):
             await env.compute_reward("a", [], {})
         assert await env.run_tool("b", "well") == "well"
@@ -71,6 +74,8 @@ async def test_functions_of_this_process_score_no_lost_rollout_either(tmp_path: 
     try:
         await env.init_rollout("a")
         await env.run_tool("a", "shut")
+        with pytest.raises(McpError, match="closed its output"):
+            await env.run_tool("a", "well")
         with pytest.raises(McpError, match="closed its output"):
             await env.compute_reward("a", [], {})
     finally:

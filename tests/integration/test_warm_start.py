@@ -138,6 +138,15 @@ async def test_a_row_the_environment_cannot_read_is_told_what_to_give(chat, scen
         sft_sequences([{"prompt": "Box 1?", "completion": "1"}], chat, scene)
 
 
+def test_a_chat_is_shown_the_tools_it_was_held_with(chat):
+    turns = [{"role": "user", "content": "Box 1?"}, {"role": "assistant", "content": None, "tool_calls": [CALL]}]
+    tool = {"type": "function", "function": {"name": "peek", "description": "Look into it.", "parameters": {}}}
+    (own,) = sft_sequences([{"messages": turns, "tools": [tool], "metadata": {"n": 1}}], chat)
+    assert "Look into it." in asked_and_said(chat, own)[0]
+    with pytest.raises(DatasetError, match="rows:1: tools: has an entry without a function's name → write"):
+        sft_sequences([{"messages": turns, "tools": [{"type": "function"}]}], chat)
+
+
 def test_without_an_environment_the_prompt_is_all_there_is(chat):
     rows = [{"prompt": "1?", "completion": 5}, {"prompt": [{"role": "user", "content": "1?"}], "ground_truth": "5"}]
     first, second = sft_sequences(rows, chat)

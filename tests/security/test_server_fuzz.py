@@ -14,8 +14,9 @@ import pytest
         pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
     ],
 )
-def test_random_calls_of_every_operation_never_give_a_5xx(live, examples):
+def test_random_calls_of_every_operation_never_give_a_5xx(live, examples, monkeypatch):
     schemathesis = pytest.importorskip("schemathesis")
+    monkeypatch.setattr("benchmax.platform.server.sessions.NOBODY_SECONDS", 0.1)  # there is no runner here
     _, key = live.user()
     from hypothesis import HealthCheck, Phase, given, settings
 
@@ -52,7 +53,8 @@ def test_random_calls_of_every_operation_never_give_a_5xx(live, examples):
                         answer = client.request(**sent, headers=headers)
                     except (UnicodeError, ValueError):
                         return  # not something that can be sent
-                    assert answer.status_code < 500 or answer.status_code == 501, (sent, answer.text)
+                    unasked = answer.status_code == 503 and "no runner" in answer.text
+                    assert answer.status_code < 500 or answer.status_code == 501 or unasked, (sent, answer.text)
 
                 call()
                 checked.append(operation.label)

@@ -37,7 +37,12 @@ def test_both_ways_to_name_a_class() -> None:
     assert load_env_class(f"{name}:ArithmeticEnv") is load_env_class(f"{name}.ArithmeticEnv") is ArithmeticEnv
 
 
-@pytest.mark.parametrize("spec", ["nothing", "./nothing", "no thing.X", "..", ":X"])
+def test_a_folder_without_an_environment_says_what_it_lacks(tmp_path) -> None:
+    with pytest.raises(NotFoundError, match=r"has no env\.py or main\.py\. Name the file"):
+        load_env_class(str(tmp_path))
+
+
+@pytest.mark.parametrize("spec", ["nothing", "./nothing", "no thing.X", ":X"])
 def test_what_is_no_name_is_not_found(spec: str) -> None:
     with pytest.raises(NotFoundError, match="There is no environment named"):
         load_env_class(spec)
