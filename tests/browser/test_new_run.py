@@ -201,7 +201,7 @@ def test_the_servers_refusal_is_shown(open_page, world):
     page = open_page(f"/experiments/new?environment=arithmetic&dataset={path}")
     page.watch.allow("400")
     launch_button(page).click()
-    page.get_by_role("alert").get_by_text("The dataset has a row that cannot be read").wait_for()
+    page.get_by_role("alert").get_by_text("rows of datasets/torn.jsonl cannot be used").wait_for()
 
 
 def test_another_run_like_one_that_was_launched(open_page, world):
