@@ -105,8 +105,9 @@ def result(run: Path, seed: int, rows: int) -> dict[str, float]:
 
 def keep(run: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("metrics.jsonl", "config.toml"):
-        shutil.copy(run / name, folder)
+    shutil.copy(run / "metrics.jsonl", folder)
+    settings = (run / "config.toml").read_text()
+    (folder / "config.toml").write_text(re.sub(r'(?m)^dir = ".*"$', 'dir = "runs"', settings))
     plot_metrics(read_metrics(run), folder / "reward.png", title="The script of the documents, two CPU cores")
 
 

@@ -13,6 +13,7 @@ from benchmax.trainer.plot import plot_metrics
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 TITLES = {
     "quickstart": "One-digit sums, SmolLM2-135M, two CPU cores",
+    "first-script": "The script of the documents, SmolLM2-135M, two CPU cores",
     "calculator": "Learning to call a calculator, SmolLM2-135M, one H200",
 }
 
