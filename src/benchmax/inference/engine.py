@@ -66,8 +66,8 @@ def _close_all() -> None:
 class Engine:
     """A decoder-only model of the Llama family, sampled by continuous batching.
 
-    `slots` is how many sequences run at once, `max_len` how long one may get (prompt and reply), `first_len` how long
-    most are expected to get, `kv_bytes` how much memory their keys and values may take; defaults come from the device.
+    `slots` is how many sequences run at once, `max_len` how long one may get (prompt and reply), `kv_bytes` how much
+    memory their keys and values may take; defaults come from the device.
     """
 
     def __init__(
@@ -76,7 +76,6 @@ class Engine:
         *,
         slots: int | None = None,
         max_len: int | None = None,
-        first_len: int | None = None,
         kv_bytes: int | None = None,
         seed: int | None = None,
         kernels: bool = True,
@@ -87,8 +86,6 @@ class Engine:
         slots = SLOTS.get(weights.device.type, 64) if slots is None else slots
         self._runner = _runner(weights, kv_bytes or memory_budget(weights.device), kernels, graphs)
         self.max_len = _longest(self._runner, max_len)
-        if first_len is not None:
-            self._runner.length = min(self._runner.length, first_len)
         if slots < 1 or self.max_len < 2:
             raise UsageError(f"slots is {slots} and max_len {self.max_len}; use at least 1 slot and 2 tokens.")
         self._scheduler = Scheduler(self._runner, slots, self.max_len)

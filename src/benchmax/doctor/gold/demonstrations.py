@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from benchmax.doctor.gold.finder import Gold, Way
 from benchmax.doctor.gold.programs import ProgramSearch
 from benchmax.doctor.probe_answers import REFUSAL
-from benchmax.doctor.probe_player import Probe, ProbePlayer
+from benchmax.doctor.probe_player import ProbePlayer
 from benchmax.envs.demonstration import Script, Turn
 from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import ChatMessage, Example, ToolDefinition
@@ -146,10 +146,3 @@ def _last_results(messages: Sequence[ChatMessage]) -> list[str]:
             break
         results.insert(0, str(message.get("content")))
     return results
-
-
-def as_probe(demonstration: Demonstration) -> Probe:
-    """The demonstration as an answer to play again; its calls must not depend on chance."""
-    calls = tuple(turn for turn in demonstration.turns if isinstance(turn, tuple))
-    last = demonstration.turns[-1]
-    return Probe("demonstration", last if isinstance(last, str) else DONE, calls)

@@ -26,7 +26,6 @@ LONGEST = 8_000
 MOST_ITEMS = 50
 DEPTH = 3
 """Tables within tables that are looked into."""
-_JOINTS = {"commas": ", ", "spaces": " ", "lines": "\n", "bare commas": ",", "arrows": " -> "}
 SHORT_WORDS = 3
 """Words of an answer that is also tried in other letters: yes, Yes, YES."""
 
