@@ -1,24 +1,16 @@
-"""One tree of settings: the TOML file, the dotted flags (`--optim.lr 5e-4`) and the saved run config are one thing.
-
-The string under each field is its documentation; `--help` and the docs page are made from it. Every mistake in a
-file or on a command line is reported at once, with a guess at the name that was meant.
-"""
+"""The tree of settings. The string under each field is its documentation."""
 
 from __future__ import annotations
 
-import json
 import math
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from benchmax.errors import ConfigError, NotFoundError
 from benchmax.limits import MIN_TRAIN_ROWS, ROLLOUT_SECONDS
-from benchmax.trainer.mistakes import describe
 
 
 class Section(BaseModel):
@@ -320,8 +312,8 @@ class TrainConfig(Section):
         if not isinstance(tree, Mapping) or tree.get("recipe") != "plain":
             return tree
         whole: dict[str, Any] = {}
-        _merge(whole, PLAIN)
-        _merge(whole, tree)
+        merge(whole, PLAIN)
+        merge(whole, tree)
         return whole
 
     @model_validator(mode="after")
@@ -354,201 +346,12 @@ def preset_lr(parameters: int, tune: str) -> float:
     raise AssertionError("the last preset has no upper bound")
 
 
-def load_config(path: Path | str | None = None, flags: Sequence[str] = (), **values: Any) -> TrainConfig:
-    """Read a TOML (or saved JSON) file, then let keyword trees and then dotted flags override it."""
-    tree: dict[str, Any] = {}
-    if path is not None:
-        _merge(tree, _read_tree(Path(path), ()))
-    _merge(tree, flags_tree(flags, values))
-    return build_config(tree)
-
-
-def build_config(tree: Mapping[str, Any]) -> TrainConfig:
-    """Validate a tree of settings; all mistakes are in one error."""
-    try:
-        return TrainConfig.model_validate(dict(tree))
-    except ValidationError as error:
-        known = [field for field, *_ in fields()] + list(TrainConfig.model_fields)
-        lines = [describe(issue, TrainConfig, known, _USUAL_NAMES) for issue in error.errors()]
-        raise ConfigError("The settings have mistakes:\n" + "\n".join(f"  {line}" for line in lines)) from None
-
-
-def dump_toml(config: TrainConfig) -> str:
-    """The settings as TOML, each under its documentation; settings that are not set stay out."""
-    plain = {
-        name: value for name in TrainConfig.model_fields if not isinstance(value := getattr(config, name), Section)
-    }
-    lines = [line for name in plain for line in (f"# {_doc(TrainConfig, name)}", f"{name} = {_toml(plain[name])}")] + [
-        ""
-    ]
-    for name in TrainConfig.model_fields:
-        section = getattr(config, name)
-        if isinstance(section, Section):
-            lines += [f"[{name}]", *_section_lines(section), ""]
-    return "\n".join(lines)
-
-
-def fields() -> Iterator[tuple[str, str, Any, str]]:
-    """Every setting: dotted name, type, default, documentation."""
-    for name, outer in TrainConfig.model_fields.items():
-        if isinstance(outer.default, Section):
-            kind = type(outer.default)
-            for inner, field in kind.model_fields.items():
-                yield f"{name}.{inner}", _type_name(field.annotation), getattr(outer.default, inner), _doc(kind, inner)
-        else:
-            yield name, _type_name(outer.annotation), outer.default, _doc(TrainConfig, name)
-
-
-def _doc(kind: type[BaseModel], field: str) -> str:
-    return " ".join((kind.model_fields[field].description or "").split())
-
-
-def _type_name(annotation: Any) -> str:
-    return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
-
-
-def _section_lines(section: Section) -> Iterator[str]:
-    for name in type(section).model_fields:
-        value = getattr(section, name)
-        yield f"# {_doc(type(section), name)}"
-        yield f"# {name} =" if value is None else f"{name} = {_toml(value)}"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):  # TOML has no null: what is not set stays out
-        inside = (f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items() if item is not None)
-        return "{" + ", ".join(inside) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(item) for item in value if item is not None) + "]"
-    # As it is, not escaped: JSON spells an emoji as two halves, which TOML refuses.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
-    """A file's tree, on top of the files named by its `include`."""
-    if path.resolve() in seen:
-        chain = " → ".join(str(step) for step in (*seen, path.resolve()))
-        raise ConfigError(f"Settings files include each other in a circle: {chain}. Remove one of the includes.")
-    try:
-        text = path.read_text("utf-8")
-        tree: Any = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except FileNotFoundError:
-        raise NotFoundError(f"There is no settings file {path}. Check the path.") from None
-    except OSError as error:
-        raise ConfigError(f"Cannot read the settings file {path}: {error.strerror}. Check the path.") from None
-    except ValueError as error:
-        raise ConfigError(f"{path} is not valid: {error}. Correct that line.") from None
-    if not isinstance(tree, dict):
-        raise ConfigError(f'{path} holds no table of settings. Give a file such as {{"limits": {{"steps": 20}}}}.')
-    included = tree.pop("include", [])
-    names = [included] if isinstance(included, str) else included
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"{path}: `include` is {included!r}; give the name of a settings file, or a list of them.")
-    merged: dict[str, Any] = {}
-    for name in names:
-        _merge(merged, _read_tree(path.parent / name, (*seen, path.resolve())))
-    _merge(merged, tree)
-    return merged
-
-
-_USUAL_NAMES = {
-    "learning_rate": "optim.lr",
-    "batch_size": "rollouts.prompts_per_step",
-    "num_generations": "rollouts.group_size",
-    "max_completion_length": "rollouts.max_new_tokens",
-    "max_tokens_per_turn": "rollouts.max_new_tokens",
-    "max_steps": "limits.steps",
-    "beta": "algorithm.kl",
-    "lora_rank": "lora.rank",
-    "lora_alpha": "lora.alpha",
-}
-"""What other trainers call our settings."""
-
-
-def flags_tree(flags: Sequence[str], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """`--optim.lr 5e-4`, `--optim.lr=5e-4`, `--checkpoint.keep_best` and `--no-checkpoint.keep_best` as a tree,
-    on top of `values`."""
-    tree: dict[str, Any] = {}
-    _merge(tree, values or {})
-    words = list(flags)
-    while words:
-        word = words.pop(0)
-        if not word.startswith("--"):
-            raise ConfigError(f"Expected a setting like --optim.lr 5e-4, got {word!r}.")
-        keys, value = _flag(word[2:], words)
-        _put(tree, keys, value)
-    _refuse_plain_sections(tree)
-    return tree
-
-
-def _flag(word: str, rest: list[str]) -> tuple[list[str], Any]:
-    """The setting a flag names and its value, which may be the first of the words that follow: then it is taken."""
-    name, equals, text = word.partition("=")
-    setting = name.removeprefix("no-")
-    keys = _keys(setting)
-    if name != setting:
-        if equals:
-            raise ConfigError(f"--{name} takes no value. Leave {equals + text!r} out, or write --{setting}={text}.")
-        return keys, False
-    if equals:
-        return keys, _value(keys, text)
-    if rest and not rest[0].startswith("--"):
-        return keys, _value(keys, rest.pop(0))
-    return keys, _switched_on(keys)
-
-
-def _keys(name: str) -> list[str]:
-    """Section and setting are ours and may be written with dashes; a key inside a setting is the user's own."""
-    keys = name.split(".")
-    return [key.replace("-", "_") for key in keys[:2]] + keys[2:]
-
-
-def _refuse_plain_sections(tree: Mapping[str, Any]) -> None:
-    """A section is a table: what changes a run that is resumed looks into it before anything is validated."""
-    for name, field in TrainConfig.model_fields.items():
-        if isinstance(field.default, Section) and not isinstance(tree.get(name, {}), Mapping):
-            first = next(iter(type(field.default).model_fields))
-            raise ConfigError(
-                f"{name}: give a table of settings, not {tree[name]!r}, or one of them: --{name}.{first}."
-            )
-
-
-def _switched_on(keys: Sequence[str]) -> bool:
-    """The value of a flag that was given none, which only a switch may be."""
-    kind = _kind(keys)
-    if kind not in ("bool", ""):
-        raise ConfigError(f"--{'.'.join(keys)} needs a value: {kind}.")
-    return True
-
-
-def _kind(keys: Sequence[str]) -> str:
-    """The type of a setting; empty for a name that is none, such as a key inside a setting."""
-    return next((kind for field, kind, *_ in fields() if field == ".".join(keys)), "")
-
-
-def _put(tree: dict[str, Any], keys: list[str], value: Any) -> None:
-    for key in keys[:-1]:
-        inner = tree.setdefault(key, {})
-        if not isinstance(inner, dict):
-            raise ConfigError(f"--{'.'.join(keys)}: {key!r} was already given a plain value. Give one of the two.")
-        tree = inner
-    tree[keys[-1]] = value
-
-
-def _value(keys: Sequence[str], text: str) -> Any:
-    if _kind(keys).startswith(("str", "Literal")):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None if text in ("none", "None") else text
-
-
-def _merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
+def merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
+    """Put a tree of settings over another."""
     for key, value in other.items():
         if not isinstance(value, Mapping):
             tree[key] = value
             continue
         if not isinstance(tree.get(key), dict):
             tree[key] = {}
-        _merge(tree[key], value)
+        merge(tree[key], value)
