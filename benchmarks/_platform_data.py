@@ -9,9 +9,11 @@ from pathlib import Path
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.orm import Session
 
-from benchmax.platform.store import evals, points, rollouts, runs, users
+from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.runs import evals, rollouts, runs
+from benchmax.platform.store.runs import metrics as points
 from benchmax.platform.store.tables import EnvLog, Event, Point, RolloutRow, Run, Series
 
 OWNER = "bench@example.org"

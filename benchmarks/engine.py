@@ -24,7 +24,7 @@ from itertools import accumulate
 
 import torch
 
-from benchmax.inference.engine import Engine, SamplingParams
+from benchmax.inference.engine.engine import Engine, SamplingParams
 
 
 def prompts_of(count, length, vocab, seed):

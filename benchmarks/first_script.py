@@ -26,10 +26,10 @@ from pathlib import Path
 
 from _documents_script import with_rows
 
-from benchmax.platform import keeper
 from benchmax.platform.client import TrainerClient
+from benchmax.platform.daemon import daemon as keeper
 from benchmax.platform.store.datadir import DataDir
-from benchmax.trainer.plot import plot_metrics
+from benchmax.trainer.display.plot import plot_metrics
 from benchmax.trainer.rundir import read_metrics
 
 CAPITALS = dict(

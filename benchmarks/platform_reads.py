@@ -29,7 +29,7 @@ from typing import Any
 
 from _platform_data import Size, build, counts, wanted
 
-from benchmax.platform import keeper
+from benchmax.platform.daemon import daemon as keeper
 from benchmax.platform.server.app import create_app
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.database import Database, open_database

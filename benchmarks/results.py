@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmax.trainer.plot import plot_metrics
+from benchmax.trainer.display.plot import plot_metrics
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 TITLES = {

@@ -28,7 +28,7 @@ import torch
 
 from benchmax.envs.arithmetic.arithmetic_env import SHOWN, ArithmeticEnv, make_rows
 from benchmax.envs.datasets import load_examples
-from benchmax.inference.store import resolve
+from benchmax.inference.weights.store import resolve
 from benchmax.trainer.config import load_config
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.start import Task, pick_device, train

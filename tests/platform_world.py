@@ -126,7 +126,8 @@ def store(request, tmp_path):
 
 
 def make_run(session, email="a@example.org", **more):
-    from benchmax.platform.store import runs, users
+    from benchmax.platform.store.accounts import users
+    from benchmax.platform.store.runs import runs
 
     owner = users.ensure_user(session, email)
     values = {"name": "r", "kind": "simple", "args": {"lr": 0.1}, "paths": {}, "blobs": {}} | more
@@ -156,7 +157,7 @@ class LiveServer:
 
     def user(self, email="me@example.org", scopes=("read", "write", "admin"), role="member", days=None):
         """A user's id and a key of theirs."""
-        from benchmax.platform.store import users
+        from benchmax.platform.store.accounts import users
 
         with self.database.write() as session:
             user = users.ensure_user(session, email, role)
@@ -184,8 +185,8 @@ class LiveServer:
     def __enter__(self):
         import uvicorn
 
-        from benchmax.platform.server import connections
         from benchmax.platform.server.app import create_app
+        from benchmax.platform.server.security import connections
 
         self.app = create_app(self.settings, self.database)
         config = uvicorn.Config(

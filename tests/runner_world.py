@@ -7,10 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from benchmax.platform.runner.processes import RunProcess
-from benchmax.platform.store import jobs, points, runs
+from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.runs import metrics as points
+from benchmax.platform.store.runs import runs
 from platform_world import make_run
 
 HERE = Path(__file__).parent

@@ -8,8 +8,8 @@ from benchmax.bundle import dump_bundle
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import ToolDefinition
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store import jobs
-from benchmax.platform.store.blobs import BlobStore
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.uploads.blobs import BlobStore
 from platform_world import LiveServer, make_run
 
 

@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from benchmax.platform.runner import lifeline
-from benchmax.platform.runner.notes import EXIT_FILE, read_note, write_note
+from benchmax.platform.runner.children.child_files import EXIT_FILE, read_note, write_note
+from benchmax.platform.runner.processes import parent_watch as lifeline
 
 stopped = False
 

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from benchmax.platform import keeper
+from benchmax.platform.daemon import daemon as keeper
 from benchmax.platform.store.datadir import DataDir
 
 

@@ -6,8 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from benchmax.platform.runner import lifeline
-from benchmax.platform.runner.notes import write_note
+from benchmax.platform.runner.children.child_files import write_note
+from benchmax.platform.runner.processes import parent_watch as lifeline
 
 folder, fd, policy = Path(sys.argv[1]), int(sys.argv[3]), sys.argv[5]
 lifeline.wait_for_word(fd)

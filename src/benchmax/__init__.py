@@ -13,18 +13,10 @@ from benchmax import published
 
 if TYPE_CHECKING:
     from benchmax.envs.base_env import BaseEnv
-    from benchmax.envs.datasets import check_dataset, load_examples, split_rows
+    from benchmax.envs.datasets.load import check_dataset, load_examples, split_rows
     from benchmax.envs.example_id import canonical_example_id, make_example
     from benchmax.envs.reward_helpers import extract_completion_text
-    from benchmax.envs.types import (
-        ChatMessage,
-        Example,
-        ToolCall,
-        ToolDefinition,
-        ToolResult,
-        Transcript,
-        Unscored,
-    )
+    from benchmax.envs.types import ChatMessage, Example, ToolCall, ToolDefinition, ToolResult, Transcript, Unscored
     from benchmax.errors import BenchmaxError, RolloutError, UsageError
     from benchmax.evaluation.compare import compare
     from benchmax.evaluation.evaluate import evaluate
@@ -100,7 +92,7 @@ __all__ = [  # noqa: RUF022 (grouped by what a name is for)
 
 _HOMES = {
     "benchmax.envs.base_env": "BaseEnv",
-    "benchmax.envs.datasets": "check_dataset load_examples split_rows",
+    "benchmax.envs.datasets.load": "check_dataset load_examples split_rows",
     "benchmax.envs.example_id": "canonical_example_id make_example",
     "benchmax.envs.reward_helpers": "extract_completion_text",
     "benchmax.envs.types": "ChatMessage Example ToolCall ToolDefinition ToolResult Transcript Unscored",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from benchmax.doctor import Diagnosis
     from benchmax.envs.base_env import BaseEnv
-    from benchmax.envs.readers import Source
+    from benchmax.envs.datasets.readers import Source
 
 __all__ = ["FakeModelServer", "Fault", "FaultKind", "ScriptedModel", "run_env_contract"]
 

@@ -103,8 +103,8 @@ class ConsoleWorld(LiveServer):
 
     def __init__(self, folder: Path, **settings):
         super().__init__(folder, **settings)
-        from benchmax.platform.server.passwords import hash_password
-        from benchmax.platform.store import users
+        from benchmax.platform.server.security.passwords import hash_password
+        from benchmax.platform.store.accounts import users
 
         with self.database.write() as session:
             user = users.ensure_user(session, EMAIL, "admin")
@@ -113,15 +113,15 @@ class ConsoleWorld(LiveServer):
 
     def link(self) -> str:
         """The address of a one-time sign-in."""
-        from benchmax.platform.store import users
+        from benchmax.platform.store.accounts import users
 
         with self.database.write() as session:
             return f"{self.url}/login?token={users.create_link(session, self.user_id)}"
 
     def cookie(self) -> dict[str, str]:
         """A session, as Playwright's `add_cookies` takes it."""
-        from benchmax.platform.server.auth import COOKIE
-        from benchmax.platform.store import users
+        from benchmax.platform.server.security.auth import COOKIE
+        from benchmax.platform.store.accounts import users
 
         with self.database.write() as session:
             return {"name": COOKIE, "value": users.open_session(session, self.user_id), "url": self.url}
@@ -139,7 +139,7 @@ class ConsoleWorld(LiveServer):
     ) -> str:
         """A run; with `run_dir`, one that was recorded there."""
         from benchmax.platform.runner.ingest import Ingest
-        from benchmax.platform.store import runs
+        from benchmax.platform.store.runs import runs
         from platform_world import make_run
 
         with self.database.write() as session:
@@ -161,7 +161,8 @@ class ConsoleWorld(LiveServer):
 
     def add_points(self, run_id: str, lines, total: int | None = None) -> None:
         """Metric lines `(step, mode, time, values)`, told to live readers as ingest does."""
-        from benchmax.platform.store import events, points, runs
+        from benchmax.platform.store.runs import events, runs
+        from benchmax.platform.store.runs import metrics as points
 
         found = [points.MetricLine(*line) for line in lines]
         with self.database.write() as session:
@@ -223,7 +224,7 @@ def demo(world: ConsoleWorld, recorded: Path, steps: int = 10_000) -> dict[str, 
         "long": world.add_long_run(steps, name="search-qa 7B, long", tags=["rag", "7b"], seconds=60_000),
         "active": world.add_run(name="tool use, live", status="active", tags=["rag"]),
     }  # fmt: skip
-    from benchmax.platform.store import events, runs
+    from benchmax.platform.store.runs import events, runs
     from platform_world import make_run
 
     add_traces(world, made["recorded"])

@@ -163,7 +163,7 @@ def handbook(folder: Path, steps: int = 12, examples: int = 4, samples: int = 4)
 
 def other_model(world, run_id: str, name: str = "GPT-OSS 20B", quality: float = 0.45, seed: int = 5) -> str:
     """An eval of another model on the same rows, finished."""
-    from benchmax.platform.store import evals, rollouts
+    from benchmax.platform.store.runs import evals, rollouts
 
     noise = random.Random(seed)
     with world.database.write() as session:
@@ -198,7 +198,7 @@ def other_model(world, run_id: str, name: str = "GPT-OSS 20B", quality: float = 
 
 def add_many(world, run_id: str, steps: int = 500, examples: int = 25, samples: int = 8) -> int:
     """Index rows alone, as many as a large training leaves; every one reads the same record."""
-    from benchmax.platform.store import rollouts
+    from benchmax.platform.store.runs import rollouts
 
     folder = world.data.run(run_id) / "rollouts"
     folder.mkdir(parents=True, exist_ok=True)

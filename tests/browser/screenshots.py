@@ -116,7 +116,7 @@ SHOTS = [
 
 def quickstart() -> Path | None:
     """The newest run of `make quickstart` on this machine's platform."""
-    from benchmax.cli.quickstart import NAME
+    from benchmax.cli.platform.quickstart import NAME
     from benchmax.platform.credentials import data_dir
 
     found = [

@@ -64,7 +64,7 @@ def test_the_largest_loss_is_first_and_opens_both(open_page, run):
 
 
 def test_a_comparison_is_started_and_followed(open_page, world, recorded):
-    from benchmax.platform.store import evals
+    from benchmax.platform.store.runs import evals
 
     run_id = world.add_run(recorded, name="to compare")
     page = open_page(f"/experiments/{run_id}/compare")

@@ -26,7 +26,7 @@ PAYLOADS = [
 @pytest.fixture(scope="module")
 def hostile(world):
     """A run in which every text of the list, the header, the charts, the config and the log is hostile."""
-    from benchmax.platform.store import events, runs
+    from benchmax.platform.store.runs import events, runs
 
     everything = " ".join(PAYLOADS)
     run = world.add_run(

@@ -28,7 +28,7 @@ def test_the_list_follows_too(open_page, world):
     page = open_page("/experiments?q=moves")
     row = page.get_by_role("row", name="moves on")
     row.locator(".pill", has_text="Training").wait_for()
-    from benchmax.platform.store import runs
+    from benchmax.platform.store.runs import runs
 
     with world.database.write() as session:
         runs.set_status(session, run, "failed", "The judge is down.")

@@ -9,7 +9,8 @@ import pytest
 from console_world import EMAIL, until
 from working_world import ROWS, CountingEnv, add_dataset, add_never_ending, key_of, lines, train, working
 
-from benchmax.platform.store import runs, sessions
+from benchmax.platform.store.queue import live_sessions as sessions
+from benchmax.platform.store.runs import runs
 from runner_world import wait_until
 from session_world import store_run
 

@@ -174,7 +174,7 @@ def test_config_marks_what_was_given(open_page, world):
 
 
 def test_a_stranger_sees_a_public_run_and_nothing_else(open_page, world):
-    from benchmax.platform.store import runs
+    from benchmax.platform.store.runs import runs
 
     run = world.add_long_run(50, 10, name="for all")
     with world.database.write() as session:
@@ -198,7 +198,7 @@ def test_another_run_can_be_laid_over_the_charts(open_page, world):
 
 
 def test_a_run_whose_model_is_loaded_waits_for_no_slot(open_page, world):
-    from benchmax.platform.store import runs
+    from benchmax.platform.store.runs import runs
     from platform_world import make_run
 
     with world.database.write() as session:
@@ -225,7 +225,7 @@ def test_the_legend_agrees_with_the_head_of_the_page(open_page, world):
 
 
 def test_alerts_are_dismissed_until_there_is_a_new_one(open_page, world):
-    from benchmax.platform.store import events
+    from benchmax.platform.store.runs import events
 
     run = world.add_run(name="watched", status="active")
 

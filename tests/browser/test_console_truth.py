@@ -106,7 +106,7 @@ def test_a_run_that_was_stopped_says_so(open_page, world):
 
 
 def test_a_resumed_run_counts_the_time_it_worked(open_page, world):
-    from benchmax.platform.store import runs
+    from benchmax.platform.store.runs import runs
 
     run = world.add_run(name="resumed", status="cancelled", args={"max_minutes": 60})
     now = time.time()
@@ -180,7 +180,7 @@ def test_what_is_deleted_is_named(open_page, world):
 
 
 def test_ticks_mark_code(open_page, world):
-    from benchmax.platform.store import events
+    from benchmax.platform.store.runs import events
 
     run = world.add_run(name="ticked", status="active")
     with world.database.write() as session:
@@ -194,7 +194,7 @@ def test_ticks_mark_code(open_page, world):
 
 
 def test_an_alert_opens_the_rollouts_that_show_it(open_page, world, tmp_path):
-    from benchmax.platform.store import events
+    from benchmax.platform.store.runs import events
 
     run = world.add_run(handbook(tmp_path / "run"), name="alarmed", status="active")
     with world.client(key_of(world)) as client:
@@ -246,7 +246,7 @@ def test_the_list_says_what_a_run_was(open_page, world):
     paths = {"env_cls_path": "envs/handbook/abc/env-cls.pkl"}
     run = world.add_run(name="set up", args={"model": "org/tiny"}, paths=paths)
     with world.database.write() as session:
-        from benchmax.platform.store import runs
+        from benchmax.platform.store.runs import runs
 
         runs.get(session, run).asked = {"model": "org/tiny", "learning_rate": 0.0005}
     page = open_page("/experiments?q=env:handbook")
@@ -254,7 +254,7 @@ def test_the_list_says_what_a_run_was(open_page, world):
 
 
 def test_only_runs_of_the_same_task_are_held_against_the_pinned_one(open_page, world):
-    from benchmax.platform.store import runs
+    from benchmax.platform.store.runs import runs
 
     made = [world.add_run(name=f"task {name}") for name in ("pinned", "same", "another")]
     for run, rows, reward in zip(made, ("aa", "aa", "bb"), (0.5, 0.7, 0.9), strict=True):
@@ -285,7 +285,7 @@ def test_a_run_is_made_public_after_a_question(open_page, world):
 def test_a_forked_run_leads_to_its_parent(open_page, world, read):
     run = world.add_run(name="forked")
     with world.database.write() as session:
-        from benchmax.platform.store import runs
+        from benchmax.platform.store.runs import runs
 
         runs.get(session, run).parent = {"run_id": read, "checkpoint": "step-4"}
     page = open_page(f"/experiments/{run}")

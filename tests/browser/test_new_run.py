@@ -7,10 +7,10 @@ import re
 import pytest
 from working_world import add_dataset, add_environment, key_of, lines, working
 
-from benchmax.platform.launch_args import launch_args
-from benchmax.platform.server.datasets import held_out
-from benchmax.platform.store import runs
+from benchmax.platform.server.services.datasets import held_out
+from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import Blob
+from benchmax.platform.wire.launch_args import launch_args
 from runner_world import wait_until
 
 ROWS = [{"prompt": f"Count to {n}.", "ground_truth": str(n)} for n in range(50)]

@@ -15,7 +15,7 @@ from benchmax.errors import UsageError
 @pytest.fixture(scope="module")
 def saved(world, console, tmp_path_factory):
     from benchmax.platform.client import TrainerClient
-    from benchmax.platform.static_export import export_static
+    from benchmax.platform.sdk.static_export import export_static
 
     run_id = world.add_run(helped(tmp_path_factory.mktemp("handbook") / "run"), name="handbook <b>saved</b>")
     other_model(world, run_id, "a weak model", quality=0.0)

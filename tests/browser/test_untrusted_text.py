@@ -109,7 +109,7 @@ def hostile_training() -> list[dict]:
 @pytest.fixture(scope="module")
 def hostile(world, tmp_path_factory):
     """A run whose every text is a payload, and runs, evals, endpoints and files named by them."""
-    from benchmax.platform.store import evals, runs
+    from benchmax.platform.store.runs import evals, runs
     from benchmax.platform.store.tables import Endpoint
     from benchmax.platform.store.text import clean
     from platform_world import make_run
@@ -298,7 +298,7 @@ def test_another_site_can_change_nothing(open_page, world, recorded):
         f"{world.url}/v1/train/runs/{run_id}",
     )
     assert tried[1:] == ["refused"] * 3, "no answer may be read, no method but a simple one may be sent"
-    from benchmax.platform.store import runs
+    from benchmax.platform.store.runs import runs
 
     with world.database.read() as session:
         row = runs.visible(session, run_id, world.user_id)

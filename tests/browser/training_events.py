@@ -120,7 +120,7 @@ def begins(world, *events: dict, name: str = "begins") -> str:
 
 def tell(world, run_id: str, *said: dict) -> None:
     """Let a trainer say something, as ingest stores it."""
-    from benchmax.platform.store import events
+    from benchmax.platform.store.runs import events
 
     with world.database.write() as session:
         for each in said:

@@ -44,7 +44,7 @@ class WorkingWorld(ConsoleWorld):
         import shutil
 
         from benchmax.platform.runner.ingest import Ingest
-        from benchmax.platform.store import runs
+        from benchmax.platform.store.runs import runs
 
         shutil.copytree(run_dir, self.data.run(run_id), dirs_exist_ok=True)
         with self.database.write() as session:
@@ -76,7 +76,7 @@ def stored_models(folder: Path) -> Iterator[None]:
 def working(folder: Path, link: Sequence[str] = (), **settings) -> Iterator[WorkingWorld]:
     """A world whose runner works in a thread of this process, as `session_world.supervised` has it; `link` names models
     of this machine it may use besides its toy."""
-    from benchmax.inference.store import models_dir
+    from benchmax.inference.weights.store import models_dir
     from benchmax.platform.runner.supervisor import Supervisor
     from benchmax.trainer.tiny import make_tiny
 
@@ -99,7 +99,7 @@ def working(folder: Path, link: Sequence[str] = (), **settings) -> Iterator[Work
 
 def model_folder(name: str) -> Path:
     """Where a model of this name belongs, with its card written."""
-    from benchmax.inference.store import models_dir
+    from benchmax.inference.weights.store import models_dir
 
     folder = models_dir() / name
     folder.mkdir(parents=True)

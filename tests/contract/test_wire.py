@@ -99,7 +99,8 @@ def run_id(live, wire, paths):
 
 def fill(live, run):
     from benchmax.envs.types import Transcript
-    from benchmax.platform.store import evals, points, rollouts, runs
+    from benchmax.platform.store.runs import evals, rollouts, runs
+    from benchmax.platform.store.runs import metrics as points
     from benchmax.rollouts.record import Failure, LogLine, Rollout
 
     folder = live.data.run(run) / "rollouts"
@@ -320,7 +321,7 @@ def test_external_evals_and_comparison(wire, run_id):
 
 
 def test_a_waiting_run_is_cancelled_at_once_and_a_leased_one_is_asked(live, wire, paths):
-    from benchmax.platform.store import jobs
+    from benchmax.platform.store.queue import jobs
 
     run = wire.launch(paths)["runId"]
     answer = wire.http.post(f"/v1/train/runs/{run}/cancel").json()
@@ -359,7 +360,7 @@ def test_a_wrong_key_is_401_with_an_error_text(live):
 
 def test_device_login_gives_a_token_that_works(live, owner, monkeypatch):
     # The second poll is too soon, however slow the machine.
-    monkeypatch.setattr("benchmax.platform.store.users.DEVICE_INTERVAL", 600)
+    monkeypatch.setattr("benchmax.platform.store.accounts.users.DEVICE_INTERVAL", 600)
     client = httpx2.Client(base_url=live.url, timeout=SECONDS)
     code = client.post("/api/auth/device/code", json={"client_id": "castform-cli"}).json()
     assert {

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmax.platform import keeper
 from benchmax.platform.client import TrainerClient
-from benchmax.platform.run import ENDED
+from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.sdk.run import ENDED
 from benchmax.platform.store.datadir import DataDir
 from runner_world import is_running, wait_until
 from training_world import store_tiny
@@ -23,7 +23,7 @@ ROWS = '[{"prompt": f"what is {n}+{n % 7}?", "ground_truth": str(n + n % 7)} for
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 with_rows = runpy.run_path(str(BENCHMARKS / "_documents_script.py"))["with_rows"]
-CLI = (sys.executable, "-c", "from benchmax.cli.platform import up; import typer; typer.run(up)")
+CLI = (sys.executable, "-c", "from benchmax.cli.platform.up import up; import typer; typer.run(up)")
 """`benchmax up`, however the command line is put together."""
 
 

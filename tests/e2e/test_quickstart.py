@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmax.cli.quickstart import launch_arguments, split_rows
-from benchmax.platform import keeper
-from benchmax.platform.launch_args import launch_args, settings_tree
-from benchmax.platform.schemas import check_launch_args
+from benchmax.cli.platform.quickstart import launch_arguments, split_rows
+from benchmax.platform.daemon import daemon as keeper
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.wire.launch_args import launch_args, settings_tree
+from benchmax.platform.wire.runs import check_launch_args
 from benchmax.trainer.config import build_config, load_config
 from training_world import store_tiny
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmax.cli.setup import SKILLS, TEMPLATES
+from benchmax.cli.local.setup import SKILLS, TEMPLATES
 
 pytestmark = pytest.mark.timeout(300)  # several processes for each test, on machines that do other things too
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from benchmax.errors import UsageError
-from benchmax.platform import keeper
+from benchmax.platform.daemon import daemon as keeper
 from benchmax.platform.store.datadir import DataDir
 
 pytestmark = pytest.mark.timeout(300)

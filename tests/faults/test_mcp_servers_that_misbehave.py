@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from benchmax.envs.mcp import ParallelMcpEnv, sessions
-from benchmax.envs.mcp.sessions import NoAnswer, StdioSession, Tail
+from benchmax.envs.mcp import ParallelMcpEnv
+from benchmax.envs.mcp.client import mcp_session as sessions
+from benchmax.envs.mcp.client.mcp_session import NoAnswer, StdioSession, Tail
 from benchmax.errors import McpError
 from mcp_world import PROBE, make_workdir, opened
 

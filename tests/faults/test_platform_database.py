@@ -12,7 +12,7 @@ import httpx2
 import pytest
 import sqlalchemy as sa
 
-from benchmax.platform.store import rollouts
+from benchmax.platform.store.runs import rollouts
 from platform_world import LiveServer, make_run, postgres, postgres_programs, start_postgres, stop_postgres
 from runner_world import active, ended, get, is_running, launch, runner, starts, steps, wait_until
 

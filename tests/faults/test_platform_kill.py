@@ -13,8 +13,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from benchmax.platform import keeper
-from benchmax.platform.store import blobs, rollouts, users
+from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.store.accounts import users
+from benchmax.platform.store.runs import rollouts
+from benchmax.platform.store.uploads import blobs
 from runner_world import HERE, ended, get, is_running, launch, open_world, starts, steps, wait_until
 
 pytestmark = pytest.mark.timeout(600)  # many processes are started again and again

@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from benchmax.platform.server import last_uses
-from benchmax.platform.server.routes.views import latest_step
-from benchmax.platform.store import runs, users
+from benchmax.platform.server.security import last_uses
+from benchmax.platform.server.services.run_views import latest_step
+from benchmax.platform.store.accounts import users
+from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import ApiKey
 from platform_world import LiveServer, make_run
 

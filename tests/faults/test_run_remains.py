@@ -8,12 +8,15 @@ import sys
 import pytest
 
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.mcp import confine
-from benchmax.platform.rollout_client import RolloutClient
-from benchmax.platform.runner import lifeline, supervisor
-from benchmax.platform.runner.processes import RunProcess
+from benchmax.envs.mcp.fork import sandbox as confine
+from benchmax.platform.runner import supervisor
+from benchmax.platform.runner.processes import parent_watch as lifeline
+from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store import runs, sessions, users
+from benchmax.platform.sdk.rollout_client import RolloutClient
+from benchmax.platform.store.accounts import users
+from benchmax.platform.store.queue import live_sessions as sessions
+from benchmax.platform.store.runs import runs
 from benchmax.trainer.tiny import make_tiny
 from runner_world import active, drive, ended, get, is_running, open_world, wait_until
 from session_world import bundled, fake_model, store_run, supervised
@@ -192,8 +195,8 @@ def test_when_a_session_ends(tmp_path, pids):
 SENDS_AWAY = """
 import signal, subprocess, sys, time
 from pathlib import Path
-from benchmax.envs.mcp import confine
-from benchmax.platform.runner import lifeline
+from benchmax.envs.mcp.fork import sandbox as confine
+from benchmax.platform.runner.processes import parent_watch as lifeline
 lifeline.wait_for_word(int(sys.argv[3]))
 lifeline.ADOPT_SECONDS = 0.1
 lifeline.hold(int(sys.argv[3]), Path(sys.argv[1]), sys.argv[5])
@@ -244,8 +247,8 @@ def test_a_limit_in_force_that_may_not_be_raised_leaves_the_variable(tmp_path):
     code = f"""
 import resource, sys, time
 from pathlib import Path
-from benchmax.envs.mcp import confine
-from benchmax.platform.runner.processes import RunProcess
+from benchmax.envs.mcp.fork import sandbox as confine
+from benchmax.platform.runner.processes.process_groups import RunProcess
 confine.drop_powers()  # root may raise it
 resource.setrlimit(resource.RLIMIT_RSS, (1 << 40, 1 << 40))
 process = RunProcess.start(Path({str(tmp_path)!r}), command=(sys.executable, "-c", {script!r}))

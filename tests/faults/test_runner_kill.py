@@ -10,14 +10,15 @@ import time
 import pytest
 from cryptography.fernet import Fernet
 
-from benchmax.platform.runner import leases as lease_rules
-from benchmax.platform.runner import proc
-from benchmax.platform.runner.leases import Leases, this_process
-from benchmax.platform.runner.notes import PROCESS_FILE, read_note
-from benchmax.platform.runner.processes import RunProcess
+from benchmax.platform.runner.children.child_files import PROCESS_FILE, read_note
+from benchmax.platform.runner.jobs import leases as lease_rules
+from benchmax.platform.runner.jobs.leases import Leases, this_process
+from benchmax.platform.runner.processes import process_ids as proc
+from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store import jobs, rollouts, runs
-from benchmax.platform.store.vault import Vault
+from benchmax.platform.store.accounts.secrets import Vault
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.runs import rollouts, runs
 from runner_world import (
     active,
     drive,

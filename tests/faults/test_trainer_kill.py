@@ -21,13 +21,13 @@ import pytest
 import torch
 
 from benchmax.envs.calculator.calculator_env import CALCULATE, CalculatorEnv
-from benchmax.inference.tokens import ChatTokens
+from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.log import read_jsonl
-from benchmax.trainer.batch import TokenSequence
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import SftConfig, build_config
-from benchmax.trainer.learner import Learner
-from benchmax.trainer.policy import Policy
+from benchmax.trainer.learning.batch import TokenSequence
+from benchmax.trainer.learning.learner import Learner
+from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.tiny import TEMPLATE, make_tiny
 from benchmax.trainer.warm_start.teaching import warm_start
@@ -41,7 +41,7 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.calculator.calculator_env import CalculatorEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
-from benchmax.inference import engine
+from benchmax.inference.engine import engine
 from benchmax.trainer import checkpoint, loop, rundir, start
 from benchmax.trainer.config import build_config
 import torch, transformers.models.llama.modeling_llama, peft  # noqa: imported once, here

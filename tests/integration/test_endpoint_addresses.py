@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from benchmax.cli.vault import endpoints
+from benchmax.cli.platform.vault import endpoints
 from benchmax.errors import UsageError
 from platform_world import LiveServer
 

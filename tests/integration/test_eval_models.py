@@ -5,7 +5,7 @@ import socket
 import pytest
 from test_rollout_stream import GroupEnv, counting
 
-from benchmax.platform.store import jobs
+from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.tables import Endpoint
 from benchmax.trainer.tiny import make_tiny
 from living import content, files_under

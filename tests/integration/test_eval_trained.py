@@ -8,8 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from benchmax.cli.evals import evaluate_command
-from benchmax.cli.trained import find_run, pin_checkpoint
+from benchmax.cli.local.evals import evaluate_command
+from benchmax.cli.local.trained import find_run, pin_checkpoint
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.errors import NotFoundError

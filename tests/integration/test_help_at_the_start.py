@@ -13,13 +13,13 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import load_examples
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.envs.types import ToolDefinition
-from benchmax.inference.tokens import ChatTokens
+from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import read_jsonl, read_rollouts
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.rollouts.settings import RolloutSettings
-from benchmax.trainer.batch import sequence_of
 from benchmax.trainer.config import build_config
+from benchmax.trainer.learning.batch import sequence_of
 from benchmax.trainer.rundir import read_config, read_metrics
 from benchmax.trainer.start import Task, resume, train
 from benchmax.trainer.tiny import make_tiny

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmax.cli.app import app
-from benchmax.cli.mcp import reward_names
+from benchmax.cli.local.mcp import reward_names
 from benchmax.envs.loading import load_env_class
-from benchmax.envs.mcp.hammer import Strain
+from benchmax.envs.mcp.load_test import Strain
 from benchmax.errors import NotFoundError, UsageError
 from mcp_world import DEMO, PROBE, make_workdir
 
@@ -103,7 +103,7 @@ def test_bench_that_is_stopped_shows_what_was_seen(monkeypatch: pytest.MonkeyPat
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(30)
 
-    monkeypatch.setattr("benchmax.envs.mcp.hammer.hammer", stopped)
+    monkeypatch.setattr("benchmax.envs.mcp.load_test.hammer", stopped)
     done = runner.invoke(app, ["mcp", "bench", str(DEMO), "--json"], catch_exceptions=False)
     assert json.loads(done.stdout)["call"]["count"] == 1
     assert "Stopped" in done.stderr

@@ -11,10 +11,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from benchmax.envs.mcp.content import as_tool_result
-from benchmax.envs.mcp.http_session import HttpSession
-from benchmax.envs.mcp.luggage import left_behind, pack, unpack
-from benchmax.envs.mcp.seats import Tool, _named
+from benchmax.envs.mcp.agent.server_set import Tool, _named
+from benchmax.envs.mcp.client.content import as_tool_result
+from benchmax.envs.mcp.client.http_session import HttpSession
+from benchmax.envs.mcp.packed_workdir import left_behind, pack, unpack
 from benchmax.envs.mcp.workdir import parse_config
 from benchmax.errors import EnvDefinitionError, McpError
 from mcp_world import PROBE, make_workdir, opened

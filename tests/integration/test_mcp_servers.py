@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from benchmax.envs.mcp import ParallelMcpEnv
-from benchmax.envs.mcp.http_session import HttpSession
+from benchmax.envs.mcp.client.http_session import HttpSession
 from benchmax.envs.mcp.provisioners import LocalProvisioner
 from benchmax.errors import McpError
 from living import listening_port

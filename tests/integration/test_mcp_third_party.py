@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from benchmax.envs.mcp import ParallelMcpEnv
-from benchmax.envs.mcp.http_session import HttpSession
+from benchmax.envs.mcp.client.http_session import HttpSession
 from benchmax.envs.types import ToolResult
 from benchmax.errors import McpError
 from living import listening_port

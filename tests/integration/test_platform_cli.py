@@ -15,15 +15,18 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from benchmax.cli import account, data, keys, launch, runs, vault
+from benchmax.cli.local import data
+from benchmax.cli.platform import account, keys, launch, runs, vault
 from benchmax.errors import ConfigError, DatasetError, NotFoundError, UsageError
-from benchmax.platform import credentials, keeper
 from benchmax.platform.client import TrainerClient
+from benchmax.platform.daemon import daemon as keeper
 from benchmax.platform.exceptions import AuthenticationError
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store import evals, jobs, rollouts
-from benchmax.platform.store import runs as stored_runs
+from benchmax.platform.sdk import credentials
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.runs import evals, rollouts
+from benchmax.platform.store.runs import runs as stored_runs
 from platform_world import LiveServer, make_run
 from runner_world import end_all, start_stub, wait_until
 
@@ -518,7 +521,7 @@ def test_ctrl_c_detaches_and_the_run_goes_on(here):
     run_id = start(here, steps=100_000, pause=0.1)
     # As in a terminal, even where the tests run in the background and Ctrl-C is ignored.
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    code = f"{heard}; import typer; from benchmax.cli.watch import watch; typer.run(watch)"
+    code = f"{heard}; import typer; from benchmax.cli.platform.watch import watch; typer.run(watch)"
     watching = subprocess.Popen([sys.executable, "-c", code, run_id], stderr=subprocess.PIPE, text=True)
     while not (line := watching.stderr.readline()).startswith("step "):
         assert line, "it ended before the first step"
@@ -540,7 +543,7 @@ def test_ctrl_c_detaches_and_the_run_goes_on(here):
 def test_a_terminal_gets_one_live_line(here):
     run_id = start(here, steps=8, pause=0.1)
     screen, inner = pty.openpty()
-    code = "import typer; from benchmax.cli.watch import watch; typer.run(watch)"
+    code = "import typer; from benchmax.cli.platform.watch import watch; typer.run(watch)"
     watching = subprocess.Popen(
         [sys.executable, "-c", code, run_id], stderr=inner, stdout=inner, env={**os.environ, "TERM": "xterm"}
     )

@@ -17,7 +17,6 @@ import pytest
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import DatasetError, UsageError
-from benchmax.platform import credentials
 from benchmax.platform.client import (
     AsyncTrainerClient,
     LaunchArgSpec,
@@ -25,15 +24,19 @@ from benchmax.platform.client import (
     StorageClient,
     TrainerClient,
 )
+from benchmax.platform.daemon.daemon import Options, sign_in_link
 from benchmax.platform.exceptions import (
     AuthenticationError,
     JobLaunchError,
     RolloutNotFound,
     TrainerError,
 )
-from benchmax.platform.keeper import Options, sign_in_link
-from benchmax.platform.store import blobs, events, jobs, points, rollouts, runs
+from benchmax.platform.sdk import credentials
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.runs import events, rollouts, runs
+from benchmax.platform.store.runs import metrics as points
+from benchmax.platform.store.uploads import blobs
 from benchmax.platform.training_run import UploadedTrainingRun, upload_training_run
 from platform_world import LiveServer
 
@@ -145,7 +148,7 @@ def test_a_wrong_key_and_no_key_are_authentication_errors(live):
 
 
 def test_a_platform_that_is_not_there_is_said(monkeypatch):
-    monkeypatch.setattr("benchmax.platform.transport.TRIES", 1)
+    monkeypatch.setattr("benchmax.platform.sdk.transport.TRIES", 1)
     with TrainerClient("sk_x", "http://127.0.0.1:9") as client, pytest.raises(TrainerError, match="benchmax up"):
         client.list_runs()
 

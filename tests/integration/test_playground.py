@@ -11,7 +11,8 @@ import time
 import pytest
 
 from benchmax.envs.base_env import BaseEnv
-from benchmax.platform.store import runs, sessions
+from benchmax.platform.store.queue import live_sessions as sessions
+from benchmax.platform.store.runs import runs
 from benchmax.trainer.tiny import make_tiny
 from platform_world import LiveServer
 from runner_world import is_running, wait_until

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from benchmax.inference.sampling import Generation
-from benchmax.platform.runner import session_chat
+from benchmax.inference.engine.sampling import Generation
+from benchmax.platform.runner.live import chat as session_chat
 from benchmax.rollouts.host import EnvHost
 from benchmax.trainer.tiny import make_tiny
 from session_world import CounterEnv
@@ -46,7 +46,7 @@ async def chat_with(model):
     from contextlib import AsyncExitStack
 
     from benchmax.inference.local import LocalModel
-    from benchmax.inference.tokens import ChatTokens
+    from benchmax.inference.tokens.chat import ChatTokens
 
     stack = AsyncExitStack()
 

@@ -7,10 +7,10 @@ import typer
 from test_rollout_stream import GroupEnv
 from typer.testing import CliRunner
 
-from benchmax.cli.playground import playground
+from benchmax.cli.platform.playground import playground
 from benchmax.platform.client import AsyncTrainerClient, TrainerClient
 from benchmax.platform.exceptions import TrainerError
-from benchmax.platform.store import sessions
+from benchmax.platform.store.queue import live_sessions as sessions
 from benchmax.trainer.tiny import make_tiny
 from session_world import store_run, supervised
 

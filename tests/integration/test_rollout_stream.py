@@ -13,7 +13,7 @@ from aiohttp import web
 from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.client import RolloutClient, StorageClient
 from benchmax.platform.exceptions import RolloutError, RolloutNotFound
-from benchmax.platform.store import sessions
+from benchmax.platform.store.queue import live_sessions as sessions
 from benchmax.platform.validation import validate_env
 from benchmax.trainer.tiny import make_tiny
 from living import content, files_under
@@ -255,7 +255,7 @@ def test_a_session_whose_process_is_killed_says_so_and_the_next_call_gets_anothe
 
 
 def test_a_session_nobody_uses_ends_by_itself(live, key, monkeypatch):
-    from benchmax.platform.server import sessions as server_sessions
+    from benchmax.platform.server.services import live_sessions as server_sessions
 
     monkeypatch.setattr(server_sessions, "ROLLOUT_IDLE_SECONDS", 4.0)  # time enough to be used at all
     with fake_model("a word") as model, RolloutClient(key, live.url) as client:
@@ -289,7 +289,7 @@ def test_nobody_else_and_no_private_address_from_a_public_server(tmp_path):
 
 
 def test_without_a_runner_it_is_said_soon(tmp_path, monkeypatch):
-    from benchmax.platform.server import sessions as server_sessions
+    from benchmax.platform.server.services import live_sessions as server_sessions
     from platform_world import LiveServer
 
     monkeypatch.setattr(server_sessions, "NOBODY_SECONDS", 0.3)
@@ -326,7 +326,7 @@ def test_validate_env_plays_on_the_platform(live, key, capsys):
 
 
 def test_without_an_endpoint_a_model_of_the_machine_plays(live, key, tmp_path, monkeypatch):
-    from benchmax.inference.store import Card
+    from benchmax.inference.weights.store import Card
 
     home = tmp_path / "models" / "toy"
     make_tiny(home, hidden=32, layers=1)

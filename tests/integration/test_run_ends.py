@@ -17,7 +17,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from benchmax.cli import train as commands
+from benchmax.cli.local import train as commands
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.trainer import start

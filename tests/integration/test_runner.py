@@ -9,12 +9,19 @@ from cryptography.fernet import Fernet
 
 from benchmax.bundle import BundleMetadata, envs_venv
 from benchmax.bundle.venv import COMPLETE, venv_name
-from benchmax.platform.runner import processes, supervisor, venvs, work
-from benchmax.platform.runner.leases import Slots
+from benchmax.platform.runner import supervisor
+from benchmax.platform.runner.jobs import job as work
+from benchmax.platform.runner.jobs import venvs
+from benchmax.platform.runner.jobs.leases import Slots
+from benchmax.platform.runner.processes import process_groups as processes
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store import blobs, errands, events, jobs, rollouts, runs, users
-from benchmax.platform.store.blobs import BlobStore
+from benchmax.platform.store.accounts import users
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.queue import one_off_jobs as errands
+from benchmax.platform.store.runs import events, rollouts, runs
 from benchmax.platform.store.tables import Job, Run, Upload
+from benchmax.platform.store.uploads import blobs
+from benchmax.platform.store.uploads.blobs import BlobStore
 from platform_world import make_run
 from runner_world import (
     active,

@@ -7,8 +7,9 @@ import pytest
 from sqlalchemy import select
 
 from benchmax.platform.runner.ingest import Ingest, reindex
-from benchmax.platform.store import events, points, rollouts, runs
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.runs import events, rollouts, runs
+from benchmax.platform.store.runs import metrics as points
 from benchmax.platform.store.tables import EnvLog, Event, Point, RolloutRow, Run, Series
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import build_config

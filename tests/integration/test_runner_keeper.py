@@ -14,15 +14,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from benchmax.cli import platform as commands
+from benchmax.cli.platform import up as commands
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.platform import keeper
-from benchmax.platform.backup import back_up
-from benchmax.platform.runner import proc
+from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.daemon.backup import back_up
+from benchmax.platform.runner.processes import process_ids as proc
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store import events, users
+from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.runs import events
 from runner_world import is_running, launch, open_world, start_stub, wait_until
 
 pytestmark = pytest.mark.timeout(300)  # several processes for each test, on machines that do other things too

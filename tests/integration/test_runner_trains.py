@@ -10,15 +10,16 @@ import pytest
 from benchmax.bundle import dump_bundle
 from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import ConfigError
-from benchmax.platform.launch_args import complete_args, launch_args, settings_tree, total_steps
 from benchmax.platform.runner import supervisor
-from benchmax.platform.runner.child import _failure, env_limits, train_config
+from benchmax.platform.runner.children.train_child import _failure, env_limits, train_config
 from benchmax.platform.runner.ingest import reindex
-from benchmax.platform.runner.leases import machine_slots
-from benchmax.platform.runner.outcome import CRASHED, MISTAKE, NO_MEMORY, NO_SPACE, Exit, judge
+from benchmax.platform.runner.jobs.leases import machine_slots
+from benchmax.platform.runner.jobs.outcome import CRASHED, MISTAKE, NO_MEMORY, NO_SPACE, Exit, judge
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store import evals, jobs, rollouts, runs
-from benchmax.platform.store.blobs import BlobStore
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.runs import evals, rollouts, runs
+from benchmax.platform.store.uploads.blobs import BlobStore
+from benchmax.platform.wire.launch_args import complete_args, launch_args, settings_tree, total_steps
 from benchmax.trainer.tiny import make_tiny
 from living import content, files_under
 from platform_world import make_run
@@ -307,7 +308,7 @@ def test_defaults_suit_the_machine():
 
 @pytest.mark.parametrize("gpu", [False, True])
 def test_every_default_is_a_valid_setting(gpu):
-    from benchmax.platform.schemas import check_launch_args
+    from benchmax.platform.wire.runs import check_launch_args
     from benchmax.trainer.config import build_config
 
     args, warnings = check_launch_args(launch_args(gpu), {})

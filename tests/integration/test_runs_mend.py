@@ -173,7 +173,7 @@ def test_a_judge_that_stays_down_ends_the_run_with_its_words_and_the_run_can_go_
 
 def test_a_run_that_collapses_again_and_again_ends_with_the_diagnosis(model, tmp_path, monkeypatch):
     """Weights that are broken after every update, whatever the learning rate."""
-    from benchmax.trainer.learner import Learner
+    from benchmax.trainer.learning.learner import Learner
 
     learn = Learner.learn
 

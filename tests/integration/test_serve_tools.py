@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM
 
 from benchmax.envs.types import ToolDefinition
 from benchmax.inference.local import LocalModel
-from benchmax.inference.serve import start
-from benchmax.inference.tokens import ChatTokens, parse_reply
+from benchmax.inference.server.serve import start
+from benchmax.inference.tokens.chat import ChatTokens, parse_reply
 from benchmax.trainer.tiny import make_tiny
 
 torch.set_num_threads(1)  # the model is tiny

@@ -8,7 +8,10 @@ import time
 
 import pytest
 
-from benchmax.platform.store import errands, evals, jobs, rollouts, runs, vault
+from benchmax.platform.store.accounts import secrets as vault
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.queue import one_off_jobs as errands
+from benchmax.platform.store.runs import evals, rollouts, runs
 from benchmax.platform.store.tables import Secret
 from platform_world import LiveServer, make_run
 

@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import insert
 
 from benchmax.errors import UsageError
-from benchmax.platform.backup import back_up
 from benchmax.platform.client import AsyncTrainerClient, TrainerClient
+from benchmax.platform.daemon.backup import back_up
 from benchmax.platform.exceptions import TrainerError
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store import rollouts
+from benchmax.platform.store.runs import rollouts
 from benchmax.platform.store.tables import Run
 from platform_world import LiveServer, make_run
 

@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from benchmax.platform.store import libraries
-from benchmax.platform.store.blobs import BlobStore
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Audit, Blob
+from benchmax.platform.store.uploads import uploads as libraries
+from benchmax.platform.store.uploads.blobs import BlobStore
 from platform_world import LiveServer, make_run
 
 CSV = "prompt,ground_truth\n" + "".join(f'"{n} + 1?",{n + 1}\n' for n in range(20))
@@ -142,7 +142,7 @@ def test_a_row_can_begin_a_dataset(client, stranger):
 
 def test_a_large_file_is_not_written_anew_for_one_row(client, monkeypatch):
     create(client, "large.csv", CSV)
-    monkeypatch.setattr("benchmax.platform.server.datasets.GROWN_BYTES", 10)
+    monkeypatch.setattr("benchmax.platform.server.services.datasets.GROWN_BYTES", 10)
     answer = client.post("/v1/datasets/rows", json={"path": "datasets/large.csv", "row": {"prompt": "a"}})
     assert (answer.status_code, "too large" in answer.json()["error"]) == (400, True)
 

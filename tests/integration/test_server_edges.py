@@ -10,14 +10,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from benchmax.cli import launch as launching
-from benchmax.cli.run_compare import compare
+from benchmax.cli.platform import launch as launching
+from benchmax.cli.platform.run_compare import compare
 from benchmax.envs.loading import load_env_class
 from benchmax.errors import UsageError
-from benchmax.platform import credentials
 from benchmax.platform.client import TrainerClient
 from benchmax.platform.exceptions import TrainerError
-from benchmax.platform.store import blobs, evals, jobs, rollouts, runs
+from benchmax.platform.sdk import credentials
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.runs import evals, rollouts, runs
+from benchmax.platform.store.uploads import blobs
 from platform_world import LiveServer, make_run
 
 EMAIL = "edges@example.org"

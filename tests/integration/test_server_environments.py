@@ -6,7 +6,7 @@ import pytest
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store import runs
+from benchmax.platform.store.runs import runs
 from benchmax.platform.training_run import upload_training_run
 from platform_world import LiveServer
 from runner_world import drive
@@ -176,7 +176,7 @@ def test_launch_by_environment_and_one_dataset(client, uploaded, live):
     assert launched.status_code == 201, launched.text
     with live.database.read() as session:
         run = runs.get(session, launched.json()["runId"])
-    from benchmax.platform.store.blobs import BlobStore
+    from benchmax.platform.store.uploads.blobs import BlobStore
 
     store = BlobStore(live.data.blobs)
     parts = {name: list(store.lines(run.blobs[f"{name}_dataset_path"])) for name in ("train", "eval")}

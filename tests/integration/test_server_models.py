@@ -9,10 +9,10 @@ from aiohttp import web
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.client import RolloutClient
-from benchmax.platform.playground_schemas import RolloutLlm
-from benchmax.platform.server import models
+from benchmax.platform.server.services import models
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.validation import validate_env
+from benchmax.platform.wire.sessions import RolloutLlm
 from platform_world import LiveServer
 from session_world import bundled, events_of, fake_model, supervised
 from training_world import store_tiny
@@ -162,7 +162,7 @@ def test_what_an_endpoint_refuses_is_told_without_its_key(live, key, answer, kin
 
 
 def test_no_runner_is_said(tmp_path, monkeypatch):
-    from benchmax.platform.server import sessions
+    from benchmax.platform.server.services import live_sessions as sessions
 
     monkeypatch.setattr(sessions, "NOBODY_SECONDS", 0.3)
     monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path))

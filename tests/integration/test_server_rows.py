@@ -9,8 +9,8 @@ from benchmax.envs.arithmetic import ArithmeticEnv
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.platform.client import StorageClient
-from benchmax.platform.store import runs
-from benchmax.platform.store.blobs import BlobStore
+from benchmax.platform.store.runs import runs
+from benchmax.platform.store.uploads.blobs import BlobStore
 
 
 class Plain(BaseEnv):
@@ -172,7 +172,7 @@ def test_with_just_enough_rows_none_is_held_out_and_that_is_said(client, live, e
 
 
 async def test_a_run_launched_before_holds_out_too(tmp_path):
-    from benchmax.platform.runner.child import _task, held_out_examples
+    from benchmax.platform.runner.children.train_child import _task, held_out_examples
 
     class Reads:
         async def preprocess(self, file, **options):

@@ -10,7 +10,8 @@ import time
 import pytest
 
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store import points, rollouts, runs
+from benchmax.platform.store.runs import metrics as points
+from benchmax.platform.store.runs import rollouts, runs
 from benchmax.platform.store.tables import Run
 from platform_world import LiveServer, make_run
 from runner_world import drive, start_stub
@@ -216,8 +217,8 @@ def test_what_the_environment_logged_is_paged_from_the_database(client, stranger
 
 def test_a_run_is_measured_while_it_works(client, live, key, monkeypatch):
     from benchmax.platform.runner import supervisor as module
-    from benchmax.platform.runner import system
-    from benchmax.platform.store import jobs
+    from benchmax.platform.runner.processes import machine_usage as system
+    from benchmax.platform.store.queue import jobs
 
     monkeypatch.setattr(system, "EVERY_SECONDS", 0.05)
     monkeypatch.setattr(module, "HEARTBEAT_SECONDS", 0.05)
@@ -246,7 +247,7 @@ def test_a_torn_sample_is_left_out(client, live, run_id):
 
 
 def test_gpus_are_read_as_nvidia_smi_tells(tmp_path, monkeypatch):
-    from benchmax.platform.runner.system import read_gpus
+    from benchmax.platform.runner.processes.machine_usage import read_gpus
 
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho '0, NVIDIA H200, 37, 1024, 143771, [N/A], 41'\n")

@@ -13,9 +13,10 @@ from benchmax.bundle import dump_bundle
 from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.runner import supervisor as supervisor_module
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.server import launch
-from benchmax.platform.store import evals, jobs, rollouts, runs
-from benchmax.platform.store.blobs import BlobStore
+from benchmax.platform.server.services import launch
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.runs import evals, rollouts, runs
+from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.trainer.tiny import make_tiny
 from platform_world import LiveServer, make_run
 from runner_world import drive, end_all
@@ -168,7 +169,7 @@ def test_a_fork_begins_with_the_checkpoint_and_needs_its_parent_no_more(client, 
 def test_stored_rollouts_are_scored_again_by_another_environment(client, live, boss, run_id):
     bundle = dump_bundle(LettersEnv)
     with live.database.write() as session:
-        from benchmax.platform.server import datasets
+        from benchmax.platform.server.services import datasets
 
         owner = runs.get(session, run_id).owner_id
         for name, content in (("env-cls.pkl", bundle.pickled), ("env-metadata.json", bundle.metadata.to_json_bytes())):

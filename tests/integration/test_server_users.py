@@ -6,8 +6,10 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 
-from benchmax.platform.store import database, jobs, runs
+from benchmax.platform.store import database
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import Audit
 from platform_world import LiveServer, make_run
 

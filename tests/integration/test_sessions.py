@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from benchmax.platform.runner import sessions as runner_sessions
-from benchmax.platform.runner.processes import RunProcess
+from benchmax.platform.runner.live import live_sessions as runner_sessions
+from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store import sessions
+from benchmax.platform.store.queue import live_sessions as sessions
 from runner_world import HERE, is_running, open_world, wait_until
 
 

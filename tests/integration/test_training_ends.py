@@ -14,16 +14,16 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.errors import ConfigError, NotFoundError, RecordError, UsageError
-from benchmax.inference.tokens import ChatTokens
+from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer import interrupts, start
-from benchmax.trainer import learner as learners
 from benchmax.trainer.config import build_config
 from benchmax.trainer.export import choose_checkpoint
-from benchmax.trainer.learner import Learner
+from benchmax.trainer.learning import learner as learners
+from benchmax.trainer.learning.learner import Learner
+from benchmax.trainer.learning.optim import Optimizer
+from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.loop import Trainer
-from benchmax.trainer.optim import Optimizer
-from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import RunDir, read_config, read_metrics, read_status
 from benchmax.trainer.start import Task, resume, train
 from benchmax.trainer.tiny import make_tiny

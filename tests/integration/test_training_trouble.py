@@ -11,14 +11,14 @@ import typer
 from safetensors.torch import load_file, save_file
 
 from benchmax.cli import main
-from benchmax.cli import train as commands
+from benchmax.cli.local import train as commands
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.errors import ModelError, RewardError, UsageError
-from benchmax.inference.engine import Engine
+from benchmax.inference.engine.engine import Engine
 from benchmax.inference.local import LocalModel
-from benchmax.inference.tokens import ChatTokens
+from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.trainer.config import build_config
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.start import Task, train

@@ -8,11 +8,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from benchmax.cli.validate import validate
+from benchmax.cli.local.validate import validate
 from benchmax.errors import ConfigError, NotFoundError, UsageError
-from benchmax.inference.store import Card
+from benchmax.inference.weights.store import Card
+from benchmax.platform.daemon.daemon import free_port
 from benchmax.platform.exceptions import TrainerError
-from benchmax.platform.keeper import free_port
 from benchmax.trainer.tiny import make_tiny
 from session_world import supervised
 

@@ -13,13 +13,13 @@ from benchmax.envs.datasets import load_examples
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import DatasetError
-from benchmax.inference.tokens import ChatTokens
+from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer import start
 from benchmax.trainer.config import SftConfig, build_config
-from benchmax.trainer.learner import Learner
-from benchmax.trainer.policy import Policy
+from benchmax.trainer.learning.learner import Learner
+from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.tiny import make_tiny
 from benchmax.trainer.warm_start import choice
 from benchmax.trainer.warm_start.rows import Scene, sft_sequences

@@ -6,11 +6,12 @@ import time
 
 import pytest
 
-from benchmax.platform.runner.leases import Leases
-from benchmax.platform.runner.processes import RunProcess
+from benchmax.platform.runner.jobs.leases import Leases
+from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store import jobs, queue
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.queue import waiting as queue
 from runner_world import launch
 
 # Waits for its word, notes that it ran, and ends; no imports, for there are many of them.

@@ -6,9 +6,10 @@ import pytest
 from sqlalchemy import func, select
 
 from benchmax.models.addresses import Reach
-from benchmax.platform.server import passwords
-from benchmax.platform.store import corpora, users
+from benchmax.platform.server.security import passwords
+from benchmax.platform.store.accounts import users
 from benchmax.platform.store.tables import BlobPath, Chunk, Corpus, Endpoint, Secret, Upload
+from benchmax.platform.store.uploads import corpora
 from platform_world import LiveServer
 
 OLD, NEW = "the old password", "the new password"

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from benchmax.platform.server import stream_watch
-from benchmax.platform.store import runs, users
+from benchmax.platform.server.security import stream_watch
+from benchmax.platform.store.accounts import users
+from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import ApiKey, DeviceCode
 from platform_world import LiveServer, make_run
 

@@ -11,11 +11,12 @@ import tarfile
 
 import pytest
 
-from benchmax.platform.backup import back_up
+from benchmax.files.links import open_plain, read_plain
+from benchmax.platform.daemon.backup import back_up
 from benchmax.platform.runner.ingest import Ingest
-from benchmax.platform.server import json_size, rows_child
-from benchmax.platform.store import rollouts
-from benchmax.platform.store.plain_files import open_plain, read_plain
+from benchmax.platform.server.security import json_size
+from benchmax.platform.server.services import rows_child
+from benchmax.platform.store.runs import rollouts
 from benchmax.platform.store.tables import Chunk, RolloutRow
 from platform_world import LiveServer, make_run
 

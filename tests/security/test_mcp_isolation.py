@@ -17,8 +17,8 @@ import aiohttp
 import pytest
 
 from benchmax.envs.mcp import ParallelMcpEnv
-from benchmax.envs.mcp.confine import landlock_version
-from benchmax.envs.mcp.files import Incoming, open_outgoing, path_parts
+from benchmax.envs.mcp.agent.workspace_files import Incoming, open_outgoing, path_parts
+from benchmax.envs.mcp.fork.sandbox import landlock_version
 from benchmax.envs.mcp.provisioners import LocalProvisioner
 from mcp_world import make_workdir, opened
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from benchmax.envs.mcp.confine import landlock_version
-from benchmax.envs.mcp.grounds import opened_for, server_rules, unread
+from benchmax.envs.mcp.fork.read_rules import opened_for, server_rules, unread
+from benchmax.envs.mcp.fork.sandbox import landlock_version
 from benchmax.envs.mcp.workdir import ServerSpec, Workdir, parse_config
 from benchmax.errors import EnvDefinitionError, McpError
 from mcp_world import PROBE, make_workdir, opened

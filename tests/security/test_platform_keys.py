@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from benchmax.platform.store import users
+from benchmax.platform.store.accounts import users
 from session_world import CounterEnv, bundled, fake_model
 
 

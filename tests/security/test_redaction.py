@@ -9,9 +9,9 @@ import urllib.parse
 
 import pytest
 
+from benchmax.files.redaction import MARK, Redactor
 from benchmax.platform.runner.ingest import Ingest
-from benchmax.platform.store import events, rollouts
-from benchmax.redaction import MARK, Redactor
+from benchmax.platform.store.runs import events, rollouts
 from benchmax.rollouts import log
 from platform_world import make_run
 

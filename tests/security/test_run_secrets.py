@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from benchmax.envs.remote.surroundings import scrubbed_environment
-from benchmax.platform.runner.processes import child_environment
+from benchmax.platform.runner.processes.process_groups import child_environment
 from benchmax.rollouts import log
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import build_config

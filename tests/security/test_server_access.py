@@ -9,10 +9,11 @@ import pytest
 from fastapi import APIRouter, FastAPI
 
 from benchmax.errors import UsageError
-from benchmax.platform.server import access, app, last_uses, passwords
-from benchmax.platform.server.access import ACCESS, Doors, routes_of
+from benchmax.platform.server import app
+from benchmax.platform.server.security import access, last_uses, passwords
+from benchmax.platform.server.security.access import ACCESS, Doors, routes_of
 from benchmax.platform.server.settings import ServerSettings
-from benchmax.platform.store import users
+from benchmax.platform.store.accounts import users
 from benchmax.platform.store.tables import ApiKey, Audit, Base, WebSession
 from living import content
 from platform_world import LiveServer

@@ -18,10 +18,12 @@ import pytest
 
 import benchmax.platform.server
 import benchmax.platform.store
-from benchmax.platform.server.access import routes_of
-from benchmax.platform.store import blobs, runs, users
+from benchmax.platform.server.security.access import routes_of
+from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.runs import runs
+from benchmax.platform.store.uploads import blobs
 from living import mode, paths_under
 from platform_world import LiveServer, make_run
 
@@ -155,7 +157,7 @@ def test_an_unexpected_error_gives_an_id_and_nothing_else(live, key, monkeypatch
     def broken(*_, **__):
         raise RuntimeError("secret detail /etc/hidden sk_01234567_" + "a" * 43)
 
-    monkeypatch.setattr("benchmax.platform.server.routes.runs.runs.of_owner", broken)
+    monkeypatch.setattr("benchmax.platform.server.routes.runs.runs.runs.of_owner", broken)
     with live.client(key) as client:
         answer = client.get("/v1/train/runs")
     assert answer.status_code == 500
@@ -176,7 +178,7 @@ def test_a_database_that_is_away_is_503(live, key, monkeypatch):
     def away(*_, **__):
         raise OperationalError("SELECT secret FROM users", {}, Exception("disk I/O error"))
 
-    monkeypatch.setattr("benchmax.platform.server.routes.runs.runs.of_owner", away)
+    monkeypatch.setattr("benchmax.platform.server.routes.runs.runs.runs.of_owner", away)
     with live.client(key) as client:
         answer = client.get("/v1/train/runs")
     assert answer.status_code == 503
@@ -379,7 +381,7 @@ def test_server_and_store_hold_no_way_to_run_what_they_are_given():
                 assert found <= allowed.get(path.name, set()), path
     started = (Path(benchmax.platform.server.__path__[0]) / "bounded_rows.py").read_text()
     assert started.count("subprocess.Popen(command,") == started.count("subprocess.Popen(") == 1
-    assert 'command = [sys.executable, "-P", "-m", "benchmax.platform.server.rows_child"]' in started
+    assert 'command = [sys.executable, "-P", "-m", "benchmax.platform.server.services.rows_child"]' in started
 
 
 # S36

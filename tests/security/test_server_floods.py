@@ -12,8 +12,9 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from benchmax.platform import keeper
-from benchmax.platform.server import bodies, connections, guard
+from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.server.security import bodies, connections
+from benchmax.platform.server.security import middleware as guard
 from platform_world import LiveServer, make_run
 
 

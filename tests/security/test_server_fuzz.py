@@ -16,7 +16,9 @@ import pytest
 )
 def test_random_calls_of_every_operation_never_give_a_5xx(live, examples, monkeypatch):
     schemathesis = pytest.importorskip("schemathesis")
-    monkeypatch.setattr("benchmax.platform.server.sessions.NOBODY_SECONDS", 0.1)  # there is no runner here
+    monkeypatch.setattr(
+        "benchmax.platform.server.services.live_sessions.NOBODY_SECONDS", 0.1
+    )  # there is no runner here
     _, key = live.user()
     from hypothesis import HealthCheck, Phase, given, settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from benchmax.inference.sampling import Generation, SamplingParams
+from benchmax.inference.engine.sampling import Generation, SamplingParams
 
 
 class FakeEngine:

@@ -8,7 +8,7 @@ from benchmax.envs.calculator import CalculatorEnv
 from benchmax.envs.calculator.calculator_env import compute, make_rows
 from benchmax.envs.types import ToolCall
 from benchmax.errors import ToolError
-from benchmax.evaluation.opening import gold_model
+from benchmax.models.registry import gold_model
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts import EnvHost, run_batch, run_rollout
 

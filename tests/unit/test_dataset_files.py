@@ -15,10 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmax import limits
-from benchmax.envs import text_readers
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.datasets import check_dataset, load_examples, write_jsonl
-from benchmax.envs.readers import read_rows
+from benchmax.envs.datasets import check_dataset, load_examples, text_readers, write_jsonl
+from benchmax.envs.datasets.readers import read_rows
 from benchmax.errors import DatasetError, NotFoundError
 
 ROWS = [

@@ -13,8 +13,8 @@ import pytest
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import check_dataset, load_examples
+from benchmax.envs.datasets.rows import RowIssue, one_line
 from benchmax.envs.example_id import make_example
-from benchmax.envs.rows import RowIssue, one_line
 from benchmax.errors import DatasetError
 
 USER = {"role": "user", "content": "hi"}

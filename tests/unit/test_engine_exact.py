@@ -6,9 +6,9 @@ import pytest
 import tiny_llama as tiny
 import torch
 
-from benchmax.inference import engine as engine_module
-from benchmax.inference.engine import Engine, SamplingParams
-from benchmax.inference.runner import Outcome, Runner
+from benchmax.inference.engine import engine as engine_module
+from benchmax.inference.engine.engine import Engine, SamplingParams
+from benchmax.inference.engine.runner import Outcome, Runner
 
 
 class BurstRunner(Runner):

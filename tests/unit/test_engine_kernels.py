@@ -12,14 +12,15 @@ import pytest
 import tiny_llama as tiny
 import torch
 
-from benchmax.inference.cuda import CudaRunner
-from benchmax.inference.engine import Engine, SamplingParams
+from benchmax.inference.engine.cuda_runner import CudaRunner
+from benchmax.inference.engine.engine import Engine, SamplingParams
 
 CHECK = """
 import torch
-from benchmax.inference import cuda_check, kernels
-from benchmax.inference.llama import ModelSpec, Weights
-from benchmax.inference.runner import Runner
+from benchmax.inference.kernels import check as cuda_check
+from benchmax.inference.kernels import layers as kernels
+from benchmax.inference.weights.llama import ModelSpec, Weights
+from benchmax.inference.engine.runner import Runner
 
 shapes = ((9, 3, 64, False, False), (4, 2, 16, True, False), (4, 4, 32, False, True))
 for heads, kv_heads, head_dim, normed, biased in shapes:

@@ -17,10 +17,10 @@ import tiny_llama as tiny
 import torch
 
 from benchmax.errors import ContextExceeded, ModelError, ModelUnavailable, NotFoundError, UsageError
-from benchmax.inference import probe
-from benchmax.inference.engine import Engine, SamplingParams, pick_device, pick_dtype
-from benchmax.inference.kv import KVCache
-from benchmax.inference.llama import ModelSpec
+from benchmax.inference.engine.engine import Engine, SamplingParams, pick_device, pick_dtype
+from benchmax.inference.engine.kv_cache import KVCache
+from benchmax.inference.weights import bfloat16_probe as probe
+from benchmax.inference.weights.llama import ModelSpec
 
 PROMPT = [5, 6, 7, 8, 9, 10]
 GREEDY = SamplingParams(max_tokens=16, temperature=0)
@@ -474,7 +474,7 @@ def test_a_top_k_of_any_size_is_no_limit(engine, top_k):
 
 FORGOTTEN = """
 import tiny_llama as tiny
-from benchmax.inference.engine import Engine, SamplingParams
+from benchmax.inference.engine.engine import Engine, SamplingParams
 engine = Engine.from_model(tiny.shared(), device="cpu", slots=4)
 engine.submit([5, 6, 7], SamplingParams(max_tokens=100))
 print(len(engine.submit([5, 6, 7], SamplingParams(max_tokens=2)).result(60).ids))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmax.errors import ConfigError
-from benchmax.inference.sampling import SamplingParams, draw, inverse_cdf, truncate, uniforms
+from benchmax.inference.engine.sampling import SamplingParams, draw, inverse_cdf, truncate, uniforms
 
 
 def _uniforms(count):

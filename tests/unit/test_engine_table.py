@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmax.inference.request import Request
-from benchmax.inference.sampling import MAX_STOPS, SamplingParams
-from benchmax.inference.table import Table
+from benchmax.inference.engine.request import Request
+from benchmax.inference.engine.sampling import MAX_STOPS, SamplingParams
+from benchmax.inference.engine.table import Table
 
 
 def request(prompt, *, limit=100, stops=(), **heard):

@@ -15,10 +15,10 @@ from benchmax.envs.datasets import load_examples
 from benchmax.envs.example_id import make_example
 from benchmax.errors import RecordError, UsageError
 from benchmax.evaluation import compare, evaluate, summarise
-from benchmax.evaluation.opening import open_model
 from benchmax.evaluation.statistics import estimate, estimate_difference, estimate_share, max_at_k, pass_at_k, quantile
 from benchmax.models.base import Usage
 from benchmax.models.http import HttpModel
+from benchmax.models.registry import open_model
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import read_rollouts

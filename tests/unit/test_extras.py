@@ -8,8 +8,8 @@ import pytest
 
 from benchmax import extras
 from benchmax.errors import UsageError
-from benchmax.platform.runner import child
-from benchmax.platform.runner.outcome import CRASHED, MISTAKE
+from benchmax.platform.runner.children import train_child as child
+from benchmax.platform.runner.jobs.outcome import CRASHED, MISTAKE
 
 TORCH = ModuleNotFoundError("No module named 'torch.nn'", name="torch.nn")
 

@@ -20,15 +20,15 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 from tiny_gguf import SPECIAL, write_gguf
 
 from benchmax import limits
-from benchmax.cli.serve import serve, split_checkpoint
+from benchmax.cli.local.serve import serve, split_checkpoint
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ModelUnavailable, UsageError
-from benchmax.inference.gguf import convert
 from benchmax.inference.local import LocalModel
-from benchmax.inference.openai_api import IGNORED, NEUTRAL, ChatRequest, CompletionRequest
-from benchmax.inference.serve import Door, check_port, start
-from benchmax.inference.stream import TextStream
-from benchmax.inference.tokens import ChatTokens
+from benchmax.inference.server.openai_api import IGNORED, NEUTRAL, ChatRequest, CompletionRequest
+from benchmax.inference.server.serve import Door, check_port, start
+from benchmax.inference.server.stream import TextStream
+from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.inference.weights.gguf import convert
 from benchmax.models.base import Sampling
 from benchmax.models.http import HttpModel
 
@@ -525,7 +525,7 @@ def test_an_open_interface_needs_a_key():
 
 
 def test_a_taken_port_is_told_before_the_model_is_loaded(monkeypatch):
-    monkeypatch.setattr("benchmax.inference.store.resolve", lambda *given, **options: pytest.fail("loaded"))
+    monkeypatch.setattr("benchmax.inference.weights.store.resolve", lambda *given, **options: pytest.fail("loaded"))
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

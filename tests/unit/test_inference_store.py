@@ -17,16 +17,16 @@ from safetensors.numpy import load_file
 from tiny_gguf import TOKENS, gguf_name, hf_weights, write_gguf
 from typer.testing import CliRunner
 
-from benchmax.cli.models import app
-from benchmax.cli.trained import find_run, pin_checkpoint
+from benchmax.cli.local.models import app
+from benchmax.cli.local.trained import find_run, pin_checkpoint
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.inference import store
-from benchmax.inference.download import Wheel
-from benchmax.inference.engine import Engine
-from benchmax.inference.gguf import convert
-from benchmax.inference.llama import SUPPORTED, ModelSpec
-from benchmax.inference.tokens import ChatTokens
-from benchmax.platform.runner.child import loading_words
+from benchmax.inference.engine.engine import Engine
+from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.inference.weights import store
+from benchmax.inference.weights.download import Wheel
+from benchmax.inference.weights.gguf import convert
+from benchmax.inference.weights.llama import SUPPORTED, ModelSpec
+from benchmax.platform.runner.children.train_child import loading_words
 
 SIZES = (
     "vocab_size",
@@ -270,7 +270,7 @@ def test_a_failed_download_is_one_line(index, home, tiny, monkeypatch):
 
 
 def test_two_processes_make_one_model(tiny, home):
-    script = "import sys; from benchmax.inference.store import resolve; print(resolve(sys.argv[1]))"
+    script = "import sys; from benchmax.inference.weights.store import resolve; print(resolve(sys.argv[1]))"
     command = [sys.executable, "-c", script, str(tiny)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     paths = {process.communicate(timeout=60)[0].strip() for process in both}
@@ -284,7 +284,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tiny, home):
     script = (
         "import resource, sys\n"
         "from benchmax.errors import UsageError\n"
-        "from benchmax.inference.store import resolve\n"
+        "from benchmax.inference.weights.store import resolve\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
         "try:\n    resolve(sys.argv[1])\n"
         "except UsageError as error:\n    print(error)\n"
@@ -433,7 +433,7 @@ def test_command_line(index, home):
 
 
 def test_an_evaluation_tells_that_it_fetches_the_model(index, capsys):
-    from benchmax.cli.trained import open_named
+    from benchmax.cli.local.trained import open_named
     from benchmax.envs.arithmetic import ArithmeticEnv
 
     def opened(model, base_url=None):

@@ -14,10 +14,10 @@ from tiny_gguf import write_gguf
 
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ContextExceeded, ModelRejected, ModelTimeout, UsageError
-from benchmax.inference.audit import audit_chat_template
-from benchmax.inference.gguf import convert
 from benchmax.inference.local import LocalModel, StopStrings, derive_seed
-from benchmax.inference.tokens import ChatTokens, parse_reply
+from benchmax.inference.tokens.chat import ChatTokens, parse_reply
+from benchmax.inference.tokens.drift_audit import audit_chat_template
+from benchmax.inference.weights.gguf import convert
 from benchmax.models.base import Sampling
 from benchmax.prompts.tools import render_tool_call, render_tools_prompt
 from benchmax.trainer.sampler import SharedPrompts

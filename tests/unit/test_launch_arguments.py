@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmax.platform.launch_args import launch_args
-from benchmax.platform.runner.child import train_config
+from benchmax.platform.runner.children.train_child import train_config
+from benchmax.platform.wire.launch_args import launch_args
 
 
 def test_every_argument_that_is_given_reaches_the_trainer(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from packaging.requirements import Requirement
 
-from benchmax.envs.mcp.luggage import pack, unpack
+from benchmax.envs.mcp.packed_workdir import pack, unpack
 from benchmax.envs.mcp.provisioners import RayProvisioner, SkypilotProvisioner
 from benchmax.envs.mcp.provisioners.skypilot import lay_out, requirements
 from benchmax.errors import EnvDefinitionError
@@ -81,7 +81,7 @@ def test_what_travels_to_a_node_is_an_agent_that_starts(tmp_path: Path) -> None:
     names = {Requirement(line).name for line in needed}
     assert {"mcp", "pyyaml", "aiohttp"} <= names
     assert not {"torch", "fastapi", "pytest"} & names
-    agent = [sys.executable, "-P", "-m", "benchmax.envs.mcp.agent", "--help"]
+    agent = [sys.executable, "-P", "-m", "benchmax.envs.mcp.agent.server", "--help"]
     found = subprocess.run(
         agent, env={"PYTHONPATH": str(tmp_path / "out" / "package")}, capture_output=True, text=True, check=True
     )

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from benchmax.envs.mcp.files import Incoming
-from benchmax.envs.mcp.http_session import HttpSession
-from benchmax.envs.mcp.nurseries import Nursery, Rules
+from benchmax.envs.mcp.agent.reward_worker import Channel
+from benchmax.envs.mcp.agent.workspace_files import Incoming
+from benchmax.envs.mcp.client.http_session import HttpSession
+from benchmax.envs.mcp.client.mcp_session import RpcError, StdioSession
+from benchmax.envs.mcp.fork.fork_server_client import Nursery, Rules
 from benchmax.envs.mcp.provisioners import RayProvisioner
-from benchmax.envs.mcp.reward_worker import Channel
-from benchmax.envs.mcp.sessions import RpcError, StdioSession
 from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, pack, taken
 from benchmax.errors import EnvDefinitionError, McpError, UsageError
 

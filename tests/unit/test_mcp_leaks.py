@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from benchmax.envs.mcp.agent_client import AgentLink
 from benchmax.envs.mcp.env import ParallelMcpEnv
-from benchmax.envs.mcp.link import AgentLink
 from benchmax.envs.mcp.pool import Health, Machine
 from benchmax.envs.mcp.provisioners import ManualProvisioner
 from benchmax.envs.remote.wire import Frames

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmax.envs.mcp.leftovers import OWNER, claimed, sweep
+from benchmax.envs.mcp.agent.rollout_dirs import OWNER, claimed, sweep
 
-CLAIMS = "from benchmax.envs.mcp.leftovers import claimed; print(claimed('benchmax-mcp-'), flush=True); input()"
+CLAIMS = (
+    "from benchmax.envs.mcp.agent.rollout_dirs import claimed; print(claimed('benchmax-mcp-'), flush=True); input()"
+)
 
 
 def test_folders_of_the_killed_are_removed_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

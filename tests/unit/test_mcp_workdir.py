@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmax.envs.mcp.client import CallResult, TextContent
-from benchmax.envs.mcp.content import as_tool_result
+from benchmax.envs.mcp.agent.auth import _trusted
+from benchmax.envs.mcp.agent.reward_worker import load_rewards, score
+from benchmax.envs.mcp.client.content import as_tool_result
+from benchmax.envs.mcp.client.reward_client import CallResult, TextContent
 from benchmax.envs.mcp.env import ParallelMcpEnv
-from benchmax.envs.mcp.grounds import _without
-from benchmax.envs.mcp.guard import _trusted
-from benchmax.envs.mcp.luggage import left_behind
-from benchmax.envs.mcp.nurseries import Program, python_command
-from benchmax.envs.mcp.preload import _imports_of, split_command
+from benchmax.envs.mcp.fork.fork_server_client import Program, python_command
+from benchmax.envs.mcp.fork.preload import _imports_of, split_command
+from benchmax.envs.mcp.fork.read_rules import _without
+from benchmax.envs.mcp.packed_workdir import left_behind
 from benchmax.envs.mcp.provisioners import LocalProvisioner, ManualProvisioner
-from benchmax.envs.mcp.reward_worker import load_rewards, score
 from benchmax.envs.mcp.workdir import check_workdir, memory_bytes, parse_config, read_workdir, write_workdir
 from benchmax.errors import EnvDefinitionError
 from mcp_world import make_workdir

@@ -14,7 +14,7 @@ from benchmax.cli import app as cli_app
 from benchmax.cli import main
 from benchmax.memory import out_of_memory, settled
 from benchmax.trainer.config import build_config
-from benchmax.trainer.learner import _ways_to_save_memory
+from benchmax.trainer.learning.learner import _ways_to_save_memory
 
 MMAP = RuntimeError("unable to mmap 538090408 bytes from file <model.safetensors>: Cannot allocate memory (12)")
 

@@ -16,7 +16,6 @@ import pytest
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import ConfigError, UsageError
-from benchmax.platform import credentials, transport
 from benchmax.platform.client import RolloutClient, StorageClient, TrainerClient, ValidationResult
 from benchmax.platform.exceptions import (
     AuthenticationError,
@@ -26,10 +25,11 @@ from benchmax.platform.exceptions import (
     RolloutStreamError,
     TrainerError,
 )
-from benchmax.platform.launch_args import TABLE
-from benchmax.platform.rollout_client import ExampleValidation
-from benchmax.platform.schemas import WHEN_HIGH, LaunchArg, check_launch_args
+from benchmax.platform.sdk import credentials, transport
+from benchmax.platform.sdk.rollout_client import ExampleValidation
 from benchmax.platform.training_run import upload_training_run
+from benchmax.platform.wire.launch_args import TABLE
+from benchmax.platform.wire.runs import WHEN_HIGH, LaunchArg, check_launch_args
 
 
 class Scripted:
@@ -258,7 +258,7 @@ def test_a_feed_that_breaks_goes_on_after_the_last_id(scripted, trainer, waits):
 
 
 def test_waiting_for_a_run_ends_or_times_out(scripted, trainer, monkeypatch):
-    monkeypatch.setattr("benchmax.platform.run.time.sleep", lambda _: None)
+    monkeypatch.setattr("benchmax.platform.sdk.run.time.sleep", lambda _: None)
     run = trainer.run("r")
     scripted.script((200, {"status": "active"}), (200, {"status": "failed"}))
     assert run.wait() == "failed"

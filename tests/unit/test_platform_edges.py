@@ -19,23 +19,29 @@ import typer
 from typer.testing import CliRunner
 
 from benchmax.bundle import BundleMetadata, inspect_bundle
-from benchmax.cli import platform as platform_commands
+from benchmax.cli.platform import up as platform_commands
 from benchmax.errors import ConfigError, UsageError
-from benchmax.platform import keeper
-from benchmax.platform.playground import AsyncPlaygroundSession
-from benchmax.platform.runner import doctor_child, preparation
-from benchmax.platform.runner.child import Phase, attempt
+from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.runner.children import doctor_child
+from benchmax.platform.runner.children.train_child import Phase, attempt
 from benchmax.platform.runner.ingest import Ingest
-from benchmax.platform.schemas import LaunchArg, check_launch_args
-from benchmax.platform.server.charts import Charts
-from benchmax.platform.server.guard import Limiter
+from benchmax.platform.runner.jobs import preparation
+from benchmax.platform.sdk.playground import AsyncPlaygroundSession
+from benchmax.platform.sdk.transport import in_threads
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.store import blobs, outline, people, points, rollouts, runs, users
+from benchmax.platform.server.security.middleware import Limiter
+from benchmax.platform.server.services.response_cache import Charts
+from benchmax.platform.store.accounts import user_admin as people
+from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import make_engine, open_database
 from benchmax.platform.store.datadir import DataDir, write_private
+from benchmax.platform.store.runs import metrics as points
+from benchmax.platform.store.runs import rollout_search as outline
+from benchmax.platform.store.runs import rollouts, runs
 from benchmax.platform.store.tables import Job
-from benchmax.platform.store.vault import Vault
-from benchmax.platform.transport import in_threads
+from benchmax.platform.store.uploads import blobs
+from benchmax.platform.wire.runs import LaunchArg, check_launch_args
 from platform_world import make_run
 
 # The data directory
@@ -324,7 +330,7 @@ async def test_who_leaves_a_stream_between_two_steps_has_it_closed_at_once():
 
 
 def test_a_job_dropped_by_its_kind_leaves_the_others(store):
-    from benchmax.platform.store import jobs
+    from benchmax.platform.store.queue import jobs
 
     with store.write() as session:
         run = make_run(session)

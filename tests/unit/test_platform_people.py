@@ -8,17 +8,13 @@ import pytest
 import sqlalchemy as sa
 
 from benchmax.errors import UsageError
-from benchmax.platform.store import (
-    blobs,
-    corpora,
-    evals,
-    events,
-    users,
-)
+from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.filters import predicate
+from benchmax.platform.store.runs import evals, events
 from benchmax.platform.store.tables import TERMINAL, Run, Secret
-from benchmax.platform.store.vault import Vault
+from benchmax.platform.store.uploads import blobs, corpora
+from benchmax.platform.store.uploads.filters import predicate
 from platform_world import make_run
 
 # People and files

@@ -16,17 +16,12 @@ from alembic import command
 
 from benchmax.envs.types import Transcript
 from benchmax.errors import UsageError
-from benchmax.platform.store import (
-    cursors,
-    database,
-    events,
-    jobs,
-    points,
-    rollouts,
-    runs,
-    standings,
-)
+from benchmax.platform.store import database
 from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.runs import cursors, events, rollouts, runs
+from benchmax.platform.store.runs import metrics as points
+from benchmax.platform.store.runs import run_summaries as standings
 from benchmax.platform.store.tables import Base, EnvLog, Job, Point, RolloutRow
 from benchmax.rollouts.record import Failure, LogLine, Rollout, ToolEvent
 from platform_world import make_run
@@ -416,7 +411,7 @@ def ask(path="/scalars", **headers):
 
 
 def test_kept_charts_follow_the_points(store):
-    from benchmax.platform.server.charts import Charts
+    from benchmax.platform.server.services.response_cache import Charts
 
     charts = Charts(most=2_000)
     made = []
@@ -451,7 +446,7 @@ def test_kept_charts_follow_the_points(store):
 
 
 def test_many_who_ask_at_once_are_answered_by_one(store):
-    from benchmax.platform.server.charts import Charts
+    from benchmax.platform.server.services.response_cache import Charts
 
     charts, made, going = Charts(), [], threading.Barrier(5)
     with store.write() as session:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from benchmax import config
 from benchmax.cli.app import app
 from benchmax.errors import ConfigError, NotFoundError, UsageError
-from benchmax.platform import credentials
+from benchmax.platform.sdk import credentials
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from benchmax import BaseEnv, make_example
 from benchmax.cli.app import app
 from benchmax.envs.datasets import DatasetReport
-from benchmax.envs.readers import named_rows
+from benchmax.envs.datasets.readers import named_rows
+from benchmax.envs.datasets.run_rows import check_count, check_run_rows
 from benchmax.envs.remote.preprocess import batch_outcomes, preprocess
-from benchmax.envs.run_rows import check_count, check_run_rows
 from benchmax.errors import DatasetError
-from benchmax.platform.runner import child
+from benchmax.platform.runner.children import train_child as child
 from benchmax.platform.training_run import upload_training_run
 
 GOOD = [{"prompt": f"{number}?", "ground_truth": str(number)} for number in range(20)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout
-from benchmax.trainer.advantage import AdvantageRule, advantages, assign_advantages
+from benchmax.trainer.learning.advantage import AdvantageRule, advantages, assign_advantages
 from benchmax.trainer.metrics import rollout_metrics
 from benchmax.trainer.prompts import PromptStream
 

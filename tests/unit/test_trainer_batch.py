@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from benchmax.errors import ConfigError, UsageError
 from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout
-from benchmax.trainer.batch import Batch, sequence_of
 from benchmax.trainer.config import LoraConfig, build_config
-from benchmax.trainer.learner import Aborted, Learner
-from benchmax.trainer.loss import LossRule, LossStats, grpo_loss, select_logprobs
-from benchmax.trainer.optim import Optimizer
-from benchmax.trainer.policy import Policy
+from benchmax.trainer.learning.batch import Batch, sequence_of
+from benchmax.trainer.learning.learner import Aborted, Learner
+from benchmax.trainer.learning.loss import LossRule, LossStats, grpo_loss, select_logprobs
+from benchmax.trainer.learning.optim import Optimizer
+from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.tiny import make_tiny
 
 torch.set_num_threads(1)  # the models are tiny

@@ -4,9 +4,9 @@ from contextlib import contextmanager
 
 import torch
 
-from benchmax.trainer import policy as policy_module
-from benchmax.trainer.batch import Batch, TokenSequence
-from benchmax.trainer.policy import Policy
+from benchmax.trainer.learning import policy as policy_module
+from benchmax.trainer.learning.batch import Batch, TokenSequence
+from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.tiny import make_tiny
 
 

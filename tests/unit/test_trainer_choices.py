@@ -7,11 +7,11 @@ from benchmax.errors import ConfigError
 from benchmax.memory import out_of_memory
 from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout, Termination
-from benchmax.trainer.advantage import CUT_OFF, NO_SIGNAL, AdvantageRule, CutOff, assign_advantages
 from benchmax.trainer.config import OptimConfig, build_config
-from benchmax.trainer.fitting import fit_to_device, fit_to_size, fit_to_solutions
-from benchmax.trainer.gpu import patiently
-from benchmax.trainer.optim import Optimizer
+from benchmax.trainer.config.fitting import fit_to_device, fit_to_size, fit_to_solutions
+from benchmax.trainer.learning.advantage import CUT_OFF, NO_SIGNAL, AdvantageRule, CutOff, assign_advantages
+from benchmax.trainer.learning.gpu import patiently
+from benchmax.trainer.learning.optim import Optimizer
 from benchmax.trainer.progress import Progress
 from benchmax.trainer.prompts import PromptStream
 from broken_envs import Good
@@ -128,7 +128,7 @@ def test_memory_outside_of_torch_runs_out_in_other_words():
 
 def test_what_does_not_fit_now_is_tried_again(monkeypatch):
     waited, tries = [], []
-    monkeypatch.setattr("benchmax.trainer.gpu.wait_for_room", waited.append)
+    monkeypatch.setattr("benchmax.trainer.learning.gpu.wait_for_room", waited.append)
 
     def work():
         tries.append(1)

@@ -18,13 +18,13 @@ from benchmax.rollouts.record import Rollout
 from benchmax.trainer import checkpoint as checkpoints
 from benchmax.trainer.checkpoint import find_checkpoint, go_back, mark_best, prune, save_checkpoint
 from benchmax.trainer.config import LoraConfig, OptimConfig, TrainConfig
+from benchmax.trainer.display.plot import plot_metrics, plot_run
+from benchmax.trainer.display.view import LiveView, PlainView, describe, sparkline
+from benchmax.trainer.learning.optim import Optimizer, scale_at
+from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.loop import Trainer
-from benchmax.trainer.optim import Optimizer, scale_at
-from benchmax.trainer.plot import plot_metrics, plot_run
-from benchmax.trainer.policy import Policy
 from benchmax.trainer.rundir import RunDir, read_config, read_metrics, read_status
 from benchmax.trainer.tiny import make_tiny
-from benchmax.trainer.view import LiveView, PlainView, describe, sparkline
 
 torch.set_num_threads(1)  # the models are tiny
 

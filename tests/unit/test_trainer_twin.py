@@ -12,12 +12,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout
-from benchmax.trainer.advantage import assign_advantages
-from benchmax.trainer.batch import Batch, sequence_of
 from benchmax.trainer.config import build_config
-from benchmax.trainer.learner import Learner
-from benchmax.trainer.loss import LossStats
-from benchmax.trainer.policy import Policy
+from benchmax.trainer.learning.advantage import assign_advantages
+from benchmax.trainer.learning.batch import Batch, sequence_of
+from benchmax.trainer.learning.learner import Learner
+from benchmax.trainer.learning.loss import LossStats
+from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.tiny import make_tiny
 
 torch.set_num_threads(1)  # the models are tiny

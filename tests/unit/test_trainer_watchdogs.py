@@ -14,8 +14,8 @@ from benchmax.models.base import Reply, TokenSegment, Usage
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts import EnvHost, RolloutSettings, run_rollout
 from benchmax.rollouts.record import Failure, Rollout, Termination
-from benchmax.trainer.advantage import assign_advantages
 from benchmax.trainer.config import WatchConfig
+from benchmax.trainer.learning.advantage import assign_advantages
 from benchmax.trainer.metrics import rollout_metrics
 from benchmax.trainer.watch import alarms as watchdogs
 from benchmax.trainer.watch.alarms import Watchdogs, is_repetitive

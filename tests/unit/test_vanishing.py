@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmax.inference import store
-from benchmax.inference.download import tree_size
-from benchmax.platform import keeper
-from benchmax.platform.runner import export_child
+from benchmax.inference.weights import store
+from benchmax.inference.weights.download import tree_size
+from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.runner.children import export_child
 from living import content, files_under, listening_port, mode, paths_under, proportional_memory
 
 RESTLESS = """

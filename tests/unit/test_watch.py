@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmax.cli.watch import follow, line
+from benchmax.cli.platform.watch import follow, line
 
 
 class Client:

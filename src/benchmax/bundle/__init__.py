@@ -15,20 +15,9 @@ from benchmax.bundle.errors import (
     ValidationError,
 )
 from benchmax.bundle.inspection import BundleReport, inspect_bundle
-from benchmax.bundle.load import (
-    load_bundle,
-    load_env_from_bundle,
-    load_env_from_files,
-    validate_bundle_compatibility,
-)
+from benchmax.bundle.load import load_bundle, load_env_from_bundle, load_env_from_files, validate_bundle_compatibility
 from benchmax.bundle.locals import unregistered_local_refs
-from benchmax.bundle.metadata import (
-    Bundle,
-    BundleMetadata,
-    bundle_digest,
-    read_bundle_files,
-    write_bundle_files,
-)
+from benchmax.bundle.metadata import Bundle, BundleMetadata, bundle_digest, read_bundle_files, write_bundle_files
 from benchmax.bundle.pack import bundle_env, dump_bundle, validate_structure
 from benchmax.bundle.servable import check_servable, rows_read_by, with_companions
 from benchmax.bundle.venv import envs_venv

@@ -12,12 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmax.bundle.errors import (
-    BundlingError,
-    IncompatibleBenchmaxError,
-    IncompatiblePythonError,
-    ValidationError,
-)
+from benchmax.bundle.errors import BundlingError, IncompatibleBenchmaxError, IncompatiblePythonError, ValidationError
 from benchmax.bundle.metadata import (
     FORMAT_VERSION,
     Bundle,

@@ -27,7 +27,7 @@ from benchmax import limits
 from benchmax.bundle.load import allow_loading, load_bundle
 from benchmax.bundle.metadata import read_bundle_files
 from benchmax.envs.base_env import BaseEnv, overrides
-from benchmax.envs.datasets import load_examples
+from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.demonstration import plain_turn, turn_after
 from benchmax.envs.legacy import is_old_group_reward, is_old_reward
 from benchmax.envs.loading import load_env_class

@@ -7,28 +7,14 @@ from typing import Annotated
 
 import typer
 
-from benchmax.cli import (
-    account,
-    data,
-    evals,
-    keys,
-    launch,
-    limits,
-    mcp,
-    models,
-    platform,
-    profile,
-    runs,
-    setup,
-    show,
-    train,
-    vault,
-)
-from benchmax.cli.checkup import doctor
-from benchmax.cli.playground import playground
-from benchmax.cli.quickstart import quickstart
-from benchmax.cli.serve import serve
-from benchmax.cli.validate import validate
+from benchmax.cli.local import data, evals, limits, mcp, models, setup, show, train
+from benchmax.cli.local.doctor import doctor
+from benchmax.cli.local.serve import serve
+from benchmax.cli.local.validate import validate
+from benchmax.cli.platform import account, keys, launch, profile, runs, vault
+from benchmax.cli.platform import up as platform
+from benchmax.cli.platform.playground import playground
+from benchmax.cli.platform.quickstart import quickstart
 
 app = typer.Typer(
     name="benchmax",

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.datasets.readers import Source
 from benchmax.envs.loading import find_rows
-from benchmax.envs.readers import Source
 from benchmax.errors import UsageError
 
 EXAMINATION = ("examples", "group_samples", "max_turns", "max_tool_calls", "pace", "seed")

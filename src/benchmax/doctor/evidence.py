@@ -12,8 +12,8 @@ from benchmax.doctor.gold.truths import truth_text
 from benchmax.doctor.probe_player import Shot
 from benchmax.doctor.watched import HookCall
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.datasets import DatasetReport
-from benchmax.envs.rows import RowIssue
+from benchmax.envs.datasets.load import DatasetReport
+from benchmax.envs.datasets.rows import RowIssue
 from benchmax.envs.types import Example, ToolDefinition
 
 TOLERANCE = 0.02

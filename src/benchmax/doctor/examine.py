@@ -23,9 +23,9 @@ from benchmax.doctor.registry import run_checks
 from benchmax.doctor.stall import Stalled, apart, can_watch
 from benchmax.doctor.watched import WatchedHost
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.datasets import load_examples
+from benchmax.envs.datasets.load import load_examples
+from benchmax.envs.datasets.readers import Source, read_rows
 from benchmax.envs.legacy import example_from
-from benchmax.envs.readers import Source, read_rows
 from benchmax.envs.reward_values import describe_error
 from benchmax.errors import ConfigError, DatasetError, UsageError
 

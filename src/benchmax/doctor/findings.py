@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from benchmax.doctor.stall import Stalled
-from benchmax.envs.rows import one_line
+from benchmax.envs.datasets.rows import one_line
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")

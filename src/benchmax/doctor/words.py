@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmax.doctor.probe_player import Shot
-from benchmax.envs.rows import one_line
+from benchmax.envs.datasets.rows import one_line
 
 QUOTE_CHARS = 160
 

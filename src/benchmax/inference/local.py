@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from benchmax.envs.types import ChatMessage, Messages, ToolDefinition
 from benchmax.errors import ContextExceeded, ModelError, UsageError
-from benchmax.inference.sampling import SamplingParams
-from benchmax.inference.store import read_card, resolve
-from benchmax.inference.tokens import ChatTokens, parse_reply
+from benchmax.inference.engine.sampling import SamplingParams
+from benchmax.inference.tokens.chat import ChatTokens, parse_reply
+from benchmax.inference.weights.store import read_card, resolve
 from benchmax.models.base import Conversation, FinishReason, ModelClient, Reply, Sampling, TokenSegment, Usage
 from benchmax.models.wire import turn_cap
 
 if TYPE_CHECKING:
-    from benchmax.inference.engine import Engine
+    from benchmax.inference.engine.engine import Engine
 
 OnTokens = Callable[[list[int], list[float]], None]
 """Told of sampled ids and their log-probs as they come, in the engine's thread."""
@@ -65,8 +65,8 @@ class LocalModel(ModelClient):
         **engine_options: Any,
     ) -> LocalModel:
         """Load a model by name, path or hub id; `checkpoint` is a trained directory, whole or adapter."""
-        from benchmax.inference.engine import Engine
-        from benchmax.inference.llama import ModelSpec
+        from benchmax.inference.engine.engine import Engine
+        from benchmax.inference.weights.llama import ModelSpec
 
         directory = resolve(name_or_path)
         weights = _weights_directory(directory, checkpoint)

@@ -12,14 +12,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from benchmax.errors import (
-    ContextExceeded,
-    ModelError,
-    ModelRateLimited,
-    ModelRejected,
-    ModelTimeout,
-    ModelUnavailable,
-)
+from benchmax.errors import ContextExceeded, ModelError, ModelRateLimited, ModelRejected, ModelTimeout, ModelUnavailable
 from benchmax.models.wire import excerpt, not_the_api
 
 RETRIED = frozenset({408, 409, 425})

@@ -26,13 +26,7 @@ import yarl
 from benchmax import limits
 from benchmax.deadlines import deadline
 from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
-from benchmax.errors import (
-    ConfigError,
-    ModelError,
-    ModelProtocolError,
-    ModelRateLimited,
-    ModelUnavailable,
-)
+from benchmax.errors import ConfigError, ModelError, ModelProtocolError, ModelRateLimited, ModelUnavailable
 from benchmax.models import failures, hermes, wire
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, Usage, need_count, need_number
 

@@ -19,11 +19,11 @@ from benchmax.doctor.examine import run_sync
 from benchmax.doctor.findings import MARKS
 from benchmax.doctor.words import shown
 from benchmax.envs.base_env import BaseEnv, overrides
-from benchmax.envs.readers import Source, read_rows
+from benchmax.envs.datasets.readers import Source, read_rows
+from benchmax.envs.datasets.rows import kind
 from benchmax.envs.reward_values import describe_error
-from benchmax.envs.rows import kind
 from benchmax.errors import BenchmaxError, UsageError
-from benchmax.platform.rollout_client import ExampleValidation, RolloutClient
+from benchmax.platform.sdk.rollout_client import ExampleValidation, RolloutClient
 from benchmax.rollouts.host import EnvHost
 
 _NO_ROWS: tuple[Any, ...] = ()

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from benchmax.errors import NotFoundError, RecordError, UsageError
-from benchmax.redaction import Redactor, hide_texts
+from benchmax.files.redaction import Redactor, hide_texts
 from benchmax.rollouts.record import Rollout
 
 

@@ -27,8 +27,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from benchmax.errors import NotFoundError, RecordError
-from benchmax.trainer.optim import Optimizer
-from benchmax.trainer.policy import Policy
+from benchmax.trainer.learning.optim import Optimizer
+from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.rundir import write_whole
 
 

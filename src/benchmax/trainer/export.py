@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from benchmax.errors import UsageError
-from benchmax.inference.store import KNOWN, is_name, read_card, resolve
+from benchmax.inference.weights.store import KNOWN, is_name, read_card, resolve
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer.checkpoint import Checkpoint, find_checkpoint, load_weights, plain_disk_errors
 from benchmax.trainer.config import TrainConfig, dump_toml
-from benchmax.trainer.policy import Policy
+from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.rundir import check_run, read_config, read_metrics
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from benchmax.errors import RewardError
 from benchmax.rollouts.record import Rollout
-from benchmax.trainer.advantage import NO_SIGNAL, AdvantageRule, CutOff, assign_advantages
-from benchmax.trainer.batch import TokenSequence
+from benchmax.trainer.learning.advantage import NO_SIGNAL, AdvantageRule, CutOff, assign_advantages
+from benchmax.trainer.learning.batch import TokenSequence
 from benchmax.trainer.metrics import SOLVED
 from benchmax.trainer.sampler import Draw
 from benchmax.trainer.watch.alarms import most_common_error

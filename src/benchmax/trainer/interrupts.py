@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from benchmax.trainer.learner import Aborted
+from benchmax.trainer.learning.learner import Aborted
 
 GRACE_SECONDS = 10.0
 """How long a step in flight may go on after the first Ctrl-C."""

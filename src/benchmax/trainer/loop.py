@@ -33,16 +33,16 @@ from benchmax.trainer.checkpoint import (
     set_random,
 )
 from benchmax.trainer.config import TrainConfig
+from benchmax.trainer.display.summary import summarise
 from benchmax.trainer.gathering import Gatherer
-from benchmax.trainer.gpu import patiently
 from benchmax.trainer.interrupts import Interrupts
-from benchmax.trainer.learner import Learner
+from benchmax.trainer.learning.gpu import patiently
+from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.metrics import response_tokens, rollout_metrics
 from benchmax.trainer.progress import Outcome, Progress
 from benchmax.trainer.prompts import PromptStream
 from benchmax.trainer.rundir import RunDir, read_metrics
 from benchmax.trainer.sampler import Draw, Sampler
-from benchmax.trainer.summary import summarise
 from benchmax.trainer.warm_start.lessons import Guide
 from benchmax.trainer.warm_start.refresher import Refresher
 from benchmax.trainer.watch.alarms import HIGH_LR, Alert, Watchdogs, most_common_error

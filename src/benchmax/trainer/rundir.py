@@ -32,7 +32,7 @@ from typing import Any
 
 import benchmax
 from benchmax.errors import NotFoundError, RecordError, UsageError
-from benchmax.redaction import hide_texts
+from benchmax.files.redaction import hide_texts
 from benchmax.rollouts.log import JsonlWriter, line_of, read_jsonl, without_secrets
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import TrainConfig, build_config, dump_toml

@@ -22,10 +22,10 @@ from typing import Any, Protocol, Self
 from torch import Tensor
 
 from benchmax.envs.types import ChatMessage, Example, Messages, ToolDefinition
-from benchmax.inference.engine import Engine
-from benchmax.inference.kv import free_memory
+from benchmax.inference.engine.engine import Engine
+from benchmax.inference.engine.kv_cache import free_memory
 from benchmax.inference.local import LocalModel
-from benchmax.inference.tokens import ChatTokens
+from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
 from benchmax.rollouts.groups import run_group
 from benchmax.rollouts.host import EnvHost

@@ -22,23 +22,23 @@ from typing import Any
 import torch
 
 from benchmax.envs.base_env import BaseEnv, with_system_prompt
-from benchmax.envs.datasets import load_examples
+from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import find_rows, load_env_class, make_env
 from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, DatasetError
-from benchmax.inference.engine import Engine
-from benchmax.inference.llama import ModelSpec
+from benchmax.inference.engine.engine import Engine
 from benchmax.inference.local import LocalModel
-from benchmax.inference.store import is_name, resolve
+from benchmax.inference.weights.llama import ModelSpec
+from benchmax.inference.weights.store import is_name, resolve
 from benchmax.memory import settled
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import without_secrets
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import WARM_STARTS, TrainConfig, build_config
-from benchmax.trainer.fitting import Chosen, fit_to_device
-from benchmax.trainer.learner import Learner
+from benchmax.trainer.config.fitting import Chosen, fit_to_device
+from benchmax.trainer.learning.learner import Learner
+from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.loop import Begin, OnEvent, Trainer
-from benchmax.trainer.policy import Policy
 from benchmax.trainer.progress import Outcome
 from benchmax.trainer.rundir import RunDir, read_status, write_config
 from benchmax.trainer.sampler import Draw, EngineSampler, SharedPrompts, rollout_settings

@@ -11,7 +11,7 @@ from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import Finding, error, warning
 from benchmax.doctor.registry import check, examples
 from benchmax.doctor.words import first_of
-from benchmax.envs.datasets import overlap
+from benchmax.envs.datasets.load import overlap
 from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import Example
 

@@ -24,8 +24,8 @@ Not covered
 
 from __future__ import annotations
 
-from benchmax.envs.mcp.client import McpClient
+from benchmax.envs.mcp.client.reward_client import McpClient
 from benchmax.envs.mcp.env import ParallelMcpEnv
-from benchmax.envs.mcp.luggage import Luggage
+from benchmax.envs.mcp.packed_workdir import Luggage
 
 __all__ = ["Luggage", "McpClient", "ParallelMcpEnv"]

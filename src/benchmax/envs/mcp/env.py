@@ -22,11 +22,11 @@ from uuid import uuid4
 from benchmax import limits
 from benchmax.deadlines import current_seconds, waiting_for_turn
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.mcp.client import McpClient
-from benchmax.envs.mcp.content import as_tool_result
+from benchmax.envs.mcp.agent.rollout_dirs import claimed
+from benchmax.envs.mcp.client.content import as_tool_result
+from benchmax.envs.mcp.client.reward_client import McpClient
 from benchmax.envs.mcp.io_loop import IoLoop
-from benchmax.envs.mcp.leftovers import claimed
-from benchmax.envs.mcp.luggage import Luggage
+from benchmax.envs.mcp.packed_workdir import Luggage
 from benchmax.envs.mcp.pool import Health, ServerPool, read_file
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner
 from benchmax.envs.mcp.workdir import check_workdir, write_workdir
@@ -265,7 +265,7 @@ class ParallelMcpEnv(BaseEnv):
         return scored
 
     async def _reward_here(self, given: dict[str, Any]) -> Mapping[str, Any]:
-        from benchmax.envs.mcp.reward_worker import score
+        from benchmax.envs.mcp.agent.reward_worker import score
 
         rollout_id = given["rollout_id"]
         await self._io.run(lambda: self._pool.ask(rollout_id, "check"))

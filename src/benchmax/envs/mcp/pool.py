@@ -19,8 +19,8 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.envs.logging import rollout_context
-from benchmax.envs.mcp.link import AgentLink, WrongSecret
-from benchmax.envs.mcp.metrics import Times
+from benchmax.envs.mcp.agent.timings import Times
+from benchmax.envs.mcp.agent_client import AgentLink, WrongSecret
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner
 from benchmax.errors import BenchmaxError, McpError, UsageError
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from benchmax.envs.datasets import REPEATED, DatasetReport, ExampleSet
+from benchmax.envs.datasets.load import REPEATED, DatasetReport, ExampleSet
+from benchmax.envs.datasets.rows import Finding, Row, too_large
 from benchmax.envs.example_id import json_fault
 from benchmax.envs.remote.wire import FRAME_BYTES
-from benchmax.envs.rows import Finding, Row, too_large
 from benchmax.envs.types import Example
 
 BATCH_ROWS = 200

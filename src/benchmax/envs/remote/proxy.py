@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.datasets import LENIENT, DatasetReport, ExampleSet
+from benchmax.envs.datasets.load import LENIENT, DatasetReport, ExampleSet
+from benchmax.envs.datasets.readers import Source, named_rows, source_name
 from benchmax.envs.demonstration import told_elsewhere
-from benchmax.envs.readers import Source, named_rows, source_name
 from benchmax.envs.remote.placement import placement_basis, placement_key
 from benchmax.envs.remote.pool import EnvPool
 from benchmax.envs.remote.preprocess import preprocess

@@ -10,7 +10,7 @@ import sys
 
 from benchmax.config import setting
 from benchmax.errors import BenchmaxError
-from benchmax.platform.runner import venvs
+from benchmax.platform.runner.jobs import venvs
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir

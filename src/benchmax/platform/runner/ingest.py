@@ -22,15 +22,16 @@ from typing import Any, NamedTuple
 from sqlalchemy.orm import Session
 
 from benchmax.errors import NotFoundError
-from benchmax.platform.runner.notes import read_note
-from benchmax.platform.store import cursors, evals, events, ingested, points, rollouts, runs
+from benchmax.files.links import open_plain
+from benchmax.files.redaction import Redactor, hide_texts
+from benchmax.platform.runner.children.child_files import read_note
+from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.plain_files import open_plain
+from benchmax.platform.store.runs import cursors, evals, events, ingested, rollouts, runs
+from benchmax.platform.store.runs import metrics as points
 from benchmax.platform.store.tables import TERMINAL
 from benchmax.platform.store.text import clean, clean_json
-from benchmax.platform.store.vault import Vault
-from benchmax.redaction import Redactor, hide_texts
 
 logger = logging.getLogger(__name__)
 

@@ -18,23 +18,25 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from benchmax.errors import BenchmaxError, UsageError
-from benchmax.platform.runner import outcome
+from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, PROCESS_FILE, read_note, write_note
 from benchmax.platform.runner.ingest import Ingest, NothingToRead
-from benchmax.platform.runner.leases import Leases, Slots, machine_slots
-from benchmax.platform.runner.lifeline import Policy
-from benchmax.platform.runner.notes import CHILD_FILE, EXIT_FILE, PROCESS_FILE, read_note, write_note
-from benchmax.platform.runner.outcome import Verdict, Why
-from benchmax.platform.runner.processes import RunProcess
-from benchmax.platform.runner.sessions import Sessions
-from benchmax.platform.runner.system import Gauge
-from benchmax.platform.runner.work import Training
-from benchmax.platform.runner.work_kinds import work_of
-from benchmax.platform.store import evals, jobs, queue, runs
+from benchmax.platform.runner.jobs import outcome
+from benchmax.platform.runner.jobs.job import Training
+from benchmax.platform.runner.jobs.kinds import work_of
+from benchmax.platform.runner.jobs.leases import Leases, Slots, machine_slots
+from benchmax.platform.runner.jobs.outcome import Verdict, Why
+from benchmax.platform.runner.live.live_sessions import Sessions
+from benchmax.platform.runner.processes.machine_usage import Gauge
+from benchmax.platform.runner.processes.parent_watch import Policy
+from benchmax.platform.runner.processes.process_groups import RunProcess
+from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.jobs import HEARTBEAT_SECONDS
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.queue import waiting as queue
+from benchmax.platform.store.queue.jobs import HEARTBEAT_SECONDS
+from benchmax.platform.store.runs import evals, runs
 from benchmax.platform.store.tables import Job
-from benchmax.platform.store.vault import Vault
 
 logger = logging.getLogger(__name__)
 

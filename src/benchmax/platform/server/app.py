@@ -18,35 +18,38 @@ from fastapi import FastAPI
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
-from benchmax.platform.schemas import Problem
 from benchmax.platform.server import logs, problems
-from benchmax.platform.server.access import Doors
-from benchmax.platform.server.guard import Guard
-from benchmax.platform.server.platform import Platform
 from benchmax.platform.server.routes import (
     account,
-    checkpoints,
     console,
     corpora,
     datasets,
     environments,
     health,
-    launching,
     models,
-    people,
+    signin,
+    storage,
+)
+from benchmax.platform.server.routes import users as people
+from benchmax.platform.server.routes.runs import (
+    checkpoints,
+    launching,
     playground,
     rollout_stream,
     rollouts,
     run_pages,
     runs,
-    signin,
-    storage,
 )
+from benchmax.platform.server.security.access import Doors
+from benchmax.platform.server.security.middleware import Guard
 from benchmax.platform.server.settings import ServerSettings
-from benchmax.platform.store import libraries, users
+from benchmax.platform.server.state import Platform
+from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts.user_admin import forget_removed
 from benchmax.platform.store.database import Database, open_database
 from benchmax.platform.store.datadir import write_private
-from benchmax.platform.store.people import forget_removed
+from benchmax.platform.store.uploads import uploads as libraries
+from benchmax.platform.wire.runs import Problem
 
 THREADS = 16
 LOCAL_USER = "local@localhost"
@@ -175,7 +178,7 @@ def _listen(host: str, port: int) -> socket.socket:
 def _run(app: FastAPI, settings: ServerSettings, listener: socket.socket) -> None:
     import uvicorn
 
-    from benchmax.platform.server import connections
+    from benchmax.platform.server.security import connections
 
     config = uvicorn.Config(
         app,

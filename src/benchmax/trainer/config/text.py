@@ -14,8 +14,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from benchmax.errors import ConfigError, NotFoundError
+from benchmax.trainer.config.config_errors import describe
 from benchmax.trainer.config.sections import Section, TrainConfig, merge
-from benchmax.trainer.mistakes import describe
 
 
 def load_config(path: Path | str | None = None, flags: Sequence[str] = (), **values: Any) -> TrainConfig:

@@ -23,9 +23,9 @@ from benchmax.doctor.first_samples import MEASURED
 from benchmax.doctor.signal import Known, Signal, measure
 from benchmax.envs.types import Example
 from benchmax.rollouts.record import Rollout
-from benchmax.trainer.batch import Batch, TokenSequence, sequence_of
-from benchmax.trainer.fitting import Chosen, fit_to_size, fit_to_solutions
-from benchmax.trainer.plan import plan
+from benchmax.trainer.config.fitting import Chosen, fit_to_size, fit_to_solutions
+from benchmax.trainer.display.plan import plan
+from benchmax.trainer.learning.batch import Batch, TokenSequence, sequence_of
 from benchmax.trainer.rundir import write_config
 from benchmax.trainer.sampler import Draw
 from benchmax.trainer.warm_start.hints import hinted_lessons

@@ -11,10 +11,10 @@ from benchmax.inference.local import LocalModel
 from benchmax.models.base import Sampling
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.settings import RolloutSettings
-from benchmax.trainer.batch import TokenSequence
 from benchmax.trainer.config import TrainConfig
-from benchmax.trainer.learner import Learner
-from benchmax.trainer.policy import Policy
+from benchmax.trainer.learning.batch import TokenSequence
+from benchmax.trainer.learning.learner import Learner
+from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.warm_start.lessons import Guide
 
 MOST_BYTES = 6 << 30

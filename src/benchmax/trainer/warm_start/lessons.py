@@ -16,13 +16,13 @@ from benchmax.doctor.gold.finder import Gold, GoldFinder
 from benchmax.doctor.probe_player import ProbePlayer
 from benchmax.doctor.signal import Known
 from benchmax.envs.types import Example
-from benchmax.inference.tokens import ChatTokens
+from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.models.base import Sampling
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import run_rollout
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
-from benchmax.trainer.batch import TokenSequence
+from benchmax.trainer.learning.batch import TokenSequence
 from benchmax.trainer.warm_start.spoken import SpokenModel, lesson_sequence
 
 ChanceOf = Callable[[list[TokenSequence]], float | None]

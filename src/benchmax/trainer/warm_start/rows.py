@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from benchmax.envs.base_env import BaseEnv, overrides, with_system_prompt
-from benchmax.envs.datasets import DatasetReport, load_examples
-from benchmax.envs.readers import Source, read_rows, source_name
-from benchmax.envs.rows import Finding, Row, RowFault, check_messages, check_shape, kind
+from benchmax.envs.datasets.load import DatasetReport, load_examples
+from benchmax.envs.datasets.readers import Source, read_rows, source_name
+from benchmax.envs.datasets.rows import Finding, Row, RowFault, check_messages, check_shape, kind
 from benchmax.envs.types import ChatMessage, Messages, ToolDefinition
 from benchmax.errors import DatasetError, ModelRejected
-from benchmax.inference.tokens import ChatTokens
+from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.host import EnvHost
-from benchmax.trainer.batch import TokenSequence
+from benchmax.trainer.learning.batch import TokenSequence
 from benchmax.trainer.warm_start.spoken import Speech, lesson_sequence, turn_text
 
 OnNote = Callable[[str], None]

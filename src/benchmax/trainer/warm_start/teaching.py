@@ -9,11 +9,11 @@ from itertools import count
 
 import torch
 
-from benchmax.trainer.batch import Batch, TokenSequence
 from benchmax.trainer.config import OptimConfig, SftConfig
-from benchmax.trainer.fitting import MOST_CPU_TOKENS
-from benchmax.trainer.learner import Aborted, Learner
-from benchmax.trainer.optim import Optimizer
+from benchmax.trainer.config.fitting import MOST_CPU_TOKENS
+from benchmax.trainer.learning.batch import Batch, TokenSequence
+from benchmax.trainer.learning.learner import Aborted, Learner
+from benchmax.trainer.learning.optim import Optimizer
 
 OnStep = Callable[[int, int, float], None]
 """Told the step, the number of steps and the loss."""

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchmax.rollouts.record import Rollout, Termination
-from benchmax.trainer.advantage import CUT_OFF, NO_SIGNAL, NO_TOKENS, TOO_FEW, UNSCORED
 from benchmax.trainer.config import WatchConfig
+from benchmax.trainer.learning.advantage import CUT_OFF, NO_SIGNAL, NO_TOKENS, TOO_FEW, UNSCORED
 
 Groups = Sequence[Sequence[Rollout]]
 Values = Mapping[str, float]

@@ -13,8 +13,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.leftovers import claimed, sweep
-from benchmax.envs.mcp.luggage import left_behind
+from benchmax.envs.mcp.agent.rollout_dirs import claimed, sweep
+from benchmax.envs.mcp.packed_workdir import left_behind
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
 from benchmax.envs.mcp.workdir import find_config
 from benchmax.errors import EnvDefinitionError
@@ -118,7 +118,7 @@ class _AgentProcess:
         return await self._ready()
 
     def _spawn(self, workdir: Path) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-P", "-m", "benchmax.envs.mcp.agent", "--workdir", str(workdir)]
+        command = [sys.executable, "-P", "-m", "benchmax.envs.mcp.agent.server", "--workdir", str(workdir)]
         return subprocess.Popen(
             [*command, "--root", str(self._root), "--lifeline", *self._arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,

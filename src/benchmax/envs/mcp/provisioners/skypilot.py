@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.luggage import left_behind
+from benchmax.envs.mcp.packed_workdir import left_behind
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
 from benchmax.envs.mcp.workdir import find_config
 from benchmax.errors import ConfigError, EnvDefinitionError
@@ -58,7 +58,7 @@ host={host}
 root=$(mktemp -d)
 trap 'kill $agent 2>/dev/null; wait; rm -rf "$root"' EXIT TERM INT
 while true; do
-  agent-venv/bin/python -m benchmax.envs.mcp.agent --workdir "$PWD/workdir" \\
+  agent-venv/bin/python -m benchmax.envs.mcp.agent.server --workdir "$PWD/workdir" \\
     {arguments} --listen "$host:$port" --allow-host "$host" --root "$root/rollouts" &
   agent=$!
   wait $agent

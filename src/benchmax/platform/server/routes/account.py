@@ -9,7 +9,16 @@ from sqlalchemy import select
 
 from benchmax.errors import UsageError
 from benchmax.models.addresses import Reach, refuse_literal
-from benchmax.platform.account_schemas import (
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.security.auth import Caller, shown_key
+from benchmax.platform.server.services.live_sessions import reach_of
+from benchmax.platform.server.services.models import is_here
+from benchmax.platform.server.services.run_views import key_info
+from benchmax.platform.server.state import Here
+from benchmax.platform.store.accounts import audit, users
+from benchmax.platform.store.accounts import secrets as vault
+from benchmax.platform.store.tables import Endpoint
+from benchmax.platform.wire.accounts import (
     AuditLine,
     AuditList,
     EndpointInfo,
@@ -23,15 +32,7 @@ from benchmax.platform.account_schemas import (
     SecretValue,
     WhoAmI,
 )
-from benchmax.platform.schemas import Success
-from benchmax.platform.server.auth import Caller, shown_key
-from benchmax.platform.server.models import is_here
-from benchmax.platform.server.platform import Here
-from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.routes.views import key_info
-from benchmax.platform.server.sessions import reach_of
-from benchmax.platform.store import audit, users, vault
-from benchmax.platform.store.tables import Endpoint
+from benchmax.platform.wire.runs import Success
 
 router = APIRouter(prefix="/v1", tags=["account"])
 

@@ -10,8 +10,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
-from benchmax.platform.server.access import PAGES
 from benchmax.platform.server.problems import Refused, problem
+from benchmax.platform.server.security.access import PAGES
 
 BUILT = Path(__file__).resolve().parent.parent / "console"
 """Where an install puts it."""

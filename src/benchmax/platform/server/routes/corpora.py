@@ -10,9 +10,15 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmax import limits
-from benchmax.envs.rows import deeper
+from benchmax.envs.datasets.rows import deeper
 from benchmax.errors import UsageError
-from benchmax.platform.account_schemas import (
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.security.auth import Caller
+from benchmax.platform.server.state import Here
+from benchmax.platform.store.tables import Chunk, Corpus
+from benchmax.platform.store.uploads import corpora
+from benchmax.platform.store.uploads.filters import predicate
+from benchmax.platform.wire.accounts import (
     ChunkInfo,
     ChunkPage,
     ChunksAdded,
@@ -23,13 +29,7 @@ from benchmax.platform.account_schemas import (
     SearchRequest,
     SearchResults,
 )
-from benchmax.platform.schemas import Success
-from benchmax.platform.server.auth import Caller
-from benchmax.platform.server.platform import Here
-from benchmax.platform.server.problems import Refused
-from benchmax.platform.store import corpora
-from benchmax.platform.store.filters import predicate
-from benchmax.platform.store.tables import Chunk, Corpus
+from benchmax.platform.wire.runs import Success
 
 router = APIRouter(prefix="/v1/corpora", tags=["corpora"])
 

@@ -10,19 +10,20 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from benchmax.envs.datasets.run_rows import check_count
 from benchmax.envs.loading import BUILT_IN
-from benchmax.envs.run_rows import check_count
 from benchmax.errors import UsageError
-from benchmax.platform.resource_schemas import DatasetInfo, DatasetList, RowAdded, RowRequest
-from benchmax.platform.schemas import DatasetPreview, Success
-from benchmax.platform.server import catalogue, datasets
-from benchmax.platform.server.auth import Caller, Principal
-from benchmax.platform.server.launch import count_lines, row_reader
-from benchmax.platform.server.platform import Here, Platform
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.routes.storage import BlobPathText, broken_upload, pieces
-from benchmax.platform.store import blobs, libraries
+from benchmax.platform.server.security.auth import Caller, Principal
+from benchmax.platform.server.services import catalogue, datasets
+from benchmax.platform.server.services.launch import count_lines, row_reader
+from benchmax.platform.server.state import Here, Platform
 from benchmax.platform.store.tables import Blob
+from benchmax.platform.store.uploads import blobs
+from benchmax.platform.store.uploads import uploads as libraries
+from benchmax.platform.wire.resources import DatasetInfo, DatasetList, RowAdded, RowRequest
+from benchmax.platform.wire.runs import DatasetPreview, Success
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 

@@ -7,7 +7,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 from sqlalchemy.orm import Session
 
-from benchmax.platform.resource_schemas import (
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.security.auth import Caller
+from benchmax.platform.server.services import catalogue, datasets
+from benchmax.platform.server.services.catalogue import Environment
+from benchmax.platform.server.services.launch import models
+from benchmax.platform.server.state import Here
+from benchmax.platform.store.queue import one_off_jobs as errands
+from benchmax.platform.store.tables import Errand
+from benchmax.platform.wire.resources import (
     DoctorFinding,
     DoctorReport,
     DoctorReports,
@@ -16,14 +24,6 @@ from benchmax.platform.resource_schemas import (
     EnvironmentDetails,
     EnvironmentList,
 )
-from benchmax.platform.server import catalogue, datasets
-from benchmax.platform.server.auth import Caller
-from benchmax.platform.server.catalogue import Environment
-from benchmax.platform.server.launch import models
-from benchmax.platform.server.platform import Here
-from benchmax.platform.server.problems import Refused
-from benchmax.platform.store import errands
-from benchmax.platform.store.tables import Errand
 
 router = APIRouter(prefix="/v1/environments", tags=["environments"])
 

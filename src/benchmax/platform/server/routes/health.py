@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from sqlalchemy import text
 
-from benchmax.platform.server.platform import Here
+from benchmax.platform.server.state import Here
 
 router = APIRouter(tags=["health"])
 

@@ -10,11 +10,11 @@ from starlette.concurrency import run_in_threadpool
 
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.models.refusals import refusal
-from benchmax.platform.playground_schemas import ChatBody, ModelCard, ModelCards
-from benchmax.platform.server import models
-from benchmax.platform.server.auth import Caller
-from benchmax.platform.server.completions import answer
-from benchmax.platform.server.platform import Here, Platform
+from benchmax.platform.server.security.auth import Caller
+from benchmax.platform.server.services import models
+from benchmax.platform.server.services.completions import answer
+from benchmax.platform.server.state import Here, Platform
+from benchmax.platform.wire.sessions import ChatBody, ModelCard, ModelCards
 
 router = APIRouter(prefix="/v1", tags=["models"])
 

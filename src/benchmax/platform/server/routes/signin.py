@@ -10,7 +10,15 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from benchmax.platform.account_schemas import (
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.routes import console
+from benchmax.platform.server.security.auth import COOKIE, Caller, cookie_token
+from benchmax.platform.server.security.middleware import client_address
+from benchmax.platform.server.security.passwords import check_password, hash_password
+from benchmax.platform.server.state import Here, Platform
+from benchmax.platform.store.accounts import audit, users
+from benchmax.platform.store.tables import ApiKey
+from benchmax.platform.wire.accounts import (
     DeviceApproval,
     DeviceCodeAnswer,
     DeviceCodeRequest,
@@ -21,15 +29,7 @@ from benchmax.platform.account_schemas import (
     SignOut,
     TokenAnswer,
 )
-from benchmax.platform.schemas import Success
-from benchmax.platform.server.auth import COOKIE, Caller, cookie_token
-from benchmax.platform.server.guard import client_address
-from benchmax.platform.server.passwords import check_password, hash_password
-from benchmax.platform.server.platform import Here, Platform
-from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.routes import console
-from benchmax.platform.store import audit, users
-from benchmax.platform.store.tables import ApiKey
+from benchmax.platform.wire.runs import Success
 
 router = APIRouter(tags=["sign-in"])
 

@@ -11,12 +11,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from benchmax.errors import UsageError
-from benchmax.platform.schemas import StoredFile, StoredFiles, UploadUrl
-from benchmax.platform.server.auth import Caller
-from benchmax.platform.server.platform import Here, Platform
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.store import blobs
+from benchmax.platform.server.security.auth import Caller
+from benchmax.platform.server.state import Here, Platform
 from benchmax.platform.store.tables import Upload
+from benchmax.platform.store.uploads import blobs
+from benchmax.platform.wire.runs import StoredFile, StoredFiles, UploadUrl
 
 router = APIRouter(tags=["storage"])
 

@@ -1,0 +1,78 @@
+"""`benchmax doctor`: is this machine ready? Python, the extras, a model, the platform and who you are to it.
+
+Nothing is started, fetched or changed. (`benchmax validate` is the doctor of an environment.)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import typer
+
+import benchmax
+from benchmax import extras
+from benchmax.cli.output import FAILED, print_json, safe, words
+from benchmax.cli.platform.account import AccountClient, Json
+from benchmax.errors import BenchmaxError
+
+PYTHONS = ((3, 11), (3, 14))
+EXTRAS = ("data", "train", "platform", "mcp")
+_MARKS = {"ok": "[green]✓[/]", "missing": "[yellow]![/]", "failed": "[red]✗[/]"}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    state: str
+    """`ok`, `missing` (some commands need it) or `failed`."""
+    says: str
+
+
+def doctor(json: Json = False) -> None:
+    """Check this machine: Python, the extras, a model, the platform. The exit code is 1 when Python or sign-in fail."""
+    checks = [_python(), *_extras(), _model(), _platform()]
+    for check in checks:
+        words.print(f"{_MARKS[check.state]} {check.name}: {safe(check.says)}", soft_wrap=True)
+    if json:
+        print_json([asdict(check) for check in checks])
+    if any(check.state == "failed" for check in checks):
+        raise typer.Exit(FAILED)
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if PYTHONS[0] <= sys.version_info[:2] < PYTHONS[1]:
+        return Check("python", "ok", f"{version}, benchmax {benchmax.__version__}")
+    return Check("python", "failed", f"{version}. benchmax needs 3.11, 3.12 or 3.13: install one of them.")
+
+
+def _extras() -> Iterator[Check]:
+    for name in EXTRAS:
+        lost = extras.missing(name)
+        says = f"{', '.join(lost)} missing. {extras.install(name)}" if lost else "installed"
+        yield Check(f"extra {name}", "missing" if lost else "ok", says)
+
+
+def _model() -> Check:
+    from benchmax.inference.weights.store import list_models
+
+    names = [model.card.name for model in list_models()]
+    if names:
+        return Check("models", "ok", ", ".join(names))
+    return Check("models", "missing", "none here yet. benchmax models pull smollm2-135m")
+
+
+def _platform() -> Check:
+    """Whether a launch would be let in; the platform of this machine is not started for it."""
+    from benchmax.platform.sdk.credentials import local_url, named_url
+
+    try:
+        address = named_url() or local_url()
+        if address is None:
+            return Check("platform", "ok", "this machine's own, which needs no sign-in; `benchmax up` starts it")
+        with AccountClient(base_url=address, timeout=10.0) as account:
+            return Check("platform", "ok", f"signed in to {address} as {account.whoami()['email']}")
+    except (BenchmaxError, OSError) as error:
+        return Check("platform", "failed", str(error))

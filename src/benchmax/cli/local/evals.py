@@ -1,0 +1,327 @@
+"""`benchmax eval`, `compare` and `replay`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import redirect_stdout
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+
+from benchmax.cli.local.signal import print_signal, signal_in
+from benchmax.cli.local.trained import open_named, pin_checkpoint
+from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
+from benchmax.cli.progress import progress
+from benchmax.cli.tables import print_comparison, print_report
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.datasets.load import load_examples
+from benchmax.envs.loading import check_arguments, find_rows, load_env_class, make_env, split_spec
+from benchmax.errors import ConfigError, NotFoundError, UsageError
+from benchmax.evaluation.compare import compare as compare_rollouts
+from benchmax.evaluation.evaluate import CONFIG, Evaluation, evaluate, read_config, save_config
+from benchmax.models.base import Sampling
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.log import latest_rollouts
+from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.replay import replay as replay_rollouts
+from benchmax.rollouts.settings import RolloutSettings
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+T = TypeVar("T")
+
+
+def evaluate_command(
+    context: typer.Context,
+    env: Annotated[str | None, typer.Argument(help="arithmetic, main.py[:Class] or package.module.Class.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Rows: a JSONL, JSON, CSV or parquet file, or a name the environment loads.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A model here or on the server, RUN[:CHECKPOINT], scripted:TEXT, scripted:gold (default).",
+        ),
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option(help="An OpenAI-compatible server, for example http://localhost:8000/v1.")
+    ] = None,
+    api_key_var: Annotated[
+        str | None, typer.Option(help="The environment variable that holds the server's key.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", "-n", min=1, help="How many examples; all when not given.")
+    ] = None,
+    lenient: Annotated[bool, typer.Option("--lenient", help="Leave unusable rows out instead of stopping.")] = False,
+    group_size: Annotated[int, typer.Option("--group-size", "-r", min=1, help="Samples of each example.")] = 1,
+    concurrency: Annotated[int, typer.Option(min=1, help="Rollouts in flight at once.")] = 64,
+    temperature: Annotated[float, typer.Option(min=0.0)] = 1.0,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens in one turn.")] = 1024,
+    seed: Annotated[int | None, typer.Option(help="Seed of the model's draws; every rollout derives its own.")] = None,
+    max_turns: Annotated[int | None, typer.Option(min=1, help="Model turns in one rollout.")] = None,
+    max_tool_calls: Annotated[int | None, typer.Option(min=0, help="Tool calls in one rollout.")] = None,
+    env_arg: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE for the environment's constructor; repeatable.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; one under runs/ when not given.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on in this run's folder; takes no other arguments.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a model on an environment: reward, pass@k, solve rate, every component, with intervals."""
+    if resume:
+        _nothing_but_resume(context)
+        config, directory = _resumed(resume), resume
+    else:
+        if env is None:
+            raise UsageError(
+                "Name an environment: benchmax eval arithmetic, or benchmax eval main.py --data rows.jsonl."
+            )
+        sampling = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
+        config = {
+            "env": env, "env_args": parse_env_args(env_arg), "data": data, "model": _chosen_model(model, base_url),
+            "base_url": base_url, "api_key_var": api_key_var, "rows": rows, "lenient": lenient,
+            "group_size": group_size, "concurrency": concurrency, "max_turns": max_turns,
+            "max_tool_calls": max_tool_calls, "sampling": sampling,
+        }  # fmt: skip
+        directory = out or _new_directory(env)
+        _must_be_new(directory)
+    _run(config, directory, config if resume else _located(config), as_json)
+
+
+def _chosen_model(model: str | None, base_url: str | None) -> str:
+    """The model to measure, named so that a resumed evaluation plays the same."""
+    if base_url and not model:
+        raise UsageError(f"--base-url {base_url} needs --model: name the model that the server should use.")
+    model = model or "scripted:gold"
+    return pin_checkpoint(model) if base_url is None and not model.startswith("scripted:") else model
+
+
+def _run(config: dict[str, Any], directory: Path, kept: dict[str, Any], as_json: bool) -> None:
+    # What an environment prints is words, not data.
+    with redirect_stdout(sys.stderr):
+        finished, code = run_interruptible(_evaluate(config, directory, kept))
+    if finished is None:
+        words.print(f"Stopped. Go on with: benchmax eval --resume {safe(directory)}")
+        raise typer.Exit(code)
+    if as_json:
+        print_json({"directory": str(directory), "config": kept, "report": finished.report.to_dict()})
+    else:
+        print_report(finished.report, directory)
+        _explain_nothing(config, finished, directory)
+    raise typer.Exit(FAILED if finished.report.scored == 0 else 0)
+
+
+def _explain_nothing(config: dict[str, Any], finished: Evaluation, directory: Path) -> None:
+    """A word where nothing was earned: what good answers earn, and what is missing from these."""
+    reward = finished.report.reward
+    if reward is None or reward.mean > 0 or config["model"].startswith("scripted:"):
+        return
+    env_class = load_env_class(config["env"], config.get("folder"))
+    examples = load_examples(find_rows(env_class, config["data"]), env_class, limit=config["rows"], lenient=True)
+    groups: dict[str, list[Rollout]] = {}
+    for rollout in latest_rollouts(directory).values():
+        groups.setdefault(rollout.example_id, []).append(rollout)
+    with redirect_stdout(sys.stderr):
+        signal = signal_in(env_class, config["env_args"], list(examples), list(groups.values()))
+    print_signal(signal, config["model"])
+
+
+def _located(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with what was named in it written so that it holds from every folder."""
+    located = {**config, "folder": str(Path.cwd()), "data_sha256": None}
+    file, name = split_spec(config["env"])
+    if file.endswith(".py"):
+        located["env"] = str(Path(file).absolute()) + (f":{name}" if name else "")
+    if config["data"] is not None and Path(config["data"]).is_file():
+        data = Path(config["data"]).absolute()
+        located |= {"data": str(data), "data_sha256": _sha256(data)}
+    if config["base_url"] is None and Path(config["model"]).exists():
+        located["model"] = str(Path(config["model"]).absolute())
+    return located
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _must_be_new(directory: Path) -> None:
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"{directory} is a file. Choose another folder with --out.")
+    if (directory / CONFIG).exists():
+        raise UsageError(
+            f"{directory} already holds an evaluation. Go on with --resume {directory}, or choose another."
+        )
+
+
+def _nothing_but_resume(context: typer.Context) -> None:
+    """A resumed evaluation goes on as it was begun."""
+    given = [name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")]
+    others = [name.replace("_", "-") for name in given if name not in ("resume", "as_json")]
+    if others:
+        raise UsageError(f"--resume takes no other arguments, and {', '.join(others)} was given. Leave it out.")
+
+
+def _resumed(directory: Path) -> dict[str, Any]:
+    """What the evaluation was asked for, if it can go on."""
+    config = read_config(directory)
+    if "env" not in config:
+        raise UsageError(f"{directory} was made by evaluate() in Python. Go on there, with the same folder.")
+    digest, data = config.get("data_sha256"), config["data"]
+    if digest and Path(data).is_file() and _sha256(Path(data)) != digest:
+        raise UsageError(
+            f"{data} has changed since this evaluation began, and old and new rows cannot be mixed. "
+            "Put the file back as it was, or start again in a new folder."
+        )
+    return config
+
+
+async def _evaluate(config: dict[str, Any], directory: Path, kept: dict[str, Any]) -> Evaluation:
+    env_class = load_env_class(config["env"], config.get("folder"))
+    check_arguments(env_class, config["env_args"])
+    rows = find_rows(env_class, config["data"])
+    examples = load_examples(rows, env_class, limit=config["rows"], lenient=config.get("lenient", False))
+    if examples.report.bad_rows:
+        words.print(f"[yellow]{examples.report.bad_rows} of {examples.report.rows} rows were left out.[/]")
+    settings = RolloutSettings(
+        max_turns=config["max_turns"], max_tool_calls=config.get("max_tool_calls"),
+        sampling=Sampling(**config["sampling"]),
+    )  # fmt: skip
+    model = open_named(config["model"], env_class, examples, config["base_url"], config["api_key_var"])
+    total = len({example["id"] for example in examples}) * config["group_size"]
+    async with model, EnvHost(lambda: make_env(env_class, config["env_args"])) as host:
+        if not (directory / CONFIG).exists():
+            save_config(directory, kept)
+        with progress(f"{env_class.__name__} × {model.name}", total) as told:
+            result = await evaluate(
+                host, examples, model, settings, group_size=config["group_size"], concurrency=config["concurrency"],
+                directory=directory, on_rollout=told,
+            )  # fmt: skip
+    if result.duplicates:
+        words.print(f"[yellow]{result.duplicates} duplicate rows were left out.[/]")
+    return result
+
+
+def parse_env_args(pairs: list[str] | None) -> dict[str, Any]:
+    """KEY=VALUE pairs; a value that is JSON is read as such."""
+    arguments: dict[str, Any] = {}
+    for pair in pairs or ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise ConfigError(f"--env-arg {pair!r} is not KEY=VALUE. Write it like --env-arg difficulty=2.")
+        try:
+            arguments[key] = json.loads(value)
+        except ValueError:
+            arguments[key] = value
+    return arguments
+
+
+def _new_directory(env: str) -> Path:
+    name = Path(env.partition(":")[0]).stem.rpartition(".")[2] or "env"
+    first = Path("runs") / f"eval-{name}-{datetime.now():%Y%m%d-%H%M%S}"
+    others = (first.with_name(f"{first.name}-{number}") for number in count(2))  # begun in the same second
+    return first if not first.exists() else next(each for each in others if not each.exists())
+
+
+def run_interruptible(work: Coroutine[Any, Any, T]) -> tuple[T | None, int]:
+    """Run to the end, or until Ctrl-C: once cancels and cleans up, twice ends at once."""
+
+    async def watched() -> T:
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, _cancel_or_exit(task))
+        return await task
+
+    try:
+        return asyncio.run(watched()), 0
+    except asyncio.CancelledError:
+        return None, INTERRUPTED
+
+
+def _cancel_or_exit(task: asyncio.Task[Any]) -> Callable[[], None]:
+    def handle() -> None:
+        if task.cancelling():
+            os._exit(INTERRUPTED)
+        task.cancel()
+
+    return handle
+
+
+def compare(
+    base: Annotated[Path, typer.Argument(help="The evaluation to compare with.")],
+    other: Annotated[Path, typer.Argument(help="The evaluation that should be better.")],
+    limit: Annotated[int, typer.Option(min=0, help="Examples shown; 0 for all.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Compare two evaluations example by example, worst regression first."""
+    comparison = compare_rollouts(_read(base), _read(other))
+    if as_json:
+        print_json(comparison.to_dict())
+    else:
+        print_comparison(comparison, limit)
+    if not comparison.pairs:
+        advice = "Evaluate both on the same rows; `benchmax show RUN --errors` tells what failed."
+        words.print(f"The two share no scored example. {advice}", soft_wrap=True)
+        raise typer.Exit(FAILED)
+
+
+def _read(directory: Path) -> list[Rollout]:
+    if not directory.exists():
+        raise NotFoundError(f"There is nothing at {directory}. Give the folder of an evaluation.")
+    return list(latest_rollouts(directory).values())
+
+
+def replay(
+    directory: Annotated[Path, typer.Argument(help="The evaluation whose rollouts are scored again.")],
+    env: Annotated[str | None, typer.Option(help="The environment; the evaluation's own when not given.")] = None,
+    env_arg: Annotated[list[str] | None, typer.Option(help="KEY=VALUE for the environment's constructor.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Changed rollouts shown; 0 for all.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Score saved rollouts again after a reward was edited, and show what changes. The model is not called."""
+    config = read_config(directory)
+    if not env and "env" not in config:
+        raise UsageError(f"{directory} does not tell where its environment is. Name it with --env.")
+    with redirect_stdout(sys.stderr):
+        env_class = load_env_class(env) if env else load_env_class(config["env"], config.get("folder"))
+        arguments = parse_env_args(env_arg) if env_arg else config.get("env_args", {})
+        pairs, code = run_interruptible(_replay(env_class, arguments, _read(directory)))
+    if pairs is None:
+        raise typer.Exit(code)
+    _tell_replay(pairs, limit, as_json)
+    raise typer.Exit(0 if any(after.reward is not None for _, after in pairs) else FAILED)
+
+
+def _tell_replay(pairs: list[tuple[Rollout, Rollout]], limit: int, as_json: bool) -> None:
+    comparison = compare_rollouts((before for before, _ in pairs), (after for _, after in pairs))
+    changed = sum(_score(before) != _score(after) for before, after in pairs)
+    if as_json:
+        print_json({"rollouts": len(pairs), "changed": changed, "comparison": comparison.to_dict()})
+    elif not changed:
+        Console().print(f"All {len(pairs)} rollouts score as before.")
+    else:
+        Console().print(f"{changed} of {len(pairs)} rollouts score differently now")
+        print_comparison(comparison, limit)
+
+
+def _score(rollout: Rollout) -> tuple[Any, ...]:
+    return rollout.reward, rollout.rewards, rollout.unscored.keys()
+
+
+async def _replay(
+    env_class: type[BaseEnv], arguments: dict[str, Any], rollouts: list[Rollout]
+) -> list[tuple[Rollout, Rollout]]:
+    async with EnvHost(lambda: make_env(env_class, arguments)) as host:
+        return [pair async for pair in replay_rollouts(host, rollouts)]

@@ -1,0 +1,240 @@
+"""`benchmax mcp inspect`, `run` and `bench`: the servers of a workdir, tried by hand."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
+from benchmax.cli.platform.account import print_table
+from benchmax.errors import UsageError
+
+if TYPE_CHECKING:
+    from benchmax.envs.mcp import ParallelMcpEnv
+    from benchmax.envs.mcp.load_test import Strain
+    from benchmax.envs.types import ToolDefinition
+
+app = typer.Typer(no_args_is_help=True, help="Try the MCP servers of a workdir.")
+
+Folder = Annotated[Path, typer.Argument(metavar="WORKDIR", help="Folder with mcp_config.yaml, reward_fn.py, setup.sh.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Given = Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]…", help="The tool's arguments.")]
+
+
+@app.command()
+def inspect(workdir: Folder, as_json: Json = False) -> None:
+    """List the tools of the servers, and how the servers are run."""
+
+    async def look() -> tuple[list[ToolDefinition], dict[str, Any]]:
+        async with _opened(workdir, 1) as env:
+            return await env.list_tools(), (await env.state())[0]
+
+    tools, state = asyncio.run(look())
+    rewards, trouble = reward_names(workdir)
+    if as_json:
+        schemas = [
+            {"name": each.name, "description": each.description, "parameters": each.input_schema} for each in tools
+        ]
+        print_json(
+            {
+                "tools": schemas,
+                "confined": state["confined"],
+                "not_forked": state["not_forked"],
+                "left_out": state["left_out"],
+                "not_preloaded": state["not_preloaded"],
+                "unread": state["unread"],
+                "rewards": rewards,
+            }
+        )
+        return
+    table = Table("tool", "arguments", "does", box=None, header_style="bold")
+    for tool in tools:
+        table.add_row(safe(tool.name), safe(_parameters(tool)), safe(shorten(tool.description)))
+    print_table(table)
+    for name, reason in state["not_forked"].items():
+        words.print(f"{safe(name)} is started afresh for every rollout: {safe(reason)}.")
+    for name, packages in state["not_preloaded"].items():
+        for package, reason in packages.items():
+            words.print(f"{safe(name)} imports {safe(package)} anew in every rollout: when imported it {safe(reason)}.")
+    for name, paths in state["unread"].items():
+        words.print(f"{safe(name)} may not read {safe(', '.join(paths))}. Name it in `read` if it should.")
+    for name, reason in state["left_out"].items():
+        words.print(f"{safe(name)} is left out, as no model can call it: {safe(reason)}.")
+    words.print(trouble or f"The rewards of reward_fn.py: {safe(', '.join(rewards))}.")
+    if not state["confined"]:
+        words.print("This kernel has no landlock: only file modes keep rollouts out of one another's directories.")
+
+
+@app.command()
+def run(
+    workdir: Folder,
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool to call.")],
+    arguments: Given = None,
+    as_json: Json = False,
+) -> None:
+    """Call one tool in a fresh rollout and print what it gives."""
+    from benchmax.envs.types import ToolResult
+
+    async def call() -> Any:
+        async with _opened(workdir, 1) as env:
+            await env.list_tools()
+            await env.init_rollout("run")
+            return await env.run_tool("run", tool, **_arguments(arguments or ()))
+
+    given = asyncio.run(call())
+    result = given if isinstance(given, ToolResult) else ToolResult(str(given))
+    if as_json:
+        print_json({"text": result.text, "is_error": result.is_error, "parts": list(result.parts)})
+    else:
+        if result.text or not result.parts:
+            typer.echo(visible(result.text))
+        for part in result.parts:
+            words.print(f"and {safe(_described(part))}")
+    if result.is_error:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def bench(
+    workdir: Folder,
+    tool: Annotated[
+        str | None, typer.Argument(metavar="[TOOL]", help="The tool to call; the first, if not told.")
+    ] = None,
+    arguments: Given = None,
+    servers: Annotated[int, typer.Option(min=1, help="Rollouts at once.")] = 10,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long.")] = 10.0,
+    calls: Annotated[int, typer.Option(min=1, help="Calls in one rollout.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Start a pool of servers and call a tool as often as it goes, every few calls in a fresh rollout."""
+    from benchmax.envs.mcp.load_test import hammer
+
+    async def strain() -> Strain:
+        async with _opened(workdir, servers) as env:
+            name, given = await _chosen(env, tool, arguments)
+            with Live(console=words, refresh_per_second=4, transient=True) as live:
+
+                def tell(seen: Strain) -> None:
+                    latest[:] = [seen]
+                    live.update(_table(seen))
+
+                return await hammer(env, name, given, seconds=seconds, calls=calls, tell=tell)
+
+    latest: list[Strain] = []
+    try:
+        seen = asyncio.run(strain())
+    except KeyboardInterrupt:
+        if not latest:
+            raise
+        seen = latest[-1]
+        words.print("Stopped; this is what was seen until then.")
+    print_json(seen.told()) if as_json else Console().print(_table(seen))
+    if seen.failures:
+        raise typer.Exit(FAILED)
+
+
+@asynccontextmanager
+async def _opened(workdir: Path, servers: int) -> AsyncIterator[ParallelMcpEnv]:
+    from benchmax.envs.mcp import ParallelMcpEnv
+    from benchmax.envs.mcp.provisioners import LocalProvisioner
+    from benchmax.envs.mcp.workdir import read_workdir
+
+    env = ParallelMcpEnv.for_tools(LocalProvisioner(workdir, servers))
+    try:
+        if read_workdir(workdir).setup_script is not None:
+            words.print("setup.sh is run first.")
+        yield env
+    finally:
+        await env.shutdown()
+
+
+async def _chosen(env: ParallelMcpEnv, tool: str | None, given: Sequence[str] | None) -> tuple[str, dict[str, Any]]:
+    """The tool to call, and arguments for it: as told, or made from its schema."""
+    from benchmax.doctor.arguments import arguments_for
+
+    tools = {each.name: each for each in await env.list_tools()}
+    if not tools:
+        raise UsageError("The servers have no tools. Check them with benchmax mcp inspect.")
+    name = tool or next(iter(tools))
+    if name not in tools:
+        raise UsageError(f"There is no tool {name!r}. The tools are: {', '.join(tools)}.")
+    return name, _arguments(given) if given else arguments_for(tools[name])
+
+
+def _arguments(given: Sequence[str]) -> dict[str, Any]:
+    """`name=value`, where a value that is JSON is taken as such."""
+    arguments: dict[str, Any] = {}
+    for each in given:
+        name, equals, text = each.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{each!r} is not NAME=VALUE. Write, for example, city=Rome or count=3.")
+        try:
+            arguments[name] = json.loads(text)
+        except ValueError:
+            arguments[name] = text
+    return arguments
+
+
+def reward_names(workdir: Path) -> tuple[list[str], str | None]:
+    """The reward functions that reward_fn.py names, without running it; or what is wrong with the file."""
+    try:
+        tree = ast.parse((workdir / "reward_fn.py").read_bytes())
+    except OSError:
+        return [], "There is no reward_fn.py yet: an environment needs one."
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        return [], f"reward_fn.py{f', line {line},' if line else ''} cannot be read: {getattr(error, 'msg', error)}."
+    for node in ast.walk(tree):
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        if any(isinstance(each, ast.Name) and each.id == "reward_functions" for each in targets):
+            keys = node.value.keys if isinstance(node.value, ast.Dict) else []  # type: ignore[attr-defined]
+            names = [str(key.value) for key in keys if isinstance(key, ast.Constant)]
+            return names, None if names else "The rewards of reward_fn.py are known when it runs."
+    return [], "reward_fn.py defines no reward_functions. Add a dict of names and functions."
+
+
+def _described(part: Mapping[str, Any]) -> str:
+    """A part that a terminal cannot show, in words."""
+    url = str((part.get("image_url") or {}).get("url") or "")
+    head, comma, data = url.partition(",")
+    if not comma:
+        return f"a part of type {part.get('type')}"
+    return f"a picture, {head.removeprefix('data:').split(';')[0]}, about {len(data) * 3 // 4:,} bytes"
+
+
+def _parameters(tool: ToolDefinition) -> str:
+    schema = tool.input_schema or {}
+    required = set(schema.get("required") or ())
+    return ", ".join(name if name in required else f"[{name}]" for name in schema.get("properties") or {})
+
+
+def _table(seen: Strain) -> Table:
+    told = seen.told()
+    call, table = told["call"], Table(box=None, show_header=False)
+    table.add_row("ready in", f"{seen.ready_seconds:.1f} s")
+    table.add_row("rollouts", f"{seen.rollouts} in {seen.seconds:.1f} s")
+    table.add_row("calls", f"{seen.calls.count}, {told['calls_per_second']:,.0f} a second", style="bold")
+    if seen.calls.count:
+        table.add_row("one call", f"{call['p50_ms']:.1f} ms median, {call['p99_ms']:.1f} ms p99")
+    for each in seen.machines:
+        seats = f"{each.get('leased', 0)} in use, {each.get('ready', 0)} ready, {each.get('starting', 0)} starting"
+        start = each.get("start") or {}
+        table.add_row(
+            f"machine {safe(shorten(each['address'], 40))}", f"{seats}; a start {start.get('p50_ms', 0):.0f} ms"
+        )
+        table.add_row("  crashes, retries", f"{each.get('crashes', 0)}, {each.get('retries', 0)}")
+    for reason, count in seen.failures.most_common(3):
+        table.add_row("[red]failed[/]", f"{count} × {safe(shorten(reason, 120))}")
+    return table

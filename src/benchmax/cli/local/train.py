@@ -1,0 +1,265 @@
+"""`benchmax train`, `export` and `plot`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.table import Table
+
+from benchmax.cli.local.trained import split_checkpoint
+from benchmax.cli.output import INTERRUPTED, safe, shorten, words
+from benchmax.errors import UsageError
+from benchmax.trainer.display.view import printing_on
+
+if TYPE_CHECKING:
+    from benchmax.trainer.display.summary import Answer
+    from benchmax.trainer.progress import Outcome
+
+CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
+"""How `train` is mounted: settings come as dotted flags that typer does not know."""
+ENDED_BY = {
+    "steps": ("limits", "steps"),
+    "time": ("limits", "seconds"),
+    "patience": ("eval", "patience"),
+    "target": ("eval", "target"),
+    "solved": ("eval", "stop_solved"),
+    "collapsed": ("watch", "mends"),
+}
+"""The setting behind each reason for which a run ends."""
+
+
+NOT_BEGUN = {
+    "target": "The held-out reward had reached eval.target",
+    "time": "limits.seconds was over",
+    "patience": "eval.patience was over",
+}
+"""Why a run ended without a step, by the reason of its end."""
+
+
+def train(
+    context: typer.Context,
+    env: Annotated[str | None, typer.Argument(help="arithmetic, main.py[:Class] or package.module.Class.")] = None,
+    data: Annotated[str | None, typer.Option(help="Training rows: a file, or a name the environment loads.")] = None,
+    eval_data: Annotated[
+        str | None, typer.Option(help="Held-out rows; a share of the training rows if not given.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="A name of the store, a directory or a file.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="Go on with the run in this folder, or FOLDER:step-N from an earlier checkpoint.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every draw.")] = None,
+    lenient: Annotated[bool, typer.Option("--lenient", help="Leave unusable rows out instead of stopping.")] = False,
+    settings: Annotated[bool, typer.Option("--settings", help="List every setting and end.")] = False,
+) -> None:
+    """Train a model on an environment with GRPO. Any setting is a flag: --optim.lr 5e-4, --rollouts.group_size 16."""
+    from benchmax.trainer import config as tree
+
+    if settings:
+        _list_settings()
+        return
+    env, flags = _env_and_flags([*([env] if env else []), *context.args])
+    given = {
+        "data": _given(env=env, train=data, eval=eval_data, lenient=lenient or None),
+        "model": _given(name=model),
+        "limits": _given(steps=steps),
+        **_given(seed=seed),
+    }
+    values = {section: value for section, value in given.items() if value != {}}
+    if resume:
+        _resume(resume, tree.flags_tree(flags, values))
+    else:
+        _run(tree.load_config(config, flags, **values))
+
+
+def _resume(target: str, changes: dict[str, Any]) -> None:
+    from benchmax.trainer.rundir import check_run, read_config
+    from benchmax.trainer.start import check_changes
+
+    folder, checkpoint = split_checkpoint(target)
+    run = Path(folder)
+    check_run(run)
+    check_changes(read_config(run), changes)
+    if checkpoint or not _finished(run, changes):
+        _run(run, changes, checkpoint or "latest")
+
+
+def _env_and_flags(words: list[str]) -> tuple[str | None, list[str]]:
+    """The words typer does not know, in order: settings with their values, and the environment among them."""
+    env: str | None = None
+    flags: list[str] = []
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--"):
+            if env:
+                raise UsageError(
+                    f"{word!r} is one word too many: the environment is {env!r}. "
+                    "Give rows with --data, and put quotes around what has spaces in it."
+                )
+            env = word
+            continue
+        flags.append(word)
+        if "=" not in word and words and not words[0].startswith("--"):
+            flags.append(words.pop(0))
+    return env, flags
+
+
+def export(
+    run: Annotated[str, typer.Argument(help="The run's folder, or FOLDER:CHECKPOINT.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    checkpoint: Annotated[str, typer.Option(help="best, latest or step-N.")] = "best",
+    adapter: Annotated[bool, typer.Option("--adapter", help="Only the LoRA adapter, in peft's format.")] = False,
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+) -> None:
+    """Write a trained checkpoint as a model directory that plain transformers loads."""
+    from benchmax.errors import ConfigError
+    from benchmax.trainer.export import choose_checkpoint, export_adapter, export_merged
+
+    if dtype not in ("float32", "bfloat16", "float16"):
+        raise ConfigError(f"--dtype {dtype} is not known. Use float32, bfloat16 or float16.")
+    folder, named = split_checkpoint(run)
+    checkpoint = named or checkpoint
+    chosen = choose_checkpoint(Path(folder), checkpoint).path
+    if adapter:
+        export_adapter(Path(folder), out, which=chosen.name)
+    else:
+        export_merged(Path(folder), out, which=chosen.name, dtype=dtype)
+    which = f" ({_which(chosen.parent)})" if checkpoint == "best" else ""
+    words.print(f"Wrote {safe(out)} from checkpoint {chosen.name}{which}.", soft_wrap=True)
+
+
+def _which(checkpoints: Path) -> str:
+    """What an export that asks for the best gets."""
+    return "the best" if (checkpoints / "best").exists() else "the latest; none is known as the best"
+
+
+def plot(
+    run: Annotated[Path, typer.Argument(help="The run's folder.")],
+    out: Annotated[Path, typer.Argument(help="The picture: a .png or .svg file.")] = Path("reward.png"),
+    title: Annotated[str | None, typer.Option(help="Title of the picture.")] = None,
+) -> None:
+    """Draw a run's reward curve."""
+    from benchmax.trainer.display.plot import plot_run
+
+    plot_run(run, out, title=title)
+    words.print(f"Wrote {safe(out)}")
+
+
+def _finished(run: Path, changes: dict[str, Any]) -> bool:
+    """Whether there is nothing left to do, and then say so."""
+    from benchmax.trainer.rundir import read_config, read_status
+
+    status = read_status(run)
+    if status.get("state") != "complete":
+        return False
+    done, reason = status["step"], status.get("reason", "steps")
+    section, name = ENDED_BY[reason]
+    limit = getattr(getattr(read_config(run), section), name)
+    reached = {"steps": done, "time": _seconds(run)}.get(reason, limit)
+    if name in changes.get(section, {}) and not _within(changes[section][name], reached):
+        return False
+    value = limit if isinstance(limit, bool) else f"{limit:.10g}"
+    ended = f"{section}.{name} ({value}) ended it, so there is nothing to do."
+    words.print(f"{safe(run)} is complete after {done} steps: {ended}", soft_wrap=True)
+    more = {"target": "none", "solved": "false"}.get(reason) or math.ceil(2 * reached) or 1
+    words.print(
+        f"To train on, change that: benchmax train --resume {safe(run)} --{section}.{name} {more}", soft_wrap=True
+    )
+    return True
+
+
+def _seconds(run: Path) -> float:
+    """How long the run has trained: a little longer than its limit, for the last step was not cut off."""
+    from benchmax.rollouts.log import read_jsonl
+
+    ends = [
+        line["seconds"] for line in read_jsonl(run / "events.jsonl") if line["kind"] == "ended" and "seconds" in line
+    ]
+    return float(ends[-1]) if ends else 0.0
+
+
+def _within(asked: Any, reached: float) -> bool:
+    """Whether the run would end at once again; what is no number is refused later, with what may stand there."""
+    if isinstance(asked, bool):
+        return asked == reached
+    return isinstance(asked, int | float) and asked <= reached
+
+
+@printing_on()
+def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "latest") -> None:
+    import asyncio
+
+    from benchmax.trainer import start
+    from benchmax.trainer.display.view import open_view
+    from benchmax.trainer.rundir import read_config
+
+    resuming = isinstance(target, Path)
+    steps = (changes or {}).get("limits", {}).get("steps") or (read_config(target) if resuming else target).limits.steps
+    with open_view(steps) as view:
+        work = (
+            start.resume(target, checkpoint=checkpoint, changes=changes, on_event=view)
+            if resuming
+            else start.train(target, on_event=view)
+        )
+        outcome = asyncio.run(work)
+    if outcome.reason == "interrupted":
+        saved = "; saved" if (outcome.path / "checkpoints" / "latest").exists() else " of training"
+        words.print(
+            f"Stopped after {outcome.step} steps{saved}. Go on with: benchmax train --resume {safe(outcome.path)}",
+            soft_wrap=True,
+        )
+        raise typer.Exit(INTERRUPTED)
+    _show_what_was_learned(outcome)
+    if not outcome.step:
+        why = NOT_BEGUN[outcome.reason]
+        words.print(f"[yellow]{why} before the first step, so nothing was trained.[/]", soft_wrap=True)
+    elif outcome.message:
+        words.print(f"[yellow]{safe(outcome.message)}[/]", soft_wrap=True)
+    elif not outcome.learned:
+        words.print(
+            "[yellow]No step taught the model anything: in every group all scored answers earned the same.[/] "
+            "See the alerts in events.jsonl, and read some rollouts with `benchmax show`.",
+            soft_wrap=True,
+        )
+    words.print(f"Done: {safe(outcome.path)}", soft_wrap=True)
+
+
+def _show_what_was_learned(outcome: Outcome) -> None:
+    """The way of the held-out reward, and three questions answered before and after."""
+    from benchmax.trainer.display.summary import summarise
+
+    found = summarise(outcome.path, outcome.best_step)
+    if found.before is not None and outcome.step:
+        words.print(f"[bold]{safe(found.headline())}[/]", soft_wrap=True)
+        if found.ended_by_themselves is not None:
+            words.print(f"answers that end by themselves: {found.ended_by_themselves:.0%}")
+    if found.pairs:
+        table = Table(title="held-out questions, before and after", title_justify="left", box=box.SIMPLE)
+        for column in ("question", "before", "after"):
+            table.add_column(column, overflow="fold", ratio=1)
+        for pair in found.pairs:
+            table.add_row(safe(shorten(pair.question, 160)), _said(pair.before), _said(pair.after))
+        words.print(table)
+
+
+def _said(answer: Answer) -> str:
+    reward = "unscored" if answer.reward is None else f"{answer.reward:.2f}"
+    return f"{safe(shorten(answer.text, 160))}\n[dim]{reward}{', cut off' if answer.cut_off else ''}[/]"
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _list_settings() -> None:
+    from benchmax.trainer.config import fields
+
+    for name, kind, default, doc in fields():
+        typer.echo(f"--{name} {kind} = {default}\n    {doc}")

@@ -1,0 +1,181 @@
+"""`benchmax validate`: the doctor on the command line.
+
+Exit codes: 0 no errors, 1 errors were found (with --strict: warnings too), 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from benchmax.cli.local.evals import parse_env_args
+from benchmax.cli.local.signal import print_signal, signal_of
+from benchmax.cli.local.trained import check_named
+from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
+from benchmax.cli.platform.remote_checks import RemotePlay
+from benchmax.cli.project import (
+    EXAMINATION,
+    LAUNCH_KEYS,
+    VALIDATE_KEYS,
+    Data,
+    Directory,
+    EnvArgs,
+    EnvClass,
+    EnvName,
+    EvalRows,
+    Module,
+    Packages,
+    RunFile,
+    TrainRows,
+    again,
+    env_spec,
+    project_config,
+    project_home,
+    project_rows,
+)
+from benchmax.doctor import Diagnosis, examine_apart
+from benchmax.doctor.findings import HOLDS, MARKS
+from benchmax.envs.datasets.load import load_examples
+from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
+from benchmax.errors import UsageError
+from benchmax.platform.validation import answer_lines, check_lines, problem_lines
+
+_STYLES = {"error": "red", "warning": "yellow", "info": "cyan", "passed": "green", "skipped": "dim"}
+_SHOWN_PROBES = ("gold", "wrong", "empty-tags", "garbage", "nothing")
+
+
+def validate(
+    env: EnvName = None,
+    data: Data = None,
+    train: TrainRows = None,
+    evaluation: EvalRows = None,
+    directory: Directory = Path(),
+    run_file: RunFile = "main.py",
+    module: Module = None,
+    env_class: EnvClass = None,
+    env_arg: EnvArgs = None,
+    examples: Annotated[int | None, typer.Option(min=1, help="Examples to play (8).")] = None,
+    group_samples: Annotated[int | None, typer.Option(min=1, help="Siblings in a group (2).")] = None,
+    max_turns: Annotated[int | None, typer.Option(min=1, help="Model turns in one rollout.")] = None,
+    max_tool_calls: Annotated[int | None, typer.Option(min=0, help="Tool calls in one rollout.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Chooses the examples (0).")] = None,
+    pace: Annotated[str | None, typer.Option(help="How long to wait for hooks: quick, normal or patient.")] = None,
+    remote: Annotated[
+        bool, typer.Option("--remote", help="Then play --examples rows (2) on the platform, as a run would.")
+    ] = False,
+    local_only: Annotated[
+        bool, typer.Option("--local-only", help="Ask no platform; so it is without --remote.")
+    ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", help="Let this model try, and say whether it can learn here; with --remote, one of there."
+        ),
+    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible server that has the model.")] = None,
+    api_key_var: Annotated[
+        str | None, typer.Option(help="The environment variable that holds the server's key.")
+    ] = None,
+    pip: Packages = None,
+    reward_audit: Annotated[bool, typer.Option("--reward-audit", help="Show every answer and what it earned.")] = False,
+    full_messages: Annotated[
+        bool, typer.Option("--full-messages", help="The same, and every message of what the platform played.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show the checks that passed or were skipped, too.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON on stdout.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Let warnings fail, too.")] = False,
+) -> None:
+    """Learn before training whether an environment is broken, empty or can be cheated."""
+    given = {
+        "examples": examples, "group_samples": group_samples, "max_turns": max_turns,
+        "max_tool_calls": max_tool_calls, "pace": pace, "seed": seed,
+    }  # fmt: skip
+    _check_remote_options(remote, local_only, pip)
+    # What an environment prints is words, not data.
+    with redirect_stdout(sys.stderr):
+        cls = load_env_class(env_spec(env, directory, run_file, module, env_class))
+        config = project_config(cls, "VALIDATE_CONFIG", VALIDATE_KEYS)
+        options = {key: value for key, value in given.items() if value is not None}
+        rows, eval_rows = project_rows(cls, data or train, evaluation, project_home(env, directory))
+        arguments = {**config.get("env_args", {}), **parse_env_args(env_arg)}
+        refuse_unknown_arguments(cls, arguments)
+        settings = {**{key: config[key] for key in EXAMINATION if key in config}, **options}
+        there = None
+        if remote:
+            there = RemotePlay.find(model, pip or project_config(cls, "LAUNCH_CONFIG", LAUNCH_KEYS).get("pip", ()))
+            rows, eval_rows = again(rows), None if eval_rows is None else again(eval_rows)
+        rows = again(rows) if model else rows
+        if model and not remote:
+            check_named(model, base_url)
+        diagnosis = examine_apart(cls, arguments, rows=rows, eval_rows=eval_rows, **settings)
+        if not as_json:
+            _show(diagnosis, verbose=verbose, audit=reward_audit or full_messages)
+        signal = None
+        if model and not remote and not diagnosis.find(HOLDS):
+            tried = load_examples(rows, cls, lenient=True).examples
+            signal = signal_of(cls, arguments, tried, model, base_url, api_key_var)
+            if not as_json:
+                print_signal(signal, model)
+        played = there and there.play(cls, arguments, (rows, eval_rows), settings, _plain, full_messages)
+    if as_json:
+        told = ({"remote": played} if played else {}) | ({"signal": signal.to_dict()} if signal else {})
+        print_json(diagnosis.to_dict() | told)
+    if not diagnosis.ok or (strict and diagnosis.warnings) or (played and not played["ok"]):
+        raise typer.Exit(FAILED)
+
+
+def _check_remote_options(remote: bool, local_only: bool, pip: Sequence[str] | None) -> None:
+    if remote and local_only:
+        raise UsageError("--remote and --local-only contradict one another. Leave one of them out.")
+    if not remote and pip:
+        words.print("--pip is for the platform. Add --remote to ask it.")
+
+
+# Output
+
+
+def _show(diagnosis: Diagnosis, *, verbose: bool, audit: bool) -> None:
+    if words.is_terminal:
+        words.print(_check_table(diagnosis, verbose))
+        for finding in diagnosis.findings if verbose else [*diagnosis.errors, *diagnosis.warnings]:
+            words.print(f"[{_STYLES[finding.severity]}]{safe(str(finding))}[/]")
+    else:
+        for line in check_lines(diagnosis) if verbose else problem_lines(diagnosis):
+            _plain(line)
+    for line in answer_lines(diagnosis) if audit else ():
+        _plain(line)
+    if diagnosis.components:
+        words.print(_component_table(diagnosis))
+    _plain(diagnosis.summary())
+
+
+def _plain(line: str) -> None:
+    words.print(visible(line), markup=False, soft_wrap=True)
+
+
+def _check_table(diagnosis: Diagnosis, verbose: bool) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for check in diagnosis.checks:
+        if check.state != "skipped" or verbose:
+            style = _STYLES[check.state]
+            table.add_row(f"[{style}]{MARKS[check.state]}[/]", safe(check.title), f"[dim]{safe(check.note)}[/]")
+    return table
+
+
+def _component_table(diagnosis: Diagnosis) -> Table:
+    """Average and spread of each component over all answers, and its average for the telling ones."""
+    probes = [name for name in _SHOWN_PROBES if any(name in stat.by_probe for stat in diagnosis.components)]
+    table = Table("component", "avg", "std", "low", "high", *probes, box=None, pad_edge=False)
+    for stat in diagnosis.components:
+        numbers = [stat.mean, stat.std, stat.low, stat.high]
+        by_probe = [f"{stat.by_probe[name]:.2f}" if name in stat.by_probe else "-" for name in probes]
+        table.add_row(safe(shorten(stat.name, 40)), *(f"{number:.2f}" for number in numbers), *by_probe)
+    return table

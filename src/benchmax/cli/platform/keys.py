@@ -1,0 +1,63 @@
+"""`benchmax keys`: API keys of the platform."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from benchmax.cli.output import print_json, safe, visible, words
+from benchmax.cli.platform.account import AccountClient, Json, new_table, print_table, refusals
+from benchmax.errors import UsageError
+
+app = typer.Typer(help="List, make and revoke API keys.", no_args_is_help=True)
+
+SCOPES = ("read", "write", "admin")
+
+
+@app.command("list")
+def list_keys(json: Json = False) -> None:
+    """Show your keys; never their text."""
+    with refusals(), AccountClient() as account:
+        found = account.keys()
+    if json:
+        print_json(found)
+        return
+    table = new_table("id", "name", "begins with", "may", "made", "ends", "last used")
+    for key in found:
+        ends = "revoked" if key["revoked"] else key["expiresAt"] or "never"
+        shown = (key["id"], key["name"], key["prefix"], ", ".join(key["scopes"]), key["createdAt"], ends)
+        table.add_row(*map(safe, shown), safe(key["lastUsedAt"] or "never"), style="dim" if key["revoked"] else "")
+    print_table(table)
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="What the key is for.")] = "",
+    scope: Annotated[list[str] | None, typer.Option(help="read, write or admin; repeatable (read and write).")] = None,
+    days: Annotated[float | None, typer.Option(min=0.01, max=3650, help="Until it ends; never when not given.")] = None,
+    json: Json = False,
+) -> None:
+    """Make a key. It is printed now, and can never be shown again."""
+    scopes = scope or ["read", "write"]
+    if unknown := [each for each in scopes if each not in SCOPES]:
+        raise UsageError(f"There is no scope {unknown[0]!r}. Use {', '.join(SCOPES)}.")
+    with refusals(), AccountClient() as account:
+        made = account.create_key(name, scopes, days)
+    if json:
+        print_json(made)
+        return
+    words.print("Keep it now; it is not shown again. Use it as CASTFORM_API_KEY.")
+    typer.echo(visible(made["key"]))
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[str, typer.Argument(help="The key's id, as `benchmax keys list` shows it.")], json: Json = False
+) -> None:
+    """Revoke a key for good."""
+    with refusals(), AccountClient() as account:
+        answer = account.revoke_key(key_id)
+    words.print(safe(answer["message"]))
+    if json:
+        print_json(answer)

@@ -1,0 +1,261 @@
+"""`benchmax launch`: check an environment, upload it with its rows, and start a training run on the platform."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from benchmax.cli.local.evals import parse_env_args
+from benchmax.cli.output import FAILED, print_json, safe, visible, words
+from benchmax.cli.platform.account import AccountClient, Json, platform
+from benchmax.cli.project import (
+    LAUNCH_KEYS,
+    VALIDATE_KEYS,
+    Data,
+    Directory,
+    EnvArgs,
+    EnvClass,
+    EnvName,
+    EvalRows,
+    Module,
+    Packages,
+    RunFile,
+    TrainRows,
+    again,
+    env_spec,
+    project_config,
+    project_home,
+    project_rows,
+)
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.datasets.readers import Source, read_rows, source_name
+from benchmax.envs.datasets.run_rows import check_run_rows
+from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
+from benchmax.errors import ConfigError, DatasetError
+from benchmax.limits import MIN_TRAIN_ROWS
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.client import LaunchArgSpec, TrainerClient
+    from benchmax.platform.sdk.upload import UploadedTrainingRun
+
+MANIFESTS = Path(".castform", "runs")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What is launched."""
+
+    env_class: type[BaseEnv]
+    arguments: dict[str, Any]
+    train: Source
+    held_out: Source
+    folder: Path
+    name: str
+    packages: list[str]
+
+
+def launch(
+    env: EnvName = None,
+    data: Data = None,
+    train: TrainRows = None,
+    evaluation: EvalRows = None,
+    directory: Directory = Path(),
+    run_file: RunFile = "main.py",
+    module: Module = None,
+    env_class: EnvClass = None,
+    env_arg: EnvArgs = None,
+    pip: Packages = None,
+    name: Annotated[str | None, typer.Option(help="The run's name; the class's when not given.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE of a launch argument; repeatable.")
+    ] = None,
+    list_args: Annotated[bool, typer.Option("--list-args", help="Show the launch arguments and end.")] = False,
+    skip_validate: Annotated[bool, typer.Option("--skip-validate", help="Do not examine it first.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Examine an environment, upload it with its rows, and start a training run."""
+    if list_args:
+        _list_args(json)
+        return
+    # What an environment prints is words, not data.
+    with redirect_stdout(sys.stderr):
+        cls = load_env_class(env_spec(env, directory, run_file, module, env_class))
+        config = project_config(cls, "LAUNCH_CONFIG", LAUNCH_KEYS)
+        examined = project_config(cls, "VALIDATE_CONFIG", VALIDATE_KEYS)
+        arguments = {**examined.get("env_args", {}), **config.get("env_args", {}), **parse_env_args(env_arg)}
+        refuse_unknown_arguments(cls, arguments)
+        rows, held_out = project_rows(cls, data or train, evaluation, project_home(env, directory))
+        rows, held_out = again(rows), None if held_out is None else again(held_out)
+        names = source_name(rows, "the training rows"), source_name(held_out or (), "the held-out rows")
+        check_run_rows(rows, held_out or (), cls, names=names)
+        rows, held_out = (rows, held_out) if held_out is not None else hold_out(rows)
+        name, pip = name or config.get("name") or cls.__name__, pip or list(config.get("pip", []))
+        project = Project(cls, arguments, rows, held_out, directory, name, pip)
+    with platform() as client:
+        settings, warned = read_settings(client.list_launch_args(), setting or (), config.get("args", {}))
+        if not skip_validate:
+            with redirect_stdout(sys.stderr):
+                _examine(project)
+        _confirm(project, client, settings, yes)
+        launched = _start(project, client, settings)
+    _tell(launched, json, said=warned)
+
+
+def _list_args(json: bool) -> None:
+    with platform() as client:
+        if json:
+            print_json([asdict(spec) for spec in client.list_launch_args()])
+        else:
+            client.print_launch_args()
+
+
+def read_settings(
+    specs: Sequence[LaunchArgSpec], pairs: Iterable[str], project: Mapping[str, Any] = {}
+) -> tuple[dict[str, Any], list[str]]:
+    """The project's launch arguments and KEY=VALUE pairs, which win, and the warnings about them, which are printed.
+
+    Every mistake in them is told at once.
+    """
+    from benchmax.platform.wire.runs import LaunchArg, check_launch_args
+
+    kinds = {spec.name: spec.type for spec in specs}
+    given = dict(project)
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"--set {pair!r} is not KEY=VALUE. Write it like --set learning_rate=1e-4.")
+        given[key] = value if kinds.get(key) == "string" else _value(value)
+    _, warned = check_launch_args([LaunchArg.model_validate(asdict(spec)) for spec in specs], given)
+    for warning in warned:
+        words.print(f"[yellow]{safe(warning)}[/]", soft_wrap=True)
+    return given, warned
+
+
+def _value(text: str) -> Any:
+    try:
+        return jsonlib.loads(text)
+    except ValueError:
+        return text
+
+
+def hold_out(source: Source) -> tuple[Source, Source]:
+    """A fifth of the rows set aside for evaluation, evenly, as long as enough are left to train on."""
+    rows = list(read_rows(source))
+    issues = [row.issue(row.fault) for row in rows if row.fault is not None]
+    if issues:
+        raise DatasetError(f"The dataset has a row that cannot be read:\n  {issues[0]}", issues)
+    count = min(len(rows) // 5, len(rows) - MIN_TRAIN_ROWS)
+    if count < 1:
+        raise DatasetError(
+            f"{len(rows)} rows are too few to set some aside for evaluation: {MIN_TRAIN_ROWS} are needed to train. "
+            "Add rows, or give held-out ones with --eval FILE."
+        )
+    words.print(f"No held-out rows were given: {count} of {len(rows)} rows are set aside for evaluation.")
+    aside = {(number + 1) * len(rows) // count - 1 for number in range(count)}
+    return [row.data for at, row in enumerate(rows) if at not in aside], [rows[at].data for at in sorted(aside)]
+
+
+def _examine(project: Project) -> None:
+    from benchmax.doctor import examine_apart
+    from benchmax.platform.validation import problem_lines
+
+    words.print(f"Examining {safe(project.env_class.__name__)}.")
+    diagnosis = examine_apart(project.env_class, project.arguments, rows=project.train, eval_rows=project.held_out)
+    for line in [*problem_lines(diagnosis), diagnosis.summary()]:
+        words.print(visible(line), markup=False, soft_wrap=True)
+    if not diagnosis.ok:
+        words.print("Nothing was uploaded. Put it right, or launch with --skip-validate.")
+        raise typer.Exit(FAILED)
+
+
+def _confirm(project: Project, client: TrainerClient, settings: dict[str, Any], yes: bool) -> None:
+    chosen = ", ".join(f"{name}={value}" for name, value in settings.items()) or "the platform's defaults"
+    words.print(f"Launching {safe(project.name)} on {safe(client.base_url)} with {safe(chosen)}.", soft_wrap=True)
+    if not yes and sys.stdin.isatty():
+        typer.confirm("Go on?", default=True, abort=True, err=True)
+
+
+def _start(project: Project, client: TrainerClient, settings: dict[str, Any]) -> dict[str, Any]:
+    from benchmax.platform.sdk.upload import upload_training_run
+
+    with redirect_stdout(sys.stderr):  # what its dataset_preprocess prints
+        uploaded = upload_training_run(
+            env_class=project.env_class,
+            train_dataset=project.train,
+            eval_dataset=project.held_out,
+            run_name=project.name,
+            base_url=client.base_url,
+            constructor_args=project.arguments,
+            pip_dependencies=project.packages,
+        )
+    manifest = _manifest(project, client, uploaded, settings)
+    run_id, told = client.queue_run(**asdict(uploaded), name=project.name, launcher_args=settings)
+    path: Path | None = None
+    try:
+        path = _write_manifest(project.folder, run_id, manifest | {"runId": run_id})
+    except OSError as error:  # the run goes on without it, and its id must be told
+        told.append(f"No note of this run could be left in {project.folder / MANIFESTS}: {error.strerror}.")
+    return {"runId": run_id, "url": client.run(run_id).url, "manifest": path and str(path), "warnings": told}
+
+
+def _manifest(
+    project: Project, client: TrainerClient, uploaded: UploadedTrainingRun, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """What this run was made of, so that it can be found and made again."""
+    files = {}
+    with AccountClient(base_url=client.base_url) as account:
+        for part, path in asdict(uploaded).items():
+            stored = next((each for each in account.files(path) if each["path"] == path), {})
+            files[part] = {"path": path, "sha256": stored.get("sha256"), "bytes": stored.get("bytes")}
+    return {
+        "name": project.name,
+        "platform": client.base_url,
+        "launchedAt": datetime.now(UTC).isoformat(timespec="seconds"),
+        "environment": f"{project.env_class.__module__}.{project.env_class.__qualname__}",
+        "rows": {"train": _count(project.train), "eval": _count(project.held_out)},
+        "launcherArgs": settings,
+        "files": files,
+        "gitHead": _git_head(project.folder),
+    }
+
+
+def _count(source: Source) -> int:
+    return sum(1 for _ in read_rows(source))
+
+
+def _git_head(folder: Path) -> str | None:
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(folder), "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None
+
+
+def _write_manifest(folder: Path, run_id: str, manifest: dict[str, Any]) -> Path:
+    path = folder / MANIFESTS / f"{Path(run_id).name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(jsonlib.dumps(manifest, indent=2) + "\n", "utf-8")
+    return path
+
+
+def _tell(launched: dict[str, Any], json: bool, said: Sequence[str]) -> None:
+    for warning in (each for each in launched["warnings"] if each not in said):
+        words.print(f"[yellow]{safe(warning)}[/]", soft_wrap=True)
+    words.print(f"Launched: {safe(launched['url'])}", soft_wrap=True)
+    words.print(f"Follow it with: benchmax runs watch {safe(launched['runId'])}")
+    if json:
+        print_json(launched)
+    else:
+        typer.echo(visible(launched["runId"]))

@@ -1,0 +1,104 @@
+"""`benchmax profile`: several platforms under names, one of them in use."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import os
+import re
+from typing import Annotated, Any
+
+import typer
+
+from benchmax import profiles
+from benchmax.cli.output import print_json, safe, words
+from benchmax.cli.platform.account import Json
+from benchmax.errors import NotFoundError, UsageError
+
+app = typer.Typer(help="Name platforms and choose the one to use.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The profile's name.")]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@app.command("list")
+def list_(json: Json = False) -> None:
+    """Show the profiles; the one in use has a star."""
+    kept, used = _profiles(profiles.read_profiles()), profiles.profile_name()
+    if json:
+        print_json({"active": used or None, "profiles": kept})
+        return
+    for name, values in sorted(kept.items()):
+        address = values.get("platform_url") or values.get("domain") or "no address"
+        typer.echo(f"{'*' if name == used else ' '} {safe(name)}  {safe(address)}")
+    if not kept:
+        words.print("There are none: this machine's own platform is used. Add one: benchmax profile add NAME --url URL")
+
+
+@app.command()
+def current(json: Json = False) -> None:
+    """Print the name of the profile in use."""
+    used = profiles.profile_name()
+    if json:
+        print_json({"active": used or None})
+    elif used:
+        typer.echo(used)
+    else:
+        words.print("None: this machine's own platform is used.")
+
+
+@app.command()
+def add(
+    name: Name,
+    url: Annotated[str | None, typer.Option("--url", "--platform-url", help="The platform's address.")] = None,
+    domain: Annotated[str | None, typer.Option(help="A domain; the addresses are made from it.")] = None,
+    llm_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible endpoint.")] = None,
+    auth_url: Annotated[str | None, typer.Option(help="Where to sign in.")] = None,
+    app_url: Annotated[str | None, typer.Option(help="The console.")] = None,
+    json: Json = False,
+) -> None:
+    """Add a profile, or change one."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no name for a profile. Use letters, digits, - and _.")
+    given = {"platform_url": url, "domain": domain, "llm_url": llm_url, "auth_url": auth_url, "app_url": app_url}
+    values = {key: value for key, value in given.items() if value}
+    if not values:
+        raise UsageError("A profile needs an address. Give --url https://… or --domain.")
+    tree = profiles.read_profiles()
+    tree["profiles"] = _profiles(tree) | {name: _profiles(tree).get(name, {}) | values}
+    _write(tree)
+    words.print(f"Kept in {safe(profiles.config_path())}. Use it with: benchmax profile activate {safe(name)}")
+    if json:
+        print_json({name: tree["profiles"][name]})
+
+
+@app.command()
+def activate(name: Name, json: Json = False) -> None:
+    """Use a profile from now on; `none` goes back to this machine's own platform."""
+    tree = profiles.read_profiles()
+    if name != "none" and name not in _profiles(tree):
+        there = ", ".join(sorted(_profiles(tree))) or "none"
+        raise NotFoundError(f"There is no profile {name!r}; there are: {there}. Add it with: benchmax profile add.")
+    tree["active_profile"] = "" if name == "none" else name
+    _write(tree)
+    words.print(f"{safe(name)} is used from now on.")
+    if json:
+        print_json({"active": tree["active_profile"] or None})
+
+
+def _profiles(tree: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    kept = tree.get("profiles")
+    return {name: each for name, each in kept.items() if isinstance(each, dict)} if isinstance(kept, dict) else {}
+
+
+def _write(tree: dict[str, Any]) -> None:
+    """Replace the file in one instant, readable by its owner alone."""
+    path = profiles.config_path()
+    lines = [f"active_profile = {jsonlib.dumps(tree.get('active_profile') or '')}", ""]
+    for name, values in _profiles(tree).items():
+        lines += [f"[profiles.{jsonlib.dumps(name)}]"]
+        lines += [f"{key} = {jsonlib.dumps(value)}" for key, value in values.items() if isinstance(value, str)] + [""]
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    temporary.write_text("\n".join(lines), "utf-8")
+    temporary.chmod(0o600)
+    temporary.replace(path)

@@ -1,0 +1,151 @@
+"""`benchmax quickstart`: a small model learns to answer sums in tags, through the platform, in minutes on two cores.
+
+Everything here is what a user's own script would do with the SDK: upload, launch, follow, evaluate against the base
+model. The recipe is that of `examples/quickstart.toml`; a test holds the two equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from benchmax import extras
+from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
+from benchmax.cli.platform.account import Json, platform
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.client import TrainerClient
+
+NAME = "quickstart"
+SHARE = 0.2
+"""Of the rows, the last ones are held out."""
+RECIPE: dict[str, Any] = {
+    "prompts_per_step": 8,
+    "group_size": 8,
+    "max_new_tokens": 24,
+    "max_turns": 1,
+    "max_extra_groups": 0,
+    "lora_rank": 16,
+    "eval_every": 10,
+}
+
+
+def quickstart(
+    model: Annotated[str, typer.Option("--model", "-m", help="The model to train.")] = "smollm2-135m",
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of every draw.")] = 0,
+    out: Annotated[Path, typer.Option(help="Where the picture of the curve goes (.png or .svg).")] = Path("reward.png"),
+    json: Json = False,
+) -> None:
+    """Train a small model on one-digit sums through this machine's platform, and measure what it learned."""
+    extras.require("The quickstart", "train")  # its picture at the end, too
+    with platform() as client:
+        run_id = launch(client, model, steps, seed)
+        url = client.run(run_id).url
+        words.print(f"Launched: {safe(url)}", soft_wrap=True)
+        _follow(client, run_id)
+        found = _measure(client, run_id)
+        _draw(client, run_id, out)
+        link = _link(client, url)
+    _tell(found, url, link, out)
+    if json:
+        print_json({"runId": run_id, "url": url, "picture": str(out), **found})
+
+
+def launch(client: TrainerClient, model: str, steps: int, seed: int) -> str:
+    """Upload the arithmetic environment with its rows and start a run; gives its id."""
+    from benchmax.envs.arithmetic.arithmetic_env import ArithmeticEnv
+    from benchmax.platform.sdk.upload import upload_training_run
+
+    train, held_out = split_rows()
+    uploaded = upload_training_run(
+        env_class=ArithmeticEnv, train_dataset=train, eval_dataset=held_out, run_name=NAME, base_url=client.base_url
+    )
+    arguments = launch_arguments(len(train), model, steps, seed)
+    run_id, _ = client.queue_run(**asdict(uploaded), name=NAME, launcher_args=arguments)
+    return run_id  # that there are few rows is known: all there are
+
+
+def split_rows() -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """All one-digit sums, the last fifth of them held out, as `benchmax train` does it."""
+    from benchmax.envs.arithmetic.arithmetic_env import ArithmeticEnv
+
+    rows, _ = ArithmeticEnv.load_dataset()
+    cut = len(rows) - int(len(rows) * SHARE)
+    return rows[:cut], rows[cut:]
+
+
+def launch_arguments(rows: int, model: str, steps: int, seed: int) -> dict[str, Any]:
+    """The recipe, with as many passes over the rows as the steps take."""
+    epochs = math.ceil(steps * RECIPE["prompts_per_step"] / rows)
+    return {**RECIPE, "model": model, "max_steps": steps, "num_epochs": epochs, "seed": seed}
+
+
+def _follow(client: TrainerClient, run_id: str) -> None:
+    """Show the run until it ends; anything but completion ends the command."""
+    from benchmax.cli.platform.watch import follow, shown
+
+    try:
+        with shown() as show:
+            follow(client, client.get_run(run_id), show)
+    except KeyboardInterrupt:
+        words.print(f"The run goes on; watch it with: benchmax runs watch {safe(run_id)}")
+        raise typer.Exit(INTERRUPTED) from None
+    run = client.get_run(run_id)
+    if run["status"] != "complete":
+        words.print(f"The run is {run['status']}: {safe(run['statusReason'])}", soft_wrap=True)
+        raise typer.Exit(FAILED)
+
+
+def _measure(client: TrainerClient, run_id: str) -> dict[str, Any]:
+    """The trained model beside the base model on the held-out rows, paired, with the curve of both modes."""
+    from benchmax.cli.platform.run_compare import difference, paired
+
+    found = difference(paired(client, run_id, "base"))
+    curve = {mode: client.get_run_scalars(run_id, mode).get("reward/mean", []) for mode in ("train", "eval")}
+    return {"trained": found.pop("run"), "base": found.pop("other"), **found, "curve": curve}
+
+
+def _draw(client: TrainerClient, run_id: str, out: Path) -> None:
+    from benchmax.trainer.display.plot import plot_metrics
+
+    lines = [
+        {"split": mode, "step": point["step"], "values": {name: point["value"]}}
+        for mode in ("train", "eval")
+        for name, points in client.get_run_scalars(run_id, mode).items()
+        for point in points
+    ]
+    plot_metrics(lines, out, title="one-digit sums")
+
+
+def _link(client: TrainerClient, url: str) -> str | None:
+    """How to sign in, and to come to that page, where the platform is this machine's own."""
+    from benchmax.cli.platform.up import sign_in_link
+    from benchmax.platform.sdk.credentials import local_url
+
+    link = sign_in_link() if client.base_url == local_url() else None
+    return link and f"{link}&next={urlsplit(url).path}"
+
+
+def _tell(found: Mapping[str, Any], url: str, link: str | None, out: Path) -> None:
+    from benchmax.cli.platform.run_compare import interval_words
+    from benchmax.trainer.display.view import sparkline
+
+    rewards = [point["value"] for point in found["curve"]["train"]]
+    if rewards:
+        words.print(f"training reward {rewards[0]:.2f} {sparkline(rewards)} {rewards[-1]:.2f}")
+    words.print(
+        f"held-out reward [bold]{found['trained']:.2f}[/] against {found['base']:.2f} of the base model, "
+        f"on {found['examples']} rows it never saw; {interval_words(found)}",
+        soft_wrap=True,
+    )
+    words.print(f"The curve is in {safe(out)}; the run is at {safe(url)}", soft_wrap=True)
+    if link:
+        words.print(f"Sign in to the console, once, with {safe(link)}", soft_wrap=True)
+        words.print("The platform goes on in the background. Stop it with: benchmax down")

@@ -1,0 +1,182 @@
+"""`benchmax runs compare`: a run's latest evaluation beside another model's, example by example."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from benchmax.cli.output import FAILED, print_json, safe, shorten, words
+from benchmax.cli.platform.account import Json, new_table, platform, print_table
+from benchmax.errors import UsageError
+from benchmax.platform.sdk.exceptions import TrainerError
+from benchmax.platform.sdk.run import ENDED
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.client import TrainerClient
+
+_PAGE = 200
+_MODELS = ("base", "checkpoint", "endpoint")
+"""How a model to be evaluated begins."""
+POLL_SECONDS = 1.0
+
+
+def compare(
+    run_id: Annotated[str, typer.Argument(help="The run's id.")],
+    other: Annotated[
+        str, typer.Argument(help="base, checkpoint:NAME, endpoint:ID, the id of an eval, or of another run.")
+    ] = "base",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Examples shown; 0 for all.")] = 20,
+    json: Json = False,
+) -> None:
+    """Compare a run's model with another on the held-out rows; an evaluation that is missing is made first."""
+    with platform() as client:
+        pairs, components = paired(client, run_id, other), _components(client, run_id, other)
+    _report(pairs, components, limit, json)
+
+
+def _is_run(client: TrainerClient, other: str) -> bool:
+    """Whether a run is meant that can be seen, archived ones too."""
+    if other.partition(":")[0] in _MODELS:
+        return False
+    try:
+        return bool(client.get_run(other))
+    except TrainerError as error:
+        if error.status_code != 404:
+            raise
+        return False
+
+
+def paired(client: TrainerClient, run_id: str, other: str) -> list[dict[str, Any]]:
+    """Examples both have a score for, worst for the run first."""
+    if _is_run(client, other):
+        ours, theirs = _of_run(client, run_id), _of_run(client, other)
+    else:
+        ours, theirs = _of_eval(client, run_id, _evaluation(client, run_id, other))
+    pairs = _pairs(ours, theirs)
+    if not pairs:
+        raise UsageError("The two share no scored example. Compare models that were evaluated on the same rows.")
+    return pairs
+
+
+def _components(client: TrainerClient, run_id: str, other: str) -> list[dict[str, Any]]:
+    """Each reward component on both sides, paired by example, as the platform tells; the whole reward left out."""
+    if _is_run(client, other):
+        found = client.get_comparison_summary(run_id, other_run_id=other)
+    else:
+        found = client.get_comparison_summary(run_id, _evaluation(client, run_id, other))
+    return [each for each in found["components"] if each["name"] != "reward"]
+
+
+def _of_run(client: TrainerClient, run_id: str) -> list[dict[str, Any]]:
+    """Every held-out example with its mean at the latest evaluation that had it."""
+    return [
+        {**row, "meanReward": row["rewardHistory"][-1]["meanReward"]}
+        for page in _pages(lambda page: client.get_rollout_summary(run_id, page=page, limit=_PAGE))
+        for row in page
+    ]
+
+
+def _of_eval(client: TrainerClient, run_id: str, eval_id: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    ours: list[dict[str, Any]] = []
+    theirs: list[dict[str, Any]] = []
+    page, total = 1, 1
+    while (page - 1) * _PAGE < total:
+        found = client.get_comparison(run_id, eval_id, page=page, limit=_PAGE)
+        ours += found["modelGroups"]
+        theirs += found["compGroups"]
+        page, total = page + 1, found["total"]
+    return ours, theirs
+
+
+def _pages(ask: Any) -> Iterable[list[dict[str, Any]]]:
+    page = 1
+    while True:
+        found = ask(page)
+        yield found
+        if len(found) < _PAGE:
+            return
+        page += 1
+
+
+def _evaluation(client: TrainerClient, run_id: str, other: str) -> str:
+    """The id of a finished evaluation: the one named, the newest of that model, or a new one."""
+    known = client.list_external_evals(run_id)
+    named = [each for each in known if each["id"] == other]
+    fitting = named or [each for each in known if each["model"] == other and each["status"] not in ENDED - {"complete"}]
+    if not fitting:
+        if other.partition(":")[0] not in _MODELS:
+            raise UsageError(f"There is no eval or run {other!r}. Use base, checkpoint:NAME, endpoint:ID or an id.")
+        words.print(f"Evaluating {safe(other)} on the run's held-out rows.")
+        fitting = [client.start_external_eval(run_id, other)]
+    return _wait(client, run_id, fitting[-1]["id"])
+
+
+def _wait(client: TrainerClient, run_id: str, eval_id: str) -> str:
+    while True:
+        (found,) = (each for each in client.list_external_evals(run_id) if each["id"] == eval_id)
+        if found["status"] == "complete":
+            return eval_id
+        if found["status"] in ENDED:
+            words.print(f"The evaluation is {found['status']}: {safe(found['statusReason'])}", soft_wrap=True)
+            raise typer.Exit(FAILED)
+        time.sleep(POLL_SECONDS)
+
+
+def _pairs(ours: Iterable[Mapping[str, Any]], theirs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Examples both have a score for, worst for us first."""
+    others = {row["promptMessageId"]: row["meanReward"] for row in theirs}
+    pairs = []
+    for row in ours:
+        mean, other = row["meanReward"], others.get(row["promptMessageId"])
+        if mean is not None and other is not None:
+            example = {"promptMessageId": row["promptMessageId"], "promptText": row["promptText"]}
+            pairs.append({**example, "run": mean, "other": other, "delta": mean - other})
+    return sorted(pairs, key=lambda pair: pair["delta"])
+
+
+def difference(pairs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Both means, the mean difference with its 95 % interval, and the verdict."""
+    from benchmax.evaluation.statistics import estimate_difference
+
+    delta = estimate_difference([(pair["run"], pair["other"]) for pair in pairs])
+    assert delta is not None
+    verdict = "better" if delta.low > 0 else "worse" if delta.high < 0 else "no clear difference"
+    means = {name: sum(pair[name] for pair in pairs) / len(pairs) for name in ("run", "other")}
+    known = delta.n > 1  # one example tells nothing of the others
+    interval = {"delta": delta.mean, "low": delta.low if known else None, "high": delta.high if known else None}
+    return {"verdict": verdict, "examples": len(pairs), **means, **interval}
+
+
+def interval_words(found: Mapping[str, Any]) -> str:
+    """The difference as a line for people."""
+    if found["low"] is None:
+        return f"difference {found['delta']:+.3f}, on one example"
+    return f"difference {found['delta']:+.3f}, 95 % between {found['low']:+.3f} and {found['high']:+.3f}"
+
+
+def _report(pairs: list[dict[str, Any]], components: list[dict[str, Any]], limit: int, json: bool) -> None:
+    found = difference(pairs)
+    if json:
+        print_json({**found, "components": components, "pairs": pairs})
+        return
+    typer.echo(f"{found['verdict']}: reward {found['run']:.3f} against {found['other']:.3f} on {len(pairs)} examples")
+    typer.echo(interval_words(found))
+    if components:
+        print_table(_component_table(components))
+    table = new_table("example", "prompt", "run", "other", "delta")
+    for pair in pairs[: limit or None]:
+        numbers = (f"{pair['run']:.3f}", f"{pair['other']:.3f}", f"{pair['delta']:+.3f}")
+        table.add_row(safe(pair["promptMessageId"][:10]), safe(shorten(pair["promptText"])), *numbers)
+    print_table(table)
+
+
+def _component_table(components: Iterable[Mapping[str, Any]]) -> Any:
+    table = new_table("component", "run", "other", "delta", "95 % from", "to", "")
+    for each in components:
+        numbers = [f"{each['ours']:.3f}", f"{each['other']:.3f}", f"{each['delta']:+.3f}"]
+        bounds = ["–" if each[name] is None else f"{each[name]:+.3f}" for name in ("ciLow", "ciHigh")]
+        table.add_row(safe(shorten(each["name"], 40)), *numbers, *bounds, each["label"])
+    return table

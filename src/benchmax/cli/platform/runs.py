@@ -1,0 +1,358 @@
+"""`benchmax runs …`, `stop` and `resume`: what training runs on the platform do and did."""
+
+from __future__ import annotations
+
+import csv
+import json as jsonlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
+from benchmax.cli.platform.account import Json, new_table, platform, print_table
+from benchmax.cli.platform.run_compare import compare
+from benchmax.cli.platform.watch import watch
+from benchmax.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.client import TrainerClient
+
+app = typer.Typer(help="List, follow, read and compare training runs.", no_args_is_help=True)
+app.command()(watch)
+app.command()(compare)
+
+RunId = Annotated[str, typer.Argument(help="The run's id.")]
+Mode = Annotated[str, typer.Option(help="train or eval.")]
+_PAGE = 1000
+_OTHER_FILES = frozenset(
+    (
+        ".json",
+        ".txt",
+        ".tsv",
+        ".parquet",
+        ".xlsx",
+        ".md",
+        ".html",
+        ".yaml",
+        ".zip",
+        ".tar",
+        ".gz",
+        ".gguf",
+        ".pt",
+        ".bin",
+    )
+)
+"""Endings of files that are not written; a folder may be called model-v1.2."""
+
+
+@app.command("list")
+def list_runs(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Runs shown, newest first.")] = 20,
+    json: Json = False,
+) -> None:
+    """Show your runs, newest first."""
+    with platform() as client:
+        all_runs = client.list_runs()
+    found = all_runs[:limit]
+    if json:
+        print_json(found)
+        return
+    table = new_table("id", "name", "status", "step", "made", "doing")
+    for run in found:
+        doing = run["statusReason"] if run["endedAt"] else run["latestActivityMessage"] or run["statusReason"]
+        shown = (run["id"], shorten(run["name"], 30), run["status"], _step(run), run["createdAt"][:16])
+        table.add_row(*map(safe, shown), safe(shorten(doing, 60)))
+    print_table(table)
+    if len(all_runs) > len(found):
+        words.print(f"The newest {len(found)} of {len(all_runs)}; `--limit` shows more.")
+
+
+@app.command()
+def get(
+    run_id: RunId,
+    config: Annotated[bool, typer.Option("--config", help="With the launch arguments.")] = False,
+    json: Json = False,
+) -> None:
+    """Show one run."""
+    with platform() as client:
+        found = client.get_run_details(run_id)
+        page = client.run(run_id).url
+    if not config:
+        found.pop("launcherArgs", None)
+    if json:
+        print_json(found | {"url": page})
+        return
+    table = Table(box=None, show_header=False)
+    for name, value in (found | {"url": page}).items():
+        text = value if isinstance(value, str) else jsonlib.dumps(value)
+        table.add_row(safe(name), safe(text))
+    print_table(table)
+
+
+@app.command()
+def status(run_id: RunId, json: Json = False) -> None:
+    """Show what a run is doing, in one line."""
+    with platform() as client:
+        run = client.get_run(run_id)
+    if json:
+        names = ("id", "name", "status", "statusReason", "latestStep", "totalSteps", "latestActivityMessage")
+        print_json({name: run[name] for name in names})
+        return
+    doing = run["statusReason"] if run["endedAt"] else run["latestActivityMessage"] or run["statusReason"]
+    typer.echo(visible(f"{run['status']}, step {_step(run)}: {doing}"))
+
+
+@app.command()
+def scalars(
+    run_id: RunId,
+    mode: Mode = "train",
+    name: Annotated[str | None, typer.Option(help="Only the series whose name holds this.")] = None,
+    json: Json = False,
+) -> None:
+    """Show a run's metrics: first, last, lowest, highest, and their course."""
+    from benchmax.trainer.display.view import sparkline
+
+    with platform() as client:
+        found = client.get_run_scalars(run_id, mode)
+    found = {key: points for key, points in found.items() if points and (name is None or name in key)}
+    if json:
+        print_json(found)
+        return
+    table = new_table("metric", "first", "last", "lowest", "highest", "course")
+    for key, points in sorted(found.items()):
+        values = [point["value"] for point in points]
+        numbers = (values[0], values[-1], min(values), max(values))
+        table.add_row(safe(key), *(f"{number:.4g}" for number in numbers), sparkline(values))
+    print_table(table)
+
+
+@app.command()
+def logs(
+    run_id: RunId,
+    rollout_id: Annotated[str | None, typer.Option(help="Only what was logged during this rollout.")] = None,
+    process: Annotated[
+        str, typer.Option(help="environment: what it logged. trainer: its log. child: all that was printed.")
+    ] = "environment",
+    level: Annotated[str | None, typer.Option(help="Only from this level on: DEBUG, INFO, WARNING, ERROR.")] = None,
+    json: Json = False,
+) -> None:
+    """Show what the environment logged, or what another process of the run wrote."""
+    with platform() as client:
+        if rollout_id is not None or (process == "environment" and level is None):
+            found = client.iter_environment_logs(run_id, rollout_id=rollout_id)
+        else:
+            found = client.iter_run_logs(run_id, process, level=level and level.upper())
+        if json:
+            print_json(list(found))
+            return
+        for entry in found:
+            what = entry.get("rolloutId") or entry.get("process") or "-"
+            typer.echo(visible(f"{entry['createdAt'] or '-'} {entry['level']} {what} {entry['message']}"))
+            for traced in (entry.get("traceback") or "").splitlines():
+                typer.echo("    " + visible(traced))
+
+
+@app.command()
+def rollouts(
+    run_id: RunId,
+    mode: Mode = "eval",
+    example: Annotated[str | None, typer.Option(help="Only those of this example (promptMessageId).")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_PAGE, help="How many.")] = 50,
+    json: Json = False,
+) -> None:
+    """Show a run's rollouts, newest step first."""
+    with platform() as client:
+        _check_mode(client, run_id, mode)
+        if example is not None:
+            cells = client.get_rollout_heatmap(run_id, example, mode=mode)
+            found = sorted(cells, key=lambda cell: -int(cell["step"]))[:limit]
+            if not found:
+                raise NotFoundError(f"There is no such example among the {mode} rollouts. `runs rollouts` shows them.")
+        else:
+            found = client.list_rollouts(run_id, mode=mode, limit=limit)
+    if json:
+        print_json(found)
+        return
+    table = new_table("id", "step", "reward", "ended", "example", "prompt")
+    for row in found:
+        shown = (row["id"], row["step"], _number(row["totalReward"]), row.get("termination", ""))
+        rest = (row.get("promptMessageId", example), shorten(row.get("promptText", ""), 60))
+        table.add_row(*map(safe, shown), *map(safe, rest))
+    print_table(table)
+
+
+def _check_mode(client: TrainerClient, run_id: str, mode: str) -> None:
+    there = {"train", "eval", *client.get_run_details(run_id)["modes"]}
+    if mode not in there:
+        raise UsageError(f"There is no mode {mode!r}. Use one of: {', '.join(sorted(there))}.")
+
+
+@app.command()
+def rollout(
+    run_id: RunId,
+    rollout_id: Annotated[str, typer.Argument(help="The rollout's id, as `runs rollouts` shows it.")],
+    json: Json = False,
+) -> None:
+    """Show one rollout in full: every turn, the task, every reward."""
+    with platform() as client:
+        found = client.get_rollout_details(run_id, rollout_id)
+    if json:
+        print_json(found)
+        return
+    for message in [*found["promptMessages"], *found["messages"]]:
+        typer.echo(f"[{visible(message.get('role', '?'))}]")
+        typer.echo(visible(_content(message)))
+    typer.echo(visible(f"[task] {jsonlib.dumps(found['task'], ensure_ascii=False)}"))
+    rewards = ", ".join(f"{each['name']} {_number(each['value'])}" for each in found["rewards"])
+    typer.echo(visible(f"[reward] {_number(found['totalReward'])} ({rewards})"))
+    for name, why in (found.get("unscored") or {}).items():
+        typer.echo(visible(f"[unscored] {name}: {why}"))
+    if found.get("error"):
+        typer.echo(visible(f"[error] {found['error']}"))
+
+
+@app.command()
+def export(
+    run_id: RunId,
+    out: Annotated[Path, typer.Argument(help="FILE.csv: metrics. FILE.jsonl: rollouts. Else a folder: the model.")],
+    mode: Mode = "eval",
+    checkpoint: Annotated[str, typer.Option(help="best, latest or step-N.")] = "best",
+    adapter: Annotated[bool, typer.Option("--adapter", help="Only the LoRA adapter, in peft's format.")] = False,
+    static: Annotated[
+        bool, typer.Option("--static", help="A folder with the run's pages, to open without a server.")
+    ] = False,
+    rollouts: Annotated[int, typer.Option(min=1, help="Rollouts in the pages of --static, at most.")] = 2_000,
+    json: Json = False,
+) -> None:
+    """Write a run's metrics, its rollouts, its trained model, or its pages."""
+    if not static and out.suffix.lower() in _OTHER_FILES:
+        raise UsageError(
+            f"{out.name}: metrics are written to .csv, rollouts to .jsonl, a model to a folder. Choose one."
+        )
+    with platform() as client:
+        run = client.get_run_details(run_id)
+        if static:
+            what = _write_pages(out, client, run_id, rollouts)
+        elif out.suffix.lower() == ".csv":
+            what = f"{_write_csv(out, client, run)} points"
+        elif out.suffix.lower() == ".jsonl":
+            what = f"{_write_rollouts(out, client, run_id, mode)} rollouts"
+        else:
+            what = _write_model(out, client, run_id, checkpoint, adapter)
+    words.print(f"Wrote {what} to {safe(out)}", soft_wrap=True)
+    if json:
+        print_json({"run": run_id, "path": str(out), "wrote": what})
+
+
+def _write_pages(out: Path, client: TrainerClient, run_id: str, most: int) -> str:
+    from benchmax.platform.sdk.static_export import export_static
+
+    done = export_static(client, run_id, out, most=most)
+    return f"the run's pages with {done.rollouts:,} of {done.total:,} rollouts (open index.html)"
+
+
+def _write_csv(out: Path, client: TrainerClient, run: Mapping[str, Any]) -> int:
+    count = 0
+    with open(out, "w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(("mode", "step", "name", "value"))
+        for mode in run["modes"]:
+            for name, points in client.get_run_scalars(run["id"], mode).items():
+                table.writerows((mode, point["step"], name, point["value"]) for point in points)
+                count += len(points)
+    return count
+
+
+def _write_rollouts(out: Path, client: TrainerClient, run_id: str, mode: str) -> int:
+    """Whole rollouts, one a line."""
+    count = 0
+    with open(out, "w", encoding="utf-8") as file:
+        for row in _all_rollouts(client, run_id, mode):
+            file.write(jsonlib.dumps(client.get_rollout_details(run_id, row["id"])) + "\n")
+            count += 1
+    return count
+
+
+def _all_rollouts(client: TrainerClient, run_id: str, mode: str) -> Iterator[dict[str, Any]]:
+    page, more = 1, True
+    while more:
+        found = client.list_rollouts(run_id, mode=mode, page=page, limit=_PAGE)
+        yield from found
+        page, more = page + 1, len(found) == _PAGE
+
+
+def _write_model(out: Path, client: TrainerClient, run_id: str, checkpoint: str, adapter: bool) -> str:
+    """From the platform, wherever that is: it makes the files, they are fetched."""
+    words.print(f"Fetching {safe(checkpoint)}; the platform makes it ready first.", soft_wrap=True)
+    chosen = client.download_checkpoint(run_id, out, checkpoint, format="adapter" if adapter else "merged")
+    return f"the {'adapter' if adapter else 'model'} of checkpoint {chosen}"
+
+
+# Ending and going on
+
+
+@app.command()
+def fork(
+    run_id: RunId,
+    checkpoint: Annotated[str, typer.Option(help="best, latest or step-N.")] = "best",
+    name: Annotated[str | None, typer.Option(help="The new run's name.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="KEY=VALUE of a launch argument that changes; repeatable.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Start a run that begins with a checkpoint of another, also of one that is complete."""
+    from benchmax.cli.platform.launch import read_settings
+
+    with platform() as client:
+        changed, _ = read_settings(client.list_launch_args(), setting or ())
+        run = client.run(client.fork_run(run_id, checkpoint, name=name, launcher_args=changed))
+    words.print(
+        f"Run {safe(run.id)} goes on from {safe(checkpoint)} of {safe(run_id)}: {safe(run.url)}", soft_wrap=True
+    )
+    if json:
+        print_json({"runId": run.id, "url": run.url})
+
+
+def stop(run_id: RunId, json: Json = False) -> None:
+    """Stop a run. It saves what it has; `benchmax resume` goes on with it."""
+    with platform() as client:
+        _tell(client.cancel_run(run_id), json)
+
+
+def resume(run_id: RunId, json: Json = False) -> None:
+    """Go on with a run that was stopped or cut off, from its last checkpoint."""
+    with platform() as client:
+        _tell(client.resume_run(run_id), json)
+
+
+def _tell(answer: Mapping[str, Any], json: bool) -> None:
+    words.print(safe(answer["message"]), soft_wrap=True)
+    if json:
+        print_json(dict(answer))
+    if not answer["success"]:
+        raise typer.Exit(FAILED)
+
+
+# Words
+
+
+def _step(run: Mapping[str, Any]) -> str:
+    """How many steps are done, of how many; steps count from 0 on the wire."""
+    done = 0 if run["latestStep"] is None else run["latestStep"] + 1
+    return f"{done}/{run['totalSteps']}" if run["totalSteps"] else str(done)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    parts = [content if isinstance(content, str) else jsonlib.dumps(content, ensure_ascii=False)] if content else []
+    calls: Sequence[Any] = message.get("tool_calls") or ()
+    parts += [f"→ {jsonlib.dumps(call, ensure_ascii=False)}" for call in calls]
+    return "\n".join(parts)

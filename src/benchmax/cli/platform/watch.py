@@ -1,0 +1,138 @@
+"""`benchmax runs watch`: a run as it goes, one live line on a terminal, plain lines anywhere else.
+
+The feed says *that* there is something new; the numbers are then asked for. So a run that is far along costs one
+question, not one for each step it has done.
+"""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.live import Live
+from rich.text import Text
+
+from benchmax.cli.output import FAILED, INTERRUPTED, safe, visible, words
+from benchmax.cli.platform.account import Json, platform
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.client import TrainerClient
+
+REWARD = "reward/mean"
+
+
+def watch(
+    run_id: Annotated[str, typer.Argument(help="The run's id.")],
+    json: Json = False,
+) -> None:
+    """Follow a run until it ends. Ctrl-C stops watching, not the run. The exit code is 1 unless it completes."""
+    with platform() as client:
+        run = client.get_run(run_id)
+        try:
+            with shown(json) as show:
+                follow(client, run, show)
+        except KeyboardInterrupt:
+            words.print(f"No longer watching. The run goes on; stop it with: benchmax stop {safe(run_id)}")
+            raise typer.Exit(INTERRUPTED) from None
+        run = client.get_run(run_id)
+    words.print(f"{safe(run['name'])} is {run['status']}. {safe(run['statusReason'])}", soft_wrap=True)
+    if run["status"] != "complete":
+        raise typer.Exit(FAILED)
+
+
+Show = Callable[[Mapping[str, Any]], None]
+"""Is told of each piece of news: `{type, message, …}`, or a point `{type: "point", mode, step, reward}`."""
+
+
+def follow(client: TrainerClient, run: Mapping[str, Any], show: Show) -> None:
+    """Tell `show` of everything a run does, until it ends."""
+    rewards = _Rewards(client, run)
+    for event in client.stream_run(run["id"]):
+        if event["type"] == "points":
+            for point in rewards.up_to(event["data"]):
+                show(point)
+        elif event["category"] != "feed":
+            show(event)
+
+
+class _Rewards:
+    """Each reward of a run once, and none before the feed has come to its step."""
+
+    def __init__(self, client: TrainerClient, run: Mapping[str, Any]) -> None:
+        self._client = client
+        self._run = run
+        self._known: dict[str, list[dict[str, Any]]] = {}
+        self._told: dict[str, int] = {}
+
+    def up_to(self, steps: Mapping[str, int]) -> list[dict[str, Any]]:
+        """What was not told yet, up to a step of each mode; an evaluation before the step it comes before."""
+        fresh = [point for mode, step in steps.items() for point in self._fresh(mode, step)]
+        return sorted(fresh, key=lambda point: (point["step"], point["mode"] == "train"))
+
+    def _fresh(self, mode: str, step: int) -> list[dict[str, Any]]:
+        told = self._told.get(mode, -1)
+        if step <= told:
+            return []
+        fresh = [point for point in self._points(mode, step) if told < point["step"] <= step]
+        if fresh:
+            self._told[mode] = fresh[-1]["step"]
+        total = self._run.get("totalSteps")
+        return [
+            {"type": "point", "mode": mode, "step": point["step"], "totalSteps": total, "reward": point["value"]}
+            for point in fresh
+        ]
+
+    def _points(self, mode: str, step: int) -> list[dict[str, Any]]:
+        """All points of a mode that there are; asked for again when `step` is not among them."""
+        known = self._known.get(mode)
+        if not known or known[-1]["step"] < step:
+            known = self._known[mode] = self._client.get_run_scalars(self._run["id"], mode).get(REWARD, [])
+        return known
+
+
+def line(news: Mapping[str, Any]) -> str:
+    """One piece of news for people."""
+    if news["type"] != "point":
+        return visible(news["message"] or news["type"])
+    if news["mode"] == "train":
+        of = f"/{news['totalSteps']}" if news["totalSteps"] else ""
+        return f"step {news['step'] + 1}{of}: reward {news['reward']:.3f}"
+    return f"{news['mode']} at step {news['step']}: reward {news['reward']:.3f}"
+
+
+@contextmanager
+def shown(json: bool = False) -> Iterator[Show]:
+    """What shows a run's news: JSON lines, plain lines in a pipe, or one live line."""
+    if json:
+        yield lambda news: _write(jsonlib.dumps(dict(news)))
+    elif not words.is_terminal:
+        yield lambda news: words.print(line(news), markup=False, soft_wrap=True)
+    else:
+        with Live(Text("waiting for the first step"), console=words, refresh_per_second=8, transient=True) as live:
+            yield _LiveLine(live)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+class _LiveLine:
+    """The reward as a row of bars that grows; all other news above it."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._rewards: list[float] = []
+
+    def __call__(self, news: Mapping[str, Any]) -> None:
+        from benchmax.trainer.display.view import sparkline
+
+        if news["type"] == "point" and news["mode"] == "train":
+            self._rewards.append(news["reward"])
+            self._live.update(Text(f"{line(news)} {sparkline(self._rewards)}", no_wrap=True, overflow="ellipsis"))
+        else:
+            self._live.console.print(line(news), markup=False, soft_wrap=True)

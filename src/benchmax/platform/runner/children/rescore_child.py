@@ -1,0 +1,68 @@
+"""The process that scores a run's latest evaluation again, with an environment's present reward code; no model plays.
+
+The new rollouts have ids of their own and belong to the evaluation, so both can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmax.errors import UsageError
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_note, write_note
+from benchmax.platform.runner.children.eval_child import WORKING, refuse_unscored
+from benchmax.platform.runner.children.train_child import Phase, main, opened_env, train_config
+
+if TYPE_CHECKING:
+    from benchmax.envs.remote import RemoteEnv
+    from benchmax.rollouts.record import Rollout
+
+ID_CHARS = 80
+
+
+async def rescore(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
+    """Score what is stored and write the report."""
+    launch = read_note(folder / LAUNCH_FILE)
+    files = {name: Path(file) for name, file in launch["files"].items()}
+    run_dir = Path(launch["run_dir"])
+    saved = _stored(run_dir, launch["step"])
+    write_note(folder / "plan.json", {"total": len(saved)})
+    async with opened_env(files, run_dir.parent.parent / "venvs", word.get("variables", {}), phase) as env:
+        phase.say(WORKING)
+        await _score(env, saved, folder, run_dir, launch["args"])
+    return "All rollouts were scored again."
+
+
+def _stored(run_dir: Path, step: int) -> list[Rollout]:
+    from benchmax.rollouts.log import read_rollouts
+
+    path = run_dir / "rollouts" / f"eval-{step}.jsonl"
+    if not path.is_file():
+        raise UsageError("The rollouts of that evaluation are no longer stored. Re-score a later one.")
+    return list(read_rollouts(path))
+
+
+async def _score(env: RemoteEnv, saved: list[Rollout], folder: Path, run_dir: Path, args: Mapping[str, Any]) -> None:
+    from benchmax.evaluation.evaluate import REPORT, ROLLOUTS, write_json
+    from benchmax.evaluation.report import summarise
+    from benchmax.rollouts.host import EnvHost
+    from benchmax.rollouts.log import RolloutLog
+    from benchmax.rollouts.replay import replay
+    from benchmax.trainer.sampler import Draw, rollout_settings
+
+    settings = rollout_settings(train_config(run_dir, args, len(saved)), Draw("external-eval", 0, 1, 0.0))
+    (folder / ROLLOUTS).unlink(missing_ok=True)
+    done = []
+    with RolloutLog(folder / ROLLOUTS) as log:
+        async with EnvHost(env) as host:
+            async for _, fresh in replay(host, saved, settings):
+                fresh.id = f"{fresh.id[: ID_CHARS - 13]}-{folder.name[-12:]}"
+                log.append(fresh)
+                done.append(fresh)
+            write_json(folder / REPORT, summarise(done, primary=host.env.PRIMARY_REWARD_KEY).to_dict())
+    refuse_unscored(done)
+
+
+if __name__ == "__main__":
+    main(rescore)

@@ -1,0 +1,250 @@
+"""A conversation with a checkpoint in its environment: its system prompt, its tools run live, its reward for a task.
+
+One chat is one rollout that people speak in: what the environment keeps for a rollout lasts as long as the chat. A turn
+that is cut off is forgotten, as if it had not been said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from itertools import takewhile
+from typing import Any
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue
+from benchmax.errors import BenchmaxError, EnvError, UsageError
+from benchmax.inference.local import LocalModel
+from benchmax.models.base import Sampling, Usage
+from benchmax.platform.runner.live.models import SpokenModel
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.play import new_rollout, opened, play
+from benchmax.rollouts.record import Rollout, Termination
+from benchmax.rollouts.scoring import finish, score
+from benchmax.rollouts.settings import RolloutSettings
+
+Send = Callable[[Mapping[str, Any]], None]
+
+TEMPERATURE = 0.7
+MAX_TOKENS = 512
+_ENDINGS = {
+    Termination.CONTEXT_EXCEEDED: "The conversation no longer fits the model. Open a new session.",
+    Termination.TIME_BUDGET: "The turn took too long and was ended. Try again.",
+}
+
+
+class NoEnv(BaseEnv):
+    """The model alone."""
+
+    async def compute_reward(
+        self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
+    ) -> Mapping[str, RewardValue]:
+        return {}
+
+
+@dataclass(slots=True)
+class Turn:
+    """What somebody said, and who hears the answer."""
+
+    request: Mapping[str, Any]
+    send: Send
+    done: asyncio.Future[None]
+    task: asyncio.Task[None] | None = None
+    began: float = field(default_factory=time.monotonic)
+
+
+class Chat:
+    """Speaks with a model in an environment."""
+
+    def __init__(
+        self, host: EnvHost, model: LocalModel, example: Example | None, shown: Sequence[ChatMessage] = ()
+    ) -> None:
+        self._host = host
+        self._model = model
+        self._example = example
+        self._shown = list(shown)
+        self._inbox: asyncio.Queue[Turn] = asyncio.Queue()
+        self._tools: list[dict[str, Any]] = []
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, host: EnvHost, model: LocalModel, example: Example | None, shown: Sequence[ChatMessage] = ()
+    ) -> AsyncIterator[Chat]:
+        """`shown` are the turns every prompt of the environment begins with: what is typed comes after them too."""
+        chat = cls(host, model, example, shown)
+        chat._tools = [asdict(tool) for tool in (await host.toolbox()).tools]
+        # All turns are played in one task, for what is known of the rollout (its logs, its place) is the task's.
+        keeper = asyncio.create_task(chat._keep(), name="benchmax-chat")
+        try:
+            yield chat
+        finally:
+            keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeper
+
+    def about(self) -> dict[str, Any]:
+        prompt = list(self._example["prompt_messages"]) if self._example else self._shown
+        return {
+            "model": self._model.name,
+            "system_prompt": self._host.env.system_prompt,
+            "tools": self._tools,
+            "prompt_messages": prompt,
+        }
+
+    async def answer(self, request: Mapping[str, Any], send: Send) -> None:
+        """Say something and tell what follows; cancel to have it forgotten."""
+        turn = Turn(request, send, asyncio.get_running_loop().create_future())
+        self._inbox.put_nowait(turn)
+        try:
+            await turn.done
+        except BenchmaxError as error:
+            send({"event": "error", "message": str(error)})
+        except asyncio.CancelledError:
+            if turn.task is not None:
+                turn.task.cancel()
+            raise
+
+    async def _keep(self) -> None:
+        while True:
+            turn = await self._inbox.get()
+            try:
+                rollout = await self._begin(str(turn.request.get("content") or ""), bool(turn.request.get("own")))
+            except Exception as error:
+                _settle(turn, error if isinstance(error, BenchmaxError) else UsageError(f"{error}"))
+                continue
+            async with opened(self._host, rollout, RolloutSettings()) as ready:
+                await self._converse(rollout, turn, ready)
+
+    async def _begin(self, content: str, own: bool) -> Rollout:
+        """The chat's rollout, with the example's prompt, or with what was said first, also in the example's stead."""
+        played = None if own and content else self._example
+        example = played or await self._typed(content)
+        rollout = new_rollout(self._host, example, self._model, sample=0, attempt=0, split="playground", step=None)
+        if played is not None and content:
+            rollout.messages.append({"role": "user", "content": content})
+            rollout.messages.completion_start = len(rollout.messages)
+        return rollout
+
+    async def _typed(self, content: str) -> Example:
+        if not content:
+            raise UsageError("The message is empty. Say something.")
+        env = type(self._host.env)
+        made = await asyncio.to_thread(lambda: env.playground_preprocess(prompt=content))
+        return _as_trained(made, content, self._shown)
+
+    async def _converse(self, rollout: Rollout, turn: Turn, ready: bool) -> None:
+        """Play turn after turn in one rollout; a chat whose first turn is forgotten begins anew."""
+        if not ready:
+            why = rollout.error.message if rollout.error else "it gave no reason"
+            _settle(turn, EnvError(f"init_rollout failed: {why}"))
+            return
+        length = 0
+        while True:
+            if not await self._was_played(rollout, turn):
+                del rollout.messages[length:]
+            if not rollout.messages:
+                return
+            length = len(rollout.messages)
+            turn = await self._inbox.get()
+            rollout.messages.append({"role": "user", "content": str(turn.request.get("content") or "")})
+
+    async def _was_played(self, rollout: Rollout, turn: Turn) -> bool:
+        """Play a turn, unless whoever said it has left already; gives whether it came to its end."""
+        if turn.done.cancelled():
+            return False
+        turn.task = asyncio.create_task(self._turn(rollout, turn))
+        try:
+            await asyncio.wait([turn.task])
+        finally:
+            turn.task.cancel()
+        error = None if turn.task.cancelled() else turn.task.exception()
+        _settle(turn, error)
+        return error is None and not turn.task.cancelled()
+
+    async def _turn(self, rollout: Rollout, turn: Turn) -> None:
+        request, send = turn.request, turn.send
+        settings = RolloutSettings(
+            sampling=Sampling(
+                temperature=_given(request.get("temperature"), TEMPERATURE),
+                max_tokens=_given(request.get("max_tokens"), MAX_TOKENS),
+                seed=request.get("seed"),
+            )
+        )
+        _clear(rollout)
+        model = SpokenModel(self._model, lambda text: send({"event": "token", "text": text}))
+        await play(
+            self._host,
+            rollout,
+            model,
+            settings,
+            lambda _, messages: _tell(messages, send),
+        )
+        if problem := _ENDINGS.get(rollout.termination) or (rollout.error and rollout.error.message):
+            raise EnvError(problem)
+        if rollout.task is not None and rollout.scorable:
+            await score(self._host, rollout, settings)
+            finish(self._host.env, rollout, settings)
+            send({"event": "reward", "rewards": rollout.rewards, "total": rollout.reward, "unscored": rollout.unscored})
+        send(
+            {
+                "event": "done",
+                "tokens": rollout.usage.completion_tokens,
+                "promptTokens": rollout.usage.prompt_tokens,
+                "seconds": round(time.monotonic() - turn.began, 3),
+                "finish": rollout.termination.value,
+            }
+        )
+
+
+def shared_turns(prompts: Sequence[Sequence[ChatMessage]]) -> list[ChatMessage]:
+    """The turns all prompts begin with, worked examples for instance, before what each of them asks."""
+    bare = [_unsystemed(prompt)[:-1] for prompt in prompts]
+    if not bare:
+        return []
+    shared = takewhile(lambda turns: all(turn == turns[0] for turn in turns), zip(*bare, strict=False))
+    return [turns[0] for turns in shared]
+
+
+def _as_trained(example: Example, content: str, shown: Sequence[ChatMessage]) -> Example:
+    """What was typed, after the turns the model was shown in training; an environment's own prompt stays as it is."""
+    prompt = example["prompt_messages"]
+    if _unsystemed(prompt) != [{"role": "user", "content": content}]:
+        return example
+    return {**example, "prompt_messages": [*prompt[:-1], *shown, prompt[-1]]}
+
+
+def _unsystemed(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    return [message for message in messages if message.get("role") != "system"]
+
+
+def _tell(messages: Sequence[ChatMessage], send: Send) -> None:
+    for message in messages:
+        send({"event": "message", "message": message})
+
+
+def _clear(rollout: Rollout) -> None:
+    """What the last turn left: budgets begin anew with each thing said."""
+    rollout.turns, rollout.usage, rollout.error, rollout.reward = 0, Usage(), None, None
+    rollout.termination = Termination.UNKNOWN
+    rollout.rewards.clear()
+    rollout.unscored.clear()
+    rollout.tokens.clear()
+    rollout.tool_events.clear()
+    rollout.logs.clear()
+
+
+def _settle(turn: Turn, error: BaseException | None) -> None:
+    if turn.done.done():
+        return
+    if error is None:
+        turn.done.set_result(None)
+    else:
+        turn.done.set_exception(error if isinstance(error, BenchmaxError) else EnvError(f"The turn failed: {error}"))
+
+
+def _given(value: Any, default: Any) -> Any:
+    return default if value is None else value

@@ -1,0 +1,46 @@
+"""A model of this machine that answers chat completions, for everybody on the platform."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from benchmax.inference.local import LocalModel
+from benchmax.inference.server.answers import Answers, Failed
+from benchmax.inference.server.openai_api import ChatRequest
+from benchmax.models.refusals import error_body, refusal
+
+Send = Callable[[Mapping[str, Any]], None]
+
+
+class Completions:
+    """Answers requests of the OpenAI API: `{"reply"}` or `{"chunk"}…`; `{"status", "error"}` for a failure."""
+
+    def __init__(self, model: LocalModel) -> None:
+        self._model = model
+        self._answers = Answers(model)
+
+    def about(self) -> dict[str, Any]:
+        return {"model": self._model.name}
+
+    async def answer(self, request: Mapping[str, Any], send: Send) -> None:
+        try:
+            chat = ChatRequest.read(json.dumps(request["body"]).encode())
+            if not chat.stream:
+                send({"reply": await self._answers.chat(chat)})
+                return
+            async with aclosing(self._answers.chat_stream(chat)) as chunks:
+                async for chunk in chunks:
+                    send({"chunk": chunk})
+        except Failed as failed:
+            send({"status": 500, "error": failed.body})
+        except Exception as error:
+            send(self._failure(error))
+
+    def _failure(self, error: Exception) -> dict[str, Any]:
+        status, body = refusal(error)
+        if trouble := self._model.engine.trouble if status == 500 else "":
+            status, body = 503, error_body(trouble, kind="server_error", code="model_unavailable")
+        return {"status": status, "error": body}

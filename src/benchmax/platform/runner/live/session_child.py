@@ -1,0 +1,224 @@
+"""The process of one session: `python -m benchmax.platform.runner.live.session_child FOLDER`.
+
+It opens the environment in a process of its own, and a model when the session is a chat, and then answers at a socket
+in its folder: one request a connection, answered with one JSON object a line. Who hangs up has the work cancelled.
+Nobody gets an answer who does not know the word in ready.json; a session nobody uses ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, closing, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmax.envs.datasets.readers import read_rows
+from benchmax.envs.types import ChatMessage, Example
+from benchmax.errors import NotFoundError
+from benchmax.files.redaction import Redactor, hide_texts
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_note
+from benchmax.platform.runner.children.train_child import Phase, loading_words, main, opened_env, train_config
+from benchmax.platform.store.queue.live_sessions import MESSAGE_BYTES, SOCKET, SessionFolder
+
+ENDED = "It was ended."
+REQUEST_SECONDS = 30.0
+"""For a request to arrive whole."""
+COMPARED_ROWS = 8
+"""Rows that tell what all prompts of an environment have in common."""
+
+Send = Callable[[Mapping[str, Any]], None]
+
+
+class Desk(Protocol):
+    """What answers requests."""
+
+    def about(self) -> dict[str, Any]: ...
+
+    async def answer(self, request: Mapping[str, Any], send: Send) -> None: ...
+
+
+async def sit(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
+    """Open what is asked for and answer until nobody asks any more."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    launch, variables = read_note(folder / LAUNCH_FILE), word.get("variables", {})
+    desks = {"rollout": _rollout_desk, "chat": _chat_desk, "model": _model_desk}
+    try:
+        async with desks[launch["kind"]](folder, launch, variables, phase) as desk:
+            door = Door(SessionFolder(folder), desk, Redactor(variables.values()))
+            phase.say("ready")
+            return await door.serve(float(launch["idle_seconds"]))
+    except asyncio.CancelledError:
+        return ENDED
+
+
+@asynccontextmanager
+async def _rollout_desk(
+    folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str], phase: Phase
+) -> AsyncIterator[Desk]:
+    from benchmax.platform.runner.live.rollouts import Rollouts
+    from benchmax.rollouts.host import EnvHost
+
+    venvs = folder.parent.parent / "venvs"
+    async with opened_env(_files(launch), venvs, variables, phase) as env, EnvHost(env) as host:
+        desk = Rollouts(host, env)
+        try:
+            yield desk
+        finally:
+            await desk.aclose()
+
+
+@asynccontextmanager
+async def _model_desk(
+    folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str], phase: Phase
+) -> AsyncIterator[Desk]:
+    from benchmax.platform.runner.live.completions import Completions
+    from benchmax.platform.runner.live.models import load_local
+
+    phase.say(loading_words(launch["model"]))
+    async with await asyncio.to_thread(load_local, launch["model"]) as model:
+        yield Completions(model)
+
+
+@asynccontextmanager
+async def _chat_desk(
+    folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str], phase: Phase
+) -> AsyncIterator[Desk]:
+    from benchmax.platform.runner.live.chat import Chat, NoEnv
+    from benchmax.platform.runner.live.models import be_modest, load_checkpoint
+    from benchmax.rollouts.host import EnvHost
+
+    be_modest()
+    files, run_dir = _files(launch), Path(launch["run_dir"])
+    base = train_config(run_dir, launch["args"], 1).model.name
+    phase.say("loading the model")
+    model = await asyncio.to_thread(load_checkpoint, run_dir, launch["checkpoint"], base, folder / "model")
+    async with model:
+        if not launch["environment"]:
+            async with EnvHost(NoEnv) as host, Chat.open(host, model, None) as chat:
+                yield chat
+            return
+        async with opened_env(files, folder.parent.parent / "venvs", variables, phase) as env, EnvHost(env) as host:
+            example = await _example(env, files, launch.get("example_id"))
+            async with Chat.open(host, model, example, await _shown(env, files)) as chat:
+                yield chat
+
+
+async def _shown(env: Any, files: Mapping[str, Path]) -> list[ChatMessage]:
+    """The turns with which all of the run's prompts begin, by its first rows."""
+    from benchmax.platform.runner.live.chat import shared_turns
+
+    for name in ("eval_dataset_path", "train_dataset_path"):
+        if (file := files.get(name)) and file.stat().st_size:
+            rows = [row.data for row in islice(read_rows(file), COMPARED_ROWS) if row.fault is None]
+            return shared_turns([example["prompt_messages"] for example in await env.preprocess(rows, lenient=True)])
+    return []
+
+
+async def _example(env: Any, files: Mapping[str, Path], example_id: str | None) -> Example | None:
+    """The example of that id, of the held-out rows or of those trained on."""
+    if not example_id:
+        return None
+    for name in ("eval_dataset_path", "train_dataset_path"):
+        if (file := files.get(name)) and file.stat().st_size:
+            for example in await env.preprocess(file, lenient=True):
+                if example["id"] == example_id:
+                    found: Example = example
+                    return found
+    raise NotFoundError(f"The run has no example {example_id!r}. Take the id of one of its rollouts.")
+
+
+def _files(launch: Mapping[str, Any]) -> dict[str, Path]:
+    return {name: Path(file) for name, file in launch["files"].items()}
+
+
+class Door:
+    """The socket: lets in who knows the word, one request a connection."""
+
+    def __init__(self, folder: SessionFolder, desk: Desk, hide: Redactor) -> None:
+        self._folder = folder
+        self._desk = desk
+        self._hide = hide
+        self._token = secrets.token_urlsafe(32)
+        self._busy = 0
+        self._since = time.monotonic()
+
+    async def serve(self, idle_seconds: float) -> str:
+        """Answer until nothing was asked for `idle_seconds`."""
+        with closing(self._bind()) as listener:
+            server = await asyncio.start_unix_server(self._answer, sock=listener, limit=MESSAGE_BYTES)
+            async with server:
+                self._note()
+                self._folder.write("ready", {"token": self._token, "pid": os.getpid(), **self._desk.about()})
+                while self._busy or time.monotonic() - self._since < idle_seconds:  # noqa: ASYNC110
+                    await asyncio.sleep(min(1.0, idle_seconds / 4))
+        return f"Nobody used it for {idle_seconds:g} s."
+
+    def _bind(self) -> socket.socket:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        (self._folder.path / SOCKET).unlink(missing_ok=True)
+        with self._folder.socket_path() as path:
+            listener.bind(path)
+        (self._folder.path / SOCKET).chmod(0o600)
+        listener.listen(64)
+        listener.setblocking(False)
+        return listener
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._busy += 1
+        self._note()
+        try:
+            request = await self._request(reader)
+            if request is not None:
+                await self._work(request, reader, lambda event: writer.write(self._line(event)))
+                await writer.drain()
+        except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError) as error:
+            print(f"a request failed: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201
+        finally:
+            self._busy -= 1
+            self._since = time.monotonic()
+            self._note()
+            writer.close()
+
+    async def _request(self, reader: asyncio.StreamReader) -> dict[str, Any] | None:
+        line = await asyncio.wait_for(reader.readline(), REQUEST_SECONDS)
+        request = json.loads(line) if line else None
+        if not isinstance(request, dict):
+            return None
+        given = str(request.pop("token", ""))
+        return request if hmac.compare_digest(given.encode(), self._token.encode()) else None
+
+    async def _work(self, request: Mapping[str, Any], reader: asyncio.StreamReader, send: Send) -> None:
+        """Do it, unless the asker hangs up before it is done."""
+        work = asyncio.create_task(self._desk.answer(request, send))
+        gone = asyncio.create_task(reader.read(1))
+        try:
+            await asyncio.wait([work, gone], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            if not work.done():
+                work.cancel()
+            with suppress(asyncio.CancelledError):
+                await work
+
+    def _line(self, event: Mapping[str, Any]) -> bytes:
+        text = json.dumps(hide_texts(event, self._hide), ensure_ascii=False, default=str)
+        return text.encode("utf-8", "replace") + b"\n"
+
+    def _note(self) -> None:
+        self._folder.write("activity", {"busy": self._busy, "since": time.time()})
+
+
+if __name__ == "__main__":
+    main(sit)

@@ -1,0 +1,297 @@
+"""Which server, which key. Read at each call, never at import.
+
+The key, first found wins: what you pass · the file at ACT_AS_TOKEN_PATH · PLATFORM_API_KEY · BENCHMAX_API_KEY or
+CASTFORM_API_KEY · the session of `benchmax login` · the key of the server on this machine, for that server alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from benchmax import config, extras
+from benchmax.config import env_token as env_token
+from benchmax.config import resolve_judge_key as resolve_judge_key
+from benchmax.errors import ConfigError
+from benchmax.platform.sdk.exceptions import AuthenticationError, DeviceAuthError, TrainerError
+
+TokenProvider: TypeAlias = Callable[[], str]
+
+CLIENT_ID = "castform-cli"
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+_NO_KEY = (
+    "There is no API key. Set CASTFORM_API_KEY (or BENCHMAX_API_KEY), pass api_key=…, or sign in with `benchmax login`."
+)
+
+
+def base_url(given: str | None = None) -> str:
+    """The platform's address: as given, from the environment, where you signed in, else this machine's own.
+
+    A service elsewhere is only used when it was named.
+    """
+    return given.rstrip("/") if given else named_url() or _this_machine()
+
+
+def named_url() -> str | None:
+    """The platform that was named, by the environment or by signing in; None: this machine's own is meant."""
+    if config.setting("PLATFORM_URL") or config.setting("BASE_DOMAIN"):
+        return config.platform_url()
+    return _signed_in_url()
+
+
+def auth_base(platform: str) -> str:
+    """Where to sign in: as set; a server of one's own signs in itself."""
+    return config.auth_url() if platform == config.hosted_url() or config.setting("AUTH_URL") else platform
+
+
+def bearer(api_key: str | None, provider: TokenProvider | None, platform: str) -> str:
+    """The token to send to `platform`; AuthenticationError when there is none."""
+    token = api_key or (provider() if provider else None) or config.platform_token()
+    token = token or _session_token(platform) or _local_key(platform)
+    if not token:
+        raise AuthenticationError(_NO_KEY, 401)
+    return _sendable(token)
+
+
+def _sendable(token: str) -> str:
+    """A key that a header can hold; the refusal never shows it."""
+    if token.isascii() and token.isprintable() and " " not in token:
+        return token
+    wrong = "letters that no key has (not ASCII)" if not token.isascii() else "a line break, blank or control character"
+    raise AuthenticationError(f"The API key contains {wrong}. Copy it again, whole and alone.", 401)
+
+
+def platform_bearer() -> str:
+    """The token for the platform this process talks to."""
+    return bearer(None, None, base_url())
+
+
+def as_token_provider(token: str | TokenProvider | None) -> TokenProvider | None:
+    """A token, or what gives one, as what gives one."""
+    return (lambda: token) if isinstance(token, str) else token
+
+
+def resolve_token_provider(
+    api_key: str | None = None, token_provider: TokenProvider | None = None, platform: str | None = None
+) -> TokenProvider:
+    """What gives the token for a platform at each call: the key that was passed, else as everywhere."""
+    return lambda: bearer(api_key, token_provider, base_url(platform))
+
+
+# The server on this machine
+
+
+def data_dir() -> Path:
+    return Path(config.setting("DATA") or "~/.benchmax").expanduser()
+
+
+def _this_machine() -> str:
+    """The platform on this machine, started in the background when it does not run."""
+    from benchmax.platform.daemon import daemon as keeper
+    from benchmax.platform.store.datadir import DataDir
+
+    data = DataDir(data_dir())
+    if (url := keeper.server_url(data)) is not None:
+        return url
+    if config.setting("NO_AUTO_START"):
+        raise ConfigError(
+            f"No platform runs on {data.root}, and BENCHMAX_NO_AUTO_START forbids to start one. Run `benchmax up`, "
+            "or name a platform with CASTFORM_PLATFORM_URL."
+        )
+    if extras.missing("platform"):
+        raise ConfigError(
+            f"A platform on this machine needs an extra: {extras.install('platform')}. "
+            "Or name a platform elsewhere with CASTFORM_PLATFORM_URL."
+        )
+    return keeper.ensure_running(data)
+
+
+def local_url() -> str | None:
+    """The address of the server that runs on this machine's data directory now."""
+    info = _read_json(data_dir() / "server.json")
+    try:
+        os.kill(int(info["pid"]), 0)
+        return str(info["url"])
+    except (KeyError, ValueError, TypeError, OSError, OverflowError):
+        return None
+
+
+def _local_key(platform: str) -> str | None:
+    """The local server's key; it is given to no other address."""
+    kept = _read_json(data_dir() / "credentials.json")
+    if not kept or not _private(data_dir() / "credentials.json"):
+        return None
+    ours = {str(kept.get("url", "")).rstrip("/"), local_url()}
+    return str(kept.get("api_key") or "") or None if platform in ours else None
+
+
+# The session of `benchmax login`
+
+
+def credentials_path() -> Path:
+    return Path(config.setting("CREDENTIALS_PATH") or "~/.castform/credentials.json").expanduser()
+
+
+def _signed_in_url() -> str | None:
+    """The platform `benchmax login` was for, unless that is the one on this machine, which may have moved."""
+    url = _read_json(credentials_path()).get("url")
+    own = _read_json(data_dir() / "credentials.json").get("url")
+    return url.rstrip("/") if isinstance(url, str) and url and url != own else None
+
+
+def _session_token(platform: str) -> str | None:
+    """The cached session's token, exchanged for a bearer; only for the platform it was made for.
+
+    One that names no platform was kept by another client, and is for the hosted one.
+    """
+    path = credentials_path()
+    kept = _read_json(path)
+    token = kept.get("access_token")
+    if not token or kept.get("url", config.hosted_url()) != platform:
+        return None
+    if not _private(path):
+        raise ConfigError(f"{path} can be read by others. Run `chmod 600 {path}`, or sign in again.")
+    answer = _request("GET", f"{auth_base(platform)}/api/auth/token", headers={"Authorization": f"Bearer {token}"})
+    if answer.status_code != 200:
+        raise AuthenticationError("Your sign-in has ended. Run `benchmax login` again.", 401)
+    return str(_object(answer)["token"])
+
+
+def login(
+    platform: str | None = None,
+    *,
+    say: Callable[[str], None] = print,
+    open_page: Callable[[str], Any] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Path:
+    """Sign this machine in by device code: a page to open, a code to confirm. Gives where the session is kept."""
+    platform = base_url(platform)
+    auth = auth_base(platform)
+    code = request_device_code(auth)
+    say(f"Open {code['verification_uri_complete']} and confirm the code {code['user_code']}.")
+    if open_page is not None and not config.setting("NO_BROWSER"):
+        open_page(code["verification_uri_complete"])
+    return keep_session(platform, poll_for_token(code, auth, sleep=sleep))
+
+
+def request_device_code(auth: str | None = None) -> dict[str, Any]:
+    """Begin a sign-in by device code: the code to confirm, and where."""
+    return _post(f"{auth or auth_base(base_url())}/api/auth/device/code", {"client_id": CLIENT_ID})
+
+
+def poll_for_token(
+    code: Mapping[str, Any], auth: str | None = None, *, sleep: Callable[[float], None] = time.sleep
+) -> str:
+    """The token, once somebody has confirmed the code; DeviceAuthError when nobody does."""
+    body = {"grant_type": DEVICE_GRANT, "device_code": code["device_code"], "client_id": CLIENT_ID}
+    interval = float(code.get("interval", 5))
+    deadline = time.monotonic() + float(code.get("expires_in", 1800))
+    while time.monotonic() < deadline:
+        sleep(interval)
+        answer = _post(f"{auth or auth_base(base_url())}/api/auth/device/token", body, also=400)
+        if "access_token" in answer:
+            return str(answer["access_token"])
+        if answer.get("error") == "slow_down":
+            interval += 5
+        elif answer.get("error") != "authorization_pending":
+            raise DeviceAuthError(f"The sign-in failed: {answer.get('error')}. Run `benchmax login` again.", 401)
+    raise DeviceAuthError("Nobody confirmed the code in time. Run `benchmax login` again.", 401)
+
+
+def logout() -> bool:
+    """Forget the session; False when there was none."""
+    path = credentials_path()
+    there = path.exists()
+    path.unlink(missing_ok=True)
+    return there
+
+
+clear_castform_session = logout
+
+
+def ensure_session(interactive: bool | None = None) -> str:
+    """A token, signing in first when there is none and someone is there to do it."""
+    import sys
+
+    try:
+        return platform_bearer()
+    except AuthenticationError:
+        allowed = sys.stdin.isatty() if interactive is None else interactive
+        if not allowed or config.setting("NO_AUTO_LOGIN"):
+            raise
+    import webbrowser
+
+    login(open_page=webbrowser.open)
+    return platform_bearer()
+
+
+def keep_session(platform: str, token: str) -> Path:
+    """Remember a token for a platform, for the user's eyes only; gives where."""
+    return write_castform_session({"url": platform, "access_token": token})
+
+
+def read_castform_session() -> dict[str, Any] | None:
+    """What `benchmax login` kept; None when nobody is signed in."""
+    return _read_json(credentials_path()) or None
+
+
+def write_castform_session(session: Mapping[str, Any]) -> Path:
+    """Keep a sign-in, for the user's eyes only; gives where."""
+    path = credentials_path()
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        json.dump(dict(session), file)
+    temporary.replace(path)
+    return path
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _private(path: Path) -> bool:
+    return not stat.S_IMODE(path.stat().st_mode) & 0o077
+
+
+def _post(url: str, body: dict[str, Any], also: int = 200) -> dict[str, Any]:
+    answer = _request("POST", url, json=body)
+    if answer.status_code not in (200, 201, also):
+        raise TrainerError(f"{_host(url)} answered {answer.status_code}. Check the address.", answer.status_code)
+    return _object(answer)
+
+
+def _object(answer: Any) -> dict[str, Any]:
+    """The answer's JSON object; something else comes from a server that is no platform."""
+    try:
+        found = answer.json()
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise TrainerError(f"{_host(str(answer.url))} is no platform: its answer is not JSON. Check the address.")
+    return found
+
+
+def _host(url: str) -> str:
+    """For words: what is no address has one, too."""
+    return url.partition("//")[2].partition("/")[0]
+
+
+def _request(method: str, url: str, **request: Any) -> Any:
+    import httpx2
+
+    try:
+        return httpx2.request(method, url, timeout=30.0, **request)
+    except httpx2.HTTPError as error:
+        raise TrainerError(f"Cannot reach {_host(url)}: {error}. Check the address and the network.") from None
+    except httpx2.InvalidURL as error:
+        raise TrainerError(f"{url!r} is not an address: {error}. Check it.") from None

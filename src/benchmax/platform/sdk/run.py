@@ -1,0 +1,120 @@
+"""A handle on one run: what it is doing, and what it did, as data frames."""
+
+from __future__ import annotations
+
+import html
+import time
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from benchmax import config
+from benchmax.errors import UsageError
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.client import TrainerClient
+    from benchmax.platform.sdk.playground import PlaygroundSession
+
+ENDED = frozenset({"complete", "failed", "stalled", "cancelled", "out_of_credits", "billing_error"})
+
+
+class TrainingRun:
+    """One run. Attributes are asked for when they are read."""
+
+    def __init__(self, client: TrainerClient, run_id: str) -> None:
+        self._client = client
+        self.id = run_id
+
+    @property
+    def url(self) -> str:
+        """The run's page in the console."""
+        hosted = self._client.base_url == config.hosted_url()
+        base = config.web_app_url() if hosted or config.setting("WEB_APP_URL") else self._client.base_url
+        return f"{base}/experiments/{self.id}"
+
+    @property
+    def details(self) -> dict[str, Any]:
+        return self._client.get_run_details(self.id)
+
+    @property
+    def status(self) -> str:
+        return str(self._client.get_run(self.id)["status"])
+
+    def wait(self, seconds: float | None = None, poll: float = 2.0) -> str:
+        """Wait until the run has ended, and give its status; TimeoutError when it takes longer than `seconds`."""
+        deadline = time.monotonic() + (float("inf") if seconds is None else seconds)
+        while (status := self.status) not in ENDED:
+            if time.monotonic() + poll > deadline:
+                raise TimeoutError(f"The run is still {status}. Wait longer, or look at {self.url}.")
+            time.sleep(poll)
+        return status
+
+    def cancel(self) -> dict[str, Any]:
+        return self._client.cancel_run(self.id)
+
+    def playground(
+        self, checkpoint: str = "latest", *, environment: bool = True, example_id: str | None = None
+    ) -> PlaygroundSession:
+        """Open a chat with a checkpoint (`base`, `latest`, `best`, `step-N`), also while the run trains.
+
+        It goes through the run's environment, with its system prompt and tools, unless `environment` is off. With
+        `example_id` that example's prompt comes first, and answers are scored.
+        """
+        return self._client.playground(self.id, checkpoint=checkpoint, environment=environment, example_id=example_id)
+
+    def download(self, out: str, checkpoint: str = "best", *, format: str = "merged") -> str:
+        """Write a checkpoint's model, or its `adapter`, into a folder; gives the checkpoint's name."""
+        return self._client.download_checkpoint(self.id, out, checkpoint, format=format)
+
+    def fork(self, checkpoint: str = "best", *, name: str | None = None, **launcher_args: Any) -> TrainingRun:
+        """A new run that begins with a checkpoint's weights, with some launch arguments changed."""
+        run_id = self._client.fork_run(self.id, checkpoint, name=name, launcher_args=launcher_args)
+        return TrainingRun(self._client, run_id)
+
+    def metrics_df(self, mode: str | None = None) -> Any:
+        """A pandas DataFrame: one row for each mode and step, one column for each metric."""
+        rows: dict[tuple[str, int], dict[str, Any]] = {}
+        for each in [mode] if mode else self.details["modes"]:
+            for name, points in self._client.get_run_scalars(self.id, each).items():
+                for point in points:
+                    key = each, point["step"]
+                    rows.setdefault(key, {"mode": each, "step": point["step"]})[name] = point["value"]
+        return _frame([rows[key] for key in sorted(rows)], ["mode", "step"])
+
+    def rollouts_df(self, mode: str = "eval", limit: int = 10_000) -> Any:
+        """A pandas DataFrame of rollouts, newest step first; each reward component is a column `reward/<name>`."""
+        rows: list[dict[str, Any]] = []
+        page = 1
+        while len(rows) < limit:
+            found = self._client.list_rollouts(self.id, mode=mode, page=page, limit=1000)
+            for row in found:
+                components = row.pop("rewards", {})
+                rows.append(row | {f"reward/{name}": value for name, value in components.items()})
+            if len(found) < 1000:
+                break
+            page += 1
+        return _frame(rows[:limit], ["id", "step", "mode", "promptMessageId", "totalReward"])
+
+    def __repr__(self) -> str:
+        return f"TrainingRun({self.id!r})"
+
+    def _repr_html_(self) -> str:
+        details = self.details
+        total = details.get("totalSteps")
+        done = 0 if details.get("latestStep") is None else details["latestStep"] + 1  # steps count from 0 on the wire
+        cells = {
+            "run": details.get("name"),
+            "status": details.get("status"),
+            "steps": f"{done} / {total}" if total else done,
+            "doing": details.get("latestActivityMessage"),
+            "page": self.url,
+        }
+        rows = "".join(f"<tr><th>{name}</th><td>{html.escape(str(value))}</td></tr>" for name, value in cells.items())
+        return f"<table>{rows}</table>"
+
+
+def _frame(rows: list[dict[str, Any]], columns: list[str]) -> Any:
+    try:
+        pandas = import_module("pandas")
+    except ImportError:
+        raise UsageError("Data frames need pandas: pip install pandas.") from None
+    return pandas.DataFrame(rows) if rows else pandas.DataFrame(columns=columns)

@@ -1,0 +1,176 @@
+"""What can be made of a run's checkpoints: a file to download, another run that goes on from one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import FileResponse, JSONResponse, Response
+from sqlalchemy.orm import Session
+from starlette.background import BackgroundTask
+from starlette.concurrency import run_in_threadpool
+
+from benchmax.errors import UsageError
+from benchmax.files.links import open_plain
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.security.auth import Caller, Principal
+from benchmax.platform.server.security.middleware import attachment
+from benchmax.platform.server.services import forks
+from benchmax.platform.server.services.launch import count_rows, specs
+from benchmax.platform.server.services.launch_sources import SOURCES, checked_assets
+from benchmax.platform.server.services.run_views import OwnedRun
+from benchmax.platform.server.state import Here, Platform
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.queue import one_off_jobs as errands
+from benchmax.platform.store.runs import runs
+from benchmax.platform.store.tables import Errand, Run
+from benchmax.platform.wire.launch_args import total_steps
+from benchmax.platform.wire.resources import DownloadPending, ForkRequest
+from benchmax.platform.wire.runs import RUN_PATHS, Launched, check_launch_args
+
+router = APIRouter(prefix="/v1/train/runs/{run_id}", tags=["checkpoints"])
+
+CheckpointName = Annotated[str, Path(max_length=40, pattern=r"^(best|latest|step-\d{1,9})$")]
+Format = Literal["adapter", "merged"]
+_LOOK_SECONDS = 0.25
+_FAILED_SECONDS = 5.0
+"""How long a failure is told before another attempt is made."""
+
+
+@router.get(
+    "/checkpoints/{name}/download",
+    response_class=FileResponse,
+    responses={200: {"content": {"application/octet-stream": {}}}, 202: {"model": DownloadPending}},
+)
+async def download(
+    request: Request,
+    here: Here,
+    run: OwnedRun,
+    caller: Caller,
+    name: CheckpointName,
+    format: Format = "merged",
+    wait: Annotated[float, Query(ge=0, le=600)] = 300.0,
+) -> Response:
+    """A checkpoint as one tar: the LoRA adapter, or the whole model, with its model card.
+
+    It is made by a process of the runner when it is asked for first, and kept. After `wait` seconds without it the
+    answer is 202; ask again.
+    """
+    until = time.monotonic() + wait
+    while True:
+        path, pending = await run_in_threadpool(_look, here, run, caller, name, format)
+        if path is not None:
+            return _file(here, run, path)
+        if time.monotonic() >= until or await request.is_disconnected():
+            assert pending is not None
+            told = DownloadPending.model_validate({"status": pending.status, "status_reason": pending.reason})
+            return JSONResponse(told.model_dump(by_alias=True), 202, {"Retry-After": "5"})
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _file(here: Platform, run: Run, path: FilePath) -> FileResponse:
+    """The file itself, not what a link of its name leads to."""
+    try:
+        file = open_plain(here.data.run(run.id), path.relative_to(here.data.run(run.id)))
+    except OSError:
+        raise Refused(404, "The file is gone. Ask for it again.") from None
+    answer = FileResponse(
+        f"/dev/fd/{file.fileno()}",
+        headers=attachment(f"{run.name}-{path.name}"),
+        stat_result=os.fstat(file.fileno()),
+        background=BackgroundTask(file.close),
+    )
+    answer.file = file  # type: ignore[attr-defined]  # open for as long as the answer is sent
+    return answer
+
+
+def _look(
+    here: Platform, run: Run, caller: Principal, name: str, format: Format
+) -> tuple[FilePath | None, Errand | None]:
+    """The file, when it is there and not older than its checkpoint; else the errand that makes it."""
+    checkpoint = forks.checkpoint(here.data.run(run.id), name)
+    path = here.data.run(run.id) / "exports" / f"{checkpoint.name}-{format}.tar"
+    if _is_fresh(path, checkpoint):
+        return path, None
+    with here.database.read() as session:
+        going = _going(session, run, caller, path.name)
+    if going is not None:
+        return None, going
+    here.limiter.hit("export", caller.user_id)
+    with here.database.write() as session:
+        row = _going(session, run, caller, path.name)
+        if row is None:
+            options = {"checkpoint": checkpoint.name, "format": format, "file": path.name}
+            subject = f"{run.id}/{path.name}"
+            row = errands.start(session, caller.user_id, "export", subject, run_id=run.id, options=options)
+            caller.note(session, "checkpoint.export", run.id, file=path.name)
+    return None, row
+
+
+def _going(session: Session, run: Run, caller: Principal, file: str) -> Errand | None:
+    """The errand that makes the file now; UsageError with the reason when it just failed."""
+    found = errands.of_subject(session, caller.user_id, "export", f"{run.id}/{file}")
+    latest = found[0] if found else None
+    if latest is None or latest.status == "complete":
+        return None
+    if latest.status == "failed":
+        if (latest.ended or 0.0) > time.time() - _FAILED_SECONDS:
+            raise UsageError(f"The file could not be made: {latest.reason}")
+        return None
+    return latest if errands.has_job(session, latest.id) else None
+
+
+def _is_fresh(path: FilePath, checkpoint: FilePath) -> bool:
+    try:
+        return path.lstat().st_mtime >= (checkpoint / "weights.safetensors").stat().st_mtime and not path.is_symlink()
+    except OSError:
+        return False
+
+
+@router.post("/fork", status_code=201)
+def fork(here: Here, parent: OwnedRun, caller: Caller, body: ForkRequest) -> Launched:
+    """A new run that begins with the weights of a checkpoint, on the same environment and rows or on others."""
+    given = {name: value for name, value in body.args.items() if value is not None}
+    if "model" in given:
+        raise UsageError("A fork goes on with the model of its checkpoint. Leave `model` out.")
+    checkpoint = forks.checkpoint(here.data.run(parent.id), body.checkpoint)
+    changes = {name: value for name, value in given.items() if name not in (*RUN_PATHS, *SOURCES)}
+    asked = {**parent.asked, **changes}
+    # What the parent was launched with was checked then; its model may be of a place the list does not have.
+    args, warnings = check_launch_args(specs(), changes)
+    args = {name: changes.get(name, parent.args.get(name, default)) for name, default in args.items()}
+    paths, blobs, rows = _sources(here, caller, parent, given)
+    with here.database.write() as session:
+        run = runs.create(
+            session,
+            owner_id=caller.user_id,
+            name=body.name or f"{parent.name} from {checkpoint.name}"[:300],
+            kind="simple" if parent.kind == "sft" else parent.kind,
+            args=args,
+            asked=asked,
+            paths=paths,
+            blobs=blobs,
+            total_steps=total_steps(args, rows),
+            parent={"run_id": parent.id, "checkpoint": checkpoint.name},
+        )
+        here.vault.copy(session, parent.id, run.id)
+        forks.link_parent(here.data.run(parent.id), here.data.run(run.id), checkpoint)
+        jobs.enqueue(session, run.id)
+        caller.note(session, "run.fork", run.id, parent=parent.id, checkpoint=checkpoint.name)
+    return Launched(run_id=run.id, warnings=warnings)
+
+
+def _sources(
+    here: Platform, caller: Principal, parent: Run, given: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, str], int]:
+    """Paths, blobs and the number of training rows: the parent's, or those the fork names."""
+    if not given.keys().isdisjoint((*RUN_PATHS, *SOURCES)) or parent.kind == "sft":
+        assets, rows, _ = checked_assets(here, caller.user_id, given)
+        return assets.paths, assets.blobs, rows
+    train = "train_dataset_path"
+    return parent.paths, parent.blobs, count_rows(here.blobs, parent.blobs[train], parent.paths[train])

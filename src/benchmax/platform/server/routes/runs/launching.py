@@ -1,0 +1,102 @@
+"""Starting runs: what may be asked for, and the launch itself."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import PurePosixPath
+
+from fastapi import APIRouter
+
+from benchmax.errors import UsageError
+from benchmax.platform.server.security.auth import Caller
+from benchmax.platform.server.services.launch import RUN_TYPES, specs
+from benchmax.platform.server.services.launch_sources import SOURCES, checked_assets, lessons
+from benchmax.platform.server.services.run_views import environment_name
+from benchmax.platform.server.state import Here
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.runs import runs
+from benchmax.platform.wire.launch_args import sft_args, sft_steps, total_steps
+from benchmax.platform.wire.resources import SftRequest
+from benchmax.platform.wire.runs import RUN_PATHS, LaunchArgs, Launched, LaunchRequest, check_launch_args
+
+router = APIRouter(tags=["launch"])
+
+
+@router.get("/v1/train/launch-args")
+def list_launch_args(caller: Caller) -> LaunchArgs:
+    """The launch arguments, with defaults chosen for this machine."""
+    return LaunchArgs(args=specs())
+
+
+@router.post("/v1/train/runs/launch", status_code=201)
+def launch(here: Here, caller: Caller, body: LaunchRequest) -> Launched:
+    """Check the uploads and the arguments, then queue the run."""
+    _check_type(body.type)
+    _check_secrets(body.extra_secrets)
+    given = {name: value for name, value in body.args.items() if name not in (*RUN_PATHS, *SOURCES)}
+    args, warnings = check_launch_args(specs(), given)
+    assets, rows, more = checked_assets(here, caller.user_id, body.args)
+    with here.database.write() as session:
+        run = runs.create(
+            session,
+            owner_id=caller.user_id,
+            name=body.name or run_name(assets.paths["env_cls_path"]),
+            kind=body.type,
+            args=args,
+            asked={name: value for name, value in given.items() if value is not None},
+            paths=assets.paths,
+            blobs=assets.blobs,
+            total_steps=total_steps(args, rows),
+        )
+        for name, value in body.extra_secrets.items():
+            here.vault.put(session, caller.user_id, name, value, run.id)
+        jobs.enqueue(session, run.id)
+        caller.note(session, "run.launch", run.id, name=run.name)
+    return Launched(run_id=run.id, warnings=warnings + more)
+
+
+@router.post("/v1/train/runs/sft", status_code=201)
+def launch_sft(here: Here, caller: Caller, body: SftRequest) -> Launched:
+    """A supervised run: rows are chats that end with the assistant, or a `prompt` with a `completion`."""
+    given, unused = sft_args({**body.args, **({"model": body.model} if body.model else {})})
+    args, warnings = check_launch_args(specs(), given)
+    if unused:
+        warnings.append(f"Not used in a supervised run here: {', '.join(unused)}.")
+    path, sha256, rows, held_out = lessons(
+        here, caller.user_id, body.dataset, held_out=body.eval.rows if body.eval else 0
+    )
+    if held_out >= rows:
+        raise UsageError(f"eval.rows is {held_out} of {rows} rows. Leave some to learn from.")
+    with here.database.write() as session:
+        run = runs.create(
+            session,
+            owner_id=caller.user_id,
+            name=body.name or f"sft {PurePosixPath(body.dataset.path).stem}",
+            kind="sft",
+            args={**args, "eval_rows": held_out},
+            asked=given,
+            paths={"train_dataset_path": path},
+            blobs={"train_dataset_path": sha256},
+            total_steps=sft_steps(args, rows - held_out),
+        )
+        jobs.enqueue(session, run.id)
+        caller.note(session, "run.launch", run.id, name=run.name)
+    return Launched(run_id=run.id, warnings=warnings)
+
+
+def _check_type(kind: str) -> None:
+    if kind not in RUN_TYPES:
+        close = difflib.get_close_matches(kind, RUN_TYPES, n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Use one of {', '.join(RUN_TYPES)}."
+        raise UsageError(f"There is no training run type {kind[:40]!r}. {hint}")
+
+
+def _check_secrets(values: dict[str, str]) -> None:
+    for name, value in values.items():
+        if not name.isidentifier() or len(name) > 200 or len(value) > 65_536 or "\0" in value:
+            raise UsageError(f"extraSecrets: {name[:80]!r} cannot be an environment variable. Give NAME: value pairs.")
+
+
+def run_name(path: str) -> str:
+    """`envs/<run name>/<digest>/env-cls.pkl` → the run's name."""
+    return environment_name(path) or "run"

@@ -1,0 +1,98 @@
+"""The playground: speak with a run's checkpoint, also while it trains, in its environment with its tools."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from fastapi.responses import StreamingResponse
+
+from benchmax.errors import UsageError
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.security.auth import Caller, Principal
+from benchmax.platform.server.services.live_sessions import Broken, Event, event_stream, talk
+from benchmax.platform.server.services.run_views import own_run
+from benchmax.platform.server.state import Here, Platform
+from benchmax.platform.store.queue.live_sessions import SessionFolder
+from benchmax.platform.wire.runs import Success
+from benchmax.platform.wire.sessions import Say, SessionInfo, SessionOpened, SessionRequest
+
+router = APIRouter(prefix="/v1/playground/sessions", tags=["playground"])
+
+SessionId = Annotated[str, Path(max_length=80)]
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "`data: {json}` lines"}
+}
+
+
+@router.post("", status_code=201)
+def open_session(here: Here, caller: Caller, body: SessionRequest) -> SessionOpened:
+    """Ask for a chat with a checkpoint; the runner opens it."""
+    here.limiter.hit("session", caller.user_id)
+    with own_run(here, body.run_id, caller) as (session, run):
+        environment = body.environment and "env_cls_path" in run.blobs  # a supervised run has none
+        if body.example_id and not environment:
+            raise UsageError("An example is played in its environment. Leave exampleId out, or environment on.")
+        folder = here.data.run(run.id) / "checkpoints"
+        known = folder / (body.checkpoint if body.checkpoint.startswith("step-") else "latest")
+        if body.checkpoint != "base" and not known.exists():
+            raise UsageError("The run has no such checkpoint. Choose another (GET …/checkpoints), or base.")
+        caller.note(session, "playground.open", run.id, checkpoint=body.checkpoint)
+    opened = here.sessions.for_chat(caller.user_id, body.model_dump() | {"environment": environment})
+    return SessionOpened(id=opened.id, status=opened.status)
+
+
+@router.get("/{session_id}")
+def get_session(here: Here, caller: Caller, session_id: SessionId) -> SessionInfo:
+    """What a session does, and, when it is ready, what its model is told."""
+    folder = _own(here, caller, session_id)
+    ready = folder.note("ready")
+    return SessionInfo(
+        id=folder.id,
+        status=folder.status,
+        status_reason=folder.reason,
+        run_id=folder.asked["run_id"],
+        checkpoint=folder.asked["checkpoint"],
+        system_prompt=ready.get("system_prompt", ""),
+        tools=ready.get("tools", []),
+        prompt_messages=ready.get("prompt_messages", []),
+    )
+
+
+@router.delete("/{session_id}")
+def end_session(here: Here, caller: Caller, session_id: SessionId) -> Success:
+    """End a chat; the runner ends its processes."""
+    _own(here, caller, session_id).ask_to_end("You ended it.")
+    return Success(success=True, message="The session is ended.")
+
+
+@router.post("/{session_id}/messages", response_class=StreamingResponse, responses=_STREAM)
+async def say(here: Here, caller: Caller, session_id: SessionId, body: Say) -> StreamingResponse:
+    """Say something: token…, message (assistant, tool)…, reward when there is a task, done; or error."""
+    folder = _own(here, caller, session_id)
+    if not body.content and not folder.asked.get("example_id"):
+        raise UsageError("content is empty. Say something.")
+
+    async def events() -> AsyncIterator[Event | None]:
+        ended = False
+        try:
+            async with aclosing(talk(folder, {"do": "say", **body.model_dump()})) as said:
+                async for event in said:
+                    ended = ended or (event is not None and event["event"] in ("done", "error"))
+                    yield event
+        except Broken as broken:
+            yield {"event": "error", "message": str(broken)}
+            return
+        if not ended:
+            yield {"event": "error", "message": "The session broke off. Open another."}
+
+    return event_stream(events())
+
+
+def _own(here: Platform, caller: Principal, session_id: str) -> SessionFolder:
+    folder = here.sessions.find(caller.user_id, session_id)
+    if folder is None or folder.asked.get("kind") != "chat":
+        raise Refused(404, "There is no such session, or it has ended. Open another.")
+    return folder

@@ -1,0 +1,244 @@
+"""Rollouts of a run: lists, heat maps, averages, one in full, and side by side with another model."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import Response
+
+from benchmax.errors import UsageError
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.security.auth import MaybeCaller
+from benchmax.platform.server.services.rollout_views import Order, Wanted, rollout_item, scope_of, token_runs
+from benchmax.platform.server.services.run_views import NOT_FOUND, EvalId, Limit, Mode, Page, VisibleRun
+from benchmax.platform.server.state import Here
+from benchmax.platform.store.runs import comparisons, evals, rollouts, runs
+from benchmax.platform.store.runs import rollout_search as outlines
+from benchmax.platform.store.tables import RolloutRow
+from benchmax.platform.wire.resources import ComparedComponent, ComparisonSummary
+from benchmax.platform.wire.rollouts import FoundRollout, FoundRollouts, RolloutOutline, StepOutline
+from benchmax.platform.wire.runs import (
+    ComparedGroup,
+    Comparison,
+    HeatCell,
+    ModeAverage,
+    NamedReward,
+    RolloutDetails,
+    RolloutList,
+    RolloutSummary,
+)
+
+router = APIRouter(prefix="/v1/train/runs/{run_id}/rollouts", tags=["rollouts"])
+
+_NO_ROLLOUT = "The run has no such rollout. Its Rollouts page, or GET …/rollouts/summary, shows those it has."
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+@router.get("")
+def list_rollouts(
+    here: Here, run: VisibleRun, wanted: Wanted, order: Order = "newest", page: Page = 1, limit: Limit = 50
+) -> RolloutList:
+    """Rollouts by what a list can filter on, newest step first or as `order` says."""
+    with here.database.read() as session:
+        found = rollouts.page(session, run.id, order=order, limit=limit, offset=(page - 1) * limit, **wanted)
+    return RolloutList(data=[rollout_item(row) for row in found], page=page, limit=limit)
+
+
+@router.get("/outline", response_model=RolloutOutline, responses={304: {"model": None}})
+def outline(request: Request, here: Here, run: VisibleRun, wanted: Wanted) -> Response:
+    """How many rollouts fit at each step, newest first; and what could be filtered on."""
+
+    def make() -> bytes:
+        steps = [StepOutline(**each) for each in outlines.steps(session, run.id, **wanted)]
+        tools, ended = outlines.facets(session, run.id, wanted["mode"], wanted.get("eval_id", ""))
+        return RolloutOutline(steps=steps, tools=tools, terminations=ended).model_dump_json(by_alias=True).encode()
+
+    with here.database.read() as session:
+        return here.charts.answer(request, session, run, make)
+
+
+@router.get("/search")
+def search(
+    here: Here,
+    run: VisibleRun,
+    wanted: Wanted,
+    text: Annotated[str, Query(min_length=1, max_length=300)],
+    order: Order = "newest",
+    limit: Limit = 200,
+) -> FoundRollouts:
+    """Rollouts whose prompt, turns, task, errors or logs hold a text; `searched` tells how many were looked at."""
+    with here.database.read() as session:
+        folder = here.data.run(run.id)
+        found = outlines.search(session, folder, run.id, text, order=order, limit=limit, **wanted)
+    rows = [FoundRollout(rollout=rollout_item(row), words=words) for row, words in found.rows]
+    return FoundRollouts(found=rows, searched=found.searched, total=found.total)
+
+
+@router.get("/summary", response_model=RolloutSummary, responses={304: {"model": None}})
+def summary(
+    request: Request,
+    here: Here,
+    run: VisibleRun,
+    mode: Mode = "eval",
+    external_eval_id: EvalId = None,
+    page: Page = 1,
+    limit: Limit = 50,
+) -> Response:
+    """Every example with its mean reward at each step."""
+    scope = scope_of(mode, external_eval_id)
+
+    def make() -> bytes:
+        groups = rollouts.summary(session, run.id, **scope, limit=limit, offset=(page - 1) * limit)
+        total = rollouts.count_examples(session, run.id, **scope)
+        return _json({"data": groups, "page": page, "limit": limit, "total": total})
+
+    with here.database.read() as session:
+        return here.charts.answer(request, session, run, make)
+
+
+@router.get("/heatmap", response_model=list[HeatCell], responses={304: {"model": None}})
+def heatmap(
+    request: Request,
+    here: Here,
+    run: VisibleRun,
+    example: Annotated[str, Query(alias="promptMessageId", min_length=1, max_length=80)],
+    mode: Mode = "eval",
+    external_eval_id: EvalId = None,
+) -> Response:
+    """Every rollout of one example."""
+    scope = scope_of(mode, external_eval_id)
+    with here.database.read() as session:
+        return here.charts.answer(
+            request, session, run, lambda: _json(rollouts.heatmap(session, run.id, example, **scope))
+        )
+
+
+@router.get("/mode-average", response_model=ModeAverage, responses={304: {"model": None}})
+def mode_average(
+    request: Request, here: Here, run: VisibleRun, mode: Mode = "eval", external_eval_id: EvalId = None
+) -> Response:
+    """The mean reward of a mode; unscored rollouts are left out, not counted as 0."""
+    scope = scope_of(mode, external_eval_id)
+    with here.database.read() as session:
+        return here.charts.answer(request, session, run, lambda: _json(rollouts.mode_average(session, run.id, **scope)))
+
+
+@router.get("/component-averages")
+def component_averages(
+    here: Here, run: VisibleRun, mode: Mode = "eval", external_eval_id: EvalId = None
+) -> dict[str, float] | None:
+    """The mean of each reward component at the latest step; null when there is none."""
+    with here.database.read() as session:
+        return rollouts.component_averages(session, run.id, **scope_of(mode, external_eval_id))
+
+
+@router.get("/comparison")
+def comparison(
+    here: Here,
+    run: VisibleRun,
+    external_eval_id: Annotated[str, Query(alias="externalEvalId", min_length=1, max_length=80)],
+    page: Page = 1,
+    limit: Limit = 50,
+) -> Comparison:
+    """The run's latest eval beside another model's, example by example."""
+    with here.database.read() as session:
+        if evals.get(session, run.id, external_eval_id) is None:
+            raise Refused(404, "The run has no such eval. GET …/external-eval lists them.")
+        theirs = {"mode": evals.MODE, "eval_id": external_eval_id}
+        examples = rollouts.examples(session, run.id, **theirs, limit=limit, offset=(page - 1) * limit)
+        ours = rollouts.groups(session, run.id, examples, mode="eval")
+        compared = rollouts.groups(session, run.id, examples, **theirs)
+        total = rollouts.count_examples(session, run.id, **theirs)
+    return Comparison(
+        model_groups=[ComparedGroup(**group) for group in ours],
+        comp_groups=[ComparedGroup(**group) for group in compared],
+        page=page,
+        limit=limit,
+        total=total,
+    )
+
+
+@router.get("/comparison/summary")
+def comparison_summary(
+    here: Here,
+    run: VisibleRun,
+    caller: MaybeCaller,
+    external_eval_id: EvalId = None,
+    other_run_id: Annotated[str | None, Query(alias="otherRunId", max_length=80)] = None,
+) -> ComparisonSummary:
+    """The run's latest eval against another model's, or another run's: each component, paired by example."""
+    if (external_eval_id is None) == (other_run_id is None):
+        raise UsageError("Name what to compare with: externalEvalId or otherRunId, one of them.")
+    with here.database.read() as session:
+        if external_eval_id is not None:
+            if evals.get(session, run.id, external_eval_id) is None:
+                raise Refused(404, "The run has no such eval. GET …/external-eval lists them.")
+            other = comparisons.scores(session, run.id, mode=evals.MODE, eval_id=external_eval_id)
+        else:
+            another = runs.visible(session, other_run_id or "", caller.user_id if caller else None)
+            if another is None:
+                raise Refused(404, NOT_FOUND)
+            other = comparisons.scores(session, another.id)
+        found = comparisons.compare(comparisons.scores(session, run.id), other)
+    return ComparisonSummary(n=found[0].delta.n if found else 0, components=[_compared(each) for each in found])
+
+
+def _compared(each: comparisons.Compared) -> ComparedComponent:
+    known = each.delta.n > 1  # one example tells nothing of the others
+    return ComparedComponent.model_validate(
+        {
+            "name": each.name,
+            "ours": each.ours,
+            "other": each.other,
+            "delta": each.delta.mean,
+            "ci_low": each.delta.low if known else None,
+            "ci_high": each.delta.high if known else None,
+            "n": each.delta.n,
+            "label": each.label,
+        }
+    )
+
+
+@router.get("/{rollout_id}/details")
+def details(here: Here, run: VisibleRun, rollout_id: Annotated[str, Path(max_length=80)]) -> RolloutDetails:
+    """One rollout in full: every turn, every reward, the task."""
+    with here.database.read() as session:
+        row = rollouts.get(session, run.id, rollout_id)
+    if row is None:
+        raise Refused(404, _NO_ROLLOUT)
+    folder = here.data.run(run.id)
+    body = rollouts.read_body(folder, row)
+    tokens = token_runs(folder, body or {})
+    return RolloutDetails(complete=body is not None, token_runs=tokens, **_details(row, body or {}))
+
+
+def _details(row: RolloutRow, body: dict[str, Any]) -> dict[str, Any]:
+    messages = body.get("messages") or [{"role": "user", "content": row.prompt_text}]
+    start = body.get("completion_start") or (len(messages) if not body else 0)
+    return {
+        "id": row.id,
+        "step": row.step,
+        "mode": row.mode,
+        "prompt_message_id": row.example_id,
+        "sample": row.sample,
+        "prompt_messages": messages[:start],
+        "messages": messages[start:],
+        "rewards": [NamedReward(name=name, value=value) for name, value in row.components.items()],
+        "unscored": body.get("unscored") or {},
+        "total_reward": row.reward,
+        "task": body.get("task"),
+        "termination": row.termination,
+        "error": body.get("error"),
+        "advantage": row.advantage,
+        "discarded": row.discarded,
+        "turns": row.turns,
+        "tokens": row.tokens,
+        "tool_events": body.get("tool_events") or [],
+        "logs": body.get("logs") or [],
+        "seconds": body.get("seconds") or {},
+    }

@@ -1,0 +1,135 @@
+"""What a run's page shows besides its charts: settings, logs, the machine; and all runs as a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from benchmax.files.links import open_plain, read_plain
+from benchmax.platform.server.security.auth import Caller
+from benchmax.platform.server.security.middleware import attachment
+from benchmax.platform.server.services import run_logs
+from benchmax.platform.server.services.launch import specs
+from benchmax.platform.server.services.run_logs import Process, Wanted
+from benchmax.platform.server.services.run_views import Limit, OwnedRun, VisibleRun, run_infos
+from benchmax.platform.server.state import Here
+from benchmax.platform.store.runs import runs
+from benchmax.platform.store.text import clean_json
+from benchmax.platform.wire.resources import LaunchedArg, LogPage, RunConfig, SystemNow, SystemPoint, SystemSeries
+from benchmax.platform.wire.runs import RunInfo
+
+router = APIRouter(prefix="/v1/train", tags=["runs"])
+
+_CSV = ("id", "name", "status", "statusReason", "createdAt", "startedAt", "endedAt", "elapsedSeconds", "model",
+        "latestStep", "totalSteps", "rewardFirst", "rewardLatest", "evalRewardFirst", "evalRewardLatest", "errorRate",
+        "pinned", "archived", "tags", "notes")  # fmt: skip
+_MOST_RUNS = 10_000
+RunIds = Annotated[str | None, Query(max_length=50_000, description="Ids with commas between.")]
+_SYSTEM_BYTES = 8 * 1024 * 1024
+_CONFIG_BYTES = 4 * 1024 * 1024
+
+
+@router.get("/runs.csv", response_class=StreamingResponse)
+def list_runs_csv(here: Here, caller: Caller, ids: RunIds = None) -> StreamingResponse:
+    """Your runs as a table, archived ones too; with `ids`, these alone, in that order."""
+    with here.database.read() as session:
+        found = runs.of_owner(session, caller.user_id, archived=None, limit=_MOST_RUNS)
+        if ids is not None:
+            by_id = {run.id: run for run in found}
+            found = [by_id[each] for each in dict.fromkeys(ids.split(",")) if each in by_id]
+        infos = run_infos(session, found, caller, here.data)
+    headers = attachment("runs.csv") | {"Content-Type": "text/csv; charset=utf-8"}
+    return StreamingResponse(_csv_lines(infos), headers=headers)
+
+
+def _csv_lines(infos: list[RunInfo]) -> Iterator[str]:
+    out = io.StringIO()
+    table = csv.writer(out)
+    table.writerow(_CSV)
+    for info in infos:
+        values = info.model_dump(by_alias=True)
+        table.writerow([_cell(values[name]) for name in _CSV])
+        if out.tell() > 65_536:
+            yield out.getvalue()
+            out.seek(0)
+            out.truncate()
+    yield out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Text that a spreadsheet does not take for a formula."""
+    if isinstance(value, list):
+        value = ", ".join(value)
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+@router.get("/runs/{run_id}/config")
+def get_config(here: Here, run: VisibleRun) -> RunConfig:
+    """The launch arguments, which of them were given, and every setting they became."""
+    known = {spec.name: spec for spec in specs()}
+    args = [
+        LaunchedArg(
+            name=name,
+            label=known[name].label if name in known else name,
+            value=value,
+            default=known[name].default if name in known else None,
+            given=name in run.asked,
+        )
+        for name, value in run.args.items()
+    ]
+    try:
+        text = read_plain(here.data.run(run.id), "config.json", _CONFIG_BYTES).decode()
+        # Where things lie on the server is the server's own business.
+        settings = clean_json(json.loads(text.replace(f"{here.data.root}/", "")))
+    except (OSError, ValueError, RecursionError):
+        settings = None
+    return RunConfig(type=run.kind, args=args, paths=run.paths, parent=run.parent, settings=settings)
+
+
+@router.get("/runs/{run_id}/logs")
+def get_process_logs(
+    here: Here,
+    run: OwnedRun,
+    process: Process = "child",
+    level: Annotated[str | None, Query(pattern="^(DEBUG|INFO|WARNING|ERROR|CRITICAL)$")] = None,
+    after: Annotated[int, Query(ge=0, le=2**62)] = 0,
+    limit: Limit = 500,
+    tail: bool = False,
+) -> LogPage:
+    """Lines of one process, oldest first, from `after` on; with `tail` the last ones."""
+    wanted = Wanted(level, after, limit, tail)
+    if process == "environment":
+        with here.database.read() as session:
+            return run_logs.of_environment(session, run.id, wanted)
+    return run_logs.of_file(here.data.run(run.id), process, wanted)
+
+
+@router.get("/runs/{run_id}/system")
+def get_system(here: Here, run: VisibleRun, limit: Annotated[int, Query(ge=2, le=5000)] = 720) -> SystemSeries:
+    """What the run's processes used of the machine; thinned evenly to `limit` points."""
+    try:
+        with open_plain(here.data.run(run.id), "system.jsonl") as file:
+            file.seek(max(0, file.seek(0, 2) - _SYSTEM_BYTES))
+            lines = file.read().splitlines()
+    except OSError:
+        lines = []
+    every = max(1, -(-len(lines) // limit))
+    chosen = [line for at, line in enumerate(lines) if (len(lines) - 1 - at) % every == 0]
+    found = [sample for line in chosen if (sample := _sample(line)) is not None]
+    points = [SystemPoint.model_validate(sample) for sample in found]
+    return SystemSeries(points=points, now=SystemNow.model_validate(found[-1]) if found else None)
+
+
+def _sample(line: bytes) -> dict[str, Any] | None:
+    """A torn line, the first or the last, is none."""
+    try:
+        value = json.loads(line)
+        return dict(value) if SystemNow.model_validate(value) else None
+    except ValueError:
+        return None

@@ -1,0 +1,92 @@
+"""Bodies of requests: how large, how slow, and how many at once. All of it is known or counted before they are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive
+
+from benchmax import limits
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.security import json_size
+
+OPEN_BYTES = 64 * limits.KIB
+"""Of a body that anybody may send, to sign in say."""
+HELD_BYTES = 384 * limits.MIB
+"""Of all bodies that are in memory at one time."""
+BODY_SECONDS = 120.0
+"""For a body that is kept in memory."""
+SLOWEST_RATE = 1024.0
+"""Bytes a second, of a file that is uploaded, after the first minute."""
+
+
+class Bodies:
+    """Counts what all requests hold."""
+
+    def __init__(self) -> None:
+        self.held = 0
+
+
+class Body:
+    """One request's body, as it is received."""
+
+    def __init__(self, receive: Receive, bodies: Bodies, *, most: int, stored: bool, idle_seconds: float) -> None:
+        self._receive = receive
+        self._bodies = bodies
+        self._most = most
+        self._idle_seconds = idle_seconds
+        self._count = None if stored else json_size.Count()
+        self._began = time.monotonic()
+        self._taken = 0
+        self._complete = False
+
+    async def receive(self) -> Message:
+        """The next piece; Refused when it is too much, too slow or too late."""
+        if self._complete:
+            return await self._receive()  # waits for the end of the connection
+        try:
+            async with asyncio.timeout(self._seconds_left()):
+                message = await self._receive()
+        except TimeoutError:
+            raise Refused(408, "The body came too slowly. Send it again.", Connection="close") from None
+        self._complete = message["type"] != "http.request" or not message.get("more_body", False)
+        self._take(message.get("body", b""))
+        return message
+
+    def end(self) -> None:
+        """What it held is free."""
+        if self._count is not None:
+            self._bodies.held -= self._taken
+            self._taken = 0
+
+    def _seconds_left(self) -> float:
+        spent = time.monotonic() - self._began
+        if self._count is not None:
+            return max(0.001, BODY_SECONDS - spent)
+        if spent > 60.0 and self._taken < SLOWEST_RATE * (spent - 60.0):
+            return 0.001
+        return self._idle_seconds + 1.0
+
+    def _take(self, piece: bytes) -> None:
+        self._taken += len(piece)
+        if self._count is not None:
+            self._bodies.held += len(piece)
+        if self._taken > self._most:
+            raise too_large(self._most)
+        if self._count is None:
+            return
+        if self._count.add(piece):
+            raise Refused(413, "The body holds too many values. Send it in parts, or upload a file of JSON lines.")
+        if self._bodies.held > HELD_BYTES:
+            raise Refused(503, "Others send large bodies at the moment. Try again.", Retry_After="5")
+
+
+def too_large(most: int) -> Refused:
+    return Refused(413, f"The body is larger than {most:,} bytes. Send less.")
+
+
+def is_hang_up(error: BaseException) -> bool:
+    """Whether an error says only that the caller is gone."""
+    return isinstance(error, ClientDisconnect) or isinstance(error.__cause__ or error.__context__, ClientDisconnect)

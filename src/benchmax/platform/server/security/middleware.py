@@ -1,0 +1,305 @@
+"""What every request passes before any route, and every answer after it.
+
+Loopback is no border: a page in the operator's browser can reach it too. So the Host must be one of ours (DNS
+rebinding), an unsafe method must not come from another site (CSRF), nothing is shared with other origins (no CORS), and
+who may call is decided here, for all routes at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from benchmax.platform.server.problems import Refused, problem, unexpected
+from benchmax.platform.server.security.access import Doors, Level
+from benchmax.platform.server.security.auth import Principal, authenticate, authorize, cookie_token
+from benchmax.platform.server.security.bodies import OPEN_BYTES, Bodies, Body, is_hang_up, too_large
+from benchmax.platform.server.security.stream_watch import StreamWatch
+from benchmax.platform.server.settings import ServerSettings
+from benchmax.platform.store.runs import runs
+from benchmax.platform.store.tables import Run
+
+if TYPE_CHECKING:
+    from benchmax.platform.server.state import Platform
+
+MOST_STREAMS = 256
+"""Live feeds that one user, or one address without a key, may have open."""
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; script-src 'self'; object-src 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'; form-action 'self'; require-trusted-types-for 'script'; trusted-types 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
+
+
+_RAW = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+_NAMES = frozenset(name for name, _ in _RAW)
+
+
+class Guard:
+    """ASGI middleware around the whole app."""
+
+    def __init__(self, app: ASGIApp, platform: Platform) -> None:
+        self._app = app
+        self._platform = platform
+        self._doors: Doors | None = None
+        self._streams = StreamWatch()
+        self._bodies = Bodies()
+        self._feeds = OpenStreams()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return  # there are no websockets here: the server closes the connection
+        answer = _Answer(send)
+        try:
+            headers = Headers(scope=scope)
+            check_host(headers, scope["path"], self._platform.settings)
+            check_origin(scope, headers)
+            self._check_length(scope, headers)
+            await self._let_in(scope, headers)
+            await self._with_body(scope, headers, receive, answer)
+        except HTTPException as refused:
+            if not is_hang_up(refused):
+                said = dict(refused.headers or {})
+                await problem(refused.status_code, refused.detail, said)(scope, receive, answer.send)
+        except Exception as error:
+            if is_hang_up(error):
+                return
+            response = unexpected(error)
+            if answer.started:
+                raise
+            await response(scope, receive, answer.send)
+
+    async def _with_body(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
+        idle = self._platform.settings.idle_seconds
+        body = Body(receive, self._bodies, most=self._most(scope), stored=_is_stored(scope), idle_seconds=idle)
+        try:
+            with self._feeds.place(scope):
+                await self._serve(scope, headers, body.receive, answer)
+        finally:
+            body.end()
+
+    async def _serve(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
+        """Answer; a live stream only for as long as its reader may read."""
+        watcher: asyncio.Task[None] | None = None
+        bound = asyncio.timeout(None)
+
+        def watch() -> None:
+            nonlocal watcher
+            watcher = asyncio.create_task(self._watch(scope, headers, bound))
+
+        answer.on_stream = watch
+        try:
+            async with bound:
+                await self._app(scope, receive, answer.send)
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            await answer.end()
+        finally:
+            if watcher is not None:
+                watcher.cancel()
+
+    async def _watch(self, scope: Scope, headers: Headers, bound: asyncio.Timeout) -> None:
+        _, run_id = self._platform.doors.find(scope["method"], scope["path"])
+        address = client_address(scope)
+
+        def may_read() -> bool:
+            try:
+                _, run = self._look_up(headers, address, run_id, note_use=False)
+            except Refused:
+                return False
+            except SQLAlchemyError:
+                return True  # the database is away: nothing is known
+            return run_id is None or run is not None
+
+        shown = headers.get("authorization") or cookie_token(headers)
+        await self._streams.until_refused((shown, run_id), may_read, bound)
+
+    async def _let_in(self, scope: Scope, headers: Headers) -> None:
+        self._doors = self._doors or self._platform.doors
+        level, run_id = self._doors.find(scope["method"], scope["path"])
+        if level == "open":
+            return
+        principal, run = await run_in_threadpool(self._look_up, headers, client_address(scope), run_id)
+        authorize(principal, level)
+        scope["principal"], scope["run"] = principal, run
+
+    def _look_up(
+        self, headers: Headers, address: str, run_id: str | None, *, note_use: bool = True
+    ) -> tuple[Principal | None, Run | None]:
+        """The caller, and the run to be read: one journey to a thread for what nearly every request needs."""
+        database = self._platform.database
+        principal = authenticate(database, headers, address, note_use=note_use)
+        if run_id is None or not (run_id.isascii() and run_id.replace("_", "").isalnum()):
+            return principal, None
+        with database.read() as session:
+            return principal, runs.visible(session, run_id, principal.user_id if principal else None)
+
+    def _most(self, scope: Scope) -> int:
+        uploads = _is_stored(scope) and scope["method"] == "PUT"
+        if uploads:
+            return self._platform.settings.upload_bytes
+        # What anybody may send is kept in memory before it is known who it is.
+        return OPEN_BYTES if self._level(scope) == "open" else self._platform.settings.body_bytes
+
+    def _level(self, scope: Scope) -> Level:
+        return self._platform.doors.level(scope["method"], scope["path"])
+
+    def _check_length(self, scope: Scope, headers: Headers) -> None:
+        length = headers.get("content-length", "0")
+        if not length.isdigit():
+            raise Refused(400, "The Content-Length is not a number.")
+        if int(length) > self._most(scope):
+            raise too_large(self._most(scope))
+
+
+class _Answer:
+    """Adds our headers to whatever is sent."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+        self.on_stream: Callable[[], None] | None = None
+        """Called when the answer turns out to be a live stream."""
+
+    async def end(self) -> None:
+        """Close an answer that was cut off."""
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            if self.on_stream is not None and _is_stream(message):
+                self.on_stream()
+            theirs = [pair for pair in message["headers"] if pair[0].lower() not in _NAMES]
+            kept = any(name.lower() == b"cache-control" for name, _ in theirs)
+            message["headers"] = [*theirs, *_RAW] if kept else [*theirs, *_RAW, (b"cache-control", b"no-store")]
+        await self._send(message)
+
+
+def _is_stored(scope: Scope) -> bool:
+    """Whether the body is a file that goes to the disk as it comes, not JSON to be parsed."""
+    if scope["method"] == "PUT":
+        return bool(scope["path"].startswith("/v1/storage/uploads/"))
+    return bool(scope["method"] == "POST" and scope["path"] == "/v1/datasets")
+
+
+def _is_stream(start: Message) -> bool:
+    return any(name.lower() == b"content-type" and b"event-stream" in value for name, value in start["headers"])
+
+
+def client_address(scope: Scope) -> str:
+    return scope["client"][0] if scope.get("client") else ""
+
+
+def check_host(headers: Headers, path: str, settings: ServerSettings) -> None:
+    """Only names of ours are served, whatever address they resolve to."""
+    given = headers.getlist("host")
+    if len(given) != 1 or not path.startswith("/"):
+        raise Refused(400, "Send exactly one Host header and a path that begins with /.")
+    try:
+        parts = urlsplit(f"//{given[0]}")
+        name, _ = parts.hostname or "", parts.port
+        plain = parts.netloc == given[0] and "@" not in given[0] and not parts.path
+    except ValueError:
+        name, plain = "", False
+    if not plain or name.lower() not in settings.hosts:
+        raise Refused(421, "This server does not answer to that Host. Use the address that `benchmax status` shows.")
+
+
+def check_origin(scope: Scope, headers: Headers) -> None:
+    """An unsafe method must come from our own pages, or from a program that shows a key."""
+    if scope["method"] in SAFE:
+        return
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    own = f"{scope['scheme']}://{headers['host']}"
+    foreign = site not in (None, "same-origin", "none") or (origin is not None and origin.lower() != own.lower())
+    unproven = site is None and origin is None and "authorization" not in headers and cookie_token(headers) is not None
+    if foreign or unproven:
+        raise Refused(403, "This request came from another site, or cannot show that it did not.")
+
+
+class OpenStreams:
+    """How many live feeds one key, session or address has open."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def place(self, scope: Scope) -> Iterator[None]:
+        """Count a feed while it is open; Refused (429) when it is one too many. What is no feed is not counted."""
+        if scope["method"] != "GET" or not scope["path"].endswith("/stream"):
+            yield
+            return
+        principal: Principal | None = scope.get("principal")
+        who = f"user {principal.user_id}" if principal else f"address {client_address(scope)}"
+        if self._open[who] >= MOST_STREAMS:
+            raise Refused(429, f"You have {MOST_STREAMS} live feeds open. Close some first.", Retry_After="30")
+        self._open[who] += 1
+        try:
+            yield
+        finally:
+            self._open[who] -= 1
+            if not self._open[who]:
+                del self._open[who]
+
+
+class Limiter:
+    """How often one caller may do one thing. Kept in memory: a restart forgives."""
+
+    def __init__(self, per_hour: dict[str, int]) -> None:
+        self._per_hour = per_hour
+        self._hits: dict[tuple[str, str], deque[float]] = {}
+        self._lock = threading.Lock()
+
+    def hit(self, what: str, who: str) -> None:
+        """Count one call; Refused (429) when it is one too many in this minute or hour."""
+        with self._lock:
+            self._hit(what, who)
+
+    def _hit(self, what: str, who: str) -> None:
+        hour = self._per_hour[what]
+        minute = max(10, hour // 60)
+        now = time.monotonic()
+        if len(self._hits) > 10_000:
+            self._hits = {key: hits for key, hits in self._hits.items() if hits and hits[-1] > now - 3600}
+        hits = self._hits.setdefault((what, who), deque())
+        while hits and hits[0] <= now - 3600:
+            hits.popleft()
+        waits = [3600 - (now - hits[-hour])] if len(hits) >= hour else []
+        if len(hits) >= minute and hits[-minute] > now - 60:
+            waits.append(60 - (now - hits[-minute]))
+        if waits:
+            seconds = int(max(waits)) + 1
+            raise Refused(429, f"Too many calls. Try again in {seconds} s.", Retry_After=str(seconds))
+        hits.append(now)
+
+
+def attachment(name: str) -> dict[str, Any]:
+    """Headers of a download: never shown inline, whatever is in it."""
+    safe = "".join(letter for letter in name if letter.isalnum() or letter in "._-")[:100] or "file"
+    plain = safe.encode("ascii", "ignore").decode().lstrip(".-") or "file"
+    said = f'attachment; filename="{plain}"'
+    if plain != safe:
+        said += f"; filename*=UTF-8''{quote(safe, errors='replace')}"
+    return {"Content-Disposition": said, "Content-Type": "application/octet-stream"}

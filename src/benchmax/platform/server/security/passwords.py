@@ -1,0 +1,64 @@
+"""Passwords: argon2id, one answer for every failure, a lock after ten of them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from benchmax.errors import UsageError
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.store.accounts import users
+from benchmax.platform.store.database import Database
+
+_hasher = PasswordHasher()
+FEWEST_CHARS = 10
+
+
+def hash_password(password: str) -> str:
+    """What is kept of a password; UsageError for one that is too short."""
+    if not FEWEST_CHARS <= len(password) <= 1000:
+        raise UsageError(f"A password has {FEWEST_CHARS} to 1,000 characters. Choose another.")
+    return _hasher.hash(password)
+
+
+def set_password(database: Database, email: str, password: str) -> None:
+    """Give a user a password; the user must exist."""
+    hashed = hash_password(password)
+    with database.write() as session:
+        user = users.by_email(session, email)
+        if user is None:
+            raise UsageError(f"There is no user {email}. Check the address.")
+        user.password_hash = hashed
+
+
+def check_password(database: Database, email: str, password: str, address: str) -> str:
+    """The user's id; Refused, in the same words and time, for an unknown user and a wrong password."""
+    account = email.strip().lower()[:320]
+    with database.read() as session:
+        locked = users.locked(session, account, address)
+        user = users.by_email(session, account)
+    if locked:
+        raise Refused(429, "Too many wrong passwords. Try again in 15 minutes.", Retry_After="900")
+    hashed = user.password_hash if user else None
+    good = _verify(hashed or _nobody(), password[:1000]) and hashed is not None
+    with database.write() as session:
+        if good and user is not None:
+            users.clear_failures(session, account, address)
+            return user.id
+        users.add_failure(session, account, address)
+    raise Refused(401, "The address or the password is wrong.")
+
+
+def _verify(hashed: str, password: str) -> bool:
+    try:
+        return _hasher.verify(hashed, password)
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+@cache
+def _nobody() -> str:
+    """A hash to spend the same time on when there is no user."""
+    return _hasher.hash("nobody")

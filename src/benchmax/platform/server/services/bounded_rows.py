@@ -1,0 +1,73 @@
+"""Asks `rows_child` about files that are read whole. Few run at a time, and each has a bounded amount of memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmax.errors import DatasetError, UsageError
+
+WHOLE = frozenset({".json", ".parquet"})
+"""Suffixes of files that cannot be read in pieces of a bounded size."""
+AT_ONCE = 2
+WAIT_SECONDS = 60.0
+
+_places = threading.BoundedSemaphore(AT_ONCE)
+
+
+def ask(file: Path, do: str, **more: Any) -> dict[str, Any]:
+    """The one answer to a question about a file."""
+    for _, answer in _answers(file, do, more):
+        return dict(answer)
+    raise _too_much(file)
+
+
+def rows(file: Path, path: str) -> Iterator[dict[str, Any]]:
+    """The rows of a file; DatasetError at one that cannot be read."""
+    for kind, row in _answers(file, "rows", {"path": path}):
+        if kind == "end":
+            return
+        yield row
+    raise _too_much(file)
+
+
+def _answers(file: Path, do: str, more: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    command = [sys.executable, "-P", "-m", "benchmax.platform.server.services.rows_child"]
+    variables = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with _place(), subprocess.Popen(command, env=variables, **pipes) as child:
+        try:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.write(json.dumps({"file": str(file), "do": do, **more}).encode())
+            child.stdin.close()
+            for line in child.stdout:
+                kind, value = json.loads(line)
+                if kind == "error":
+                    raise DatasetError(value)
+                yield kind, value
+        except BrokenPipeError:  # it did not even begin
+            raise _too_much(file) from None
+        finally:
+            child.kill()
+
+
+@contextmanager
+def _place() -> Iterator[None]:
+    if not _places.acquire(timeout=WAIT_SECONDS):
+        raise UsageError("Others have large files read at the moment. Try again, or upload the rows as .jsonl.")
+    try:
+        yield
+    finally:
+        _places.release()
+
+
+def _too_much(file: Path) -> DatasetError:
+    return DatasetError(f"{file} takes too much memory or time to be read at once. Upload it as .jsonl.")

@@ -1,0 +1,219 @@
+"""Environments to choose from: those that come with benchmax, and the caller's uploaded bundles.
+
+A bundle is only read: its manifest is JSON, its pickle's opcodes are listed, nothing of it is run. The built-in ones
+are benchmax's own code, and only they are imported here.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+import textwrap
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from benchmax import limits
+from benchmax.bundle.errors import BundlingError
+from benchmax.bundle.metadata import BundleMetadata
+from benchmax.envs.base_env import BaseEnv, overrides
+from benchmax.envs.loading import BUILT_IN, load_env_class, own_rows
+from benchmax.errors import NotFoundError
+from benchmax.platform.server.services import datasets
+from benchmax.platform.store.uploads import uploads as libraries
+from benchmax.platform.store.uploads.blobs import BlobStore
+from benchmax.platform.store.uploads.uploads import OURS, Uploaded
+from benchmax.platform.wire.resources import EnvironmentDetails, EnvironmentInfo, SourceFile
+
+SHOWN_BYTES = 200 * 1024
+"""Of one source file."""
+_INSPECTED_BYTES = 16 * limits.MIB
+NOT_THERE = "You have no such environment. `list_environments` shows them."
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One to choose."""
+
+    id: str
+    uploaded: Uploaded | None
+    """None for a built-in, whose id is its name."""
+
+
+def everything(session: Session, owner_id: str) -> list[Environment]:
+    """The built-in ones, then uploads, newest first."""
+    uploads = [Environment(_id(each), each) for each in libraries.environments_of(session, owner_id)]
+    return [*(Environment(name, None) for name in BUILT_IN), *uploads]
+
+
+def find(session: Session, owner_id: str, environment_id: str) -> Environment:
+    for each in everything(session, owner_id):
+        if each.id == environment_id:
+            return each
+    raise NotFoundError(NOT_THERE)
+
+
+def _id(uploaded: Uploaded) -> str:
+    both = f"{uploaded.cls_sha256}{uploaded.metadata_sha256}"
+    return f"env_{hashlib.sha256(both.encode()).hexdigest()[:32]}"
+
+
+# What is shown
+
+
+def info(store: BlobStore, environment: Environment, tools: Mapping[str, list[str]]) -> EnvironmentInfo:
+    known = tools.get(environment.id)
+    if environment.uploaded is None:
+        return _built_in(environment.id).model_copy(update={"tools": known})
+    uploaded = environment.uploaded
+    manifest = _manifest(str(store.path(uploaded.metadata_sha256)))
+    folder = uploaded.folder.split("/")
+    return EnvironmentInfo(
+        id=environment.id,
+        name=(manifest.env_class or "").rpartition(".")[2] or (folder[1] if len(folder) > 1 else folder[0]),
+        kind="bundle",
+        path=uploaded.folder,
+        description=_docstring(manifest.env_class_source or ""),
+        digest=uploaded.cls_sha256,
+        python_version=manifest.python_version,
+        tools=known,
+        created_at=uploaded.updated,
+    )
+
+
+def details(store: BlobStore, environment: Environment, tools: Mapping[str, list[str]]) -> EnvironmentDetails:
+    shown = info(store, environment, tools)
+    if environment.uploaded is None:
+        files = [_source(path.name, path.read_text("utf-8")) for path in _source_files(environment.id)]
+        return EnvironmentDetails(**dict(shown), files=files, manifest={}, imports=[], suspicious=[], problems=[])
+    manifest = _manifest(str(store.path(environment.uploaded.metadata_sha256)))
+    text = manifest.env_class_source
+    plain = {name: value for name, value in asdict(manifest).items() if name != "env_class_source"}
+    return EnvironmentDetails(
+        **dict(shown),
+        files=[_source(f"{shown.name}.py", text)] if text else [],
+        manifest=plain,
+        **_inspected(store.path(environment.uploaded.cls_sha256), manifest),
+    )
+
+
+def _source(path: str, text: str) -> SourceFile:
+    shown = text.encode("utf-8", "replace")[:SHOWN_BYTES].decode("utf-8", "ignore")
+    return SourceFile(path=path, text=shown, truncated=len(shown) < len(text))
+
+
+def _inspected(path: Path, manifest: BundleMetadata) -> dict[str, Any]:
+    """What the pickle would import, without opening it."""
+    from benchmax.bundle import check_servable, inspect_bundle
+
+    try:
+        if path.stat().st_size > _INSPECTED_BYTES:
+            return {"imports": [], "suspicious": [], "problems": ["The bundle is too large to be looked into here."]}
+        report = inspect_bundle(path.read_bytes(), manifest)
+    except OSError:
+        return {"imports": [], "suspicious": [], "problems": ["The bundle is no longer stored. Upload it again."]}
+    problems = [*report.problems, *([report.incompatible] if report.incompatible else [])]
+    try:
+        if report.ok:
+            check_servable(path.read_bytes(), manifest)
+    except BundlingError as error:
+        problems.append(str(error))
+    return {"imports": report.modules, "suspicious": report.suspicious, "problems": problems}
+
+
+def _manifest(path: str) -> BundleMetadata:
+    """A manifest by the path of its blob; one that cannot be read says nothing."""
+    try:
+        return _read_manifest(path)
+    except (BundlingError, OSError):
+        return BundleMetadata(python_version="unknown")
+
+
+@lru_cache(maxsize=512)
+def _read_manifest(path: str) -> BundleMetadata:
+    """The content of a blob never changes."""
+    file = Path(path)
+    return BundleMetadata.from_json_bytes(
+        file.read_bytes() if file.stat().st_size <= libraries.MANIFEST_BYTES else b"{}"
+    )
+
+
+def _docstring(source: str) -> str:
+    """The first paragraph of the class's words about itself."""
+    if not source or len(source) > SHOWN_BYTES:
+        return ""
+    try:
+        tree = ast.parse(textwrap.dedent(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    texts = [ast.get_docstring(node) for node in tree.body if isinstance(node, ast.ClassDef)]
+    return _first_paragraph(next((text for text in reversed(texts) if text), "") or ast.get_docstring(tree) or "")
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.split("\n\n")[0].split())[:500]
+
+
+@cache
+def _built_in(name: str) -> EnvironmentInfo:
+    env_class = load_env_class(name)
+    module = inspect.getdoc(inspect.getmodule(env_class)) or env_class.__doc__ or ""
+    source = "".join(path.read_text("utf-8") for path in _source_files(name))
+    brings = overrides(env_class, "load_dataset")
+    return EnvironmentInfo(
+        id=name,
+        name=env_class.__name__,
+        kind="builtin",
+        path=BUILT_IN[name],
+        description=_first_paragraph(module),
+        digest=hashlib.sha256(source.encode()).hexdigest(),
+        python_version=BundleMetadata().python_version,
+        created_at=None,
+        brings_rows=brings,
+        own_rows=len(list(own_rows(env_class))) if brings else None,
+    )
+
+
+def _source_files(name: str) -> list[Path]:
+    file = inspect.getsourcefile(load_env_class(name))
+    return sorted(path for path in Path(file or "").parent.glob("*.py") if path.stat().st_size) if file else []
+
+
+# What a launch needs
+
+
+def bundle_paths(session: Session, store: BlobStore, owner_id: str, environment: Environment) -> dict[str, str]:
+    """The two blob paths of an environment; a built-in one is packed and put among the owner's uploads."""
+    if environment.uploaded is not None:
+        return {
+            "env_cls_path": environment.uploaded.cls_path,
+            "env_metadata_path": environment.uploaded.metadata_path,
+        }
+    from benchmax.bundle import dump_bundle
+
+    bundle = dump_bundle(load_env_class(environment.id))
+    folder = f"{OURS}{environment.id}/{hashlib.sha256(bundle.pickled).hexdigest()[:16]}"
+    files = {
+        "env_cls_path": (f"{folder}/env-cls.pkl", bundle.pickled),
+        "env_metadata_path": (f"{folder}/{libraries.MANIFEST}", bundle.metadata.to_json_bytes()),
+    }
+    for path, content in files.values():
+        with store.receive() as incoming:
+            incoming.write(content)
+            sha256 = incoming.keep()
+        datasets.name(session, owner_id, path, sha256, len(content), None)
+    return {name: path for name, (path, _) in files.items()}
+
+
+def own_dataset(environment: Environment) -> list[dict[str, Any]] | None:
+    """The rows a built-in environment brings along; None when it brings none."""
+    if environment.uploaded is not None:
+        return None
+    env_class: type[BaseEnv] = load_env_class(environment.id)
+    return list(json.loads(json.dumps(list(own_rows(env_class))))) if overrides(env_class, "load_dataset") else None

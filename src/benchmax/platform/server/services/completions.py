@@ -1,0 +1,138 @@
+"""Chat completions by the platform's models: a model of this machine answers in a session, an endpoint over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, TypeAlias
+
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from benchmax.errors import ModelProtocolError, ModelUnavailable
+from benchmax.models.refusals import error_body, refusal
+from benchmax.platform.server.services.live_sessions import Broken
+from benchmax.platform.server.services.models import ChosenModel
+from benchmax.platform.server.state import Platform
+
+ALIVE = b": alive\n\n"
+
+Gone: TypeAlias = Callable[[], Awaitable[bool]]
+"""Whether nobody waits for the answer any more."""
+
+
+class Refusal(Exception):
+    """An answer that is an error, in the API's own shape."""
+
+    def __init__(self, status: int, body: Mapping[str, Any]) -> None:
+        super().__init__(status)
+        self.status = status
+        self.body = dict(body)
+
+
+async def answer(here: Platform, chosen: ChosenModel, body: Mapping[str, Any], gone: Gone) -> Response:
+    """The chosen model's answer, whole or streamed. Who answers is in `model`, and in whose place in `note`."""
+    headers = {"X-Benchmax-Model": _header(chosen.model)}
+    if chosen.note:
+        headers["X-Benchmax-Note"] = _header(chosen.note)
+    try:
+        if body.get("stream"):
+            pieces = _streamed(here, chosen, body)
+            first = await anext(pieces, b"")  # until then a failure is still an ordinary answer
+            stream = _guarded(first, pieces)
+            headers["X-Accel-Buffering"] = "no"
+            return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+        whole = await _whole(here, chosen, body, gone)
+        return JSONResponse(whole | ({"note": chosen.note} if chosen.note else {}), headers=headers)
+    except Exception as error:
+        status, problem = _problem(error)
+        if status == 500:
+            raise
+        return JSONResponse(problem, status, headers)
+
+
+def _header(text: str) -> str:
+    """As a header can hold it."""
+    return " ".join(text.encode("ascii", "replace").decode().split())
+
+
+async def _whole(here: Platform, chosen: ChosenModel, body: Mapping[str, Any], gone: Gone) -> dict[str, Any]:
+    if not chosen.base_url:
+        async with aclosing(_local(here, chosen, body)) as events:
+            async for event in events:
+                if event is not None:
+                    return dict(event["reply"])
+                if await gone():
+                    break
+        raise ModelUnavailable("The model broke off. Try again.")
+    async with _relayed(here, chosen, body) as pieces:
+        raw = b"".join([piece async for piece in pieces])
+    try:
+        reply = json.loads(raw)
+    except ValueError:
+        reply = None
+    if not isinstance(reply, dict):
+        raise ModelProtocolError("The endpoint's answer is not a JSON object. Check its address.")
+    return reply
+
+
+async def _streamed(here: Platform, chosen: ChosenModel, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+    if chosen.base_url:
+        async with _relayed(here, chosen, body) as pieces:
+            async for piece in pieces:
+                yield piece
+        return
+    begun = False
+    async with aclosing(_local(here, chosen, body)) as events:
+        async for event in events:
+            if event is not None:
+                begun = True
+                yield _event(event["chunk"])
+            elif begun:
+                yield ALIVE
+    yield b"data: [DONE]\n\n"
+
+
+async def _guarded(first: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    """A stream that has begun tells its failure as its last event."""
+    async with aclosing(pieces):
+        try:
+            yield first
+            async for piece in pieces:
+                yield piece
+        except Exception as error:
+            yield _event(_problem(error)[1])
+
+
+async def _local(
+    here: Platform, chosen: ChosenModel, body: Mapping[str, Any]
+) -> AsyncGenerator[dict[str, Any] | None, None]:
+    request = {"do": "chat", "body": {**body, "model": chosen.model}}
+    async with aclosing(here.sessions.ask(lambda: here.sessions.for_model(chosen.model), request)) as events:
+        async for event in events:
+            if event is not None and "error" in event:
+                raise Refusal(int(event["status"]), event["error"])
+            yield event
+
+
+@asynccontextmanager
+async def _relayed(
+    here: Platform, chosen: ChosenModel, body: Mapping[str, Any]
+) -> AsyncIterator[AsyncGenerator[bytes, None]]:
+    from benchmax.models.endpoints import endpoint_model
+
+    request = json.dumps({**body, "model": chosen.model}).encode()
+    async with await endpoint_model(chosen.told(here.settings)) as model, aclosing(model.relay(request)) as pieces:
+        yield pieces
+
+
+def _problem(error: Exception) -> tuple[int, dict[str, Any]]:
+    if isinstance(error, Refusal):
+        return error.status, error.body
+    if isinstance(error, Broken):
+        return 503, error_body(str(error), kind="server_error", code="model_unavailable")
+    return refusal(error)
+
+
+def _event(body: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(body).encode() + b"\n\n"

@@ -1,0 +1,184 @@
+"""What a run may be asked for, and whether a launch makes sense, decided before anything is queued.
+
+Nothing of the bundle is opened: its manifest is JSON, and of its pickle only the names in it are read.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.orm import Session
+
+from benchmax import limits
+from benchmax.envs.datasets.readers import read_rows
+from benchmax.envs.datasets.run_rows import GOOD_ROWS, check_count
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.platform.server.services import bounded_rows
+from benchmax.platform.server.services import dataset_preview as dataset_look
+from benchmax.platform.server.services.dataset_preview import OWN_CODE
+from benchmax.platform.store.uploads import blobs
+from benchmax.platform.store.uploads.blobs import BlobStore
+from benchmax.platform.store.uploads.uploads import MANIFEST_BYTES
+from benchmax.platform.wire.launch_args import launch_args
+from benchmax.platform.wire.runs import RUN_PATHS, LaunchArg
+
+if TYPE_CHECKING:
+    from benchmax.bundle.metadata import BundleMetadata
+
+RUN_TYPES = ("simple", "simple-r5", "simple-cpu")
+_STREAMED = frozenset({".jsonl", ".csv", ".tsv", ".parquet"})
+_WHOLE_BYTES = 256 * limits.MIB
+_INSPECTED_BYTES = 16 * limits.MIB
+"""A larger bundle is not looked into; its run tells what it lacks."""
+_OLDEST_MINOR = 11
+_NAMED_BUNDLE = "Launch with the paths `upload_training_run` returned."
+
+
+def models() -> list[str]:
+    """Names of the local model registry."""
+    from benchmax.inference.weights.store import KNOWN, list_models
+
+    return sorted({*KNOWN, *(stored.card.name for stored in list_models())})
+
+
+def specs() -> list[LaunchArg]:
+    """The launch arguments of this machine."""
+    return launch_args(models=models())
+
+
+class Assets:
+    """The four uploads of a launch: there, the caller's own, and usable."""
+
+    def __init__(
+        self, session: Session, store: BlobStore, owner_id: str, args: Mapping[str, Any], *, held_out: bool = False
+    ) -> None:
+        self._store = store
+        self._held_out = held_out
+        """The eval rows were taken from the training rows, for there were none."""
+        self.paths = {name: _text(args, name) for name in RUN_PATHS}
+        self.blobs: dict[str, str] = {}
+        for name, path in self.paths.items():
+            found = blobs.find(session, owner_id, path)
+            if found is None:
+                raise NotFoundError(f"{name}: you have no upload at {path[:200]!r}. {_NAMED_BUNDLE}")
+            self.blobs[name] = found[1].sha256
+
+    def check_bundle(self) -> None:
+        """Refuse a bundle that a run could not open: damaged, for another Python, or in need of what is not here."""
+        from benchmax.bundle.metadata import BundleMetadata
+
+        path = self._store.path(self.blobs["env_metadata_path"])
+        if path.stat().st_size > MANIFEST_BYTES:
+            raise UsageError("env_metadata_path is too large for a bundle's metadata. " + _NAMED_BUNDLE)
+        manifest = BundleMetadata.from_json_bytes(path.read_bytes())
+        if manifest.sha256 is not None and manifest.sha256 != self.blobs["env_cls_path"]:
+            raise UsageError("The bundle is not the one its metadata describes (SHA-256). Upload it again.")
+        check_bundle(self._store.path(self.blobs["env_cls_path"]), manifest)
+
+    def count(self, name: str) -> int:
+        """Usable rows of one of the two datasets; DatasetError for rows that the run could not use."""
+        return check_rows(self._store, self.blobs[name], self.paths[name], self.reader)
+
+    @cached_property
+    def reader(self) -> str:
+        """Whose columns the rows must have, as `dataset_look` calls it."""
+        return row_reader(self._store, self.blobs["env_cls_path"], self.blobs["env_metadata_path"])
+
+    def check_rows(self) -> tuple[int, list[str]]:
+        """The number of training rows, and warnings; DatasetError when there are too few, or one cannot be used."""
+        rows, held_out = self.count("train_dataset_path"), self.count("eval_dataset_path")
+        check_count(rows, "Nothing was launched.")
+        warnings = []
+        if rows < GOOD_ROWS:
+            warnings.append(f"Only {rows} training rows; {GOOD_ROWS} or more are recommended.")
+        if self._held_out:
+            aside = f"{held_out} of the training rows are held out" if held_out else "there are too few to hold any out"
+            warnings.append(f"The eval dataset has no rows; {aside}.")
+        return rows, warnings
+
+
+def row_reader(store: BlobStore, cls_sha256: str, metadata_sha256: str) -> str:
+    """Whose columns a bundle's rows must have: a built-in environment's, "" for those all know, or its own code's."""
+    from benchmax.bundle import rows_read_by
+    from benchmax.bundle.metadata import BundleMetadata
+
+    pickled, manifest = store.path(cls_sha256), store.path(metadata_sha256)
+    if max(pickled.stat().st_size, manifest.stat().st_size) > _INSPECTED_BYTES:
+        return OWN_CODE
+    known = rows_read_by(pickled.read_bytes(), BundleMetadata.from_json_bytes(manifest.read_bytes()))
+    return OWN_CODE if known is None else known
+
+
+def check_rows(store: BlobStore, sha256: str, path: str, reader: str) -> int:
+    """Usable rows of a dataset; DatasetError, with row, column, reason and fix, for one that is not."""
+    with dataset_file(store, sha256, path) as file:
+        if file.suffix in bounded_rows.WHOLE:
+            usable = int(bounded_rows.ask(file, "check", path=path, environment=reader)["rows"])
+        else:
+            usable = dataset_look.check(file, path, reader)
+    return usable if usable < dataset_look.PREVIEW_ROWS else count_rows(store, sha256, path)
+
+
+def check_bundle(pickled: Path | bytes, manifest: BundleMetadata) -> None:
+    """UsageError when no process of this machine could open a bundle; it says which Python or which name is missing."""
+    from benchmax.bundle import check_servable
+    from benchmax.bundle.interpreters import HERE, interpreters
+    from benchmax.bundle.metadata import python_minor
+
+    minor = python_minor(manifest)
+    if int(minor.partition(".")[2]) < _OLDEST_MINOR or not interpreters(minor):
+        raise UsageError(
+            f"The environment was bundled with Python {minor}; this server has {HERE}. Upload it again from "
+            f"Python {HERE}, or install python{minor} on the server."
+        )
+    size = len(pickled) if isinstance(pickled, bytes) else pickled.stat().st_size
+    if size <= _INSPECTED_BYTES:
+        check_servable(pickled if isinstance(pickled, bytes) else pickled.read_bytes(), manifest)
+
+
+@contextmanager
+def dataset_file(store: BlobStore, sha256: str, path: str) -> Iterator[Path]:
+    """A blob under a name with the suffix its path had, for readers that go by it."""
+    suffix = PurePosixPath(path).suffix.lower()
+    if suffix not in _STREAMED and store.path(sha256).stat().st_size > _WHOLE_BYTES:
+        raise UsageError(f"{path} is too large to be read at once. Upload it as .jsonl.")
+    with tempfile.TemporaryDirectory(prefix="benchmax-") as folder:
+        link = Path(folder) / f"dataset{suffix}"
+        os.symlink(store.path(sha256).absolute(), link)
+        try:
+            yield link
+        except UsageError as error:  # it names the file, and that name is the server's own business
+            raise UsageError(str(error).replace(str(link), path)) from None
+
+
+def count_rows(store: BlobStore, sha256: str, path: str) -> int:
+    """Rows of a dataset."""
+    with dataset_file(store, sha256, path) as file:
+        if file.suffix in bounded_rows.WHOLE:
+            return int(bounded_rows.ask(file, "count")["rows"])
+        return count_lines(file) if file.suffix == ".jsonl" else sum(1 for _ in read_rows(file))
+
+
+def count_lines(path: Path) -> int:
+    """Non-blank lines, in bounded memory however long a line is."""
+    rows, blank = 0, True
+    with open(path, "rb") as file:
+        while piece := file.readline(limits.MIB):
+            blank = blank and piece.isspace()
+            if piece.endswith(b"\n"):
+                rows += not blank
+                blank = True
+    return rows + (not blank)
+
+
+def _text(args: Mapping[str, Any], name: str) -> str:
+    value = args.get(name)
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"args.{name} is missing. {_NAMED_BUNDLE}")
+    return value

@@ -1,0 +1,173 @@
+"""The server's end of a session: open one, wait until it is ready, and pass on what it says, line by line.
+
+Nothing of a bundle is opened here; the server only names it and hears JSON. A reader of a stream who leaves closes the
+connection to the session, and with it what was under way there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from benchmax.config import setting
+from benchmax.errors import BenchmaxError
+from benchmax.platform.server.settings import ServerSettings
+from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.queue import live_sessions as sessions
+from benchmax.platform.store.queue.live_sessions import MESSAGE_BYTES, SessionFolder
+
+POLL_SECONDS = 0.1
+NOBODY_SECONDS = 20.0
+"""For a runner to notice a session."""
+ALIVE_SECONDS = 10.0
+"""A reader hears something at least this often."""
+ROLLOUT_IDLE_SECONDS = 120.0
+CHAT_IDLE_SECONDS = 600.0
+MODEL_IDLE_SECONDS = 300.0
+
+Event = dict[str, Any]
+
+
+class Broken(BenchmaxError):
+    """A session that cannot be talked to, or that broke off; the words say why."""
+
+    def __init__(self, words: str, *, begun: bool) -> None:
+        super().__init__(words)
+        self.begun = begun
+        """Whether it had said something already."""
+
+
+class Sessions:
+    """Opens sessions, and finds those that can be used again."""
+
+    def __init__(self, data: DataDir) -> None:
+        self._data = data
+        self._shared: dict[tuple[str, str], SessionFolder] = {}
+        """By owner and what is open in them; a model has no owner."""
+        self._lock = threading.Lock()
+
+    def for_rollouts(self, owner_id: str, digest: str, files: Mapping[str, Path | bytes]) -> SessionFolder:
+        """A session with this bundle open: the owner's last one, or another."""
+        asked = {"kind": "rollout", "owner_id": owner_id, "idle_seconds": ROLLOUT_IDLE_SECONDS}
+        return self._open((owner_id, digest), {**asked, "files": {name: name for name in files}}, files)
+
+    def for_model(self, name: str) -> SessionFolder:
+        """A session with this model of the machine loaded: everybody's."""
+        asked = {"kind": "model", "owner_id": "", "idle_seconds": MODEL_IDLE_SECONDS, "model": name, "files": {}}
+        return self._open(("", name), asked, {})
+
+    def _open(self, key: tuple[str, str], asked: Mapping[str, Any], files: Mapping[str, Path | bytes]) -> SessionFolder:
+        with self._lock:
+            self._shared = {known: each for known, each in self._shared.items() if each.status != "ended"}
+            if key not in self._shared:
+                self._shared[key] = sessions.create(self._data, asked, files)
+            return self._shared[key]
+
+    def forget(self, folder: SessionFolder) -> None:
+        """Never give this one again: it does not answer."""
+        with self._lock:
+            self._shared = {key: each for key, each in self._shared.items() if each.id != folder.id}
+
+    async def ask(
+        self, find: Callable[[], SessionFolder], request: Mapping[str, Any]
+    ) -> AsyncGenerator[Event | None, None]:
+        """What a session answers that others may use too; from a new one, if the first was about to end."""
+        for final in (False, True):
+            folder = await run_in_threadpool(find)
+            used = folder.status == "ready"
+            try:
+                async with aclosing(talk(folder, request)) as said:
+                    async for event in said:
+                        yield event
+                return
+            except Broken as broken:
+                self.forget(folder)
+                if broken.begun or final or not used:
+                    raise
+
+    def for_chat(self, owner_id: str, asked: Mapping[str, Any]) -> SessionFolder:
+        own = {"kind": "chat", "owner_id": owner_id, "idle_seconds": CHAT_IDLE_SECONDS}
+        return sessions.create(self._data, {**asked, **own})
+
+    def find(self, owner_id: str, session_id: str) -> SessionFolder | None:
+        return sessions.find(self._data, session_id, owner_id)
+
+
+async def talk(folder: SessionFolder, request: Mapping[str, Any]) -> AsyncGenerator[Event | None, None]:
+    """What a session answers; None now and then while it says nothing. Broken when it cannot."""
+    began = time.monotonic()
+    while folder.status == "starting":
+        if not folder.was_begun and time.monotonic() - began > NOBODY_SECONDS:
+            folder.ask_to_end("No runner took it.")
+            raise Broken("There is no runner to open the session. Start the platform with `benchmax up`.", begun=False)
+        await asyncio.sleep(POLL_SECONDS)
+        yield None
+    if folder.status == "ended":
+        raise Broken(folder.reason, begun=False)
+    begun = False
+    try:
+        with folder.socket_path() as path:
+            reader, writer = await asyncio.open_unix_connection(path, limit=MESSAGE_BYTES)
+        try:
+            writer.write(json.dumps({**request, "token": folder.note("ready")["token"]}).encode() + b"\n")
+            while (line := await _line(reader)) != b"":
+                yield None if line is None else json.loads(line)
+                begun = begun or line is not None
+        finally:
+            writer.close()
+    except (OSError, ValueError, KeyError) as error:
+        raise Broken(f"The session's process cannot be reached: {error}. Try again.", begun=begun) from None
+    if not begun:
+        raise Broken(await _why_gone(folder), begun=False)
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes | None:
+    """The next line; None when none came for a while, empty at the end."""
+    try:
+        line = await asyncio.wait_for(reader.readline(), ALIVE_SECONDS)
+    except TimeoutError:
+        return None
+    return line if line.endswith(b"\n") else b""
+
+
+async def _why_gone(folder: SessionFolder) -> str:
+    """The runner tells a moment later why a session ended."""
+    for _ in range(int(2 / POLL_SECONDS)):
+        if folder.status == "ended":
+            break
+        await asyncio.sleep(POLL_SECONDS)
+    return folder.reason if folder.status == "ended" else "The session gave no answer. Try again."
+
+
+def event_stream(events: AsyncIterator[Event | None]) -> StreamingResponse:
+    """Server-sent events: a `data:` line for each, and a comment now and then while there is none."""
+    return StreamingResponse(_encoded(events), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+async def _encoded(events: AsyncIterator[Event | None]) -> AsyncIterator[str]:
+    told = time.monotonic()
+    async with aclosing(events) as source:  # type: ignore[type-var]
+        async for event in source:
+            if event is not None:
+                yield f"data: {json.dumps(event)}\n\n"
+            elif time.monotonic() - told < ALIVE_SECONDS:
+                continue
+            else:
+                yield ": alive\n\n"
+            told = time.monotonic()
+
+
+def reach_of(settings: ServerSettings) -> dict[str, Any]:
+    """Which addresses models may be called at: private ones too where only this machine's user can ask."""
+    own = settings.is_loopback and not settings.allowed_hosts and not settings.public_url
+    named = [host.strip().lower() for host in setting("ENDPOINT_HOSTS").split(",") if host.strip()]
+    return {"private": own, "hosts": named}

@@ -1,0 +1,89 @@
+"""Encoded answers, kept until the run tells something new: most readers of a chart see what another just saw.
+
+Ingest writes an event together with the points and rollouts it stores, so the id of a run's last event is the version
+of everything that is read from them; a browser that has that version is told so (304). When many ask at once for what
+nobody has yet, one works and the others wait for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from fastapi import Request
+from fastapi.responses import Response
+from sqlalchemy.orm import Session
+
+from benchmax import limits
+from benchmax.platform.store.runs import events
+from benchmax.platform.store.tables import Run
+
+_BYTES = 64 * limits.MIB
+_OVERHEAD = 500
+"""Bytes of an answer's place, besides the answer and its address."""
+
+
+class Charts:
+    """The newest answers, as bytes, within a bound."""
+
+    def __init__(self, most: int = _BYTES) -> None:
+        self._most = most
+        self._size = 0
+        self._kept: OrderedDict[tuple[str, str], tuple[str, bytes]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._working: dict[tuple[str, str], tuple[threading.Lock, int]] = {}
+
+    def answer(self, request: Request, session: Session, run: Run, make: Callable[[], bytes]) -> Response:
+        """What `make` gives for this address and the run as it is now, with its version as the ETag."""
+        version = f'"{events.last_id(session, run.id)}-{run.updated:.6f}"'
+        headers = {"ETag": version, "Cache-Control": "private, no-cache"}
+        if request.headers.get("if-none-match") == version:
+            return Response(status_code=304, headers=headers)
+        key = run.id, f"{request.url.path}?{request.url.query}"
+        found = self._find(key, version)
+        if found is None:
+            with self._alone(key):
+                found = self._find(key, version)
+                if found is None:
+                    found = make()
+                    self._keep(key, version, found)
+        return Response(found, media_type="application/json", headers=headers)
+
+    def _find(self, key: tuple[str, str], version: str) -> bytes | None:
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None or found[0] != version:
+                return None
+            self._kept.move_to_end(key)
+            return found[1]
+
+    @contextmanager
+    def _alone(self, key: tuple[str, str]) -> Iterator[None]:
+        """One at a time for one key."""
+        with self._lock:
+            lock, waiting = self._working.get(key, (threading.Lock(), 0))
+            self._working[key] = lock, waiting + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._lock:
+                lock, waiting = self._working.pop(key)
+                if waiting > 1:
+                    self._working[key] = lock, waiting - 1
+
+    def _keep(self, key: tuple[str, str], version: str, encoded: bytes) -> None:
+        with self._lock:
+            old = self._kept.pop(key, None)
+            self._size += _cost(key, encoded) - (_cost(key, old[1]) if old else 0)
+            self._kept[key] = version, encoded
+            while self._size > self._most and self._kept:
+                dropped, (_, answer) = self._kept.popitem(last=False)
+                self._size -= _cost(dropped, answer)
+
+
+def _cost(key: tuple[str, str], encoded: bytes) -> int:
+    """Small answers to long addresses take room, too."""
+    return len(encoded) + len(key[1]) + _OVERHEAD

@@ -1,0 +1,57 @@
+"""`python -m benchmax.platform.server.services.rows_child`: reads a dataset that cannot be read piece by piece.
+
+A file of a few bytes can unfold into gigabytes (Parquet), one of sixty megabytes into thirty times that (JSON). So they
+are read here, in a process with bounds of its own, and the server is told only what is in them.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+MEMORY_BYTES = 1024 * 1024 * 1024
+CPU_SECONDS = 120
+
+
+def main() -> int:
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    from benchmax.errors import UsageError
+
+    try:
+        _answer(json.load(sys.stdin))
+    except UsageError as error:
+        _say("error", str(error))
+    except MemoryError:
+        return 1
+    return 0
+
+
+def _answer(asked: dict[str, Any]) -> None:
+    from benchmax.envs.datasets.readers import read_rows
+    from benchmax.platform.server.services import dataset_preview as dataset_look
+
+    file = Path(asked["file"])
+    if asked["do"] == "preview":
+        _say("answer", dataset_look.look(file, asked["limit"], asked["environment"]))
+    elif asked["do"] == "check":
+        _say("answer", {"rows": dataset_look.check(file, asked["path"], asked["environment"])})
+    elif asked["do"] == "count":
+        _say("answer", {"rows": sum(1 for _ in read_rows(file))})
+    else:
+        for row in dataset_look.good_rows(file, asked["path"]):
+            _say("row", row)
+        _say("end")
+
+
+def _say(kind: str, value: Any = None) -> None:
+    sys.stdout.write(json.dumps([kind, value], default=str) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""Rows as the wire shows them, and runs as a caller may see them."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+from fastapi import Depends, Path, Query, Request
+from sqlalchemy import bindparam, select
+from sqlalchemy.orm import Session
+
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.security.auth import Caller, MaybeCaller, Principal
+from benchmax.platform.server.state import Here
+from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.runs import run_summaries as standings
+from benchmax.platform.store.runs import runs
+from benchmax.platform.store.runs.run_summaries import Standing
+from benchmax.platform.store.tables import TERMINAL, ApiKey, EnvLog, Eval, Event, Job, Run
+from benchmax.platform.store.uploads.uploads import OURS
+from benchmax.platform.wire.accounts import KeyInfo
+from benchmax.platform.wire.runs import EnvLogLine, EvalInfo, RunEvent, RunInfo
+
+RunId = Annotated[str, Path(max_length=80)]
+Page = Annotated[int, Query(ge=1, le=100_000)]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Mode = Annotated[str, Query(max_length=40)]
+EvalId = Annotated[str | None, Query(alias="externalEvalId", max_length=80)]
+
+_WITH_JOB = select(Job.run_id).where(Job.run_id.in_(bindparam("ids", expanding=True))).distinct()
+NOT_FOUND = "There is no such run, or it is not yours. `benchmax runs list` shows yours."
+
+
+async def visible_run(run_id: RunId, request: Request, caller: MaybeCaller) -> Run:
+    """The run, when the caller may see it; the guard looked it up. A stranger is told to sign in, not whether it is."""
+    run: Run | None = request.scope.get("run")
+    if run is None or run.id != run_id:
+        raise Refused(404, NOT_FOUND) if caller else Refused(401, "This needs an API key.", WWW_Authenticate="Bearer")
+    return run
+
+
+VisibleRun = Annotated[Run, Depends(visible_run)]
+
+
+def owned_run(run_id: RunId, here: Here, caller: Caller) -> Run:
+    """The run, when it is the caller's own: for what is not shown of public runs."""
+    with here.database.read() as session:
+        run = runs.visible(session, run_id, caller.user_id)
+    if run is None or run.owner_id != caller.user_id:
+        raise Refused(404, NOT_FOUND)
+    return run
+
+
+OwnedRun = Annotated[Run, Depends(owned_run)]
+
+
+@contextmanager
+def own_run(here: Any, run_id: str, caller: Principal) -> Iterator[tuple[Session, Run]]:
+    """A transaction on a run of the caller's own; 404 when it is not to be seen, 403 when it is another's."""
+    with here.database.write() as session:
+        run = runs.visible(session, run_id, caller.user_id)
+        if run is None:
+            raise Refused(404, NOT_FOUND)
+        if run.owner_id != caller.user_id:
+            raise Refused(403, "Only the owner of a run may do this.")
+        yield session, run
+
+
+def run_info(session: Session, run: Run, caller: Principal | None, data: DataDir, *, config: bool = False) -> RunInfo:
+    return run_infos(session, [run], caller, data, config=config)[0]
+
+
+def latest_step(run: Run) -> int | None:
+    """How far a run is; while it works, also what it did before it had to go back to a checkpoint."""
+    if run.status in TERMINAL or run.furthest_step is None:
+        return run.latest_step
+    return max(run.furthest_step, run.latest_step or 0)
+
+
+def run_infos(
+    session: Session, found: list[Run], caller: Principal | None, data: DataDir, *, config: bool = False
+) -> list[RunInfo]:
+    """Rows of a list. Two queries, however many runs there are."""
+    ids = [run.id for run in found]
+    with_job = set(session.scalars(_WITH_JOB, {"ids": ids}))
+    stands = standings.of_runs(session, ids)
+    return [
+        RunInfo(
+            id=run.id,
+            name=run.name,
+            status=run.status,
+            status_reason=run.reason,
+            created_at=run.created,
+            updated_at=run.updated,
+            started_at=run.started,
+            ended_at=run.ended,
+            is_public=run.is_public,
+            is_owner=caller is not None and run.owner_id == caller.user_id,
+            has_launcher_job=run.id in with_job,
+            archived=run.archived,
+            tags=run.tags,
+            total_steps=run.total_steps,
+            latest_step=latest_step(run),
+            latest_activity_message=run.activity,
+            launcher_args={**run.args, **run.paths, "type": run.kind} if config else None,
+            pinned=run.pinned,
+            notes=run.notes if caller is not None and run.owner_id == caller.user_id else "",
+            type=run.kind,
+            parent_run_id=run.parent.get("run_id"),
+            model=str(run.args.get("model") or ""),
+            environment=environment_name(run.paths.get("env_cls_path", "")),
+            task_digest=_task_digest(run),
+            given={name: value for name, value in run.asked.items() if name != "model"},
+            heartbeat_at=_heartbeat(run, data),
+            **_standing(run, stands[run.id]),
+        )
+        for run in found
+    ]
+
+
+def environment_name(path: str) -> str:
+    """`envs/<name>/<digest>/env-cls.pkl` → the name; empty where the path has none."""
+    parts = path.removeprefix(OURS).split("/")
+    return parts[0] if path.startswith(OURS) else parts[1] if len(parts) > 2 else ""
+
+
+def _task_digest(run: Run) -> str:
+    """Equal for runs that train on the same rows of the same environment."""
+    names = ("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path")
+    known = [run.blobs.get(name, "") for name in names]
+    return hashlib.sha256(" ".join(known).encode()).hexdigest()[:16] if any(known) else ""
+
+
+def _standing(run: Run, standing: Standing) -> dict[str, float | None]:
+    elapsed = None if run.started is None else max(0.0, (run.ended or time.time()) - run.started)
+    train, held_out = standing.train, standing.eval
+    return {
+        "elapsed_seconds": elapsed,
+        "eta_seconds": _seconds_left(run, standing, elapsed),
+        "reward_first": train[0].value if train else None,
+        "reward_latest": train[1].value if train else None,
+        "eval_reward_first": held_out[0].value if held_out else None,
+        "eval_reward_latest": held_out[1].value if held_out else None,
+        "error_rate": standing.failed,
+    }
+
+
+def _seconds_left(run: Run, standing: Standing, elapsed: float | None) -> float | None:
+    """Until the last step, or until the time asked for is over."""
+    if run.status != "active" or elapsed is None:
+        return None
+    left, most = standing.seconds_left(run.total_steps, elapsed), run.args.get("max_minutes")
+    if left is None or not isinstance(most, int | float):
+        return left
+    return min(left, max(0.0, 60.0 * most - elapsed))
+
+
+def _heartbeat(run: Run, data: DataDir) -> float | None:
+    """When its process last said that it lives; only a run that goes on is looked up on disk."""
+    if run.started is None and run.status != "active":
+        return None
+    if run.status in TERMINAL:
+        return run.ended
+    beats = []
+    for name in ("status.json", "child.json"):
+        try:
+            beats.append((data.run(run.id) / name).stat().st_mtime)
+        except OSError:
+            continue
+    return max(beats, default=None)
+
+
+def event_info(event: Event) -> RunEvent:
+    return RunEvent(
+        id=event.id,
+        created_at=event.time,
+        category=event.category,
+        type=event.kind,
+        message=event.message,
+        data=event.data,
+    )
+
+
+def log_line(line: EnvLog) -> EnvLogLine:
+    return EnvLogLine(
+        id=line.id,
+        rollout_id=line.rollout_id,
+        step=line.step,
+        created_at=line.time,
+        level=line.level,
+        message=line.message,
+        content=line.message,
+        traceback=line.traceback,
+    )
+
+
+def eval_info(row: Eval) -> EvalInfo:
+    return EvalInfo(
+        id=row.id,
+        name=row.name,
+        model=row.model,
+        status=row.status,
+        status_reason=row.reason,
+        done=row.done,
+        total=row.total,
+        summary=row.summary,
+        created_at=row.created,
+        ended_at=row.ended,
+    )
+
+
+def key_info(key: ApiKey) -> KeyInfo:
+    return KeyInfo(
+        id=key.id,
+        name=key.name,
+        prefix=key.prefix,
+        scopes=key.scopes,
+        created_at=key.created,
+        expires_at=key.expires,
+        last_used_at=key.last_used,
+        revoked=key.revoked is not None,
+    )

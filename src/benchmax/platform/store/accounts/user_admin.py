@@ -1,0 +1,70 @@
+"""Users as an administrator sees them, and how one leaves: what they could come in with is gone at once."""
+
+from __future__ import annotations
+
+import time
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from benchmax.platform.store.queue import jobs
+from benchmax.platform.store.runs import runs
+from benchmax.platform.store.tables import (
+    ApiKey,
+    BlobPath,
+    Corpus,
+    DeviceCode,
+    Endpoint,
+    LoginLink,
+    Run,
+    Secret,
+    Upload,
+    User,
+    WebSession,
+)
+
+
+def everyone(session: Session, only: str | None = None) -> list[tuple[User, int]]:
+    """Users with the number of their runs, oldest first; one alone when named."""
+    counted = (
+        select(Run.owner_id, func.count().label("count")).where(Run.deleted.is_(None)).group_by(Run.owner_id).subquery()
+    )
+    query = (
+        select(User, func.coalesce(counted.c.count, 0))
+        .outerjoin(counted, counted.c.owner_id == User.id)
+        .where(User.deleted.is_(None))
+    )
+    if only is not None:
+        query = query.where(User.id == only)
+    return [(user, count) for user, count in session.execute(query.order_by(User.created, User.id))]
+
+
+def find(session: Session, user_id: str) -> User | None:
+    """The user, unless removed."""
+    user = session.get(User, user_id)
+    return user if user is not None and user.deleted is None else None
+
+
+def remove(session: Session, user: User) -> None:
+    """Take away every way in and all that was theirs, and have the runs deleted.
+
+    The row stays: runs are removed by the runner, later. So do the bytes of files, until nobody names them.
+    """
+    for table in (ApiKey, WebSession, LoginLink, DeviceCode):
+        session.execute(delete(table).where(table.user_id == user.id))
+    _remove_things(session, user.id)
+    for run_id in session.scalars(select(Run.id).where(Run.owner_id == user.id, Run.deleted.is_(None))).all():
+        jobs.drop_queued(session, run_id)
+        runs.mark_deleted(session, run_id)
+    user.email, user.password_hash, user.deleted = f"removed {user.id}", None, time.time()
+
+
+def forget_removed(session: Session) -> None:
+    """Remove what users left who were removed by an earlier version."""
+    for user_id in session.scalars(select(User.id).where(User.deleted.is_not(None))).all():
+        _remove_things(session, user_id)
+
+
+def _remove_things(session: Session, user_id: str) -> None:
+    for table in (Upload, BlobPath, Corpus, Endpoint, Secret):
+        session.execute(delete(table).where(table.owner_id == user_id))

@@ -1,0 +1,66 @@
+"""Evaluations outside training, of a run's checkpoint, its base model or another endpoint. Their rollouts have the
+mode `external-eval` and the eval's id."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from benchmax.platform.store.runs import events
+from benchmax.platform.store.tables import TERMINAL, Eval
+
+MODE = "external-eval"
+WAITING = "waiting for a free slot"
+
+
+def create(
+    session: Session,
+    run_id: str,
+    *,
+    model: str,
+    name: str = "",
+    options: Mapping[str, Any] | None = None,
+    total: int = 0,
+) -> Eval:
+    """A new eval, `pending`. The caller enqueues its job (`jobs.enqueue(kind="eval", eval_id=…)`)."""
+    row = Eval(run_id=run_id, model=model, name=name or model, options=dict(options or {}), total=total, reason=WAITING)
+    session.add(row)
+    session.flush()
+    return row
+
+
+def of_run(session: Session, run_id: str) -> list[Eval]:
+    return list(session.scalars(select(Eval).where(Eval.run_id == run_id).order_by(Eval.created)))
+
+
+def get(session: Session, run_id: str, eval_id: str) -> Eval | None:
+    row = session.get(Eval, eval_id)
+    return row if row is not None and row.run_id == run_id else None
+
+
+def set_progress(
+    session: Session,
+    eval_id: str,
+    *,
+    status: str | None = None,
+    reason: str = "",
+    done: int | None = None,
+    total: int | None = None,
+    summary: Mapping[str, Any] | None = None,
+) -> None:
+    """Where the eval is; an ended one stays as it is. A change of status is told to the run's live readers."""
+    row = session.get(Eval, eval_id, with_for_update=True, populate_existing=True)
+    if row is None or row.status in TERMINAL:
+        return
+    row.done = row.done if done is None else done
+    row.total = row.total if total is None else total
+    row.summary = row.summary if summary is None else dict(summary)
+    if status and status != row.status:
+        row.status, row.reason = status, reason
+        row.ended = time.time() if status in TERMINAL else None
+    data = {"id": eval_id, "status": row.status, "done": row.done, "total": row.total}
+    events.append(session, row.run_id, "eval", category="feed", data=data)

@@ -1,0 +1,341 @@
+"""The index of rollouts: what lists, heat maps and averages need. Bodies stay in the run directory's files."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Text, and_, bindparam, cast, delete, func, insert, select
+from sqlalchemy.orm import Session
+
+from benchmax.files.links import open_plain
+from benchmax.platform.store.runs.metrics import write_all
+from benchmax.platform.store.tables import EnvLog, RolloutRow
+from benchmax.platform.store.text import clean, clean_json
+
+PROMPT_CHARS = 500
+_MOST_CELLS = 20_000
+
+
+def row_of(
+    record: Mapping[str, Any], *, file: str, offset: int, length: int, mode: str | None = None, eval_id: str = ""
+) -> dict[str, Any]:
+    """The index columns of one line of a rollout file (a `Rollout.to_dict()`)."""
+    usage = record.get("usage") or {}
+    error = record.get("error") or {}
+    tools = dict.fromkeys(clean(str(event.get("name")), 200) for event in record.get("tool_events") or ())
+    discarded = record.get("discarded")
+    return {
+        "id": clean(record["id"], 80),
+        "mode": clean(mode or record.get("split") or "eval", 40),
+        "eval_id": eval_id,
+        "step": record.get("step") or 0,
+        "example_id": clean(record["example_id"], 80),
+        "prompt_text": clean(_prompt_text(record)),
+        "sample": record.get("sample", 0),
+        "reward": record.get("reward"),
+        "components": clean_json(dict(record.get("rewards") or {})),
+        "termination": clean(record.get("termination", "unknown"), 40),
+        "error_type": clean(error["type"], 100) if error.get("type") else None,
+        "ok": bool(record.get("ok")),
+        "discarded": None if discarded is None else clean(str(discarded)),
+        "advantage": record.get("advantage"),
+        "tokens": usage.get("completion_tokens", 0),
+        "turns": record.get("turns", 0),
+        "tools": list(tools),
+        "started_at": record.get("started_at", 0.0),
+        "seconds": (record.get("seconds") or {}).get("total", 0.0),
+        "file": file,
+        "offset": offset,
+        "length": length,
+    }
+
+
+def logs_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The environment's log lines of one record, and its error, as rows for `add_logs`."""
+    start, step = record.get("started_at", 0.0), record.get("step")
+    common = {"rollout_id": clean(record["id"], 80), "step": step, "traceback": None}
+    rows = [
+        common | {"time": start + line["seconds"], "level": clean(line["level"], 20), "message": clean(line["message"])}
+        for line in record.get("logs") or ()
+    ]
+    if error := record.get("error"):
+        where = f" in {error['where']}" if error.get("where") else ""
+        message = f"{error.get('type')}{where}: {error.get('message', '')}"
+        ended = start + (record.get("seconds") or {}).get("total", 0.0)
+        rows.append(common | {"time": ended, "level": "ERROR", "message": clean(message)})
+    return rows
+
+
+def index(session: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write index rows (`row_of`); a rollout that is known already is replaced. Gives the number of rows."""
+    unique = {row["id"]: {"run_id": run_id, **row} for row in rows}
+    write_all(session, RolloutRow, list(unique.values()), key=("run_id", "id"))
+    return len(unique)
+
+
+def add_logs(session: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write environment log rows (`logs_of`)."""
+    values = [{"run_id": run_id, **row} for row in rows]
+    if values:
+        session.execute(insert(EnvLog), values)
+    return len(values)
+
+
+def drop_file(session: Session, run_id: str, file: str) -> None:
+    """Forget all rollouts of one file, and their logs: the trainer moved it aside."""
+    gone = select(RolloutRow.id).where(RolloutRow.run_id == run_id, RolloutRow.file == file)
+    session.execute(delete(EnvLog).where(EnvLog.run_id == run_id, EnvLog.rollout_id.in_(gone)))
+    session.execute(delete(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.file == file))
+
+
+def drop_from(session: Session, run_id: str, mode: str, step: int) -> None:
+    """Forget rollouts of `mode` at `step` and later, and their logs: the trainer went back to a checkpoint."""
+    gone = and_(RolloutRow.run_id == run_id, RolloutRow.mode == mode, RolloutRow.step >= step)
+    ids = select(RolloutRow.id).where(gone)
+    session.execute(delete(EnvLog).where(EnvLog.run_id == run_id, EnvLog.rollout_id.in_(ids)))
+    session.execute(delete(RolloutRow).where(gone))
+
+
+# Reading
+
+
+def get(session: Session, run_id: str, rollout_id: str) -> RolloutRow | None:
+    query = select(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.id == rollout_id)
+    return session.scalars(query).one_or_none()
+
+
+def read_body(run_dir: Path, row: RolloutRow) -> dict[str, Any] | None:
+    """The whole record, from its file; None when the file is gone, moved, or is not the run's own."""
+    try:
+        with open_plain(run_dir, row.file) as file:
+            file.seek(row.offset)
+            record = clean_json(json.loads(file.read(row.length)))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and record.get("id") == row.id else None
+
+
+def matching(
+    run_id: str,
+    *,
+    mode: str,
+    eval_id: str = "",
+    step: int | None = None,
+    example_id: str | None = None,
+    termination: str | None = None,
+    failed: bool | None = None,
+    tool: str | None = None,
+    discarded: bool | None = None,
+    lowest: float | None = None,
+    highest: float | None = None,
+    component: str | None = None,
+) -> ColumnElement[bool]:
+    """What a list can filter on, as a condition; the bounds are of the reward, or of one `component` of it."""
+    wanted = [_of(run_id, mode, eval_id)]
+    if step is not None:
+        wanted.append(RolloutRow.step == step)
+    if example_id is not None:
+        wanted.append(RolloutRow.example_id == example_id)
+    if termination is not None:
+        wanted.append(RolloutRow.termination == termination)
+    if failed is not None:
+        wanted.append(RolloutRow.ok.is_(not failed))
+    if tool is not None:
+        wanted.append(cast(RolloutRow.tools, Text).contains(json.dumps(tool), autoescape=True))
+    if discarded is not None:
+        wanted.append(RolloutRow.discarded.is_not(None) if discarded else RolloutRow.discarded.is_(None))
+    if lowest is not None:
+        wanted.append(_pay(component) >= lowest)
+    if highest is not None:
+        wanted.append(_pay(component) <= highest)
+    return and_(*wanted)
+
+
+def _pay(component: str | None) -> ColumnElement[Any]:
+    """What a rollout earned: in all, or by one component of its reward."""
+    whole: ColumnElement[Any] = RolloutRow.reward.expression
+    return whole if component is None else RolloutRow.components[component].as_float()
+
+
+_NEWEST = (RolloutRow.step.desc(), RolloutRow.example_id, RolloutRow.sample)
+
+
+def ordered(order: str, component: str | None = None) -> tuple[Any, ...]:
+    """How a list can be ordered; what is unscored is neither good nor bad and comes last."""
+    pay = _pay(component)
+    orders = {
+        "newest": (),
+        "worst": (pay.is_(None), pay),
+        "best": (pay.is_(None), pay.desc()),
+        "longest": (RolloutRow.tokens.desc(),),
+    }
+    return (*orders[order], *_NEWEST)
+
+
+def page(
+    session: Session, run_id: str, *, order: str = "newest", limit: int = 50, offset: int = 0, **filters: Any
+) -> list[RolloutRow]:
+    """Index rows, newest step first or as `order` says, by what `matching` filters on."""
+    query = select(RolloutRow).where(matching(run_id, **filters))
+    query = query.order_by(*ordered(order, filters.get("component")))
+    return list(session.scalars(query.limit(limit).offset(offset)))
+
+
+def summary(
+    session: Session, run_id: str, *, mode: str, eval_id: str = "", limit: int = 50, offset: int = 0
+) -> list[dict[str, Any]]:
+    """`{promptMessageId, promptText, rewardHistory[{step, meanReward}]}` for each example, in the order first seen."""
+    scope = _of(run_id, mode, eval_id)
+    first = func.min(RolloutRow.n)
+    listed = select(RolloutRow.example_id, first).where(scope).group_by(RolloutRow.example_id).order_by(first)
+    examples = session.execute(listed.limit(limit).offset(offset)).all()
+    history: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    means = (
+        select(RolloutRow.example_id, RolloutRow.step, func.avg(RolloutRow.reward))
+        .where(scope, RolloutRow.example_id.in_([example_id for example_id, _ in examples]))
+        .group_by(RolloutRow.example_id, RolloutRow.step)
+        .order_by(RolloutRow.example_id, RolloutRow.step)
+    )
+    for example_id, step, mean in session.execute(means):
+        history[example_id].append({"step": step, "meanReward": mean})
+    prompts = select(RolloutRow.n, RolloutRow.prompt_text).where(RolloutRow.n.in_([n for _, n in examples]))
+    texts = {row.n: row.prompt_text for row in session.execute(prompts)}
+    return [
+        {"promptMessageId": example_id, "promptText": texts[n], "rewardHistory": history[example_id]}
+        for example_id, n in examples
+    ]
+
+
+def examples(
+    session: Session, run_id: str, *, mode: str, eval_id: str = "", limit: int = 50, offset: int = 0
+) -> list[str]:
+    """Ids of the examples, in the order first seen."""
+    query = select(RolloutRow.example_id).where(_of(run_id, mode, eval_id)).group_by(RolloutRow.example_id)
+    return list(session.scalars(query.order_by(func.min(RolloutRow.n)).limit(limit).offset(offset)))
+
+
+def groups(
+    session: Session, run_id: str, example_ids: Sequence[str], *, mode: str, eval_id: str = ""
+) -> list[dict[str, Any]]:
+    """The rollouts of these examples at the mode's latest step, one group for each example that has some."""
+    scope = _of(run_id, mode, eval_id)
+    step = session.scalar(select(func.max(RolloutRow.step)).where(scope))
+    rows = session.scalars(
+        select(RolloutRow)
+        .where(scope, RolloutRow.step == step, RolloutRow.example_id.in_(example_ids))
+        .order_by(RolloutRow.sample)
+    )
+    found: dict[str, list[RolloutRow]] = defaultdict(list)
+    for row in rows:
+        found[row.example_id].append(row)
+    return [_group(example_id, found[example_id]) for example_id in example_ids if example_id in found]
+
+
+def _group(example_id: str, rows: Sequence[RolloutRow]) -> dict[str, Any]:
+    scored = [row.reward for row in rows if row.reward is not None]
+    return {
+        "prompt_message_id": example_id,
+        "prompt_text": rows[0].prompt_text,
+        "mean_reward": fmean(scored) if scored else None,
+        "rollouts": [{"id": row.id, "step": row.step, "total_reward": row.reward} for row in rows],
+        "components": _component_means(rows),
+    }
+
+
+def _component_means(rows: Sequence[RolloutRow]) -> dict[str, float]:
+    values: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        for name, value in row.components.items():
+            values[name].append(value)
+    return {name: fmean(each) for name, each in sorted(values.items())}
+
+
+def count_examples(session: Session, run_id: str, *, mode: str, eval_id: str = "") -> int:
+    query = select(func.count(RolloutRow.example_id.distinct())).where(_of(run_id, mode, eval_id))
+    return session.scalar(query) or 0
+
+
+def heatmap(session: Session, run_id: str, example_id: str, *, mode: str, eval_id: str = "") -> list[dict[str, Any]]:
+    """`[{id, step, totalReward}]`: every rollout of one example."""
+    query = (
+        select(RolloutRow.id, RolloutRow.step, RolloutRow.reward, RolloutRow.sample)
+        .where(_of(run_id, mode, eval_id), RolloutRow.example_id == example_id)
+        .order_by(RolloutRow.step, RolloutRow.sample)
+        .limit(_MOST_CELLS)
+    )
+    return [
+        {"id": each.id, "step": each.step, "totalReward": each.reward, "sample": each.sample}
+        for each in session.execute(query)
+    ]
+
+
+def mode_average(session: Session, run_id: str, *, mode: str, eval_id: str = "") -> dict[str, Any]:
+    """`{avg, count, scored, latestStep, latestAvg}`; an average of nothing is None."""
+    scope = _of(run_id, mode, eval_id)
+    counts = select(func.avg(RolloutRow.reward), func.count(), func.count(RolloutRow.reward), func.max(RolloutRow.step))
+    average, count, scored, step = session.execute(counts.where(scope)).one()
+    latest = session.scalar(select(func.avg(RolloutRow.reward)).where(scope, RolloutRow.step == step))
+    return {"avg": average, "count": count, "scored": scored, "latestStep": step, "latestAvg": latest}
+
+
+def component_averages(session: Session, run_id: str, *, mode: str, eval_id: str = "") -> dict[str, float] | None:
+    """The mean of each reward component at the latest step; None when there is no step."""
+    scope = _of(run_id, mode, eval_id)
+    step = session.scalar(select(func.max(RolloutRow.step)).where(scope))
+    if step is None:
+        return None
+    values: dict[str, list[float]] = defaultdict(list)
+    for components in session.scalars(select(RolloutRow.components).where(scope, RolloutRow.step == step)):
+        for name, value in components.items():
+            values[name].append(value)
+    return {name: fmean(each) for name, each in sorted(values.items())}
+
+
+def modes(session: Session, run_id: str) -> list[str]:
+    """Modes that have rollouts, in order."""
+    return list(session.scalars(_MODES, {"run_id": run_id}))
+
+
+def logs(
+    session: Session, run_id: str, *, rollout_id: str | None = None, limit: int = 1000, after: int = 0
+) -> list[EnvLog]:
+    """Environment logs, oldest first."""
+    query = select(EnvLog).where(EnvLog.run_id == run_id, EnvLog.id > after)
+    if rollout_id is not None:
+        query = query.where(EnvLog.rollout_id == rollout_id)
+    return list(session.scalars(query.order_by(EnvLog.id).limit(limit)))
+
+
+def _modes() -> Select[Any]:
+    """One seek in the index for each mode, where DISTINCT would read all rows of the run."""
+    least = select(func.min(RolloutRow.mode).label("mode")).where(RolloutRow.run_id == bindparam("run_id"))
+    found = least.cte("found", recursive=True)
+    after = least.where(RolloutRow.mode > found.c.mode).scalar_subquery()
+    found = found.union_all(select(after).where(found.c.mode.is_not(None)))
+    return select(found.c.mode).where(found.c.mode.is_not(None))
+
+
+_MODES = _modes()
+
+
+def _of(run_id: str, mode: str, eval_id: str) -> ColumnElement[bool]:
+    return and_(RolloutRow.run_id == run_id, RolloutRow.mode == mode, RolloutRow.eval_id == eval_id)
+
+
+def _prompt_text(record: Mapping[str, Any]) -> str:
+    """The last user turn of the prompt: what tells examples apart in a list."""
+    prompt = list(record.get("messages") or ())[: record.get("completion_start")]
+    texts = [_text(message.get("content")) for message in prompt if message.get("role") == "user"]
+    return (texts or [_text(message.get("content")) for message in prompt] or [""])[-1][:PROMPT_CHARS]
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return " ".join(str(part.get("text", "")) for part in parts if isinstance(part, dict)).strip()

@@ -1,0 +1,185 @@
+"""Files, found by their content. A path is a name an owner gave, never a place on disk.
+
+An upload streams into a temporary file, is synced, and is renamed to its SHA-256; only then does a row name it. What a
+killed server leaves is a temporary file, which `sweep` removes, or a blob without a row, which `libraries.sweep` does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from benchmax.errors import UsageError
+from benchmax.platform.store.accounts.users import digest, works
+from benchmax.platform.store.runs.metrics import write_all
+from benchmax.platform.store.tables import ApiKey, Blob, BlobPath, Upload
+
+PATH_CHARS = 500
+_PART = re.compile(r"[A-Za-z0-9._@+=-][A-Za-z0-9._@+= -]*")
+
+
+def check_path(path: str) -> str:
+    """A path such as `datasets/my-run/ab12/train.jsonl`, as given; UsageError for anything that could mean another."""
+    parts = path.split("/")
+    if len(path) > PATH_CHARS or any(not _PART.fullmatch(part) or part in (".", "..") for part in parts):
+        raise UsageError(
+            f"The path {path[:80]!r} cannot be used. Give names of letters, digits and . _ - joined by /, "
+            f"at most {PATH_CHARS} characters."
+        )
+    return path
+
+
+class BlobStore:
+    """The files under `blobs/`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, sha256: str) -> Path:
+        """Where a blob lies; the name is checked again, whoever wrote it to the database."""
+        if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+            raise UsageError("That is not the SHA-256 of a file.")
+        return self.root / sha256[:2] / sha256
+
+    def receive(self) -> Incoming:
+        """A place to write a new blob to, piece by piece."""
+        return Incoming(self)
+
+    def lines(self, sha256: str) -> Iterator[bytes]:
+        """The non-blank lines of a blob, one at a time."""
+        with open(self.path(sha256), "rb") as file:
+            yield from (line for line in file if not line.isspace())
+
+    def every(self) -> Iterator[tuple[str, float]]:
+        """The SHA-256 of each blob, and when it was written."""
+        for path in self.root.glob(f"[0-9a-f][0-9a-f]/{'[0-9a-f]' * 64}"):
+            with suppress(FileNotFoundError):
+                yield path.name, path.stat().st_mtime
+
+    def sweep(self, older_than: float = 86_400.0) -> None:
+        """Remove what broken uploads left."""
+        for path in self.root.glob(".tmp-*"):
+            try:
+                if path.stat().st_mtime < time.time() - older_than:
+                    path.unlink()
+            except FileNotFoundError:
+                continue
+
+
+class Incoming:
+    """A blob being written. Leaving the block without `keep()` removes it."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+        self._hash = hashlib.sha256()
+        self._path = store.root / f".tmp-{secrets.token_hex(8)}"
+        self._file = open(self._path, "xb", opener=_private)  # noqa: SIM115 - closed by __exit__
+        self.size = 0
+
+    def write(self, piece: bytes) -> None:
+        self._file.write(piece)
+        self._hash.update(piece)
+        self.size += len(piece)
+
+    def keep(self) -> str:
+        """Put the blob in its place, whole and on disk; gives its SHA-256."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        sha256 = self._hash.hexdigest()
+        place = self._store.path(sha256)
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        self._path.replace(place)
+        return sha256
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+# Rows
+
+
+def create_upload(
+    session: Session, owner_id: str, path: str, mime_type: str, seconds: float, key_id: str | None = None
+) -> tuple[str, Upload]:
+    """A token that lets its bearer PUT one file to `path`, once, while the key that asked for it works."""
+    session.execute(delete(Upload).where(Upload.expires <= time.time() - 3600))
+    token = secrets.token_urlsafe(32)
+    row = Upload(
+        digest=digest(token),
+        owner_id=owner_id,
+        path=check_path(path),
+        mime_type=mime_type,
+        expires=time.time() + seconds,
+        key_id=key_id,
+    )
+    session.add(row)
+    return token, row
+
+
+def claim_upload(session: Session, token: str) -> Upload | None:
+    """Use the token up; None when it is unknown, used or too old."""
+    row = session.scalars(select(Upload).where(Upload.digest == digest(token)).with_for_update()).one_or_none()
+    if row is None or row.used or row.expires <= time.time():
+        return None
+    key = session.get(ApiKey, row.key_id) if row.key_id else None
+    if row.key_id and (key is None or not works(key)):
+        return None
+    row.used = True
+    return row
+
+
+def reopen_upload(session: Session, upload: Upload) -> None:
+    """Give a token back after a transfer that broke, so that the client can try again."""
+    row = session.get(Upload, upload.digest)
+    if row is not None:
+        row.used = False
+
+
+def name_blob(session: Session, upload: Upload, sha256: str, size: int) -> None:
+    """Let the upload's path name the blob."""
+    write_all(session, Blob, [{"sha256": sha256, "size": size, "created": time.time()}], key=("sha256",))
+    row = {
+        "owner_id": upload.owner_id,
+        "path": upload.path,
+        "sha256": sha256,
+        "mime_type": upload.mime_type,
+        "updated": time.time(),
+    }
+    write_all(session, BlobPath, [row], key=("owner_id", "path"))
+
+
+def find(session: Session, owner_id: str, path: str) -> tuple[BlobPath, Blob] | None:
+    """The owner's blob of that path."""
+    query = select(BlobPath, Blob).join(Blob, Blob.sha256 == BlobPath.sha256)
+    found = session.execute(query.where(BlobPath.owner_id == owner_id, BlobPath.path == path)).one_or_none()
+    return None if found is None else (found[0], found[1])
+
+
+def paths_of(session: Session, owner_id: str, prefix: str = "", limit: int = 1000) -> list[tuple[BlobPath, Blob]]:
+    """The owner's paths under a prefix, newest first."""
+    query = select(BlobPath, Blob).join(Blob, Blob.sha256 == BlobPath.sha256).where(BlobPath.owner_id == owner_id)
+    if prefix:
+        query = query.where(BlobPath.path.startswith(prefix, autoescape=True))
+    rows = session.execute(query.order_by(BlobPath.updated.desc(), BlobPath.path).limit(limit))
+    return [(path, blob) for path, blob in rows]

@@ -1,0 +1,109 @@
+"""Corpora: named sets of text chunks, searched by words (FTS5 in SQLite, tsvector in PostgreSQL)."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import func, literal_column, select, text, update
+from sqlalchemy.orm import Session
+
+from benchmax.platform.store.runs.metrics import write_all
+from benchmax.platform.store.tables import Chunk, Corpus
+from benchmax.platform.store.uploads.filters import Predicate
+
+MOST_CORPORA = 20
+MOST_CHUNKS = 10_000
+BATCH = 100
+
+
+_K, _B = 1.2, 0.75
+"""The two numbers of BM25, as FTS5 has them."""
+_WITH_WORD = text(
+    "SELECT chunks.n, length(chunks.content), length(replace(lower(chunks.content), :word, '')) FROM chunks_fts "
+    "JOIN chunks ON chunks.n = chunks_fts.rowid WHERE chunks_fts MATCH :match AND chunks.corpus_id = :corpus"
+)
+
+
+def of_owner(session: Session, owner_id: str) -> list[Corpus]:
+    return list(session.scalars(select(Corpus).where(Corpus.owner_id == owner_id).order_by(Corpus.created)))
+
+
+def get(session: Session, owner_id: str, corpus_id: str) -> Corpus | None:
+    row = session.get(Corpus, corpus_id)
+    return row if row is not None and row.owner_id == owner_id else None
+
+
+def count(session: Session, corpus_id: str) -> int:
+    return session.scalar(select(func.count()).where(Chunk.corpus_id == corpus_id)) or 0
+
+
+def add(session: Session, corpus_id: str, chunks: Sequence[Mapping[str, Any]]) -> None:
+    """Write chunks `{id, content, metadata}`; one with a known id is replaced."""
+    rows = {
+        chunk["id"]: {
+            "corpus_id": corpus_id,
+            "id": chunk["id"],
+            "content": chunk["content"],
+            "metadata": dict(chunk.get("metadata") or {}),
+        }
+        for chunk in chunks
+    }
+    write_all(session, Chunk, list(rows.values()), key=("corpus_id", "id"))
+    session.execute(update(Corpus).where(Corpus.id == corpus_id).values(updated=time.time()))
+
+
+def page(session: Session, corpus_id: str, *, limit: int, after: int = 0) -> list[Chunk]:
+    query = select(Chunk).where(Chunk.corpus_id == corpus_id, Chunk.n > after)
+    return list(session.scalars(query.order_by(Chunk.n).limit(limit)))
+
+
+def search(
+    session: Session, corpus_id: str, query: str, *, limit: int, offset: int, passes: Predicate | None = None
+) -> tuple[list[tuple[Chunk, float]], int]:
+    """Chunks that hold any of the words, best first, and how many there are; only those whose metadata passes.
+
+    Without a word, all that pass, in the order they came.
+    """
+    words = re.findall(r"\w+", query)[:64]
+    if words:
+        ranked = _ranked_postgres if session.get_bind().dialect.name == "postgresql" else _ranked_sqlite
+        scores = ranked(session, corpus_id, words)
+    else:
+        every = select(Chunk.n).where(Chunk.corpus_id == corpus_id).order_by(Chunk.n)
+        scores = [(n, 0.0) for n in session.scalars(every)] if passes else []
+    if passes is not None:
+        found = session.execute(select(Chunk.n, Chunk.meta).where(Chunk.corpus_id == corpus_id))
+        kept = {n for n, metadata in found if passes(metadata)}
+        scores = [(n, score) for n, score in scores if n in kept]
+    shown = scores[offset : offset + limit]
+    rows = {row.n: row for row in session.scalars(select(Chunk).where(Chunk.n.in_([n for n, _ in shown])))}
+    return [(rows[n], score) for n, score in shown if n in rows], len(scores)
+
+
+def _ranked_sqlite(session: Session, corpus_id: str, words: Sequence[str]) -> list[tuple[int, float]]:
+    """By BM25 within the corpus. FTS5's own counts how rare a word is among all chunks, those of other users too: from
+    its scores one could tell what they hold."""
+    size = func.count(), func.avg(func.length(Chunk.content))
+    total, average = session.execute(select(*size).where(Chunk.corpus_id == corpus_id)).one()
+    scores: dict[int, float] = {}
+    for word in dict.fromkeys(word.lower() for word in words):
+        # Quoted: FTS5 has a language of its own.
+        found = session.execute(_WITH_WORD, {"match": f'"{word}"', "corpus": corpus_id, "word": word}).all()
+        rare = math.log(1.0 + (total - len(found) + 0.5) / (len(found) + 0.5))
+        for n, chars, cut in found:
+            often = max(1.0, (chars - cut) / len(word))
+            length = _K * (1.0 - _B + _B * chars / max(1.0, average))
+            scores[n] = scores.get(n, 0.0) + rare * often * (_K + 1.0) / (often + length)
+    return sorted(scores.items(), key=lambda each: (-each[1], each[0]))
+
+
+def _ranked_postgres(session: Session, corpus_id: str, words: Sequence[str]) -> list[tuple[int, float]]:
+    vector = func.to_tsvector(literal_column("'simple'"), Chunk.content)
+    wanted = func.to_tsquery(literal_column("'simple'"), " | ".join(words))
+    rank = func.ts_rank(vector, wanted)
+    query = select(Chunk.n, rank).where(Chunk.corpus_id == corpus_id, vector.op("@@")(wanted))
+    return [(n, float(score)) for n, score in session.execute(query.order_by(rank.desc()).limit(MOST_CHUNKS))]

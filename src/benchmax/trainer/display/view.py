@@ -1,0 +1,319 @@
+"""What a person sees while a model trains: a live table on a terminal, one line per step in a pipe.
+
+Files and the wire count steps from 0; people are shown step 1 of 20 first.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from benchmax.doctor.signal import Signal
+from benchmax.trainer.display.plan import Plan
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+BARS = "▁▂▃▄▅▆▇█"
+ALERTS_SHOWN = 3
+
+
+class View(Protocol):
+    """Shows a run's events; use it as a context manager."""
+
+    def __enter__(self) -> View: ...
+    def __exit__(self, *error: object) -> None: ...
+    def __call__(self, kind: str, data: dict[str, Any]) -> None: ...
+
+
+def open_view(steps: int, stream: TextIO | None = None) -> View:
+    """The view that fits the stream (stderr when not given)."""
+    stream = stream or sys.stderr
+    return LiveView(steps, Console(file=stream)) if stream.isatty() else PlainView(steps, stream)
+
+
+@contextmanager
+def printing_on() -> Iterator[None]:
+    """Work on when nobody reads what is printed any more (`benchmax train … | head`): it is dropped from then on."""
+    with redirect_stdout(_lasting(sys.stdout)) as out, redirect_stderr(_lasting(sys.stderr)) as err:
+        try:
+            yield
+        finally:
+            out.flush()
+            err.flush()
+
+
+def _lasting(stream: TextIO | None) -> TextIO:
+    """The stream, or where it is a pipe one that outlives the reader."""
+    if stream is None:  # closed before we began
+        return open(os.devnull, "w")
+    if not isinstance(stream, io.TextIOWrapper) or stream.isatty() or not _has_file(stream):
+        return stream
+    raw = _Pipe(stream.fileno(), "wb", closefd=False)
+    return io.TextIOWrapper(
+        raw if stream.write_through else io.BufferedWriter(raw),
+        stream.encoding,
+        stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+
+
+def _has_file(stream: TextIO) -> bool:
+    try:
+        return stream.fileno() >= 0
+    except io.UnsupportedOperation:
+        return False
+
+
+class _Pipe(io.FileIO):
+    """Leads nowhere once its reader has gone."""
+
+    def write(self, data: ReadableBuffer) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), self.fileno())
+            return memoryview(data).nbytes
+
+
+class PlainView:
+    """One line per step, alert or end."""
+
+    def __init__(self, steps: int, stream: TextIO) -> None:
+        self.steps = steps
+        self.stream = stream
+        self._fetching = False
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stream.flush()
+
+    def __call__(self, kind: str, data: dict[str, Any]) -> None:
+        for each in screen(kind, data):
+            print(_harmless(each), file=self.stream, flush=True)
+        line = describe(kind, data, self.steps)
+        if kind == "fetching":  # its progress is for terminals
+            line, self._fetching = None if self._fetching else line, True
+        if line:
+            print(line, file=self.stream, flush=True)
+
+
+def describe(kind: str, data: dict[str, Any], steps: int) -> str | None:
+    """An event as one line of text."""
+    line = _line(kind, data, steps)
+    return None if line is None else _harmless(line)
+
+
+def _harmless(text: str) -> str:
+    """The text with its control characters made visible: it may quote a model, a tool or an environment."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def short(value: float, digits: int = 3) -> str:
+    """A reward as people read it, also when it is huge."""
+    return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.{digits}g}"
+
+
+def _line(kind: str, data: dict[str, Any], steps: int) -> str | None:
+    if kind == "metrics":
+        return _metrics_line(data, steps)
+    words = _WORDS.get(kind)
+    return None if words is None else words(data)
+
+
+def _metrics_line(data: dict[str, Any], steps: int) -> str:
+    values = data["values"]
+    reward = "reward unscored"
+    if "reward/mean" in values:
+        reward = f"reward {short(values['reward/mean'])}  solved {values['solve_rate']:.0%}"
+        reward += f"  unscored {values['unscored']:.0%}" if values.get("unscored") else ""
+    length = f"length {values.get('response_tokens/mean', 0):.0f}"
+    if data["split"] == "warm_start":
+        return f"eval after the warm start  {reward}  {length}"
+    if data["split"] == "eval":
+        return f"eval after {data['step']} of {steps} steps  {reward}  {length}"
+    seconds = f"{values['seconds/sample']:.1f} + {values['seconds/update']:.1f} s"
+    used = f"groups {values['groups/used']:.0f}/{values['groups']:.0f}"
+    used += f" +{values['groups/guided']:.0f}" if values.get("groups/guided") else ""
+    number = f"{data['step'] + 1:>{len(str(steps))}}/{steps}"
+    return (
+        f"step {number}  {reward}  pass@k {values.get('pass@k', 0):.2f}  {length}  {used}  "
+        f"loss {values.get('loss', 0):+.4f}  {seconds}"
+    )
+
+
+def _warm_start_words(data: dict[str, Any]) -> str | None:
+    if data["how"] == "off" or not data["steps"]:
+        return f"no warm start: {data['why']}" if data["how"] == "none" else None
+    gained = ""
+    if data["after"] is not None and data["before"] is not None:
+        gained = f"; held-out reward {short(data['before'], 2)} → {short(data['after'], 2)}"
+    shown = {"gold": "solutions that earn", "hint": "answers given with the solution in sight"}.get(data["how"], "rows")
+    return f"warm start: {data['rows']} {shown}, {data['steps']} supervised steps{gained}"
+
+
+def _dose_words(data: dict[str, Any]) -> str:
+    reward = "unscored" if data["reward"] is None else short(data["reward"], 2)
+    return f"warm start, after dose {data['dose']}: reward {reward}, groups with signal {data['spread']:.0%}"
+
+
+def _begins_words(data: dict[str, Any]) -> str:
+    rows = f"{data['train']} rows, {data['held_out']} held out"
+    return f"training {data['model']} on {data['device']} with {rows}; the run is kept in {data['run']}"
+
+
+def _chosen_words(data: dict[str, Any]) -> str:
+    return "; ".join(f"{each['name']} = {each['value']} ({each['why']})" for each in data["settings"])
+
+
+_WORDS: dict[str, Callable[[dict[str, Any]], str | None]] = {
+    "alert": lambda data: f"ALERT {data['alert']} in step {data['step'] + 1}: {data['message']}",
+    "begins": _begins_words,
+    "chosen": _chosen_words,
+    "collapsed": lambda data: f"ENDED  {data['message']}",
+    "dose": _dose_words,
+    "ended": lambda data: f"ended after {data['step']} steps ({data['reason']}), {data['seconds']:.0f} s",
+    "failed": lambda data: f"failed after {data['step']} steps",  # the command tells why, as its last line
+    "fetching": lambda data: str(data["message"]),
+    "mended": lambda data: f"MENDED {data['message']}",
+    "note": lambda data: f"note  {data['message']}",
+    "outage": lambda data: f"WAITS  {data['message']}",
+    "resumed": lambda data: f"resumed after {data['step']} steps",
+    "sft": lambda data: f"warm start {data['step'] + 1}/{data['steps']}  loss {data['loss']:.3f}",
+    "stopping": lambda data: (
+        f"stopping: {data['seconds']:.0f} s for what is under way, then it is saved; Ctrl-C again stops at once"
+    ),
+    "taught": lambda data: f"TAUGHT {data['message']}",
+    "cooled": lambda data: f"COOLED {data['message']}",
+    "warm_start": _warm_start_words,
+}
+"""What each event reads as, in one line."""
+
+
+def screen(kind: str, data: dict[str, Any]) -> list[str]:
+    """Events that take more than a line: the look at the first samples, and what will happen."""
+    if kind == "signal":
+        known = {name: value for name, value in data.items() if name in Signal.__dataclass_fields__}
+        return ["can it learn?", *(f"  {line}" for line in Signal(**known).lines())]
+    if kind == "plan":
+        known = {name: value for name, value in data.items() if name in Plan.__dataclass_fields__}
+        return ["what will happen", *(f"  {name:<8} {words}" for name, words in Plan(**known).lines())]
+    return []
+
+
+class LiveView:
+    """A panel that is redrawn in place."""
+
+    def __init__(self, steps: int, console: Console) -> None:
+        self.steps = steps
+        self.rewards: list[float] = []
+        self.evals: list[tuple[int, float]] = []
+        self.values: dict[str, float] = {}
+        self.alerts: list[str] = []
+        self.step = 0
+        self.rollouts = 0
+        self.note = "loading"
+        self.run = ""
+        self._began = time.monotonic()
+        self._steps_seen = 0
+        self._live = Live(self, console=console, refresh_per_second=4, transient=False)
+
+    def __enter__(self) -> LiveView:
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._live.stop()
+
+    def __call__(self, kind: str, data: dict[str, Any]) -> None:
+        if kind in ("started", "metrics"):
+            self.note = "sampling"  # what comes next, and the first rollout may take a while
+        if kind == "begins":
+            self.run = f"{data['model']} on {data['device']}, {data['train']} rows, in {data['run']}"
+        elif kind == "metrics" and data["split"] == "train":
+            self._saw_step(data)
+        elif kind == "metrics" and data["split"] == "warm_start":
+            self.note = describe(kind, data, self.steps) or self.note
+        elif kind == "metrics":
+            self.evals.append((data["step"], data["values"].get("reward/mean", float("nan"))))
+            self.rollouts = 0
+        elif kind == "group":
+            self.rollouts += len(data["rollouts"])
+            self.note = f"{'evaluating' if data['split'] == 'eval' else 'sampling'}: {self.rollouts} rollouts"
+        elif kind == "alert":
+            self.alerts.append(_harmless(f"step {data['step'] + 1} {data['alert']}: {data['message']}"))
+        elif kind in ("note", "mended", "taught", "cooled", "outage", "collapsed"):
+            self.alerts.append(_harmless(data["message"]))
+        elif lines := screen(kind, data):
+            for each in lines:
+                self._live.console.print(Text(_harmless(each), style="dim" if each[:1] == " " else "bold"))
+        elif kind in ("solving", "teaching"):
+            self.note = _doing(kind, data)
+        elif line := describe(kind, data, self.steps):
+            self.note = line
+
+    def _saw_step(self, data: dict[str, Any]) -> None:
+        self.values, self.step, self.rollouts = data["values"], data["step"] + 1, 0
+        self._steps_seen += 1
+        if "reward/mean" in self.values:
+            self.rewards.append(self.values["reward/mean"])
+
+    def __rich__(self) -> Group:
+        table = Table.grid(padding=(0, 2))
+        for name, value in self._rows():
+            table.add_row(Text(name, style="dim"), value)
+        alerts = [Text(f"! {line}", style="yellow") for line in self.alerts[-ALERTS_SHOWN:]]
+        return Group(ProgressBar(self.steps, self.step, width=60), table, *alerts)
+
+    def _rows(self) -> list[tuple[str, Text]]:
+        values = self.values
+        rows = [("run", Text(self.run))] if self.run else []
+        rows += [("step", Text(f"{self.step}/{self.steps}   {self._eta()}")), ("now", Text(self.note))]
+        if self.rewards:
+            rows.append(("reward", Text(f"{sparkline(self.rewards)} {short(self.rewards[-1])}", style="bold")))
+        if self.evals:
+            first, last = self.evals[0], self.evals[-1]
+            rows.append(
+                ("held-out", Text(f"{short(first[1])} (after {first[0]} steps) → {short(last[1])} (after {last[0]})"))
+            )
+        if values:
+            rows.append(("pass@k", Text(f"{values.get('pass@k', 0):.2f}   solved {values.get('solve_rate', 0):.0%}")))
+            rows.append(("length", Text(f"{values.get('response_tokens/mean', 0):.0f} tokens")))
+            seconds = f"{values['seconds/sample']:.1f} s + {values['seconds/update']:.1f} s a step"
+            rows.append(("speed", Text(f"{values['tokens_per_second']:.0f} tokens/s   {seconds}")))
+        return rows
+
+    def _eta(self) -> str:
+        if not self._steps_seen:
+            return ""
+        left = (time.monotonic() - self._began) / self._steps_seen * (self.steps - self.step)
+        return f"about {int(left // 60)}:{int(left % 60):02d} left"
+
+
+def _doing(kind: str, data: dict[str, Any]) -> str:
+    if kind == "solving":
+        return f"looking for solutions: {data['found']} of {data['rows']} rows"
+    return f"learning from solutions: step {data['step'] + 1}, loss {data['loss']:.3f}"
+
+
+def sparkline(values: list[float], width: int = 40) -> str:
+    """The last values as a row of bars, from the lowest to the highest of them."""
+    shown = values[-width:]
+    low, high = min(shown), max(shown)
+    span = (high - low) or 1.0
+    return "".join(BARS[min(7, int((value - low) / span * 8))] for value in shown)

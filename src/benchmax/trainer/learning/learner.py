@@ -1,0 +1,338 @@
+"""One step of learning: from scored groups to changed weights.
+
+The batch is cut into micro-batches by a token budget. When memory runs out the budget is halved and the step is done
+again; when a loss or a gradient is not finite the update is left out. Weights change only in `Optimizer.step`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmax.errors import UsageError
+from benchmax.memory import out_of_memory
+from benchmax.rollouts.record import Rollout
+from benchmax.trainer.config import TrainConfig, preset_lr
+from benchmax.trainer.learning.batch import Batch, MicroBatch, TokenSequence, sequence_of
+from benchmax.trainer.learning.gpu import claim_workspaces, make_room, patiently, wait_for_room
+from benchmax.trainer.learning.loss import LossRule, LossStats, grpo_loss, kl_estimate
+from benchmax.trainer.learning.optim import Optimizer
+from benchmax.trainer.learning.policy import Policy
+
+logger = logging.getLogger(__name__)
+
+CPU_TOKENS, CPU_ROW = 512, 512
+CUDA_TOKENS, CUDA_ROW = 8_192, 1_024
+CUDA_MULTIPLE = 64
+LEAST_TOKENS = 64
+
+LONG_ROW = 1_024
+ATTENTION = 700
+"""Length of a row on CPU at which attention costs as much as all else."""
+LOOKED_AT = 3
+"""Each so-manieth piece of a batch tells how far an update went."""
+MOST_KEPT = 1_000_000_000
+"""Trained weights of which a copy is kept while they are updated."""
+PULLS = 3
+"""Times an update is pulled back, at most."""
+FAR_BELOW = 20
+"""An update that moves the policy less than the trust region by this factor could be larger."""
+RAISED = 1.2
+SMALLEST_SHARE = 0.1
+
+
+class Aborted(Exception):
+    """The step was given up before its first update; the weights are as they were."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """A mini-batch with the log-probs that stay fixed while it is learned from."""
+
+    batch: Batch
+    weight: Tensor
+    exact: Tensor | None
+    """The policy's own before the first update; none when the pass that learns gives the same."""
+    base: Tensor | None
+    before: Tensor
+    """The policy's log-probs at the last backward pass."""
+
+
+class Learner:
+    """Owns the policy's optimizer and turns groups into updates."""
+
+    def __init__(self, policy: Policy, config: TrainConfig) -> None:
+        self.policy = policy
+        self.config = config
+        algorithm, optim = config.algorithm, config.optim
+        on_cuda = policy.device.type == "cuda"
+        self.token_budget = optim.token_budget or (CUDA_TOKENS if on_cuda else CPU_TOKENS)
+        self.row_tokens = optim.row_tokens or (CUDA_ROW if on_cuda else CPU_ROW)
+        self.multiple = CUDA_MULTIPLE if on_cuda else 1
+        self.updates_a_step = algorithm.updates * algorithm.minibatches
+        self.rule = LossRule(algorithm.clip_low, algorithm.clip_high, algorithm.kl, algorithm.importance_cap)
+        self.optimizer = Optimizer(
+            policy.parameters(),
+            optim,
+            lr=optim.lr or preset_lr(policy.size(), config.model.tune),
+            total=config.limits.steps * self.updates_a_step,
+        )
+        if algorithm.kl:
+            policy.keep_base()
+        claim_workspaces(policy.device)
+
+    def learn(
+        self,
+        groups: Sequence[Sequence[Rollout]],
+        abort: Callable[[], bool] = lambda: False,
+        *,
+        step: int = 0,
+        shown: Sequence[TokenSequence] = (),
+    ) -> dict[str, float]:
+        """Update on the rollouts that were not discarded. Gives the metrics of the update, {} without any rollout.
+
+        `step` is how many steps are done: the learning rate decays with them. `shown` are demonstrations in groups.
+        """
+        sequences = [
+            sequence_of(rollout, index)
+            for index, group in enumerate(groups)
+            for rollout in group
+            if rollout.discarded is None
+        ]
+        batch = Batch.of([*sequences, *shown])
+        if not len(batch):
+            return {}
+        algorithm = self.config.algorithm
+        self.optimizer.due = step * self.updates_a_step
+        stats = LossStats()
+        results: list[dict[str, float]] = []
+        device = self.policy.device
+        parts = [patiently(partial(self._prepare, part), device) for part in batch.split(algorithm.minibatches)]
+        for _ in range(algorithm.updates):
+            for part in parts:
+                results.append(self._update(part, stats, abort if not results else lambda: False))
+        make_room(self.policy.device)
+        return self._report(stats, results)
+
+    def _prepare(self, batch: Batch) -> _Part:
+        algorithm, device = self.config.algorithm, self.policy.device
+        weight = batch.weights(algorithm.normalise, self.config.rollouts.max_new_tokens)
+        batch.advantage, batch.sampler = batch.advantage.to(device), batch.sampler.to(device)
+        batch.shown = batch.shown.to(device)
+        noisy = self.updates_a_step > 1 or self.policy.has_dropout
+        exact = self.with_memory(lambda: self.score(batch)) if noisy else None
+        base = None
+        if algorithm.kl:
+            with self.policy.base():
+                base = self.with_memory(lambda: self.score(batch))
+        return _Part(batch, weight.to(device), exact, base, torch.empty(len(batch), device=device))
+
+    def rehearse(self, groups: Sequence[Sequence[Rollout]]) -> int:
+        """Compute an update on some rollouts and throw it away; gives the tokens it took."""
+        batch = Batch.of(sequence_of(rollout) for group in groups for rollout in group)
+        if not len(batch):
+            return 0
+        part = self._prepare(batch)
+        _, packed = self.with_memory(lambda: self._backward(part, LossStats(), lambda: False))
+        self.optimizer.clear()
+        return int(packed)
+
+    def micro_batches(self, batch: Batch) -> list[MicroBatch]:
+        """The batch in pieces that fit into memory, packed in rows of the length that is the cheapest to compute."""
+        packed = [
+            batch.micro_batches(
+                max(self.token_budget, row) if row > self.row_tokens else self.token_budget, row, self.multiple
+            )
+            for row in self._rows()
+        ]
+        return min(packed, key=_cost)
+
+    def _rows(self) -> list[int]:
+        """Lengths of rows to choose from: longer ones share more of a common beginning, and cost more attention."""
+        may = self.policy.device.type == "cpu" and not self.config.optim.row_tokens and self.token_budget >= CPU_TOKENS
+        return [self.row_tokens, LONG_ROW] if may else [self.row_tokens]
+
+    @torch.no_grad()
+    def score(self, batch: Batch, every: int = 1) -> Tensor:
+        """The policy's log-prob of every token of a batch, or of those in each so-manieth piece; NaN for the others."""
+        scores = torch.full((len(batch),), torch.nan, device=self.policy.device)
+        with self.policy.exact():
+            for micro in self.micro_batches(batch)[::every]:
+                micro = micro.to(self.policy.device)
+                scores[micro.token] = self.policy.logprobs(micro)[0]
+        return scores
+
+    def chance(self, sequences: Sequence[TokenSequence]) -> float:
+        """The probability of what is said in these sequences, on average."""
+        batch = Batch.of(sequences)
+        scores = self.with_memory(lambda: self.score(batch)).double()
+        whole = torch.zeros(len(batch.sequences), dtype=scores.dtype, device=scores.device)
+        return float(whole.index_add(0, batch.sequence.to(scores.device), scores).exp().mean())
+
+    def _update(self, part: _Part, stats: LossStats, abort: Callable[[], bool]) -> dict[str, float]:
+        own = LossStats()
+        loss, packed = self.with_memory(lambda: self._backward(part, own, abort))
+        lr = self.optimizer.current_lr()
+        moved = {}
+        if math.isfinite(loss):
+            kept = patiently(self._kept, self.policy.device)
+            norm = self.apply(self.optimizer)
+            if self.config.optim.trust_region and math.isfinite(norm):
+                moved = {"moved": self._hold(part, kept)}
+        else:
+            self.optimizer.clear()
+            norm = float("nan")
+        skipped = not (math.isfinite(loss) and math.isfinite(norm))
+        if not skipped:
+            stats.add(own.tokens, **own.sums)
+        return {"loss": loss, "grad_norm": norm, "lr": lr, "packed": packed, "skipped": float(skipped), **moved}
+
+    def _kept(self) -> dict[str, Tensor]:
+        """The weights before an update, to pull it back to; of a large model they would take too much memory."""
+        weights = self.policy.parameters()
+        if not self.config.optim.trust_region or sum(weight.numel() for weight in weights.values()) > MOST_KEPT:
+            return {}
+        return {name: weight.detach().clone() for name, weight in weights.items()}
+
+    def _hold(self, part: _Part, kept: Mapping[str, Tensor]) -> float:
+        """Pull an update that went too far back into the trust region; gives how far it goes in the end."""
+        most = self.config.optim.trust_region
+        moved = first = self._moved(part)
+        for _ in range(PULLS):
+            if moved <= most or not kept:
+                break
+            share = _share(most, moved)
+            for name, weight in self.policy.parameters().items():
+                weight.data.lerp_(kept[name], 1 - share)
+            moved = self._moved(part)
+        self.optimizer.adapt(_share(most, first) if first > most else RAISED if first < most / FAR_BELOW else 1.0)
+        return moved
+
+    def _moved(self, part: _Part) -> float:
+        """How far the policy is from where it was: the KL divergence from before to now, a rollout on average."""
+        after = self.with_memory(lambda: self.score(part.batch, LOOKED_AT))
+        change = after - part.before
+        seen = ~part.batch.shown & ~torch.isnan(change)
+        rollouts = len(torch.unique(part.batch.sequence.to(seen.device)[seen]))
+        return float(kl_estimate(torch.zeros(()), change[seen].clamp(-20, 20)).sum()) / max(1, rollouts)
+
+    def _backward(self, part: _Part, stats: LossStats, abort: Callable[[], bool]) -> tuple[float, float]:
+        """Accumulate the gradient of one mini-batch; gives the loss and the tokens computed."""
+        self.optimizer.clear()
+        stats.sums.clear()
+        stats.tokens = 0
+        losses: list[Tensor] = []
+        packed = 0
+        for micro in self.micro_batches(part.batch):
+            if abort():
+                self.optimizer.clear()
+                raise Aborted
+            losses.append(self._loss(micro.to(self.policy.device), part, stats))
+            losses[-1].backward()  # type: ignore[no-untyped-call]
+            packed += micro.input_ids.numel()
+        return torch.stack([loss.detach() for loss in losses]).sum().item(), float(packed)
+
+    def _loss(self, micro: MicroBatch, part: _Part, stats: LossStats) -> Tensor:
+        logp, entropy = self.policy.logprobs(micro)
+        token = micro.token
+        part.before[token] = logp.detach()
+        exact = logp.detach() if part.exact is None else part.exact[token]
+        loss = grpo_loss(
+            logp,
+            old=exact if self.updates_a_step > 1 else logp.detach(),
+            exact=exact,
+            sampler=part.batch.sampler[token],
+            advantage=part.batch.advantage[token],
+            weight=part.weight[token],
+            rule=self.rule,
+            base=None if part.base is None else part.base[token],
+            stats=stats,
+        )
+        stats.add(0, entropy=entropy[micro.slot].sum())
+        return loss
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps besides weights and moments: the budget decides in which order gradients add up."""
+        return {
+            "token_budget": self.token_budget,
+            "lr_share": self.optimizer.share,
+            "lr_ceiling": self.optimizer.ceiling,
+            "temperature": self.policy.temperature,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.token_budget = state.get("token_budget", self.token_budget)
+        self.optimizer.share = state.get("lr_share", 1.0)
+        self.optimizer.ceiling = state.get("lr_ceiling", 1.0)
+        self.policy.temperature = state.get("temperature", self.policy.temperature)
+
+    def apply(self, optimizer: Optimizer) -> float:
+        """Let an optimizer change the weights; it cannot begin again when memory runs out half-way."""
+        try:
+            return optimizer.step()
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            raise UsageError(f"Out of memory in the optimizer. {_ways_to_save_memory(self.config)}") from None
+
+    def with_memory(self, work: Callable[[], Any]) -> Any:
+        """Do the work; when memory runs out, again with half the token budget, as often as that helps."""
+        while True:
+            try:
+                return work()
+            except (MemoryError, RuntimeError) as error:
+                if not out_of_memory(error):
+                    raise
+                self._halve()
+
+    def _halve(self) -> None:
+        self.optimizer.clear()
+        wait_for_room(self.policy.device)
+        if self.token_budget // 2 < LEAST_TOKENS:
+            raise UsageError(
+                f"Out of memory, even with a single short row at a time. {_ways_to_save_memory(self.config)}"
+            ) from None
+        self.token_budget //= 2
+        logger.warning("out of memory: going on with micro-batches of %d tokens", self.token_budget)
+
+    def _report(self, stats: LossStats, results: list[dict[str, float]]) -> dict[str, float]:
+        applied = [result for result in results if not result["skipped"]]
+        report = stats.means()
+        report["tokens/loss"] = float(stats.tokens)
+        report["tokens/packed"] = sum(result["packed"] for result in results)
+        report["skipped_updates"] = sum(result["skipped"] for result in results)
+        report["lr"] = results[-1]["lr"]
+        if moved := [result["moved"] for result in results if "moved" in result]:
+            report["moved"] = sum(moved) / len(moved)
+        for name in ("loss", "grad_norm"):
+            if applied:
+                report[name] = sum(result[name] for result in applied) / len(applied)
+        return report
+
+
+def _cost(micros: Sequence[MicroBatch]) -> float:
+    """What a pass costs, in tokens."""
+    return sum(micro.input_ids.numel() * (1 + micro.input_ids.shape[1] / ATTENTION) for micro in micros)
+
+
+def _share(most: float, moved: float) -> float:
+    """The share of an update that moves the policy half as far as it may: the divergence grows with the square."""
+    return max(SMALLEST_SHARE, math.sqrt(0.5 * most / moved)) if math.isfinite(moved) else SMALLEST_SHARE
+
+
+def _ways_to_save_memory(config: TrainConfig) -> str:
+    """What has not been done yet."""
+    ways = ["lower rollouts.max_new_tokens or rollouts.max_tokens"]
+    if not config.model.gradient_checkpointing:
+        ways.append("switch on model.gradient_checkpointing")
+    if config.model.tune == "full":
+        ways.append("train with model.tune = 'lora'")
+    listed = ", ".join([*ways, "or use a smaller model."])
+    return listed[0].upper() + listed[1:]
