@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmax.rollouts.log import read_jsonl
+from benchmax.files.jsonl import read_jsonl
 
 ENV = """
 import asyncio, random

@@ -25,7 +25,7 @@ from benchmax.errors import (
     ModelUnavailable,
 )
 from benchmax.models import HttpModel
-from benchmax.models.failures import retry_after
+from benchmax.retries import retry_after
 from benchmax.testing import FakeModelServer, Fault
 
 KEY = "sk-very-secret-0123456789"

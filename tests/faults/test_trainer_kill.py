@@ -21,8 +21,8 @@ import pytest
 import torch
 
 from benchmax.envs.calculator.calculator_env import CALCULATE, CalculatorEnv
+from benchmax.files.jsonl import read_jsonl
 from benchmax.inference.tokens.chat import ChatTokens
-from benchmax.rollouts.log import read_jsonl
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import SftConfig, build_config
 from benchmax.trainer.learning.batch import TokenSequence
@@ -205,7 +205,7 @@ PLACES = [
     ("checkpoint:_sync", 3),
     ("checkpoint:after-_sync", 4),
     ("loop:after-save_checkpoint", 2),
-    ("checkpoint:write_whole", 4),
+    ("checkpoint:write_text", 4),
 ]
 
 

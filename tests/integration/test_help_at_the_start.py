@@ -13,9 +13,10 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import load_examples
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.envs.types import ToolDefinition
+from benchmax.files.jsonl import read_jsonl
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.log import read_jsonl, read_rollouts
+from benchmax.rollouts.log import read_rollouts
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.rollouts.settings import RolloutSettings
 from benchmax.trainer.config import build_config

@@ -20,10 +20,11 @@ from typer.testing import CliRunner
 from benchmax.cli.local import train as commands
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
+from benchmax.files.atomic import write_text
 from benchmax.trainer import start
 from benchmax.trainer.config import build_config
 from benchmax.trainer.export import choose_checkpoint, export_merged, model_card
-from benchmax.trainer.rundir import RunDir, read_metrics, read_status, write_whole
+from benchmax.trainer.rundir import RunDir, read_metrics, read_status
 from benchmax.trainer.tiny import make_tiny
 
 torch.set_num_threads(1)  # the models are tiny
@@ -184,7 +185,7 @@ def test_what_cannot_be_written_is_named(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
     try:
         with pytest.raises(OSError, match="too large") as caught:
-            write_whole(tmp_path / "config.json", "x" * 1000)
+            write_text(tmp_path / "config.json", "x" * 1000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.filename == str(tmp_path / "config.json")

@@ -11,7 +11,7 @@ import torch
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.errors import RewardError
-from benchmax.rollouts.log import read_jsonl
+from benchmax.files.jsonl import read_jsonl
 from benchmax.trainer import gathering
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import build_config

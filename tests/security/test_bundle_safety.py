@@ -147,7 +147,7 @@ def test_one_line_of_the_package_unpickles():
     ] == ["bundle/load.py"]
     assert _calls_in_package("Unpickler") == []
     # Scripts that the user named, each run in a process of its own: a forked MCP server, and a workdir's rewards.
-    scripts = {"envs/mcp/preload.py", "envs/mcp/reward_worker.py"}
+    scripts = {"envs/mcp/fork/preload.py", "envs/mcp/agent/reward_worker.py"}
     assert {path for path, _ in _calls_in_package("eval", "exec")} == scripts
     for path, call in _calls_in_package("load", of=("torch",)):
         unsafe = {each.arg: getattr(each.value, "value", None) for each in call.keywords}

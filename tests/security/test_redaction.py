@@ -9,10 +9,10 @@ import urllib.parse
 
 import pytest
 
+from benchmax.files import jsonl, redaction
 from benchmax.files.redaction import MARK, Redactor
 from benchmax.platform.runner.ingest import Ingest
 from benchmax.platform.store.runs import events, rollouts
-from benchmax.rollouts import log
 from platform_world import make_run
 
 TOKEN = "sk-Live_0123456789/abc+DEF=="
@@ -157,9 +157,9 @@ def test_the_database_of_a_public_run_holds_no_form_of_a_secret(store, tmp_path)
 
 
 def test_lines_of_a_run_directory_are_valid_and_clean():
-    log.keep_secret([TOKEN, PEM])
+    redaction.keep_secret([TOKEN, PEM])
     try:
-        line = log.line_of({"message": f"{'x' * 1985}{TOKEN[:15]}", "key": PEM, "n": 0.5})
+        line = jsonl.line_of({"message": f"{'x' * 1985}{TOKEN[:15]}", "key": PEM, "n": 0.5})
     finally:
-        log.keep_secret(())
+        redaction.keep_secret(())
     assert json.loads(line) == {"message": f"{'x' * 1985}{MARK}", "key": MARK, "n": 0.5}

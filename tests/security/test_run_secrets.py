@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from benchmax.envs.remote.surroundings import scrubbed_environment
+from benchmax.files import redaction
 from benchmax.platform.runner.processes.process_groups import child_environment
 from benchmax.rollouts import log
 from benchmax.rollouts.record import Rollout
@@ -18,9 +19,9 @@ SECRETS = ["sk-0123456789", 'quo"ted\\and\nlong', "sk-0123456789-and-more", "geh
 
 @pytest.fixture
 def secrets():
-    log.keep_secret(SECRETS)
+    redaction.keep_secret(SECRETS)
     yield
-    log.keep_secret(())
+    redaction.keep_secret(())
 
 
 def test_no_line_of_a_run_directory_holds_a_secret(tmp_path, secrets):
@@ -50,7 +51,7 @@ def test_no_line_of_a_run_directory_holds_a_secret(tmp_path, secrets):
 
 
 def test_a_secret_of_digits_damages_no_line(tmp_path):
-    log.keep_secret(["123456"])
+    redaction.keep_secret(["123456"])
     try:
         record = {
             "id": "a", "example_id": "e", "reward": 0.1234567, "rewards": {"x": 0.1234567}, "started_at": 1763123456.5,
@@ -60,7 +61,7 @@ def test_a_secret_of_digits_damages_no_line(tmp_path):
             file.append(Rollout.from_dict(record))
         (kept,) = log.read_rollouts(tmp_path / "rollouts.jsonl")
     finally:
-        log.keep_secret(())
+        redaction.keep_secret(())
     assert (kept.reward, kept.started_at) == (0.1234567, 1763123456.5)
     assert kept.messages[0]["content"] == "my PIN is [secret]"
 

@@ -81,7 +81,7 @@ def test_what_travels_to_a_node_is_an_agent_that_starts(tmp_path: Path) -> None:
     names = {Requirement(line).name for line in needed}
     assert {"mcp", "pyyaml", "aiohttp"} <= names
     assert not {"torch", "fastapi", "pytest"} & names
-    agent = [sys.executable, "-P", "-m", "benchmax.envs.mcp.agent.server", "--help"]
+    agent = [sys.executable, "-P", "-m", "benchmax.envs.mcp.agent", "--help"]
     found = subprocess.run(
         agent, env={"PYTHONPATH": str(tmp_path / "out" / "package")}, capture_output=True, text=True, check=True
     )

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from benchmax.bundle import BundleMetadata, inspect_bundle
 from benchmax.cli.platform import up as platform_commands
 from benchmax.errors import ConfigError, UsageError
+from benchmax.files.atomic import write_text
 from benchmax.platform.daemon import daemon as keeper
 from benchmax.platform.runner.children import doctor_child
 from benchmax.platform.runner.children.train_child import Phase, attempt
@@ -35,7 +36,7 @@ from benchmax.platform.store.accounts import user_admin as people
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import make_engine, open_database
-from benchmax.platform.store.datadir import DataDir, write_private
+from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import metrics as points
 from benchmax.platform.store.runs import rollout_search as outline
 from benchmax.platform.store.runs import rollouts, runs
@@ -61,7 +62,7 @@ def at_once(work, count=8):
 
 def test_many_writers_of_one_private_file_do_not_meet(tmp_path):
     for _ in range(20):
-        at_once(lambda number: write_private(tmp_path / "note.json", str(number) * 1000))
+        at_once(lambda number: write_text(tmp_path / "note.json", str(number) * 1000, private=True))
         assert len(set((tmp_path / "note.json").read_text())) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["note.json"]
 

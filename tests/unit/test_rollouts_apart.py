@@ -11,11 +11,11 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ToolCall, ToolDefinition, ToolResult
 from benchmax.errors import McpError
+from benchmax.files.jsonl import line_of
 from benchmax.mailbox import Mailbox
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts import EnvHost, RolloutSettings, Termination, replay, run_group, run_rollout
 from benchmax.rollouts.hooks import Call, HookThreads
-from benchmax.rollouts.log import line_of
 
 
 def example():

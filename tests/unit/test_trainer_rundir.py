@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 from benchmax.errors import NotFoundError, RecordError, UsageError
-from benchmax.rollouts.log import keep_secret
+from benchmax.files.redaction import keep_secret
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer import checkpoint as checkpoints
 from benchmax.trainer.checkpoint import find_checkpoint, go_back, mark_best, prune, save_checkpoint

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from benchmax import limits
 from benchmax.envs.types import Example
 from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.evaluation.report import Report, summarise
+from benchmax.files.atomic import write_json
 from benchmax.memory import settled
 from benchmax.models.base import ModelClient
 from benchmax.models.scripted import ScriptedModel
@@ -157,15 +157,3 @@ def read_config(directory: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise RecordError(f"{path} is damaged: it holds no object. Start the evaluation again in a new folder.")
     return config
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a whole file or none of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    try:
-        temporary.write_text(text, "utf-8", errors="replace")
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

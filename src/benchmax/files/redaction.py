@@ -186,3 +186,38 @@ def _cut_out(text: str, spans: list[tuple[int, int]]) -> str:
             pieces += [text[at:start], MARK]
         at = end
     return "".join(pieces) + text[at:]
+
+
+_of_this_process = Redactor(())
+
+
+def keep_secret(values: Iterable[str]) -> None:
+    """Values that no record or log of this process shall hold, in whatever form."""
+    global _of_this_process
+    _of_this_process = Redactor(values)
+
+
+def without_secrets(text: str) -> str:
+    """The text with every value of `keep_secret` taken out."""
+    return _of_this_process(text)
+
+
+def without_secrets_in(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A record whose texts hold no value of `keep_secret`: text by text, where a cut is seen and no number is damaged.
+
+    Token ids spell what the texts did, so they go too when a text held one.
+    """
+    if not _of_this_process:
+        return record
+    found: list[str] = []
+
+    def hide(text: str) -> str:
+        hidden = _of_this_process(text)
+        if hidden != text:
+            found.append(hidden)
+        return hidden
+
+    told: dict[str, Any] = hide_texts(record, hide)
+    if found:
+        told.pop("tokens", None)
+    return told

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
-import random
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any
 
+from benchmax import retries
 from benchmax.errors import ContextExceeded, ModelError, ModelRateLimited, ModelRejected, ModelTimeout, ModelUnavailable
 from benchmax.models.wire import excerpt, not_the_api
 
@@ -27,8 +24,6 @@ _too_long = re.compile(
     r"|tokens. \+ .max_new_tokens. must be|prompt is too long|max_tokens must be at least 1, got (0|-\d+)",
     re.IGNORECASE,
 )
-# A generator of its own: the caller's seeds stay the caller's.
-_random = random.Random()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +51,7 @@ def refused(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
     if status == 413:
         return ContextExceeded(f"{told}. The conversation is too large for this server; shorten it.")
     if status == 429 and "insufficient_quota" not in code:
-        wait = retry_after(headers)
+        wait = retries.retry_after(headers)
         return ModelRateLimited(f"{told}. Lower the number of rollouts at once, or wait.", wait)
     if status in RETRIED or status >= 500:
         return ModelUnavailable(f"{told}. Look at the server's log.")
@@ -94,28 +89,10 @@ def after_tries(error: ModelError, tries: int) -> ModelError:
     return error
 
 
-def pause(error: ModelError, tries: int, first: float) -> float:
-    """Seconds to wait: what the server asked for, otherwise a random part of a doubling span."""
+def wait_before(error: ModelError, tries: int, first: float) -> float:
+    """Seconds until the next try."""
     asked = error.retry_after if isinstance(error, ModelRateLimited) else None
-    if asked:
-        # A little more than asked, so that those who were refused together do not come back together.
-        return asked * _random.uniform(1.0, 1.03)
-    return _random.uniform(0.0, min(LONGEST_PAUSE, first * 2.0 ** (tries - 1)))
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The pause a server asks for, in seconds: a number, or the time until a date."""
-    value = headers.get("Retry-After")
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except (ValueError, TypeError, OverflowError):
-            return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+    return retries.pause(tries, first, LONGEST_PAUSE, asked)
 
 
 def _said(body: bytes) -> tuple[str, str]:

@@ -113,7 +113,7 @@ class HttpModel(ModelClient):
                         return await self._once(body)
                     except (ModelUnavailable, ModelRateLimited, ModelProtocolError) as error:
                         last = error
-                    pause = failures.pause(last, tries, self.backoff)
+                    pause = failures.wait_before(last, tries, self.backoff)
                     if tries >= self.tries or monotonic() + pause >= ends:
                         raise failures.after_tries(last, tries) from None
                     await asyncio.sleep(pause)

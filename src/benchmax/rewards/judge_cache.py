@@ -6,11 +6,12 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
+
+from benchmax.files.atomic import write_text
 
 logger = logging.getLogger(__name__)
 
@@ -62,16 +63,9 @@ class JudgeCache:
             return None
 
     def _write(self, directory: Path, key: str, text: str) -> None:
-        """Write beside, then rename: a reader sees a whole verdict or none."""
+        """Keep a verdict; a full disk must not cost it."""
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=directory, prefix=".verdict-")
-            try:
-                with open(handle, "w", encoding="utf-8", errors="replace") as file:
-                    file.write(text)
-                os.replace(name, directory / f"{key}.txt")
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
-        except OSError as error:  # a full disk must not cost the verdict
+            write_text(directory / f"{key}.txt", text.encode("utf-8", "replace").decode(), durable=False)
+        except OSError as error:
             logger.warning("The judge cache in %s could not be written: %s. Free space or move it.", directory, error)

@@ -27,9 +27,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from benchmax.errors import NotFoundError, RecordError
+from benchmax.files.atomic import write_text
 from benchmax.trainer.learning.optim import Optimizer
 from benchmax.trainer.learning.policy import Policy
-from benchmax.trainer.rundir import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def save_checkpoint(
         _save(optimizer.tensors(), temporary / "optimizer.safetensors")
         _save(random_states(), temporary / "random.safetensors")
         text = json.dumps({"step": step, "updates": optimizer.updates, "tune": policy.tune, **state})
-        write_whole(temporary / "state.json", text)
+        write_text(temporary / "state.json", text)
         _sync(temporary)
         if final.exists():
             final.rename(temporary / "replaced")
@@ -83,12 +83,12 @@ def save_checkpoint(
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     _sync(folder)
-    write_whole(folder / "latest", final.name)
+    write_text(folder / "latest", final.name)
     return Checkpoint(final, step)
 
 
 def mark_best(folder: Path, step: int) -> None:
-    write_whole(folder / "best", f"step-{step}")
+    write_text(folder / "best", f"step-{step}")
 
 
 def find_checkpoint(folder: Path, which: str = "latest") -> Checkpoint:
@@ -136,7 +136,7 @@ def _step_of(path: Path) -> int:
 
 def go_back(folder: Path, step: int, best: int) -> None:
     """Make the checkpoint of `step` the latest and remove later ones, which the run makes anew; `best` is its best."""
-    write_whole(folder / "latest", f"step-{step}")
+    write_text(folder / "latest", f"step-{step}")
     for path in _all(folder):
         if _step_of(path) > step:
             shutil.rmtree(path)

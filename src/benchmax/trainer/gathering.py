@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
+from benchmax import retries
 from benchmax.errors import RewardError
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.learning.advantage import NO_SIGNAL, AdvantageRule, CutOff, assign_advantages
@@ -41,7 +42,7 @@ class Gatherer:
             self._outage(number, tries, groups)
             self._trainer.stream.restore(before)
             first, longest = OUTAGE_SECONDS
-            await asyncio.sleep(min(longest, first * 2 ** (tries - 1)))
+            await asyncio.sleep(retries.pause(tries, first, longest))
         raise AssertionError("an outage ends, or the run does")
 
     def _outage(self, step: int, tries: int, groups: Sequence[Sequence[Rollout]]) -> None:

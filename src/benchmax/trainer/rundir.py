@@ -32,8 +32,9 @@ from typing import Any
 
 import benchmax
 from benchmax.errors import NotFoundError, RecordError, UsageError
-from benchmax.files.redaction import hide_texts
-from benchmax.rollouts.log import JsonlWriter, line_of, read_jsonl, without_secrets
+from benchmax.files.atomic import write_text
+from benchmax.files.jsonl import JsonlWriter, line_of, read_jsonl
+from benchmax.files.redaction import hide_texts, without_secrets
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import TrainConfig, build_config, dump_toml
 
@@ -58,7 +59,7 @@ class RunDir:
             (path / name).mkdir(parents=True, exist_ok=True)
         write_config(path, config)
         made = {"format": FORMAT, "benchmax": benchmax.__version__, "created": time.time(), "name": path.name}
-        write_whole(path / "run.json", json.dumps(made, indent=2))
+        write_text(path / "run.json", json.dumps(made, indent=2))
         return cls(path, config)
 
     @classmethod
@@ -90,12 +91,12 @@ class RunDir:
             if not tokens:
                 record.pop("tokens", None)
             lines.append(line_of(record))
-        write_whole(path, "".join(lines), durable=False)
+        write_text(path, "".join(lines), durable=False)
         return path
 
     def write_vocabulary(self, texts: Iterable[str]) -> None:
         """What each token reads, by its id: for viewers of saved tokens, which have no tokenizer."""
-        write_whole(self.path / "vocabulary.json", json.dumps(list(texts), ensure_ascii=False), durable=False)
+        write_text(self.path / "vocabulary.json", json.dumps(list(texts), ensure_ascii=False), durable=False)
 
     def set_status(self, state: str, step: int, **more: Any) -> None:
         """Replace status.json; its time is the heartbeat."""
@@ -107,7 +108,7 @@ class RunDir:
             "time": time.time(),
         }
         told = hide_texts(status | more, without_secrets)
-        write_whole(self.path / "status.json", json.dumps(told), durable=False)
+        write_text(self.path / "status.json", json.dumps(told), durable=False)
 
     def rewind(self, step: int, *, evaluated: bool = True) -> int:
         """Move aside what was recorded after the checkpoint of `step`; gives the number of lines moved.
@@ -170,7 +171,10 @@ def check_run(path: Path) -> dict[str, Any]:
 def read_config(path: Path) -> TrainConfig:
     """The settings a run was started with."""
     try:
-        return build_config(json.loads((path / "config.json").read_text("utf-8")))
+        tree = json.loads((path / "config.json").read_text("utf-8"))
+        if isinstance(data := tree.get("data") if isinstance(tree, dict) else None, dict):
+            data.setdefault("hold_out", "last")  # what runs without the setting were split by
+        return build_config(tree)
     except FileNotFoundError:
         if not path.is_dir():
             raise NotFoundError(f"There is no run at {path}. Check the path.") from None
@@ -181,8 +185,8 @@ def read_config(path: Path) -> TrainConfig:
 
 def write_config(path: Path, config: TrainConfig) -> None:
     """Keep the settings of a run, for people and for a resume."""
-    write_whole(path / "config.toml", dump_toml(config))
-    write_whole(path / "config.json", config.model_dump_json(indent=2))
+    write_text(path / "config.toml", dump_toml(config))
+    write_text(path / "config.json", config.model_dump_json(indent=2))
 
 
 def read_status(path: Path) -> dict[str, Any]:
@@ -200,23 +204,6 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return list(read_jsonl(file)) if file.exists() else []
 
 
-def write_whole(path: Path, text: str, *, durable: bool = True) -> None:
-    """Replace a file in one instant; no reader ever sees half of it."""
-    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
-    try:
-        with open(temporary, "w", encoding="utf-8", errors="surrogatepass") as file:
-            file.write(text)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # a full disk is noticed by the write, not the open
-            error.filename = str(path)
-        raise
-
-
 def _move_lines(path: Path, aside: Path, keep: Callable[[dict[str, Any]], bool]) -> int:
     kept: list[str] = []
     moved: list[str] = []
@@ -226,5 +213,5 @@ def _move_lines(path: Path, aside: Path, keep: Callable[[dict[str, Any]], bool])
         aside.mkdir(exist_ok=True)
         with open(aside / path.name, "a", encoding="utf-8") as file:
             file.writelines(moved)
-        write_whole(path, "".join(kept))
+        write_text(path, "".join(kept))
     return len(moved)

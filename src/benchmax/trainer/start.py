@@ -23,16 +23,17 @@ import torch
 
 from benchmax.envs.base_env import BaseEnv, with_system_prompt
 from benchmax.envs.datasets.load import load_examples
+from benchmax.envs.datasets.split import hold_out
 from benchmax.envs.loading import find_rows, load_env_class, make_env
 from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, DatasetError
+from benchmax.files.redaction import without_secrets
 from benchmax.inference.engine.engine import Engine
 from benchmax.inference.local import LocalModel
 from benchmax.inference.weights.llama import ModelSpec
 from benchmax.inference.weights.store import is_name, resolve
 from benchmax.memory import settled
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.log import without_secrets
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import WARM_STARTS, TrainConfig, build_config
 from benchmax.trainer.config.fitting import Chosen, fit_to_device
@@ -144,18 +145,16 @@ def load_task(config: TrainConfig) -> Task:
 
 
 def _hold_out(config: TrainConfig, rows: list[Example], notes: list[str]) -> tuple[list[Example], list[Example]]:
-    """The last rows kept from training, as long as what is left can still fill a step."""
-    data, prompts = config.data, config.rollouts.prompts_per_step
-    cut = len(rows) - int(len(rows) * data.eval_share)
-    fewest = min(data.min_rows, prompts)
-    left = (
-        f"data.eval_share {data.eval_share:g} holds out {len(rows) - cut} of {len(rows)} rows and leaves {cut} to train"
-    )
-    if cut < fewest:
-        raise DatasetError(f"{left}; at least {fewest} are needed. Lower it, or add rows.")
-    if cut < data.min_rows:
-        notes.append(f"{left}, fewer than {data.min_rows}. Add rows, or lower data.eval_share.")
-    return rows[:cut], rows[cut:]
+    """Keep some rows from training, as long as what is left can still fill a step."""
+    data = config.data
+    least = min(data.min_rows, config.rollouts.prompts_per_step)
+    train, held_out = hold_out(rows, data.eval_share, order=data.hold_out, least=least)
+    if len(held_out) < int(len(rows) * data.eval_share) or len(train) < data.min_rows:
+        notes.append(
+            f"{len(held_out)} of {len(rows)} rows are held out, which leaves {len(train)} to train on. Add rows, or "
+            "lower data.eval_share."
+        )
+    return train, held_out
 
 
 def _small_steps(config: TrainConfig, rows: Sequence[Example]) -> Iterator[str]:

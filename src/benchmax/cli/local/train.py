@@ -177,7 +177,7 @@ def _finished(run: Path, changes: dict[str, Any]) -> bool:
 
 def _seconds(run: Path) -> float:
     """How long the run has trained: a little longer than its limit, for the last step was not cut off."""
-    from benchmax.rollouts.log import read_jsonl
+    from benchmax.files.jsonl import read_jsonl
 
     ends = [
         line["seconds"] for line in read_jsonl(run / "events.jsonl") if line["kind"] == "ended" and "seconds" in line

@@ -37,6 +37,7 @@ from benchmax.cli.project import (
     project_rows,
 )
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.datasets import split
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.datasets.run_rows import check_run_rows
 from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
@@ -154,15 +155,14 @@ def hold_out(source: Source) -> tuple[Source, Source]:
     issues = [row.issue(row.fault) for row in rows if row.fault is not None]
     if issues:
         raise DatasetError(f"The dataset has a row that cannot be read:\n  {issues[0]}", issues)
-    count = min(len(rows) // 5, len(rows) - MIN_TRAIN_ROWS)
-    if count < 1:
+    train, aside = split.hold_out([row.data for row in rows])
+    if not aside:
         raise DatasetError(
             f"{len(rows)} rows are too few to set some aside for evaluation: {MIN_TRAIN_ROWS} are needed to train. "
             "Add rows, or give held-out ones with --eval FILE."
         )
-    words.print(f"No held-out rows were given: {count} of {len(rows)} rows are set aside for evaluation.")
-    aside = {(number + 1) * len(rows) // count - 1 for number in range(count)}
-    return [row.data for at, row in enumerate(rows) if at not in aside], [rows[at].data for at in sorted(aside)]
+    words.print(f"No held-out rows were given: {len(aside)} of {len(rows)} rows are set aside for evaluation.")
+    return train, aside
 
 
 def _examine(project: Project) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as jsonlib
-import os
 import re
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from benchmax import profiles
 from benchmax.cli.output import print_json, safe, words
 from benchmax.cli.platform.account import Json
 from benchmax.errors import NotFoundError, UsageError
+from benchmax.files.atomic import write_text
 
 app = typer.Typer(help="Name platforms and choose the one to use.", no_args_is_help=True)
 
@@ -98,7 +98,4 @@ def _write(tree: dict[str, Any]) -> None:
         lines += [f"[profiles.{jsonlib.dumps(name)}]"]
         lines += [f"{key} = {jsonlib.dumps(value)}" for key, value in values.items() if isinstance(value, str)] + [""]
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
-    temporary.write_text("\n".join(lines), "utf-8")
-    temporary.chmod(0o600)
-    temporary.replace(path)
+    write_text(path, "\n".join(lines), private=True)

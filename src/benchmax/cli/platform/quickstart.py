@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from benchmax.platform.sdk.client import TrainerClient
 
 NAME = "quickstart"
-SHARE = 0.2
-"""Of the rows, the last ones are held out."""
 RECIPE: dict[str, Any] = {
     "prompts_per_step": 8,
     "group_size": 8,
@@ -73,12 +71,12 @@ def launch(client: TrainerClient, model: str, steps: int, seed: int) -> str:
 
 
 def split_rows() -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """All one-digit sums, the last fifth of them held out, as `benchmax train` does it."""
+    """All one-digit sums, split as `benchmax train` does it."""
     from benchmax.envs.arithmetic.arithmetic_env import ArithmeticEnv
+    from benchmax.envs.datasets.split import hold_out
 
     rows, _ = ArithmeticEnv.load_dataset()
-    cut = len(rows) - int(len(rows) * SHARE)
-    return rows[:cut], rows[cut:]
+    return hold_out(rows)
 
 
 def launch_arguments(rows: int, model: str, steps: int, seed: int) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from benchmax.envs.example_id import json_fault
 from benchmax.envs.legacy import example_from
 from benchmax.envs.types import Example
 from benchmax.errors import DatasetError
+from benchmax.files.atomic import replacing
 
 T = TypeVar("T")
 
@@ -223,17 +224,9 @@ def write_jsonl(path: str | os.PathLike[str], rows: Iterable[Any]) -> int:
     path, count = Path(path), 0
     if not path.parent.is_dir():
         raise DatasetError(f"There is no folder {path.parent} to write {path.name} to. Make it first.")
-    part = path.with_name(f".{path.name}.{os.getpid()}-{random.getrandbits(32):08x}.part")
-    try:
-        with open(part, "x", encoding="utf-8", newline="\n") as file:
-            for count, row in enumerate(rows, 1):
-                file.write(jsonl_line(row, count) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        for count, row in enumerate(rows, 1):
+            file.write(f"{jsonl_line(row, count)}\n".encode())
     return count
 
 

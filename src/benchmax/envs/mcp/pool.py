@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import random
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from benchmax import limits
+from benchmax import limits, retries
 from benchmax.envs.logging import rollout_context
 from benchmax.envs.mcp.agent.timings import Times
 from benchmax.envs.mcp.agent_client import AgentLink, WrongSecret
@@ -42,7 +41,7 @@ class Health:
     growth: float = 2.0
 
     def pause(self, attempt: int) -> float:
-        return min(self.longest_pause, self.first_pause * self.growth**attempt) * random.uniform(1.0, 1.25)
+        return retries.pause(attempt + 1, self.first_pause, self.longest_pause, growth=self.growth)
 
 
 @dataclass(eq=False, slots=True)

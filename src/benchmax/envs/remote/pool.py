@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from benchmax import limits
+from benchmax import limits, retries
 from benchmax.envs.remote.process import EnvProcess, Plan, Request
 from benchmax.envs.remote.wire import pack, transcript_starts
 from benchmax.errors import EnvDefinitionError, EnvError
@@ -125,7 +125,7 @@ class EnvPool:
                 if told or failures >= START_TRIES:
                     slot.fail(error)
                     return
-                await asyncio.sleep(min(LONGEST_PAUSE, 0.05 * 2**failures))
+                await asyncio.sleep(retries.pause(failures, 0.1, LONGEST_PAUSE))
                 continue
             except asyncio.CancelledError:
                 await process.put_down("could not start")
@@ -138,7 +138,7 @@ class EnvPool:
             if not self._closing:
                 logger.warning("%s It is replaced.", process.death)
                 deaths = 0 if monotonic() - began > LONG_LIFE else deaths + 1
-                await asyncio.sleep(min(LONGEST_PAUSE, 0.05 * 2**deaths))
+                await asyncio.sleep(retries.pause(deaths + 1, 0.05, LONGEST_PAUSE))
 
     # Calls, from any thread
 

@@ -13,9 +13,11 @@ import platform
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from benchmax.errors import UsageError
+from benchmax.files.atomic import write_json
 from benchmax.inference.weights.store import home
 
 ISA = "ONEDNN_MAX_CPU_ISA"
@@ -88,10 +90,6 @@ def _kept(file: Path) -> str | None:
 
 
 def _keep(file: Path, problem: str) -> None:
-    temporary = file.with_name(f".tmp-{file.name}-{os.getpid()}")
-    try:
+    with suppress(OSError):  # then the next process asks again
         file.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps({"problem": problem}), "utf-8")
-        temporary.replace(file)
-    except OSError:
-        temporary.unlink(missing_ok=True)  # then the next process asks again
+        write_json(file, {"problem": problem}, durable=False)

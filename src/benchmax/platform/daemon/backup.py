@@ -17,6 +17,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmax.errors import NotFoundError, UsageError
+from benchmax.files.atomic import replacing
 from benchmax.files.links import open_plain
 from benchmax.platform.store.datadir import DataDir
 
@@ -30,21 +31,15 @@ def back_up(data: DataDir, target: Path, *, database: bool = True) -> Path:
         raise NotFoundError(f"There is no database in {data.root}. Give the data directory with --data-dir.")
     if target.exists():
         raise UsageError(f"{target} exists. Give the name of a new file.")
-    temporary = target.with_name(f".tmp-{target.name}-{os.getpid()}")
     mode = "w:gz" if target.name.endswith(("gz", ".tgz")) else "w"
-    try:
-        with (
-            open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file,
-            tarfile.open(fileobj=file, mode=mode) as archive,  # type: ignore[call-overload]
-        ):
-            if database:
-                _add_database(archive, data.database)
-            for path in _files(data):
-                _add(archive, path, str(path.relative_to(data.root)))
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with (
+        replacing(target, private=True) as file,
+        tarfile.open(fileobj=file, mode=mode) as archive,  # type: ignore[call-overload]
+    ):
+        if database:
+            _add_database(archive, data.database)
+        for path in _files(data):
+            _add(archive, path, str(path.relative_to(data.root)))
     return target
 
 

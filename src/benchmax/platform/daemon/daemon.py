@@ -31,8 +31,9 @@ from urllib.parse import urlsplit
 
 from benchmax.config import setting
 from benchmax.errors import BenchmaxError, UsageError
+from benchmax.files.atomic import write_text
 from benchmax.platform.runner.processes import process_ids as proc
-from benchmax.platform.store.datadir import DataDir, write_private
+from benchmax.platform.store.datadir import DataDir
 
 DEFAULT_PORT = 8321
 START_SECONDS = 120.0
@@ -204,7 +205,7 @@ class Keeper:
         return note | {"database_url": self.options.database_url, **{each.name: each.note() for each in self.kept}}
 
     def _write(self) -> None:
-        write_private(keeper_file(self.options.data), json.dumps(self.note()))
+        write_text(keeper_file(self.options.data), json.dumps(self.note()), private=True)
 
     def _end(self) -> None:
         for each in self.kept:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from benchmax import config
+from benchmax import config, retries
 from benchmax.errors import UsageError
 from benchmax.platform.sdk.credentials import TokenProvider
 from benchmax.platform.sdk.exceptions import JobLaunchError, TrainerError
@@ -309,7 +309,7 @@ class TrainerClient(ResourceMethods):
         """Events, points and rollouts as they come, until the run ends; reconnects where it was."""
         lost = 0
         while lost < _FEED_TRIES:
-            time.sleep(0.25 * 2**lost if lost else 0)
+            time.sleep(retries.pause(lost, 0.5, 8.0) if lost else 0)
             for event in self._feed(run_id, last_event_id):
                 if event is None:
                     return

@@ -18,6 +18,7 @@ from benchmax import config, extras
 from benchmax.config import env_token as env_token
 from benchmax.config import resolve_judge_key as resolve_judge_key
 from benchmax.errors import ConfigError
+from benchmax.files.atomic import write_text
 from benchmax.platform.sdk.exceptions import AuthenticationError, DeviceAuthError, TrainerError
 
 TokenProvider: TypeAlias = Callable[[], str]
@@ -244,10 +245,7 @@ def write_castform_session(session: Mapping[str, Any]) -> Path:
     """Keep a sign-in, for the user's eyes only; gives where."""
     path = credentials_path()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump(dict(session), file)
-    temporary.replace(path)
+    write_text(path, json.dumps(dict(session)), private=True)
     return path
 
 

@@ -21,7 +21,7 @@ from benchmax.platform.sdk.exceptions import TrainerError
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import TrainerClient
 
-CONSOLE = Path(__file__).resolve().parent / "server" / "console" / "saved"
+CONSOLE = Path(__file__).resolve().parent.parent / "server" / "console" / "saved"
 """Where an install puts the console of saved runs."""
 MOST_ROLLOUTS = 2_000
 _PER_FILE = 50

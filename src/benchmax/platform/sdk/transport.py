@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import random
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from benchmax import retries
 from benchmax.errors import UsageError
 from benchmax.platform.sdk import credentials
 from benchmax.platform.sdk.credentials import TokenProvider
@@ -80,12 +80,12 @@ class Connection:
 
         start = time.monotonic()
         for attempt in range(1, TRIES + 1):
-            wait = random.uniform(0.25, 0.5) * 2**attempt
+            wait = retries.pause(attempt, 1.0, BUDGET_SECONDS)
             try:
                 answer = self._http.request(method, url, **request)
                 if answer.status_code not in _WORTH_A_RETRY:
                     return answer
-                wait = max(wait, _retry_after(answer))
+                wait = max(wait, retries.retry_after(answer.headers) or 0.0)
                 lost: Exception | None = None
             except httpx2.InvalidURL as error:
                 raise TrainerError(f"{url!r} is not an address: {error}. Check it.") from None
@@ -183,13 +183,6 @@ def _client(timeout: float) -> Any:
     except ImportError:
         raise UsageError("The platform's client needs an extra: pip install 'benchmax[platform]'.") from None
     return httpx2.Client(timeout=timeout, follow_redirects=False)
-
-
-def _retry_after(answer: Any) -> float:
-    try:
-        return float(answer.headers.get("retry-after", 0))
-    except ValueError:
-        return 0.0
 
 
 def _plain(value: Any) -> Any:

@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
+from benchmax.files.atomic import write_text
 from benchmax.platform.server import logs, problems
 from benchmax.platform.server.routes import (
     account,
@@ -47,7 +48,6 @@ from benchmax.platform.server.state import Platform
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.accounts.user_admin import forget_removed
 from benchmax.platform.store.database import Database, open_database
-from benchmax.platform.store.datadir import write_private
 from benchmax.platform.store.uploads import uploads as libraries
 from benchmax.platform.wire.runs import Problem
 
@@ -120,7 +120,7 @@ def prepare(settings: ServerSettings, database: Database) -> str:
         link = users.create_link(session, user.id)
         if not _key_works(session, settings.data.credentials):
             _, key = users.create_key(session, user.id, name="this machine", scopes=users.SCOPES)
-            write_private(settings.data.credentials, json.dumps({"url": base_url(settings), "api_key": key}))
+            write_text(settings.data.credentials, json.dumps({"url": base_url(settings), "api_key": key}), private=True)
     return f"{base_url(settings)}/login?token={link}"
 
 
@@ -155,7 +155,7 @@ def serve(settings: ServerSettings, wait: float = 0.0) -> None:
         app = create_app(settings, database)
         info = {"url": base_url(settings), "pid": os.getpid(), "started": time.time()}
         stack.callback(settings.data.server_info.unlink, missing_ok=True)
-        write_private(settings.data.server_info, json.dumps(info))
+        write_text(settings.data.server_info, json.dumps(info), private=True)
         # No link to sign in with: this goes into a log that is kept.
         print(f"benchmax is at {base_url(settings)}", flush=True)  # noqa: T201
         _run(app, settings, listener)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmax.config import setting
 from benchmax.errors import UsageError
+from benchmax.files.atomic import write_text
 
 
 class DataDir:
@@ -67,7 +67,7 @@ class DataDir:
     def note_database(self, url: str | None) -> None:
         """Let the next start, by whomever, find the same database: with another one all runs would seem lost."""
         if url:
-            write_private(self.database_note, url)
+            write_text(self.database_note, url, private=True)
         else:
             self.database_note.unlink(missing_ok=True)
 
@@ -108,24 +108,6 @@ class DataDir:
             except BlockingIOError:
                 return int(pid)
         return None
-
-
-def write_private(path: Path, text: str, *, replace: bool = True) -> None:
-    """Put a file that only its owner may read in its place; without `replace`, the one that is there stays."""
-    temporary = path.with_name(f".tmp-{path.name}-{secrets.token_hex(8)}")  # threads write, too
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if replace:
-            temporary.replace(path)
-        else:
-            with suppress(FileExistsError):
-                os.link(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _taken(descriptor: int) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from benchmax.envs.datasets.split import HELD_OUT_SHARE, Order
 from benchmax.limits import MIN_TRAIN_ROWS, ROLLOUT_SECONDS
 
 
@@ -66,8 +67,11 @@ class DataConfig(Section):
     """Training rows: a JSONL, JSON, CSV or Parquet file, or a dataset name."""
     eval: str = ""
     """Held-out rows; empty holds out `eval_share` of the training rows."""
-    eval_share: float = Field(default=0.2, ge=0, lt=1)
-    """Share of the training rows held out (the last ones) when `eval` is empty."""
+    eval_share: float = Field(default=HELD_OUT_SHARE, ge=0, lt=1)
+    """Share of the training rows held out when `eval` is empty."""
+    hold_out: Order = "spread"
+    """Which rows are held out: `spread` takes them evenly from all rows, `last` from the end, for rows in the order of
+    time."""
     lenient: bool = False
     """Leave unusable rows out instead of stopping."""
     min_rows: int = Field(default=MIN_TRAIN_ROWS, ge=1)

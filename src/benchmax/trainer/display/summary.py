@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs.reward_helpers import content_text, extract_completion_text
-from benchmax.rollouts.log import read_jsonl, read_rollouts
+from benchmax.files.jsonl import read_jsonl
+from benchmax.rollouts.log import read_rollouts
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.rundir import read_metrics
 

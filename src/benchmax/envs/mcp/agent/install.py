@@ -48,7 +48,7 @@ def _make_venv(folder: Path) -> None:
     venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
     inner = sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)})
     ours = "\n".join(each for each in sys.path if each.endswith("site-packages"))
-    source = Path(__file__).resolve().parents[3]  # an editable benchmax is not in site-packages
+    source = Path(__file__).resolve().parents[4]  # an editable benchmax is not in site-packages
     Path(inner, "_benchmax_agent.pth").write_text(f"{ours}\n{source}\n", encoding="utf-8")
     pip = folder / "bin" / "pip"
     pip.write_text(f'#!/bin/sh\nexec "{folder}/bin/python" -m pip "$@"\n', encoding="utf-8")

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from benchmax import limits
+from benchmax import limits, retries
 from benchmax.envs.mcp.agent.server_set import Seat, Seats, Tool
 from benchmax.envs.mcp.agent.timings import Metrics
 from benchmax.errors import BenchmaxError, McpError, ToolError
@@ -254,7 +254,7 @@ class Stock:
             self._failing_since = began
         self._failures += 1
         self._error = error
-        pause = min(2.0, 0.1 * 2**self._failures)
+        pause = retries.pause(self._failures, 0.2, 2.0)
         if self._failures >= limits.MCP_START_TRIES or monotonic() - self._failing_since > HOPELESS_SECONDS:
             pause = REST_SECONDS
             self._failures = limits.MCP_START_TRIES - 1  # one more try after the rest

@@ -1,6 +1,6 @@
 """The node agent: one process per machine that runs MCP servers for rollouts.
 
-    python -m benchmax.envs.mcp.agent.server --workdir FOLDER --servers 20 --listen 127.0.0.1:8080
+    python -m benchmax.envs.mcp.agent --workdir FOLDER --servers 20 --listen 127.0.0.1:8080
 
 The secret comes from the first line of standard input with --lifeline, or from the variable BENCHMAX_MCP_SECRET. When
 the agent can serve, it prints one line, `{"ready": {"address": …, …}}`; when it cannot, `{"failed": "why"}`.
@@ -283,7 +283,7 @@ def _print(message: dict[str, Any]) -> None:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmax.envs.mcp.agent.server", description="Run MCP servers for rollouts."
+        prog="python -m benchmax.envs.mcp.agent", description="Run MCP servers for rollouts."
     )
     parser.add_argument("--workdir", required=True, help="folder with mcp_config.yaml")
     parser.add_argument("--servers", type=int, default=1, help="rollouts served at once")
@@ -337,7 +337,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         end_children()  # what setup.sh left running
         shutil.rmtree(root, ignore_errors=True)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

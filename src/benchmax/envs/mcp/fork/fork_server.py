@@ -1,6 +1,6 @@
 """The parent of server processes: starts them, watches them, and takes them along when it ends.
 
-    python nursery.py FD [PLAN]   FD: a socket to the agent, one JSON message a packet
+    python fork_server.py FD [PLAN]   FD: a socket to the agent, one JSON message a packet
 
     agent → nursery   {"plan": 0} + the descriptor of a file    once, first: what to import, what may be read
                       {"spawn": 7, "argv": […], "cwd": …, "env": {…}, "own": […], "read": […],
@@ -57,7 +57,7 @@ def _sibling(name: str) -> Any:
     return module
 
 
-confine = _sibling("confine")
+sandbox = _sibling("sandbox")
 preload = _sibling("preload")
 
 
@@ -82,12 +82,12 @@ class Nursery:
             plan = first[1][0]
         with open(plan, encoding="utf-8") as file:
             self._plan = json.load(file)
-        confine.hide()
-        confine.adopt_orphans()
+        sandbox.hide()
+        sandbox.adopt_orphans()
         python = self._plan.get("python")
-        confine.die_with_parent(os.getppid())  # while it imports it does not hear the agent
+        sandbox.die_with_parent(os.getppid())  # while it imports it does not hear the agent
         reason = self._preload(python) if python else None
-        confine.die_with_parent(None)  # from here on its end is orderly: it takes along what the servers started
+        sandbox.die_with_parent(None)  # from here on its end is orderly: it takes along what the servers started
         signal.set_wakeup_fd(self._wake[1])
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._say({"ready": reason, "left": self._plan.get("left", {})})
@@ -111,8 +111,8 @@ class Nursery:
     def _preload(self, python: dict[str, Any]) -> str | None:
         """Import packages as confined as the servers will be; begin anew when one looked at what is not for all."""
         if self._plan["confined"] and self._plan_fd is None:
-            confine.drop_powers()
-            confine.confine(self._plan["read"], self._plan["write"], self._plan["listed"])
+            sandbox.drop_powers()
+            sandbox.confine(self._plan["read"], self._plan["write"], self._plan["listed"])
         left = self._plan.get("left", {})
         before, variables = set(sys.modules), dict(os.environ)
         watch = preload.Watch(python["own"], python["varying"], left)
@@ -198,13 +198,13 @@ class Nursery:
         environment = dict(message["env"])
         os.chdir(message["cwd"])
         try:
-            confine.hide(False)
-            confine.limit(self._plan["open_files"], self._plan["file_bytes"])
-            confine.mark(_mark(parent, message["spawn"]))
+            sandbox.hide(False)
+            sandbox.limit(self._plan["open_files"], self._plan["file_bytes"])
+            sandbox.mark(_mark(parent, message["spawn"]))
             if self._plan["confined"]:
-                confine.drop_powers()
-                confine.confine([*self._plan["read"], *message["read"]], message["own"], self._plan["listed"])
-            confine.die_with_parent(parent)
+                sandbox.drop_powers()
+                sandbox.confine([*self._plan["read"], *message["read"]], message["own"], self._plan["listed"])
+            sandbox.die_with_parent(parent)
         except Exception as error:
             _fail(f"cannot be confined: {error}")
         argv, python = message["argv"], self._plan.get("python")
@@ -223,7 +223,7 @@ class Nursery:
         self._next_look = time.monotonic() + LOOK_SECONDS
         taken = dict.fromkeys(self._limits, 0)
         for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-            mark = confine.mark_of(pid)
+            mark = sandbox.mark_of(pid)
             if mark in taken:
                 taken[mark] += _memory(pid)
         for pid, number in self._children.items():
@@ -256,7 +256,7 @@ class Nursery:
         for pid in _children_of(os.getpid()):
             if pid in self._children:
                 continue
-            mark = confine.mark_of(pid)
+            mark = sandbox.mark_of(pid)
             if all_of_them or (mark is not None and mark not in alive):
                 _kill_group(pid)
                 _kill(pid)

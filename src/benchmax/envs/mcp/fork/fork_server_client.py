@@ -20,7 +20,7 @@ from benchmax.envs.mcp.fork.preload import split_command
 from benchmax.envs.mcp.fork.sandbox import mark_of
 from benchmax.errors import McpError
 
-SCRIPT = Path(__file__).with_name("nursery.py")
+SCRIPT = Path(__file__).with_name("fork_server.py")
 ORPHAN_SECONDS = (0.1, 0.5, 2.0)
 """When to look for what a dead nursery left behind."""
 MOST_GENERATIONS = 20
@@ -89,7 +89,7 @@ class Child:
 
 
 class Nursery:
-    """A parent process for servers, see nursery.py."""
+    """A parent process for servers, see fork_server.py."""
 
     def __init__(
         self, interpreter: str, rules: Rules, variables: Mapping[str, str], python: Program | None = None

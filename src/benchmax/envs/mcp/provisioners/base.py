@@ -1,6 +1,6 @@
 """Where MCP servers run: the port that every kind of machine implements.
 
-A provisioner starts one agent (`python -m benchmax.envs.mcp.agent.server`) on each of its machines and says where they listen.
+A provisioner starts one agent (`python -m benchmax.envs.mcp.agent`) on each of its machines and says where they listen.
 It knows nothing of rollouts; the pool connects to the agents with the secret that they were given.
 """
 

@@ -118,7 +118,7 @@ class _AgentProcess:
         return await self._ready()
 
     def _spawn(self, workdir: Path) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-P", "-m", "benchmax.envs.mcp.agent.server", "--workdir", str(workdir)]
+        command = [sys.executable, "-P", "-m", "benchmax.envs.mcp.agent", "--workdir", str(workdir)]
         return subprocess.Popen(
             [*command, "--root", str(self._root), "--lifeline", *self._arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,

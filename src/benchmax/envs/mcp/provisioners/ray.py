@@ -213,7 +213,7 @@ class AgentActor:
         workdir = self._root / "workdir"
         unpack(packed, workdir)
         host = _ray().util.get_node_ip_address()
-        command = [sys.executable, "-P", "-m", "benchmax.envs.mcp.agent.server", "--workdir", str(workdir)]
+        command = [sys.executable, "-P", "-m", "benchmax.envs.mcp.agent", "--workdir", str(workdir)]
         command += [*arguments, "--listen", f"{host}:0", "--root", str(self._root), "--lifeline"]
         with open(self._root / "agent.log", "wb") as log:
             self._process = subprocess.Popen(

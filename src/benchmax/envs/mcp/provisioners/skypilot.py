@@ -58,7 +58,7 @@ host={host}
 root=$(mktemp -d)
 trap 'kill $agent 2>/dev/null; wait; rm -rf "$root"' EXIT TERM INT
 while true; do
-  agent-venv/bin/python -m benchmax.envs.mcp.agent.server --workdir "$PWD/workdir" \\
+  agent-venv/bin/python -m benchmax.envs.mcp.agent --workdir "$PWD/workdir" \\
     {arguments} --listen "$host:$port" --allow-host "$host" --root "$root/rollouts" &
   agent=$!
   wait $agent

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmax.files.atomic import write_text
 from benchmax.files.links import read_plain
 
 LAUNCH_FILE = "launch.json"
@@ -33,15 +33,4 @@ def read_note(path: Path) -> dict[str, Any]:
 
 
 def write_note(path: Path, note: Mapping[str, Any]) -> None:
-    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
-    try:
-        with open(temporary, "w", encoding="utf-8", opener=_private) as file:
-            json.dump(note, file)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+    write_text(path, json.dumps(note), private=True, durable=False)

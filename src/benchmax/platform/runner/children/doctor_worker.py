@@ -1,4 +1,4 @@
-"""The process an environment is examined in: `python -m benchmax.platform.runner.children.doctor_worker`, orders on stdin.
+"""`python -m benchmax.platform.runner.children.doctor_worker`: the process an environment is examined in.
 
 It opens the bundle, so it holds nothing worth taking: few variables, no database, a folder of its own. It may run on
 another Python minor than the platform, with little but benchmax itself, so it imports no more than the doctor needs.

@@ -33,8 +33,8 @@ WORKING = "evaluating"
 async def evaluate_rows(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
     """Play the rows and write the report."""
     from benchmax.evaluation.evaluate import evaluate
+    from benchmax.files.redaction import keep_secret
     from benchmax.rollouts.host import EnvHost
-    from benchmax.rollouts.log import keep_secret
     from benchmax.trainer.sampler import Draw, rollout_settings
 
     launch = read_note(folder / LAUNCH_FILE)
@@ -64,7 +64,7 @@ def refuse_unscored(rollouts: Sequence[Rollout]) -> None:
     """An evaluation without a single score has failed, with the words most of its rollouts have."""
     if not rollouts or any(rollout.reward is not None for rollout in rollouts):
         return
-    from benchmax.rollouts.log import without_secrets
+    from benchmax.files.redaction import without_secrets
     from benchmax.trainer.watch.alarms import most_common_error
 
     why = without_secrets(most_common_error([rollouts]))

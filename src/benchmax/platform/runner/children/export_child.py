@@ -6,13 +6,13 @@ The file is kept in the run's `exports/` and replaced when the checkpoint is; a 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmax.files.atomic import replacing
 from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_note
 from benchmax.platform.runner.children.train_child import Phase, main
 
@@ -37,14 +37,10 @@ def _export(folder: Path, launch: Mapping[str, Any]) -> None:
     export(run_dir, out, which=launch["checkpoint"])
     target = run_dir / "exports" / name
     target.parent.mkdir(mode=0o700, exist_ok=True)
-    part = target.with_name(f".tmp-{name}-{os.getpid()}")
     try:
-        with tarfile.open(part, "w") as tar:
+        with replacing(target, private=True) as file, tarfile.open(fileobj=file, mode="w") as tar:
             tar.add(out, arcname=name.removesuffix(".tar"), filter=_plain)
-        part.chmod(0o600)
-        part.replace(target)
     finally:
-        part.unlink(missing_ok=True)
         shutil.rmtree(out, ignore_errors=True)
     _forget_old(target)
 

@@ -162,7 +162,7 @@ async def opened_env(
     """The bundle's environment, in a process of its own with its packages."""
     from benchmax.bundle import envs_venv, read_bundle_files, with_companions
     from benchmax.envs.remote import open_remote_env
-    from benchmax.rollouts.log import keep_secret
+    from benchmax.files.redaction import keep_secret
 
     bundle = read_bundle_files(files["env_cls_path"], files["env_metadata_path"])
     metadata = await asyncio.to_thread(with_companions, bundle.pickled, bundle.metadata)
@@ -204,14 +204,14 @@ def env_limits() -> ProcessLimits:
 
 
 async def _task(env: Any, files: Mapping[str, Path]) -> Task:
+    from benchmax.envs.datasets.split import hold_out
     from benchmax.limits import MIN_TRAIN_ROWS
     from benchmax.trainer.start import Task
 
     train = await _examples(env, files["train_dataset_path"], MIN_TRAIN_ROWS)
     held_out = await _eval_examples(env, files)
     if not held_out:
-        cut = max(MIN_TRAIN_ROWS, round(len(train) * 0.8))
-        train, held_out = train[:cut], train[cut:]
+        train, held_out = hold_out(train, order="last")  # as runs of before did, which may be resumed
     return Task(lambda: env, train, held_out)
 
 

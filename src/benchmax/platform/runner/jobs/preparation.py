@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from benchmax.errors import NotFoundError
+from benchmax.files.atomic import replacing
 from benchmax.platform.runner.children.child_files import LAUNCH_FILE, write_note
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Run
@@ -52,9 +53,8 @@ def place(blob: Path, target: Path) -> None:
         except FileNotFoundError:
             raise
         except OSError:
-            part = target.with_name(f".tmp-{target.name}")  # one that was cut off must not be taken for whole
-            shutil.copyfile(blob, part)
-            part.replace(target)
+            with blob.open("rb") as source, replacing(target) as copy:
+                shutil.copyfileobj(source, copy)
     except FileNotFoundError:
         raise NotFoundError(
             f"A file of this run ({target.name}) is no longer stored. Upload it and launch again."

@@ -112,12 +112,6 @@ def _nothing_to_learn(row: dict[str, Any]) -> Finding | None:
     return Finding(None, reason, "correct it")
 
 
-def held_out(count: int, share: float) -> set[int]:
-    """Which of so many rows are held out: evenly spread, and no more than leave enough to train on."""
-    aside = min(round(count * share), count - limits.MIN_TRAIN_ROWS)
-    return {(number + 1) * count // aside - 1 for number in range(aside)} if aside > 0 else set()
-
-
 def store_rows(store: BlobStore, found: Iterable[dict[str, Any]]) -> tuple[str, int, int]:
     """Write rows as JSON lines; gives SHA-256, bytes and rows. It has no name yet."""
     count = 0

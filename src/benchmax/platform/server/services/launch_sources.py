@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from benchmax.envs.datasets.run_rows import check_count
+from benchmax.envs.datasets.split import HELD_OUT_SHARE, held_out_indices
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.server.services import catalogue, datasets
 from benchmax.platform.server.services.catalogue import Environment
@@ -22,7 +23,6 @@ from benchmax.platform.store.uploads.uploads import SPLITS
 from benchmax.platform.wire.resources import SFT_FORMAT, SftDataset
 
 SOURCES = ("environment", "dataset_path", "eval_share")
-EVAL_SHARE = 0.2
 _BUNDLE = ("env_cls_path", "env_metadata_path")
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ def checked_assets(here: Platform, owner_id: str, args: Mapping[str, Any]) -> tu
 def _held_out(here: Platform, owner_id: str, assets: Assets) -> dict[str, str]:
     """The two paths for a launch whose eval dataset has no rows: a part of the training rows is held out."""
     path, sha256 = assets.paths["train_dataset_path"], assets.blobs["train_dataset_path"]
-    return _split(here, owner_id, lambda: datasets.rows(here.blobs, sha256, path), EVAL_SHARE)
+    return _split(here, owner_id, lambda: datasets.rows(here.blobs, sha256, path), HELD_OUT_SHARE)
 
 
 class Lessons(NamedTuple):
@@ -125,7 +125,7 @@ def _datasets(
 ) -> dict[str, str]:
     """Split the rows; nothing when there are none to split, and the check for four paths says what is missing."""
     path, share = args.get("dataset_path"), args.get("eval_share")
-    share = EVAL_SHARE if share is None else share
+    share = HELD_OUT_SHARE if share is None else share
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 0.9:
         raise UsageError("args.eval_share must be a number from 0 to 0.9: the share of rows that is held out.")
     if path is None:
@@ -148,7 +148,7 @@ def _datasets(
 def _split(here: Platform, owner_id: str, rows: Any, share: float) -> dict[str, str]:
     """Three passes over the rows, none of which holds them all."""
     count = sum(1 for _ in rows())
-    aside = datasets.held_out(count, share)
+    aside = set(held_out_indices(count, share))
     train = datasets.store_rows(here.blobs, _chosen(rows(), lambda at: at not in aside))
     held_out = datasets.store_rows(here.blobs, _chosen(rows(), lambda at: at in aside))
     folder = f"{SPLITS}{train[0][:8]}{held_out[0][:8]}"

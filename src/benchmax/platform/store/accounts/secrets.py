@@ -12,7 +12,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
-from benchmax.platform.store.datadir import DataDir, write_private
+from benchmax.files.atomic import write_text
+from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Secret
 
 
@@ -22,7 +23,7 @@ class Vault:
     def __init__(self, data: DataDir) -> None:
         if not data.secret_key.exists():
             # Server and runner start together: whoever is second takes the other's key.
-            write_private(data.secret_key, Fernet.generate_key().decode(), replace=False)
+            write_text(data.secret_key, Fernet.generate_key().decode(), keep=True, private=True)
         try:
             self._fernet = Fernet(data.secret_key.read_text().strip())
         except ValueError:

@@ -22,7 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmax.platform.store.datadir import DataDir, write_private
+from benchmax.files.atomic import write_text
+from benchmax.platform.store.datadir import DataDir
 
 SOCKET = "socket"
 MESSAGE_BYTES = 128 * 1024 * 1024
@@ -48,7 +49,7 @@ class SessionFolder:
         return value if isinstance(value, dict) else {}
 
     def write(self, name: str, note: Mapping[str, Any]) -> None:
-        write_private(self.path / f"{name}.json", json.dumps(note))
+        write_text(self.path / f"{name}.json", json.dumps(note), private=True)
 
     @property
     def status(self) -> Status:
@@ -93,7 +94,7 @@ def create(data: DataDir, asked: Mapping[str, Any], inputs: Mapping[str, Path | 
     try:
         for file, content in (inputs or {}).items():
             _put(content, temporary / "inputs" / file)
-        write_private(temporary / "session.json", json.dumps({**asked, "created": time.time()}))
+        write_text(temporary / "session.json", json.dumps({**asked, "created": time.time()}), private=True)
         temporary.rename(root / name)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,35 @@
+"""Which rows are trained on and which are held out: the one rule for it, whoever splits.
+
+Rows are often sorted, so those held out lie evenly over all of them. `last` takes the end instead, which is right for
+rows in the order of time. Enough rows always stay for training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+from benchmax.limits import MIN_TRAIN_ROWS
+
+T = TypeVar("T")
+Order = Literal["spread", "last"]
+HELD_OUT_SHARE = 0.2
+"""Share of the rows that is held out where nobody says otherwise."""
+
+
+def held_out_indices(
+    count: int, share: float = HELD_OUT_SHARE, *, order: Order = "spread", least: int = MIN_TRAIN_ROWS
+) -> list[int]:
+    """Which of `count` rows are held out, leaving at least `least` to train on."""
+    aside = max(0, min(int(count * share + 1e-9), count - least))
+    if order == "last":
+        return list(range(count - aside, count))
+    return [(number + 1) * count // aside - 1 for number in range(aside)]
+
+
+def hold_out(
+    rows: Sequence[T], share: float = HELD_OUT_SHARE, *, order: Order = "spread", least: int = MIN_TRAIN_ROWS
+) -> tuple[list[T], list[T]]:
+    """(training rows, held-out rows), each in the order given."""
+    aside = set(held_out_indices(len(rows), share, order=order, least=least))
+    return [row for at, row in enumerate(rows) if at not in aside], [rows[at] for at in sorted(aside)]

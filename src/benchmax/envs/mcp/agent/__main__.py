@@ -1,0 +1,7 @@
+"""`python -m benchmax.envs.mcp.agent`: the node agent."""
+
+import sys
+
+from benchmax.envs.mcp.agent.server import main
+
+sys.exit(main())

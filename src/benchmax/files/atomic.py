@@ -1,0 +1,58 @@
+"""Replacing a file in one instant: a reader sees the old content or the new, never half of it.
+
+The new content is written beside the file and renamed over it. Whatever goes wrong before that leaves the old file as
+it was and nothing beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+TEMPORARY = ".tmp-"
+"""How the names of files in the making begin."""
+
+
+@contextmanager
+def replacing(path: Path, *, private: bool = False, durable: bool = True, keep: bool = False) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` when the block ends without an error.
+
+    `private` lets only its owner read it; `durable` makes it survive a power cut; with `keep`, a file that is there
+    already stays.
+    """
+    temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
+    try:
+        with open(descriptor, "w+b") as file:
+            yield file
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        if keep:
+            with suppress(FileExistsError):
+                os.link(temporary, path)
+        else:
+            temporary.replace(path)
+    except OSError as error:
+        if error.filename is None:  # a full disk shows when writing, not when opening
+            error.filename = str(path)
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str, *, private: bool = False, durable: bool = True, keep: bool = False) -> None:
+    """Replace a file by a text. Half characters are kept as they are."""
+    with replacing(path, private=private, durable=durable, keep=keep) as file:
+        file.write(text.encode("utf-8", "surrogatepass"))
+
+
+def write_json(path: Path, value: Any, *, private: bool = False, durable: bool = True) -> None:
+    """Replace a file by a JSON value, indented for people."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_text(path, text, private=private, durable=durable)

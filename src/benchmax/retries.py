@@ -1,0 +1,43 @@
+"""Trying again: how long to wait before the next try.
+
+    await asyncio.sleep(pause(attempt, first=0.5, longest=8.0, asked=retry_after(response.headers)))
+
+How often to try, and for how long, is the caller's to decide: every retry in benchmax has such a budget.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+
+# A generator of its own: the caller's seeds stay the caller's.
+_random = random.Random()
+_LATER = 0.03
+"""Share added to a pause that a server asked for, so that those it refused together do not come back together."""
+
+
+def pause(attempt: int, first: float, longest: float, asked: float | None = None, *, growth: float = 2.0) -> float:
+    """Seconds to wait after the attempt of this number, from 1: what the server asked for, or a random part, at least
+    half, of a span that grows from `first` to `longest`."""
+    if asked:
+        return asked * _random.uniform(1.0, 1.0 + _LATER)
+    span = min(longest, first * growth ** min(attempt - 1, 60))
+    return _random.uniform(span / 2, span)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The pause a server asks for, in seconds: a number, or the time until a date."""
+    value = headers.get("Retry-After")
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
