@@ -5,7 +5,8 @@
     │   ├── ConfigError                  a setting has a wrong name, type or range
     │   ├── DatasetError                 rows that cannot be used; carries every issue found
     │   ├── EnvDefinitionError           the environment class cannot be loaded or used
-    │   └── NotFoundError (LookupError)  a model, run or file that is not there
+    │   ├── NotFoundError (LookupError)  a model, run or file that is not there
+    │   └── PluginError                  what an installed package adds cannot be loaded
     ├── RolloutError (RuntimeError)      one rollout failed; its siblings go on
     │   ├── EnvError                     init_rollout or release_rollout
     │   │   └── McpError                 an MCP server died, did not answer, or could not be had
@@ -60,6 +61,10 @@ class EnvDefinitionError(UsageError):
 
 class NotFoundError(UsageError, LookupError):
     """There is nothing under that name."""
+
+
+class PluginError(UsageError):
+    """What an installed package adds to benchmax cannot be loaded."""
 
 
 class RolloutError(BenchmaxError, RuntimeError):

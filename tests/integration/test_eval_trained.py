@@ -9,13 +9,13 @@ import typer
 from typer.testing import CliRunner
 
 from benchmax.cli.local.evals import evaluate_command
-from benchmax.cli.local.trained import find_run, pin_checkpoint
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.errors import NotFoundError
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer.config import build_config
 from benchmax.trainer.export import export_merged
+from benchmax.trainer.opening import find_run, pin_checkpoint
 from benchmax.trainer.start import Task, train
 from benchmax.trainer.tiny import make_tiny
 

@@ -144,7 +144,6 @@ def test_nothing_elsewhere_is_used_unasked(tmp_path, monkeypatch):
 @pytest.mark.timeout(300)
 def test_the_sdk_starts_the_platform_of_this_machine(tmp_path, monkeypatch, capfd):
     monkeypatch.delenv("BENCHMAX_NO_AUTO_START")
-    monkeypatch.setattr(keeper, "DEFAULT_PORT", keeper.free_port())  # another test's platform may be about to take it
     place = DataDir(tmp_path / "data")
     try:
         with TrainerClient() as trainer:

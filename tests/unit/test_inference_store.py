@@ -18,7 +18,6 @@ from tiny_gguf import TOKENS, gguf_name, hf_weights, write_gguf
 from typer.testing import CliRunner
 
 from benchmax.cli.local.models import app
-from benchmax.cli.local.trained import find_run, pin_checkpoint
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.inference.engine.engine import Engine
 from benchmax.inference.tokens.chat import ChatTokens
@@ -27,6 +26,7 @@ from benchmax.inference.weights.download import Wheel
 from benchmax.inference.weights.gguf import convert
 from benchmax.inference.weights.llama import SUPPORTED, ModelSpec
 from benchmax.platform.runner.children.train_child import loading_words
+from benchmax.trainer.opening import find_run, pin_checkpoint
 
 SIZES = (
     "vocab_size",
@@ -433,7 +433,7 @@ def test_command_line(index, home):
 
 
 def test_an_evaluation_tells_that_it_fetches_the_model(index, capsys):
-    from benchmax.cli.local.trained import open_named
+    from benchmax.cli.local.models import open_named
     from benchmax.envs.arithmetic import ArithmeticEnv
 
     def opened(model, base_url=None):

@@ -18,7 +18,7 @@ import benchmax
 from benchmax.bundle.errors import DependencyError, ValidationError
 from benchmax.bundle.metadata import BundleMetadata, python_minor, requirement_name
 from benchmax.bundle.opcodes import Global, Names, names_in
-from benchmax.envs.loading import BUILT_IN
+from benchmax.envs.catalogue import environments
 from benchmax.published import HOMES
 
 CAME_ALONG = {"openai": "openai", "httpx": "httpx", "datasets": "datasets", "json_repair": "json-repair"}
@@ -77,7 +77,7 @@ def rows_read_by(pickled: bytes, metadata: BundleMetadata) -> str | None:
     names = names_in(pickled)
     if names.hooks:
         return None
-    built_in = [name for name, place in BUILT_IN.items() if Global(*_split_name(place)) in names.globals]
+    built_in = [name for name, place in environments().items() if Global(*_split_name(place)) in names.globals]
     if built_in:
         return built_in[0]
     bases = _bases(_parsed(metadata.env_class_source))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Annotated
 
 import typer
 
+from benchmax import plugins
 from benchmax.cli.local import data, evals, limits, mcp, models, setup, show, train
 from benchmax.cli.local.doctor import doctor
 from benchmax.cli.local.serve import serve
@@ -15,6 +17,8 @@ from benchmax.cli.platform import account, keys, launch, profile, runs, vault
 from benchmax.cli.platform import up as platform
 from benchmax.cli.platform.playground import playground
 from benchmax.cli.platform.quickstart import quickstart
+
+logger = logging.getLogger(__name__)
 
 app = typer.Typer(
     name="benchmax",
@@ -84,3 +88,19 @@ app.add_typer(profile.app, name="profile")
 app.add_typer(data.app, name="data")
 app.add_typer(mcp.app, name="mcp")
 app.command()(limits.limits)
+
+
+def _add_plugins() -> None:
+    """Commands of installed packages. A name of ours stays ours."""
+    taken = {each.name or (each.callback.__name__ if each.callback else "") for each in app.registered_commands}
+    taken |= {each.name or "" for each in app.registered_groups}
+    for name, added in plugins.load_all("commands"):
+        if name in taken:
+            logger.warning("A plug-in has a command %r, which is one of benchmax's own. It is left out.", name)
+        elif isinstance(added, typer.Typer):
+            app.add_typer(added, name=name)
+        else:
+            app.command(name)(added)
+
+
+_add_plugins()

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import CheckLine, Finding, by_severity
 from benchmax.envs.base_env import overrides
+from benchmax.envs.reward_values import describe_error
 
 Look: TypeAlias = Callable[[Evidence], Iterator[Finding]]
 Need: TypeAlias = Callable[[Evidence], str | None]
@@ -46,7 +47,13 @@ def run_checks(evidence: Evidence) -> tuple[list[Finding], list[CheckLine]]:
         if reason:
             lines.append(CheckLine(each.id, each.title, "skipped", reason))
             continue
-        found = by_severity([replace(finding, check=each.id) for finding in each.look(evidence)])
+        try:
+            found = by_severity([replace(finding, check=each.id) for finding in each.look(evidence)])
+        except Exception as error:
+            if each.look.__module__.startswith("benchmax."):
+                raise
+            lines.append(CheckLine(each.id, each.title, "skipped", f"the plug-in failed: {describe_error(error)}"))
+            continue
         findings += found
         lines.append(CheckLine(each.id, each.title, found[0].severity if found else "passed"))
     return by_severity(findings), lines

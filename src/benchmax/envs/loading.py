@@ -1,6 +1,6 @@
 """Finding an environment by what a person types: its class, its arguments, its rows.
 
-arithmetic                      an environment that comes with benchmax
+arithmetic                      an environment with a name (`benchmax.envs.catalogue`)
 my_package.my_module.MyEnv      a dotted path; my_package.my_module:MyEnv is the same
 main.py, main.py:MyEnv          a file, and the class in it when there are several
 """
@@ -18,20 +18,19 @@ from pathlib import Path
 from types import ModuleType, new_class
 from typing import Any
 
+from benchmax import plugins
 from benchmax.envs.base_env import BaseEnv, overrides
+from benchmax.envs.catalogue import BUILT_IN, environments
 from benchmax.envs.reward_values import describe_error
 from benchmax.errors import BenchmaxError, EnvDefinitionError, NotFoundError, UsageError
-
-BUILT_IN = {
-    "arithmetic": "benchmax.envs.arithmetic.arithmetic_env.ArithmeticEnv",
-    "calculator": "benchmax.envs.calculator.calculator_env.CalculatorEnv",
-}
 
 
 def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]:
     """The environment class that `spec` names; dotted paths are looked up in `folder`, the current one if not told."""
     if spec in BUILT_IN:
         return load_env_class(BUILT_IN[spec])
+    if "/" not in spec and spec in plugins.entries("environments"):
+        return _environment(plugins.load("environments", spec), spec)
     file, name = split_spec(spec)
     if os.path.isdir(file) and ("/" in file or file in (".", "..")):
         file = _file_in(Path(file))
@@ -39,13 +38,20 @@ def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]
         return _choose(_import_file(Path(file)), name, spec)
     module, dot, name = (file, ":", name) if name else spec.rpartition(".")
     if not dot or not all(part.isidentifier() for part in module.split(".")):
-        near = difflib.get_close_matches(spec, BUILT_IN, n=1)
+        known = environments()
+        near = difflib.get_close_matches(spec, known, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise NotFoundError(
-            f"There is no environment named {spec!r}. {hint}Built in: {', '.join(BUILT_IN)}. "
+            f"There is no environment named {spec!r}. {hint}There are: {', '.join(known)}. "
             "Or give a file (main.py) or a dotted path (package.module.Class)."
         )
     return _choose(_import_module(module, str(folder or Path.cwd())), name, spec)
+
+
+def _environment(found: Any, name: str) -> type[BaseEnv]:
+    if inspect.isclass(found) and issubclass(found, BaseEnv):
+        return found
+    raise EnvDefinitionError(f"The plug-in {name!r} is no environment class: {found!r}. Name a class that is.")
 
 
 def _file_in(folder: Path) -> str:

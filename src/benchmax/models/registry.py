@@ -1,16 +1,24 @@
-"""A model by what a person types.
+"""What `--model x` means. Nothing else decides it.
 
 scripted:gold                   answers with the environment's perfect answers
 scripted:TEXT                   always answers TEXT
-smollm2-135m, path/to/model     a local model
+NAME:REST                       a kind of model that an installed package adds (`benchmax.plugins`)
 NAME with a base URL            a model on an OpenAI-compatible server
+RUN, RUN:CHECKPOINT             the model a training run made
+smollm2-135m, path/to/model     a local model
+
+The rooms that run models lie above this one, so they are imported by name when they are asked for.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
+from benchmax import extras, plugins
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import ChatMessage, Example, ToolCall
@@ -18,8 +26,11 @@ from benchmax.errors import UsageError
 from benchmax.models.base import ModelClient
 from benchmax.models.scripted import ScriptedModel
 
+Say = Callable[[str], None]
+"""Told what takes a while."""
 MOST_UNKNOWN = 0.9
 """Share of examples without a gold answer above which `scripted:gold` measures nothing."""
+_SCRIPTED = "scripted:"
 
 
 def open_model(
@@ -29,26 +40,67 @@ def open_model(
     examples: Iterable[Example] = (),
     base_url: str | None = None,
     api_key_var: str | None = None,
+    say: Say = lambda what: None,
 ) -> ModelClient:
     """The client for `spec`."""
     if api_key_var is not None and not os.environ.get(api_key_var):
         raise UsageError(f"The variable {api_key_var} is not set. Set it to the server's key, or name another.")
-    if spec == "scripted:gold":
+    if spec == f"{_SCRIPTED}gold":
         return gold_model(env_class, examples)
-    if spec.startswith("scripted:"):
-        return ScriptedModel(spec.removeprefix("scripted:"), name=spec)
+    if spec.startswith(_SCRIPTED):
+        return ScriptedModel(spec.removeprefix(_SCRIPTED), name=spec)
+    if (scheme := _added(spec)) is not None:
+        added: ModelClient = plugins.load("models", scheme)(spec.removeprefix(f"{scheme}:"))
+        return added
     if base_url is not None:
         from benchmax.models.http import HttpModel
 
         return HttpModel(spec, base_url, key_variable=api_key_var)
+    return _on_this_machine(spec, say)
+
+
+def check_model(spec: str, base_url: str | None = None, *, say: Say = lambda what: None) -> None:
+    """Refuse a model that is nowhere to be found, before anything else is done; one that can be fetched is."""
+    if base_url is None and not spec.startswith(_SCRIPTED) and _added(spec) is None:
+        with _needing_packages(spec):
+            if _run_of(spec) is None:
+                import_module("benchmax.inference.weights.store").resolve(spec, say=say)
+
+
+def _added(spec: str) -> str | None:
+    """The kind of model that a package adds, if `spec` names one."""
+    scheme, colon, _ = spec.partition(":")
+    return scheme if colon and scheme in plugins.entries("models") else None
+
+
+def _on_this_machine(spec: str, say: Say) -> ModelClient:
+    model: ModelClient
+    with _needing_packages(spec):
+        if (found := _run_of(spec)) is not None:
+            model = import_module("benchmax.trainer.opening").open_trained(*found, say)
+        else:
+            import_module("benchmax.inference.weights.store").resolve(spec, say=say)
+            model = import_module("benchmax.inference.local").LocalModel.load(spec)
+    return model
+
+
+def _run_of(spec: str) -> tuple[Any, str | None] | None:
+    """The training run and the checkpoint that `spec` names; None when it names a model."""
+    opening = import_module("benchmax.trainer.opening")
+    name, checkpoint = opening.split_checkpoint(spec)
+    run = opening.find_run(name)
+    return None if run is None else (run, checkpoint)
+
+
+@contextmanager
+def _needing_packages(spec: str) -> Iterator[None]:
     try:
-        from benchmax.inference.local import LocalModel
+        yield
     except ImportError as missing:
         raise UsageError(
-            f"The model {spec!r} runs here only with the package {missing.name!r}: pip install 'benchmax[train]'. "
+            f"The model {spec!r} runs here only with the package {missing.name!r}: {extras.install('train')}. "
             "Or give --base-url of an OpenAI-compatible server, or try --model scripted:gold."
         ) from None
-    return LocalModel.load(spec)
 
 
 def gold_model(env_class: type[BaseEnv], examples: Iterable[Example]) -> ScriptedModel:

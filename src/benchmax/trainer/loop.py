@@ -23,6 +23,7 @@ from benchmax.envs.types import Example
 from benchmax.errors import DatasetError, RewardError
 from benchmax.rollouts.log import read_rollouts
 from benchmax.rollouts.record import Rollout
+from benchmax.trainer.backend import OnEvent
 from benchmax.trainer.checkpoint import (
     Checkpoint,
     go_back,
@@ -55,8 +56,6 @@ HEARTBEAT_SECONDS = 5.0
 UNSCORED_STEPS = 5
 """Steps without a single reward, from the first on, after which a run is given up; one that is resumed may try as
 many again."""
-OnEvent = Callable[[str, dict[str, Any]], None]
-"""Told of everything that happens: a kind and its data. For live views."""
 Begin = Callable[[], Coroutine[Any, Any, None]]
 """Done before the first step of a new run."""
 

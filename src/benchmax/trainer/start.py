@@ -34,12 +34,13 @@ from benchmax.inference.weights.llama import ModelSpec
 from benchmax.inference.weights.store import is_name, resolve
 from benchmax.memory import settled
 from benchmax.rollouts.host import EnvHost
+from benchmax.trainer.backend import EMBEDDED, OnEvent, open_backend
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import WARM_STARTS, TrainConfig, build_config
 from benchmax.trainer.config.fitting import Chosen, fit_to_device
 from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.learning.policy import Policy
-from benchmax.trainer.loop import Begin, OnEvent, Trainer
+from benchmax.trainer.loop import Begin, Trainer
 from benchmax.trainer.progress import Outcome
 from benchmax.trainer.rundir import RunDir, read_status, write_config
 from benchmax.trainer.sampler import Draw, EngineSampler, SharedPrompts, rollout_settings
@@ -77,6 +78,8 @@ async def train(
     grace: float | None = None,
 ) -> Outcome:
     """Start a new run in `output.dir` and train to its end; `grace` are the seconds a stopped step has left."""
+    if config.backend != EMBEDDED:
+        return await open_backend(config.backend).train(config, task=task, on_event=on_event, grace=grace)
     task = task or load_task(config)
     config = config.model_copy(deep=True)
     _locate(config)
@@ -108,6 +111,11 @@ async def resume(
 ) -> Outcome:
     """Go on with a run from a checkpoint, as if it had never stopped there; later ones are made anew."""
     run = RunDir.open(path)
+    if run.config.backend != EMBEDDED:
+        run.close()
+        return await open_backend(run.config.backend).resume(
+            path, checkpoint=checkpoint, task=task, changes=changes, on_event=on_event, grace=grace
+        )
     try:
         if checkpoint != "latest":
             find_checkpoint(path / "checkpoints", checkpoint)

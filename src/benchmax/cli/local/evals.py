@@ -18,8 +18,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
+from benchmax.cli.local.models import open_named
 from benchmax.cli.local.signal import print_signal, signal_in
-from benchmax.cli.local.trained import open_named, pin_checkpoint
 from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
 from benchmax.cli.progress import progress
 from benchmax.cli.tables import print_comparison, print_report
@@ -35,6 +35,7 @@ from benchmax.rollouts.log import latest_rollouts
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.replay import replay as replay_rollouts
 from benchmax.rollouts.settings import RolloutSettings
+from benchmax.trainer.opening import pin_checkpoint
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 T = TypeVar("T")

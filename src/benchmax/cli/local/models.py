@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,11 @@ from rich.table import Table
 
 from benchmax.cli.output import FAILED, print_json, safe, visible, words
 from benchmax.cli.platform.account import print_table
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.types import Example
 from benchmax.errors import NotFoundError
+from benchmax.models.base import ModelClient
+from benchmax.models.registry import open_model
 
 if TYPE_CHECKING:
     from benchmax.inference.tokens.drift_audit import Span
@@ -138,6 +142,20 @@ def audit(name: Name, as_json: AsJson = False) -> None:
         typer.echo(f"{name}: {bad} that matter, {len(findings) - bad} to know of.")
     if bad:
         raise typer.Exit(FAILED)
+
+
+def open_named(
+    spec: str,
+    env_class: type[BaseEnv],
+    examples: Sequence[Example],
+    base_url: str | None = None,
+    api_key_var: str | None = None,
+) -> ModelClient:
+    """The model; one that is not here yet takes a while to come, so that is told."""
+    with fetching(spec) as say:
+        return open_model(
+            spec, env_class=env_class, examples=examples, base_url=base_url, api_key_var=api_key_var, say=say
+        )
 
 
 @contextmanager

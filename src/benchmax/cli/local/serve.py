@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmax.cli.local.trained import find_run, open_trained, split_checkpoint
 from benchmax.memory import settled
+from benchmax.trainer.opening import find_run, open_trained, split_checkpoint
 
 if TYPE_CHECKING:
     from benchmax.inference.local import LocalModel

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.progress import Progress
 
-from benchmax.cli.local.trained import find_run, open_named, split_checkpoint
+from benchmax.cli.local.models import open_named
 from benchmax.cli.output import safe, words
 from benchmax.doctor.first_samples import first_samples, known_of
 from benchmax.doctor.signal import Known, Signal, measure
@@ -20,6 +20,7 @@ from benchmax.models.base import ModelClient, Sampling
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
+from benchmax.trainer.opening import find_run, split_checkpoint
 
 
 async def _known(client: ModelClient, spec: str, host: EnvHost, examples: Sequence[Example]) -> Known | None:

@@ -10,10 +10,10 @@ import typer
 from rich import box
 from rich.table import Table
 
-from benchmax.cli.local.trained import split_checkpoint
 from benchmax.cli.output import INTERRUPTED, safe, shorten, words
 from benchmax.errors import UsageError
 from benchmax.trainer.display.view import printing_on
+from benchmax.trainer.opening import split_checkpoint
 
 if TYPE_CHECKING:
     from benchmax.trainer.display.summary import Answer
@@ -54,6 +54,7 @@ def train(
     resume: Annotated[
         str | None, typer.Option(help="Go on with the run in this folder, or FOLDER:step-N from an earlier checkpoint.")
     ] = None,
+    backend: Annotated[str | None, typer.Option(help="What trains: embedded, or a plug-in's name.")] = None,
     steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every draw.")] = None,
     lenient: Annotated[bool, typer.Option("--lenient", help="Leave unusable rows out instead of stopping.")] = False,
@@ -70,7 +71,7 @@ def train(
         "data": _given(env=env, train=data, eval=eval_data, lenient=lenient or None),
         "model": _given(name=model),
         "limits": _given(steps=steps),
-        **_given(seed=seed),
+        **_given(seed=seed, backend=backend),
     }
     values = {section: value for section, value in given.items() if value != {}}
     if resume:

@@ -15,8 +15,8 @@ import typer
 from rich.table import Table
 
 from benchmax.cli.local.evals import parse_env_args
+from benchmax.cli.local.models import fetching
 from benchmax.cli.local.signal import print_signal, signal_of
-from benchmax.cli.local.trained import check_named
 from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
 from benchmax.cli.platform.remote_checks import RemotePlay
 from benchmax.cli.project import (
@@ -44,6 +44,7 @@ from benchmax.doctor.findings import HOLDS, MARKS
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
 from benchmax.errors import UsageError
+from benchmax.models.registry import check_model
 from benchmax.platform.validation import answer_lines, check_lines, problem_lines
 
 _STYLES = {"error": "red", "warning": "yellow", "info": "cyan", "passed": "green", "skipped": "dim"}
@@ -114,7 +115,8 @@ def validate(
             rows, eval_rows = again(rows), None if eval_rows is None else again(eval_rows)
         rows = again(rows) if model else rows
         if model and not remote:
-            check_named(model, base_url)
+            with fetching(model) as say:
+                check_model(model, base_url, say=say)
         diagnosis = examine_apart(cls, arguments, rows=rows, eval_rows=eval_rows, **settings)
         if not as_json:
             _show(diagnosis, verbose=verbose, audit=reward_audit or full_messages)

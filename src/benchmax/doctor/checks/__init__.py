@@ -3,4 +3,10 @@
 # ruff: noqa: I001 - the order is meant
 from benchmax.doctor.checks import definition, dataset, tools, hooks, rewards, groups, exploits
 
+from benchmax import plugins
+
+# Importing a plug-in registers its checks, after ours.
+for _ in plugins.load_all("checks"):
+    pass
+
 __all__ = ["dataset", "definition", "exploits", "groups", "hooks", "rewards", "tools"]

@@ -33,6 +33,7 @@ from benchmax.config import setting
 from benchmax.errors import BenchmaxError, UsageError
 from benchmax.files.atomic import write_text
 from benchmax.platform.runner.processes import process_ids as proc
+from benchmax.platform.sdk.credentials import answers
 from benchmax.platform.store.datadir import DataDir
 
 DEFAULT_PORT = 8321
@@ -81,7 +82,7 @@ class Options:
         return [sys.executable, "-P", "-m", "benchmax.platform.runner", *self.words(), "--wait", str(WAIT_SECONDS)]
 
     def keeper(self) -> list[str]:
-        return self._with_port("benchmax.platform.daemon.daemon")
+        return self._with_port("benchmax.platform.daemon")
 
     def _with_port(self, module: str) -> list[str]:
         console = ["--console", str(self.console)] if self.console else []
@@ -260,7 +261,7 @@ def server_url(data: DataDir) -> str | None:
     url, pid = note.get("url"), note.get("pid")
     if not isinstance(url, str) or not isinstance(pid, int) or proc.find(pid) is None:
         return None
-    return url if _answers(url) else None
+    return url if answers(url) else None
 
 
 def platform_url(data: DataDir, note: dict[str, Any]) -> str | None:
@@ -468,15 +469,6 @@ def _check_port(port: int) -> None:
         raise UsageError(f"Port {port} of 127.0.0.1 is in use by another program. Give another with --port.")
 
 
-def _answers(url: str) -> bool:
-    parts = urlsplit(url)
-    try:
-        with socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 80), timeout=1.0):
-            return True
-    except OSError:
-        return False
-
-
 def _read(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_bytes())
@@ -485,13 +477,25 @@ def _read(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _print_address(data: DataDir) -> int:
+    try:
+        print(ensure_running(data))  # noqa: T201
+    except BenchmaxError as error:
+        print(error, file=sys.stderr)  # noqa: T201
+        return 2
+    return 0
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="benchmax.platform.daemon.daemon")
+    parser = argparse.ArgumentParser(prog="benchmax.platform.daemon")
     parser.add_argument("--data")
     parser.add_argument("--port", type=int, default=DEFAULT_PORT)
     parser.add_argument("--console", type=Path)
     parser.add_argument("--detach", action="store_true", help="go on in the background")
+    parser.add_argument("--ensure", action="store_true", help="start a platform unless one runs, and print its address")
     given = parser.parse_args()
+    if given.ensure:
+        return _print_address(DataDir(given.data))
     if given.detach:
         if os.fork():
             return 0
@@ -502,7 +506,3 @@ def main() -> int:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from benchmax import config, extras
 from benchmax.config import env_token as env_token
@@ -93,15 +97,11 @@ def data_dir() -> Path:
 
 def _this_machine() -> str:
     """The platform on this machine, started in the background when it does not run."""
-    from benchmax.platform.daemon import daemon as keeper
-    from benchmax.platform.store.datadir import DataDir
-
-    data = DataDir(data_dir())
-    if (url := keeper.server_url(data)) is not None:
+    if (url := local_url()) is not None and answers(url):
         return url
     if config.setting("NO_AUTO_START"):
         raise ConfigError(
-            f"No platform runs on {data.root}, and BENCHMAX_NO_AUTO_START forbids to start one. Run `benchmax up`, "
+            f"No platform runs on {data_dir()}, and BENCHMAX_NO_AUTO_START forbids to start one. Run `benchmax up`, "
             "or name a platform with CASTFORM_PLATFORM_URL."
         )
     if extras.missing("platform"):
@@ -109,7 +109,11 @@ def _this_machine() -> str:
             f"A platform on this machine needs an extra: {extras.install('platform')}. "
             "Or name a platform elsewhere with CASTFORM_PLATFORM_URL."
         )
-    return keeper.ensure_running(data)
+    command = [sys.executable, "-P", "-m", "benchmax.platform.daemon", "--data", str(data_dir()), "--ensure"]
+    started = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    if started.returncode:
+        raise ConfigError("The platform of this machine did not start; it says why above.")
+    return started.stdout.strip()
 
 
 def local_url() -> str | None:
@@ -120,6 +124,16 @@ def local_url() -> str | None:
         return str(info["url"])
     except (KeyError, ValueError, TypeError, OSError, OverflowError):
         return None
+
+
+def answers(url: str) -> bool:
+    """Whether anybody listens at an address."""
+    parts = urlsplit(url)
+    try:
+        with socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 80), timeout=1.0):
+            return True
+    except OSError:
+        return False
 
 
 def _local_key(platform: str) -> str | None:

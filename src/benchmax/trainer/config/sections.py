@@ -306,6 +306,8 @@ class TrainConfig(Section):
             raise ValueError(f"{given!r} is neither {', '.join(WARM_STARTS)} nor a file of chats")
         return given
 
+    backend: str = "embedded"
+    """What trains: `embedded`, or a backend that an installed package adds."""
     seed: int = 0
     """Seed of every draw; on CPU the same seed gives the same run."""
 

@@ -26,7 +26,6 @@ from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE,
 from benchmax.platform.runner.children.fork_parent import parent_model
 from benchmax.platform.runner.jobs.outcome import COMPLETE, CRASHED, INTERRUPTED, MISTAKE, NO_MEMORY, NO_SPACE, Exit
 from benchmax.platform.runner.processes import parent_watch as lifeline
-from benchmax.trainer.supervised import sft_run
 
 if TYPE_CHECKING:
     from benchmax.envs.remote import RemoteEnv
@@ -147,7 +146,7 @@ async def train_run(run_dir: Path, word: Mapping[str, Any], phase: Phase) -> str
     """Train to the end; gives the trainer's reason for it."""
     launch = json.loads((run_dir / LAUNCH_FILE).read_text("utf-8"))
     if launch.get("type") == "sft":
-        return await sft_run(run_dir, launch, phase)
+        return await _run_supervised(run_dir, launch, phase)
     files = {name: run_dir / file for name, file in launch["files"].items()}
     async with opened_env(files, run_dir.parent.parent / "venvs", word.get("variables", {}), phase) as env:
         phase.say("reading the datasets")
@@ -259,6 +258,19 @@ async def _run_trainer(run_dir: Path, launch: Mapping[str, Any], task: Task, pha
     if outcome.learned or outcome.reason not in ENDINGS:
         return outcome.reason
     return NOTHING_LEARNED.format(ending=ENDINGS[outcome.reason])
+
+
+async def _run_supervised(run_dir: Path, launch: Mapping[str, Any], phase: Phase) -> str:
+    """A run without an environment: the rows are its warm start, and there is nothing after it."""
+    from benchmax.trainer.supervised import train_supervised
+
+    args, rows = launch["args"], run_dir / launch["files"]["train_dataset_path"]
+    config = train_config(run_dir, args, rows=1)
+    config.sft.data = str(rows)
+    config.sft.epochs, config.sft.batch = max(1, round(args.get("num_epochs") or 1)), config.rollouts.prompts_per_step
+    phase.say("loading the model")
+    held_out = int(args.get("eval_rows") or 0)
+    return await asyncio.to_thread(train_supervised, run_dir, config, held_out, phase.training)
 
 
 def loading_words(model: str) -> str:

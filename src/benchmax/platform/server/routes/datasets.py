@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from benchmax.envs.catalogue import environments
 from benchmax.envs.datasets.run_rows import check_count
-from benchmax.envs.loading import BUILT_IN
 from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.routes.storage import BlobPathText, broken_upload, pieces
@@ -95,7 +95,7 @@ def _read_as(
     seen = datasets.preview(here.blobs, sha256, size, path, limit, reader)
     if reader is not None:
         return seen.model_copy(update={"environment": environment})
-    for name in BUILT_IN if seen.rows and not seen.usable and environment is None else ():
+    for name in environments() if seen.rows and not seen.usable and environment is None else ():
         other = datasets.preview(here.blobs, sha256, size, path, limit, name)
         if other.usable:
             return other.model_copy(update={"environment": name})
@@ -141,7 +141,7 @@ def _keep(
 
 def _reader(here: Platform, caller: Principal, environment: str | None) -> str | None:
     """Whose columns the rows must have: a built-in environment's, or those that an uploaded one is known to read."""
-    if not environment or environment in BUILT_IN:
+    if not environment or environment in environments():
         return environment or None
     with here.database.read() as session:
         uploaded = catalogue.find(session, caller.user_id, environment).uploaded

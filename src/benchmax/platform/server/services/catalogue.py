@@ -23,7 +23,8 @@ from benchmax import limits
 from benchmax.bundle.errors import BundlingError
 from benchmax.bundle.metadata import BundleMetadata
 from benchmax.envs.base_env import BaseEnv, overrides
-from benchmax.envs.loading import BUILT_IN, load_env_class, own_rows
+from benchmax.envs.catalogue import environments
+from benchmax.envs.loading import load_env_class, own_rows
 from benchmax.errors import NotFoundError
 from benchmax.platform.server.services import datasets
 from benchmax.platform.store.uploads import uploads as libraries
@@ -49,7 +50,7 @@ class Environment:
 def everything(session: Session, owner_id: str) -> list[Environment]:
     """The built-in ones, then uploads, newest first."""
     uploads = [Environment(_id(each), each) for each in libraries.environments_of(session, owner_id)]
-    return [*(Environment(name, None) for name in BUILT_IN), *uploads]
+    return [*(Environment(name, None) for name in environments()), *uploads]
 
 
 def find(session: Session, owner_id: str, environment_id: str) -> Environment:
@@ -170,7 +171,7 @@ def _built_in(name: str) -> EnvironmentInfo:
         id=name,
         name=env_class.__name__,
         kind="builtin",
-        path=BUILT_IN[name],
+        path=environments()[name],
         description=_first_paragraph(module),
         digest=hashlib.sha256(source.encode()).hexdigest(),
         python_version=BundleMetadata().python_version,

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.catalogue import environments
 from benchmax.envs.datasets.load import check_dataset, iter_examples
 from benchmax.envs.datasets.readers import read_rows
 from benchmax.envs.datasets.rows import RowIssue
 from benchmax.envs.datasets.run_rows import usable_rows
-from benchmax.envs.loading import BUILT_IN, load_env_class
+from benchmax.envs.loading import load_env_class
 from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue
 from benchmax.errors import DatasetError
 
@@ -43,7 +44,7 @@ def row_class(environment: str | None) -> type[BaseEnv] | None:
     """Whose columns the rows must have. Only our own classes: nothing of a user's is opened here."""
     if environment == OWN_CODE:
         return AnyColumns
-    return load_env_class(environment) if environment in BUILT_IN else None
+    return load_env_class(environment) if environment in environments() else None
 
 
 def check(file: Path, path: str, environment: str | None) -> int:

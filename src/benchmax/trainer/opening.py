@@ -7,17 +7,11 @@ weights are put into the base model as it is loaded.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmax.cli.local.models import fetching
-from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.types import Example
-from benchmax.errors import UsageError
-from benchmax.models.base import ModelClient
-from benchmax.models.registry import open_model
-from benchmax.platform.store.datadir import DataDir
+from benchmax.config import setting
+from benchmax.extras import require
 
 if TYPE_CHECKING:
     from benchmax.inference.local import LocalModel
@@ -42,8 +36,8 @@ def find_run(name: str) -> Path | None:
         return Path(name)
     if Path(name).name != name:
         return None
-    places = (Path("runs") / name, DataDir().runs / name)
-    return next((each for each in places if _is_run(each)), None)
+    platform = Path(setting("DATA") or "~/.benchmax").expanduser()
+    return next((each for each in (Path("runs") / name, platform / "runs" / name) if _is_run(each)), None)
 
 
 def pin_checkpoint(text: str) -> str:
@@ -52,10 +46,9 @@ def pin_checkpoint(text: str) -> str:
     run = find_run(name)
     if run is None:
         return text
-    try:
-        from benchmax.trainer.export import choose_checkpoint
-    except ImportError as missing:
-        raise UsageError(f"A run's model needs the package {missing.name!r}: pip install 'benchmax[train]'.") from None
+    require("A run's model", "train")
+    from benchmax.trainer.export import choose_checkpoint
+
     return f"{run.absolute()}:{choose_checkpoint(run, checkpoint or 'best').path.name}"
 
 
@@ -72,34 +65,6 @@ def open_trained(run: Path, checkpoint: str | None, say: Say, **where: Any) -> L
     model = LocalModel.load(config.model.name, name=f"{run.resolve().name}:{chosen.path.name}", **where)
     model.engine.update_weights(trained_policy(config, chosen).sampler_weights())
     return model
-
-
-def check_named(spec: str, base_url: str | None) -> None:
-    """Refuse a model that is nowhere to be found, before anything else is done."""
-    if base_url is None and not spec.startswith("scripted:"):
-        from benchmax.inference.weights.store import resolve
-
-        name, _ = split_checkpoint(spec)
-        if find_run(name) is None:
-            with fetching(name) as say:
-                resolve(spec, say=say)
-
-
-def open_named(
-    spec: str,
-    env_class: type[BaseEnv],
-    examples: Sequence[Example],
-    base_url: str | None = None,
-    api_key_var: str | None = None,
-) -> ModelClient:
-    """The model; one that is not here yet takes a while to come, so that is told."""
-    if base_url is None and not spec.startswith("scripted:"):
-        name, checkpoint = split_checkpoint(spec)
-        with fetching(name) as say:
-            if run := find_run(name):
-                return open_trained(run, checkpoint, say)
-        check_named(spec, base_url)
-    return open_model(spec, env_class=env_class, examples=examples, base_url=base_url, api_key_var=api_key_var)
 
 
 def _is_run(folder: Path) -> bool:

@@ -1,0 +1,20 @@
+"""Environments that have a name: those that come with benchmax, and those that installed packages add.
+
+What a package adds is an entry point of the group `benchmax.environments` (see `benchmax.plugins`). A name of ours
+stays ours.
+"""
+
+from __future__ import annotations
+
+from benchmax import plugins
+
+BUILT_IN = {
+    "arithmetic": "benchmax.envs.arithmetic.arithmetic_env.ArithmeticEnv",
+    "calculator": "benchmax.envs.calculator.calculator_env.CalculatorEnv",
+}
+
+
+def environments() -> dict[str, str]:
+    """The dotted path of every environment that has a name."""
+    added = {name: entry.value.replace(":", ".") for name, entry in plugins.entries("environments").items()}
+    return added | BUILT_IN

@@ -1,0 +1,59 @@
+"""Doors for other people's code: what installed packages add to benchmax, by entry point.
+
+| group                   | an entry is                                    | and gives                          |
+| ----------------------- | ---------------------------------------------- | ---------------------------------- |
+| `benchmax.environments` | an environment class                           | a name for `train`, `eval`, …      |
+| `benchmax.models`       | a function `(rest) -> ModelClient`             | `--model NAME:rest`                |
+| `benchmax.checks`       | a module that registers checks                 | findings of the doctor             |
+| `benchmax.commands`     | a function or a `typer.Typer`                  | `benchmax NAME`                    |
+| `benchmax.trainers`     | a `benchmax.trainer.backend.Backend`           | `train --backend NAME`             |
+| `benchmax.corpora`      | a function `(address) -> corpus to search`     | a corpus as `NAME:address`         |
+
+A package declares them in its pyproject.toml:
+
+    [project.entry-points."benchmax.environments"]
+    anagrams = "my_package.anagrams:AnagramEnv"
+
+A plug-in that cannot be loaded is named in a warning and left out; everything else goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from benchmax.errors import PluginError
+
+logger = logging.getLogger(__name__)
+
+GROUPS = ("environments", "models", "checks", "commands", "trainers", "corpora")
+
+
+def entries(group: str) -> dict[str, EntryPoint]:
+    """What installed packages declare in a group, by name. Nothing of theirs is imported."""
+    assert group in GROUPS, group
+    return {each.name: each for each in entry_points(group=f"benchmax.{group}")}
+
+
+def load(group: str, name: str) -> Any:
+    """The object an entry names; PluginError, which names the package, when it cannot be imported."""
+    entry = entries(group)[name]
+    try:
+        return entry.load()
+    except (Exception, SystemExit) as error:
+        package = entry.dist.name if entry.dist else "an installed package"
+        raise PluginError(
+            f"The plug-in {name!r} ({entry.value}) of {package} cannot be loaded: {type(error).__name__}: {error}. "
+            "Mend or uninstall that package."
+        ) from error
+
+
+def load_all(group: str) -> Iterator[tuple[str, Any]]:
+    """Every object of a group that can be loaded; the others are named in a warning."""
+    for name in entries(group):
+        try:
+            yield name, load(group, name)
+        except PluginError as error:
+            logger.warning("%s It is left out.", error)

@@ -1,0 +1,56 @@
+"""What trains: this room by default, or what an installed package adds as `benchmax.trainers` (`benchmax.plugins`).
+
+A backend takes the same settings, leaves the same run directory and tells the same events as the embedded trainer, so
+that commands, platform and console show its runs like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from benchmax import plugins
+from benchmax.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from benchmax.trainer.config import TrainConfig
+    from benchmax.trainer.progress import Outcome
+    from benchmax.trainer.start import Task
+
+EMBEDDED = "embedded"
+OnEvent = Callable[[str, dict[str, Any]], None]
+"""Told of everything that happens: a kind and its data. For live views."""
+
+
+class Backend(Protocol):
+    """Trains runs and goes on with them."""
+
+    async def train(
+        self, config: TrainConfig, *, task: Task | None = None, on_event: OnEvent, grace: float | None = None
+    ) -> Outcome:
+        """Start a new run in `output.dir` and train to its end; `grace` are the seconds a stopped step has left."""
+
+    async def resume(
+        self,
+        path: Path,
+        *,
+        checkpoint: str = "latest",
+        task: Task | None = None,
+        changes: Mapping[str, Any] | None = None,
+        on_event: OnEvent,
+        grace: float | None = None,
+    ) -> Outcome:
+        """Go on with a run from a checkpoint."""
+
+
+def open_backend(name: str) -> Backend:
+    """The backend of that name, which is not the embedded one."""
+    known = plugins.entries("trainers")
+    if name not in known:
+        raise NotFoundError(
+            f"There is no training backend {name!r}. There are: {', '.join([EMBEDDED, *sorted(known)])}. "
+            "Install the package that adds it, or leave --backend out."
+        )
+    backend: Backend = plugins.load("trainers", name)
+    return backend
