@@ -31,7 +31,8 @@ quickstart: setup ## start the platform and train a real model on it, in minutes
 console: setup ## the web console, built into the package
 	$(BIN)/python console/scripts/build.py
 
-console-types: console ## the console's API types, from the server
+console-types: console ## the console's API types and metrics, from the package
+	$(BIN)/python console/scripts/metrics.py
 	$(BIN)/python console/scripts/api_types.py
 
 screenshots: console ## pictures of every page of the console, in build/screenshots; the best in docs/images
@@ -42,6 +43,7 @@ check: setup ## format, lint, types, import layers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python console/scripts/metrics.py --check
 
 format: setup ## rewrite files the way check wants them
 	$(BIN)/ruff format src tests benchmarks examples

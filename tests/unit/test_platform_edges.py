@@ -227,12 +227,12 @@ def test_a_copy_that_was_cut_off_is_made_again(tmp_path, monkeypatch):
         raise OSError(errno.EXDEV, "another disk")
 
     def cut_off(source, to):
-        Path(to).write_bytes(b"0123")
+        to.write(b"0123")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(preparation.os, "link", other_disk)
     with monkeypatch.context() as power_cut:
-        power_cut.setattr(preparation.shutil, "copyfile", cut_off)
+        power_cut.setattr(preparation.shutil, "copyfileobj", cut_off)
         with pytest.raises(KeyboardInterrupt):
             preparation.place(blob, target)
     preparation.place(blob, target)
@@ -260,7 +260,7 @@ def test_a_fifo_of_an_earlier_process_with_the_same_number_is_no_hindrance(tmp_p
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from benchmax.platform.runner import lifeline\n"
+        "from benchmax.platform.runner.processes import parent_watch as lifeline\n"
         "folder, (theirs, ours) = Path(sys.argv[1]), os.pipe()\n"
         "os.mkfifo(lifeline.fifo_path(folder, os.getpid()))\n"
         "lifeline.hold(theirs, folder, 'adopt')\n"

@@ -53,6 +53,6 @@ def write_text(path: Path, text: str, *, private: bool = False, durable: bool = 
 
 
 def write_json(path: Path, value: Any, *, private: bool = False, durable: bool = True) -> None:
-    """Replace a file by a JSON value, indented for people."""
+    """Replace a file by a JSON value, indented for people. Half characters become question marks."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_text(path, text, private=private, durable=durable)
+    write_text(path, text.encode("utf-8", "replace").decode(), private=private, durable=durable)

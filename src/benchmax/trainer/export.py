@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from benchmax import metrics
 from benchmax.errors import UsageError
 from benchmax.inference.weights.store import KNOWN, is_name, read_card, resolve
 from benchmax.rollouts.log import read_rollouts
@@ -105,8 +106,8 @@ def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint, *, librar
     head = {"base_model": config.model.name, **licence, "library_name": library, "tags": ["benchmax", how]}
     front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in head.items())
     rows = "\n".join(
-        f"| {line['step']} | {line['values'].get('reward/mean', float('nan')):.3f} "
-        f"| {line['values'].get('solve_rate', float('nan')):.3f} |"
+        f"| {line['step']} | {line['values'].get(metrics.REWARD, float('nan')):.3f} "
+        f"| {line['values'].get(metrics.SOLVE_RATE, float('nan')):.3f} |"
         for line in evals
     )
     settings = dump_toml(config)

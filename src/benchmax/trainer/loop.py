@@ -19,6 +19,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
+from benchmax import metrics
 from benchmax.envs.types import Example
 from benchmax.errors import DatasetError, RewardError
 from benchmax.rollouts.log import read_rollouts
@@ -226,7 +227,7 @@ class Trainer:
         evals = [line["values"] for line in lines if line["split"] == "eval"] or [{}]
         self.outcome = Outcome(self.run.path, reason, progress.step, evals[0], evals[-1], self._seconds())
         self.outcome.learned = any(
-            line["values"].get("groups/used") or line["values"].get("groups/guided") for line in lines
+            line["values"].get(metrics.GROUPS_USED) or line["values"].get(metrics.GROUPS_GUIDED) for line in lines
         )
         self.outcome.best, self.outcome.best_step = progress.best, progress.best_step
         self.outcome.message = self.mender.diagnosis if reason == "collapsed" else ""
@@ -239,7 +240,7 @@ class Trainer:
 
     def _refuse_unscored(self) -> None:
         """A run that never saw a reward has failed: going on would teach nothing."""
-        self.scored = self.scored or any("reward/mean" in line["values"] for line in read_metrics(self.run.path))
+        self.scored = self.scored or any(metrics.REWARD in line["values"] for line in read_metrics(self.run.path))
         step = self.progress.step
         if self.scored or not step:
             return
@@ -298,12 +299,12 @@ class Trainer:
         used = sum(any(rollout.discarded is None for rollout in group) for group in groups)
         values: dict[str, float] = rollout_metrics(groups) | update | {
             "groups": float(len(groups)),
-            "groups/used": float(used),
-            "groups/guided": float(len(shown)),
-            "skipped_groups": float(len(groups) - used),
-            "seconds/sample": sampled - began,
-            "seconds/update": ended - sampled,
-            "tokens_per_second": sum(response_tokens(r) for group in groups for r in group) / (ended - began),
+            metrics.GROUPS_USED: float(used),
+            metrics.GROUPS_GUIDED: float(len(shown)),
+            metrics.GROUPS_SKIPPED: float(len(groups) - used),
+            metrics.SAMPLE_SECONDS: sampled - began,
+            metrics.UPDATE_SECONDS: ended - sampled,
+            metrics.TOKENS_PER_SECOND: sum(response_tokens(r) for group in groups for r in group) / (ended - began),
         }  # fmt: skip
         self._record("train", number, values, groups)
         if number == self._first:
@@ -352,12 +353,12 @@ class Trainer:
         draw = Draw(split, self.progress.step, config.samples, config.temperature)
         began = time.monotonic()
         groups = await self.sampler.sample(self.held_out, draw, self.saw_group)
-        return rollout_metrics(groups) | {"seconds/sample": time.monotonic() - began}, groups
+        return rollout_metrics(groups) | {metrics.SAMPLE_SECONDS: time.monotonic() - began}, groups
 
     def counted(self, values: dict[str, float]) -> float | None:
         """The mean reward of an evaluation, if enough of it was scored to count."""
         enough = values.get("unscored", 1.0) <= 1 - self.config.algorithm.min_scored
-        return values.get("reward/mean") if enough else None
+        return values.get(metrics.REWARD) if enough else None
 
     def _due(self, every: int) -> bool:
         step = self.progress.step
@@ -380,10 +381,10 @@ class Trainer:
             self.emit("note", message=f"optim.lr {lr:g} is very high: above {HIGH_LR:g} a model is soon destroyed.")
 
     def _watch(self, step: int, values: dict[str, float], groups: Sequence[Sequence[Rollout]]) -> None:
-        self.scored = self.scored or "reward/mean" in values
+        self.scored = self.scored or metrics.REWARD in values
         finite = {name: value for name, value in values.items() if value == value and abs(value) != float("inf")}
         self._alarm(self.watchdogs.look(step, finite, groups))
-        self.mender.count(values.get("skipped_updates", 0.0))
+        self.mender.count(values.get(metrics.SKIPPED_UPDATES, 0.0))
 
     def _alarm(self, alerts: Sequence[Alert]) -> None:
         for alert in alerts:

@@ -6,6 +6,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
+from benchmax import metrics
 from benchmax.rollouts.record import Rollout
 
 SOLVED = 1.0 - 1e-6
@@ -23,9 +24,9 @@ def rollout_metrics(groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:
         "unscored": _share(rollouts, lambda rollout: rollout.reward is None),
         "truncated": _share(rollouts, lambda rollout: rollout.cut_off),
         "failed": _share(rollouts, lambda rollout: rollout.error is not None),
-        "turns/mean": statistics.fmean(rollout.turns for rollout in played),
-        "response_tokens/mean": statistics.fmean(map(response_tokens, played)),
-        "response_tokens/max": float(max(map(response_tokens, rollouts))),
+        metrics.TURNS: statistics.fmean(rollout.turns for rollout in played),
+        metrics.RESPONSE_TOKENS: statistics.fmean(map(response_tokens, played)),
+        metrics.LONGEST_RESPONSE: float(max(map(response_tokens, rollouts))),
     }
     return values | _reward_metrics(groups) | _component_metrics(rollouts)
 
@@ -44,13 +45,13 @@ def _reward_metrics(groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:
     if not flat:
         return {}
     return {
-        "reward/mean": statistics.fmean(flat),
-        "reward/std": statistics.pstdev(flat),
-        "reward/min": min(flat),
-        "reward/max": max(flat),
-        "pass@k": statistics.fmean(float(max(rewards) >= SOLVED) for rewards in scored),
-        "max@k": statistics.fmean(max(rewards) for rewards in scored),
-        "solve_rate": statistics.fmean(float(reward >= SOLVED) for reward in flat),
+        metrics.REWARD: statistics.fmean(flat),
+        metrics.REWARD_STD: statistics.pstdev(flat),
+        metrics.REWARD_MIN: min(flat),
+        metrics.REWARD_MAX: max(flat),
+        metrics.PASS_AT_K: statistics.fmean(float(max(rewards) >= SOLVED) for rewards in scored),
+        metrics.MAX_AT_K: statistics.fmean(max(rewards) for rewards in scored),
+        metrics.SOLVE_RATE: statistics.fmean(float(reward >= SOLVED) for reward in flat),
     }
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from benchmax import extras
+from benchmax import extras, metrics
 from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
 from benchmax.cli.platform.account import Json, platform
 
@@ -106,7 +106,7 @@ def _measure(client: TrainerClient, run_id: str) -> dict[str, Any]:
     from benchmax.cli.platform.run_compare import difference, paired
 
     found = difference(paired(client, run_id, "base"))
-    curve = {mode: client.get_run_scalars(run_id, mode).get("reward/mean", []) for mode in ("train", "eval")}
+    curve = {mode: client.get_run_scalars(run_id, mode).get(metrics.REWARD, []) for mode in ("train", "eval")}
     return {"trained": found.pop("run"), "base": found.pop("other"), **found, "curve": curve}
 
 

@@ -16,13 +16,14 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
+from benchmax import metrics
 from benchmax.cli.output import FAILED, INTERRUPTED, safe, visible, words
 from benchmax.cli.platform.account import Json, platform
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import TrainerClient
 
-REWARD = "reward/mean"
+REWARD = metrics.REWARD
 
 
 def watch(

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
+from benchmax import metrics
 from benchmax.errors import NotFoundError
 from benchmax.files.links import open_plain
 from benchmax.files.redaction import Redactor, hide_texts
@@ -231,7 +232,7 @@ class Ingest:
         events.append(session, self.run_id, "points", category="feed", data=data)
 
     def _words(self, line: points.MetricLine) -> str:
-        reward = line.values.get("reward/mean")
+        reward = line.values.get(metrics.REWARD)
         said = "" if reward is None else f": mean reward {reward:.3f}"
         if line.mode == "eval":
             return f"evaluated after step {line.step}{said}" if line.step else f"evaluated before training{said}"

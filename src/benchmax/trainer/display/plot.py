@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmax import metrics
 from benchmax.errors import UsageError
 from benchmax.trainer.rundir import check_run, read_metrics
 
@@ -17,7 +18,7 @@ def plot_run(run: Path, out: Path, *, title: str | None = None) -> Path:
     """Draw the mean reward of training and held-out rows over the steps."""
     check_run(run)
     lines = read_metrics(run)
-    if not any("reward/mean" in line["values"] for line in lines):
+    if not any(metrics.REWARD in line["values"] for line in lines):
         raise UsageError(f"{run} has no rewards yet. Plot it after its first step.")
     return plot_metrics(lines, out, title=title or run.name)
 
@@ -33,9 +34,9 @@ def plot_metrics(lines: Sequence[Mapping[str, Any]], out: Path, *, title: str) -
     figure = Figure(figsize=(7.2, 4.2), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    train, held_out = series(lines, "train", "reward/mean"), series(lines, "eval", "reward/mean")
+    train, held_out = series(lines, "train", metrics.REWARD), series(lines, "eval", metrics.REWARD)
     axes.plot(*train, color=COLOURS[0], label="training: mean reward")
-    axes.plot(*series(lines, "train", "pass@k"), color=COLOURS[2], linestyle=":", label="training: pass@k")
+    axes.plot(*series(lines, "train", metrics.PASS_AT_K), color=COLOURS[2], linestyle=":", label="training: pass@k")
     if held_out[0]:
         axes.plot(*held_out, color=COLOURS[1], marker="o", label="held-out: mean reward")
     axes.set(xlabel="updates", ylabel="reward", title=title)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmax import metrics
 from benchmax.envs.reward_helpers import content_text, extract_completion_text
 from benchmax.files.jsonl import read_jsonl
 from benchmax.rollouts.log import read_rollouts
@@ -77,11 +78,11 @@ def summarise(run: Path, best_step: int) -> Summary:
     found = Summary(best_step=best_step)
     if evals:
         first, last = evals[min(evals)], evals[max(evals)]
-        found.before, found.last = first.get("reward/mean"), last.get("reward/mean")
+        found.before, found.last = first.get(metrics.REWARD), last.get(metrics.REWARD)
         found.ended_by_themselves = 1.0 - last.get("truncated", 0.0)
     if warm:
-        found.warm = warm[-1].get("reward/mean")
-    at_best = evals.get(best_step, {}).get("reward/mean") if best_step or not warm else found.warm
+        found.warm = warm[-1].get(metrics.REWARD)
+    at_best = evals.get(best_step, {}).get(metrics.REWARD) if best_step or not warm else found.warm
     found.best = at_best if at_best is not None else found.last
     found.mends = sum(event["kind"] == "mended" for event in events)
     found.taught = sum(event["kind"] == "taught" for event in events)

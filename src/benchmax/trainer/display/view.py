@@ -19,6 +19,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from benchmax import metrics
 from benchmax.doctor.signal import Signal
 from benchmax.trainer.display.plan import Plan
 
@@ -139,20 +140,20 @@ def _line(kind: str, data: dict[str, Any], steps: int) -> str | None:
 def _metrics_line(data: dict[str, Any], steps: int) -> str:
     values = data["values"]
     reward = "reward unscored"
-    if "reward/mean" in values:
-        reward = f"reward {short(values['reward/mean'])}  solved {values['solve_rate']:.0%}"
+    if metrics.REWARD in values:
+        reward = f"reward {short(values[metrics.REWARD])}  solved {values[metrics.SOLVE_RATE]:.0%}"
         reward += f"  unscored {values['unscored']:.0%}" if values.get("unscored") else ""
-    length = f"length {values.get('response_tokens/mean', 0):.0f}"
+    length = f"length {values.get(metrics.RESPONSE_TOKENS, 0):.0f}"
     if data["split"] == "warm_start":
         return f"eval after the warm start  {reward}  {length}"
     if data["split"] == "eval":
         return f"eval after {data['step']} of {steps} steps  {reward}  {length}"
-    seconds = f"{values['seconds/sample']:.1f} + {values['seconds/update']:.1f} s"
-    used = f"groups {values['groups/used']:.0f}/{values['groups']:.0f}"
-    used += f" +{values['groups/guided']:.0f}" if values.get("groups/guided") else ""
+    seconds = f"{values[metrics.SAMPLE_SECONDS]:.1f} + {values[metrics.UPDATE_SECONDS]:.1f} s"
+    used = f"groups {values[metrics.GROUPS_USED]:.0f}/{values['groups']:.0f}"
+    used += f" +{values[metrics.GROUPS_GUIDED]:.0f}" if values.get(metrics.GROUPS_GUIDED) else ""
     number = f"{data['step'] + 1:>{len(str(steps))}}/{steps}"
     return (
-        f"step {number}  {reward}  pass@k {values.get('pass@k', 0):.2f}  {length}  {used}  "
+        f"step {number}  {reward}  pass@k {values.get(metrics.PASS_AT_K, 0):.2f}  {length}  {used}  "
         f"loss {values.get('loss', 0):+.4f}  {seconds}"
     )
 
@@ -250,7 +251,7 @@ class LiveView:
         elif kind == "metrics" and data["split"] == "warm_start":
             self.note = describe(kind, data, self.steps) or self.note
         elif kind == "metrics":
-            self.evals.append((data["step"], data["values"].get("reward/mean", float("nan"))))
+            self.evals.append((data["step"], data["values"].get(metrics.REWARD, float("nan"))))
             self.rollouts = 0
         elif kind == "group":
             self.rollouts += len(data["rollouts"])
@@ -270,8 +271,8 @@ class LiveView:
     def _saw_step(self, data: dict[str, Any]) -> None:
         self.values, self.step, self.rollouts = data["values"], data["step"] + 1, 0
         self._steps_seen += 1
-        if "reward/mean" in self.values:
-            self.rewards.append(self.values["reward/mean"])
+        if metrics.REWARD in self.values:
+            self.rewards.append(self.values[metrics.REWARD])
 
     def __rich__(self) -> Group:
         table = Table.grid(padding=(0, 2))
@@ -292,10 +293,11 @@ class LiveView:
                 ("held-out", Text(f"{short(first[1])} (after {first[0]} steps) → {short(last[1])} (after {last[0]})"))
             )
         if values:
-            rows.append(("pass@k", Text(f"{values.get('pass@k', 0):.2f}   solved {values.get('solve_rate', 0):.0%}")))
-            rows.append(("length", Text(f"{values.get('response_tokens/mean', 0):.0f} tokens")))
-            seconds = f"{values['seconds/sample']:.1f} s + {values['seconds/update']:.1f} s a step"
-            rows.append(("speed", Text(f"{values['tokens_per_second']:.0f} tokens/s   {seconds}")))
+            solved = f"{values.get(metrics.PASS_AT_K, 0):.2f}   solved {values.get(metrics.SOLVE_RATE, 0):.0%}"
+            rows.append(("pass@k", Text(solved)))
+            rows.append(("length", Text(f"{values.get(metrics.RESPONSE_TOKENS, 0):.0f} tokens")))
+            seconds = f"{values[metrics.SAMPLE_SECONDS]:.1f} s + {values[metrics.UPDATE_SECONDS]:.1f} s a step"
+            rows.append(("speed", Text(f"{values[metrics.TOKENS_PER_SECOND]:.0f} tokens/s   {seconds}")))
         return rows
 
     def _eta(self) -> str:

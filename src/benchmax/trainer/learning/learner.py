@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmax import metrics
 from benchmax.errors import UsageError
 from benchmax.memory import out_of_memory
 from benchmax.rollouts.record import Rollout
@@ -192,7 +193,7 @@ class Learner:
         skipped = not (math.isfinite(loss) and math.isfinite(norm))
         if not skipped:
             stats.add(own.tokens, **own.sums)
-        return {"loss": loss, "grad_norm": norm, "lr": lr, "packed": packed, "skipped": float(skipped), **moved}
+        return {"loss": loss, metrics.GRAD_NORM: norm, "lr": lr, "packed": packed, "skipped": float(skipped), **moved}
 
     def _kept(self) -> dict[str, Tensor]:
         """The weights before an update, to pull it back to; of a large model they would take too much memory."""
@@ -305,13 +306,13 @@ class Learner:
     def _report(self, stats: LossStats, results: list[dict[str, float]]) -> dict[str, float]:
         applied = [result for result in results if not result["skipped"]]
         report = stats.means()
-        report["tokens/loss"] = float(stats.tokens)
-        report["tokens/packed"] = sum(result["packed"] for result in results)
-        report["skipped_updates"] = sum(result["skipped"] for result in results)
+        report[metrics.LOSS_TOKENS] = float(stats.tokens)
+        report[metrics.PACKED_TOKENS] = sum(result["packed"] for result in results)
+        report[metrics.SKIPPED_UPDATES] = sum(result["skipped"] for result in results)
         report["lr"] = results[-1]["lr"]
         if moved := [result["moved"] for result in results if "moved" in result]:
             report["moved"] = sum(moved) / len(moved)
-        for name in ("loss", "grad_norm"):
+        for name in ("loss", metrics.GRAD_NORM):
             if applied:
                 report[name] = sum(result[name] for result in applied) / len(applied)
         return report

@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmax import metrics
+
 
 @dataclass(frozen=True, slots=True)
 class LossRule:
@@ -93,7 +95,7 @@ def _count(
     low = (ratio < 1 - rule.clip_low) & (advantage < 0)
     values = {
         "ratio": ratio.sum(),
-        "clip_fraction": (high | low).float().sum(),
+        metrics.CLIP_FRACTION: (high | low).float().sum(),
         "drift": gap.abs().sum(),
     }
     if base is not None:

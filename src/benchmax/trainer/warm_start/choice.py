@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from benchmax import metrics
 from benchmax.doctor.first_samples import MEASURED
 from benchmax.doctor.signal import Known, Signal, measure
 from benchmax.envs.types import Example
@@ -82,7 +83,7 @@ class Beginning:
         trainer, wanted = self.trainer, self.config.warm_start
         await self._fit()
         evaluated = await trainer.evaluate() if trainer.held_out else {}
-        before = evaluated.get("reward/mean")
+        before = evaluated.get(metrics.REWARD)
         groups = self._fit_step(await self._sample_first())
         signal = await self._measure(groups)
         trainer.emit("signal", **signal.to_dict())
@@ -100,7 +101,7 @@ class Beginning:
         trainer.emit("warm_start", **asdict(record))
         if not trainer.first_groups:
             trainer.first_groups = await self._sample_first()
-        seconds = self._sample_seconds, evaluated.get("seconds/sample", 0.0)
+        seconds = self._sample_seconds, evaluated.get(metrics.SAMPLE_SECONDS, 0.0)
         made = await trainer.interrupts.in_thread(plan, trainer, trainer.first_groups, *seconds)
         trainer.emit("plan", **made.to_dict())
 
@@ -229,7 +230,7 @@ class Beginning:
         trainer.run.write_rollouts("warm_eval", 0, (rollout for group in groups for rollout in group))
         trainer.on_event("metrics", trainer.run.log_metrics(0, "warm_start", values))
         trainer.progress.begin_at(trainer.counted(values))
-        return values.get("reward/mean")
+        return values.get(metrics.REWARD)
 
     def _tell(self, step: int, steps: int, loss: float) -> None:
         self.trainer.tell("sft", step=step, steps=steps, loss=loss)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from benchmax import metrics
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.trainer.config import WatchConfig
 from benchmax.trainer.learning.advantage import CUT_OFF, NO_SIGNAL, NO_TOKENS, TOO_FEW, UNSCORED
@@ -109,12 +110,12 @@ class Watchdogs:
     @property
     def lowest(self) -> float:
         """The lowest reward of any answer so far, at most 0."""
-        return min([0.0, *self.series("reward/min")])
+        return min([0.0, *self.series(metrics.REWARD_MIN)])
 
     @property
     def highest(self) -> float:
         """The highest reward of any answer so far."""
-        return max(self.series("reward/max"), default=-math.inf)
+        return max(self.series(metrics.REWARD_MAX), default=-math.inf)
 
     @property
     def scale(self) -> tuple[float, float]:
@@ -126,7 +127,7 @@ class Watchdogs:
 
 
 def reward_collapse(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
-    means = _smooth(dogs.series("reward/mean"))
+    means = _smooth(dogs.series(metrics.REWARD))
     if len(means) < 2:
         return
     best, now = max(means), means[-1]
@@ -196,8 +197,8 @@ def _collapsed(dogs: Watchdogs, best: float, now: float) -> bool:
 def all_equal(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     """Every sample of every group earns the same, and less than was reached: nothing leads back up."""
     recent = dogs.history[-ENDS:]
-    means = _smooth(dogs.series("reward/mean"))
-    if len(recent) < ENDS or len(means) < 2 or any(values.get("groups/used") for values in recent):
+    means = _smooth(dogs.series(metrics.REWARD))
+    if len(recent) < ENDS or len(means) < 2 or any(values.get(metrics.GROUPS_USED) for values in recent):
         return
     best, now = max(means), means[-1]
     low, high = _scale(dogs)
@@ -217,7 +218,7 @@ def entropy_collapse(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Ale
     if len(entropies) < dogs.config.window:
         return
     first, now = statistics.fmean(entropies[:ENDS]), statistics.fmean(entropies[-ENDS:])
-    rewards = dogs.series("reward/mean")[-ENDS:]
+    rewards = dogs.series(metrics.REWARD)[-ENDS:]
     if now < 0.05 * first and rewards and _has_room(dogs, reward := statistics.fmean(rewards)):
         best = dogs.highest
         yield Alert(
@@ -252,7 +253,7 @@ def entropy_blow_up(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Aler
 
 def length_blow_up(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     """Longer answers may earn more; not when nothing is gained, or when hardly one comes to its end."""
-    lengths, rewards = dogs.series("response_tokens/mean"), dogs.series("reward/mean")
+    lengths, rewards = dogs.series(metrics.RESPONSE_TOKENS), dogs.series(metrics.REWARD)
     if min(len(lengths), len(rewards)) < dogs.config.window:
         return
     first, now = statistics.fmean(lengths[:ENDS]), statistics.fmean(lengths[-ENDS:])
@@ -352,8 +353,8 @@ def _is_too_long(rollout: Rollout) -> bool:
 def nothing_learned(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     """Once, early: no group of any step had signal, so no update has happened yet."""
     history = dogs.history
-    scored = any("reward/mean" in values for values in history)
-    if len(history) == FIRST_STEPS and scored and not any(values.get("groups/used") for values in history):
+    scored = any(metrics.REWARD in values for values in history)
+    if len(history) == FIRST_STEPS and scored and not any(values.get(metrics.GROUPS_USED) for values in history):
         yield Alert(
             "nothing_learned",
             step,
@@ -366,7 +367,7 @@ def nothing_learned(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Aler
 
 def no_signal(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
     recent = dogs.history[-dogs.config.equal_steps :]
-    if len(recent) == dogs.config.equal_steps and all(values.get("groups/used", 0) == 0 for values in recent):
+    if len(recent) == dogs.config.equal_steps and all(values.get(metrics.GROUPS_USED, 0) == 0 for values in recent):
         yield Alert(
             "no_signal",
             step,
@@ -415,8 +416,8 @@ def _silence(steps: Sequence[Values]) -> dict[str, Any]:
 
 def _range(steps: Sequence[Values]) -> tuple[float | None, float | None]:
     """The lowest and the highest reward of these steps."""
-    low = min((values["reward/min"] for values in steps if "reward/min" in values), default=None)
-    return low, max((values["reward/max"] for values in steps if "reward/max" in values), default=None)
+    low = min((values[metrics.REWARD_MIN] for values in steps if metrics.REWARD_MIN in values), default=None)
+    return low, max((values[metrics.REWARD_MAX] for values in steps if metrics.REWARD_MAX in values), default=None)
 
 
 def _more_signal(steps: Sequence[Values], groups: Groups) -> str:
@@ -443,13 +444,13 @@ def drift(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
 
 
 def not_moving(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
-    rewards = dogs.series("reward/mean")
-    if len(rewards) < 2 * dogs.config.window or not dogs.history[-1].get("groups/used"):
+    rewards = dogs.series(metrics.REWARD)
+    if len(rewards) < 2 * dogs.config.window or not dogs.history[-1].get(metrics.GROUPS_USED):
         return
     recent = rewards[-2 * dogs.config.window :]
     half = len(recent) // 2
     before, now = statistics.fmean(recent[:half]), statistics.fmean(recent[half:])
-    seen = dogs.highest - min(dogs.series("reward/min"), default=math.inf)
+    seen = dogs.highest - min(dogs.series(metrics.REWARD_MIN), default=math.inf)
     if abs(now - before) < STILL * seen and _has_room(dogs, now):
         lr = dogs.history[-1].get("lr", 0.0)
         advice = (
@@ -468,14 +469,14 @@ def not_moving(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
 
 
 def not_finite(dogs: Watchdogs, step: int, groups: Groups) -> Iterator[Alert]:
-    skipped = dogs.history[-1].get("skipped_updates", 0.0)
+    skipped = dogs.history[-1].get(metrics.SKIPPED_UPDATES, 0.0)
     if skipped:
         yield Alert(
             "not_finite",
             step,
             "The loss or its gradient was not a finite number; that update was left out and the weights are unharmed. "
             "Lower optim.lr or optim.grad_clip if it comes back.",
-            {"skipped_updates": skipped},
+            {metrics.SKIPPED_UPDATES: skipped},
         )
 
 
@@ -568,7 +569,7 @@ def _scale(dogs: Watchdogs) -> tuple[float, float]:
 
 def _spread(dogs: Watchdogs) -> float:
     """How far apart the rewards of one step were at most, as their standard deviation."""
-    return max(dogs.series("reward/std"), default=0.0)
+    return max(dogs.series(metrics.REWARD_STD), default=0.0)
 
 
 def _has_room(dogs: Watchdogs, reward: float) -> bool:

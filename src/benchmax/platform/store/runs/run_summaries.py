@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import ScalarSelect, Select, bindparam, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from benchmax import metrics
 from benchmax.platform.store.tables import Point, Series
 
-REWARD, FAILED = "reward/mean", "failed"
+REWARD, FAILED = metrics.REWARD, "failed"
 
 
 class End(NamedTuple):

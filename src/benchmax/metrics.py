@@ -1,0 +1,161 @@
+"""Every number a run measures, in one table: its name on disk and on the wire, and what people are told about it.
+
+The trainer writes these names, the platform indexes them, the console and the documents show them; the console's
+TypeScript (`console/src/chart/metrics.generated.ts`) and the table in `docs/training.md` are made from this one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Section = Literal["main", "rewards", "rollouts", "updates", "speed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One measured number over the steps of a run."""
+
+    key: str
+    title: str
+    section: Section
+    """Where the console shows it."""
+    about: str
+    unit: str = ""
+    better: Literal["up", "down", ""] = ""
+    lowest: float | None = None
+    highest: float | None = None
+
+
+REWARD = "reward/mean"
+REWARD_STD = "reward/std"
+REWARD_MIN = "reward/min"
+REWARD_MAX = "reward/max"
+SOLVE_RATE = "solve_rate"
+PASS_AT_K = "pass@k"
+MAX_AT_K = "max@k"
+RESPONSE_TOKENS = "response_tokens/mean"
+LONGEST_RESPONSE = "response_tokens/max"
+ROLLOUTS = "rollouts"
+UNSCORED = "unscored"
+TRUNCATED = "truncated"
+FAILED = "failed"
+TURNS = "turns/mean"
+GROUPS = "groups"
+GROUPS_USED = "groups/used"
+GROUPS_GUIDED = "groups/guided"
+GROUPS_SKIPPED = "skipped_groups"
+LOSS = "loss"
+GRAD_NORM = "grad_norm"
+ENTROPY = "entropy"
+KL = "kl"
+MOVED = "moved"
+LEARNING_RATE = "lr"
+RATIO = "ratio"
+CLIP_FRACTION = "clip_fraction"
+DRIFT = "drift"
+LOSS_TOKENS = "tokens/loss"
+PACKED_TOKENS = "tokens/packed"
+SKIPPED_UPDATES = "skipped_updates"
+SAMPLE_SECONDS = "seconds/sample"
+UPDATE_SECONDS = "seconds/update"
+TOKENS_PER_SECOND = "tokens_per_second"
+
+SOLVED_REWARD = 1.0 - 1e-6
+"""A reward from here on counts as solved, everywhere."""
+
+
+def solved(reward: float | None) -> bool:
+    """Whether a rollout with this reward, of all components together, solved its task."""
+    return reward is not None and reward >= SOLVED_REWARD
+
+
+def component(name: str) -> str:
+    """The mean of one reward component."""
+    return f"reward_stats/{name}/reward/mean"
+
+
+def _share(key: str, title: str, section: Section, about: str, better: Literal["up", "down", ""] = "") -> Metric:
+    return Metric(key, title, section, about, "share", better, 0.0, 1.0)
+
+
+def _count(key: str, title: str, section: Section, about: str, unit: str = "") -> Metric:
+    return Metric(key, title, section, about, unit, lowest=0.0)
+
+
+TABLE = (
+    Metric(REWARD, "Reward", "main", "Mean reward of all scored rollouts of the step.", "", "up", 0.0, 1.0),
+    _share(SOLVE_RATE, "Solved", "main", "Share of rollouts with a reward of 1.", "up"),
+    Metric(
+        MAX_AT_K, "Max@k", "main", "Best reward of each prompt's rollouts, averaged over prompts.", "", "up", 0.0, 1.0
+    ),
+    _count(RESPONSE_TOKENS, "Response length", "main", "Mean number of tokens the model wrote in a rollout.", "tokens"),
+    _share(
+        PASS_AT_K,
+        "Pass@k",
+        "rewards",
+        "Share of prompts that at least one rollout solved, with a reward of 1. It usually rises before the mean "
+        "reward does.",
+        "up",
+    ),
+    _count(
+        REWARD_STD,
+        "Spread of rewards",
+        "rewards",
+        "Standard deviation of rewards. At 0 there is nothing to learn from.",
+    ),
+    Metric(REWARD_MIN, "Lowest reward", "rewards", "Lowest reward of the step.", better="up"),
+    Metric(REWARD_MAX, "Highest reward", "rewards", "Highest reward of the step.", better="up"),
+    _count(ROLLOUTS, "Rollouts", "rollouts", "Rollouts in the step."),
+    _share(
+        UNSCORED,
+        "Unscored",
+        "rollouts",
+        "Share of rollouts whose reward could not be computed; they are left out, not counted as 0.",
+        "down",
+    ),
+    _share(TRUNCATED, "Cut off", "rollouts", "Share of rollouts that reached the token limit.", "down"),
+    _share(FAILED, "Failed", "rollouts", "Share of rollouts that ended with an error.", "down"),
+    _count(TURNS, "Turns", "rollouts", "Mean number of turns of a rollout."),
+    _count(LONGEST_RESPONSE, "Longest response", "rollouts", "Tokens of the longest rollout.", "tokens"),
+    _count(GROUPS, "Groups", "rollouts", "Prompts sampled in the step."),
+    _count(
+        GROUPS_USED,
+        "Groups with signal",
+        "rollouts",
+        "Prompts whose rollouts differ in reward: only those teach something.",
+    ),
+    _count(
+        GROUPS_GUIDED,
+        "Groups shown a solution",
+        "rollouts",
+        "Prompts without signal whose known solution was learned from instead.",
+    ),
+    _count(GROUPS_SKIPPED, "Groups without signal", "rollouts", "Prompts whose rollouts all have the same reward."),
+    Metric(LOSS, "Loss", "updates", "Policy loss. Its size says little; watch the reward."),
+    _count(GRAD_NORM, "Gradient norm", "updates", "Length of the gradient before clipping."),
+    _count(
+        ENTROPY,
+        "Entropy",
+        "updates",
+        "How undecided the model is about its next token. A fall to 0 means it stopped exploring.",
+    ),
+    _count(KL, "KL to the base model", "updates", "How far the model has moved from where it began."),
+    _count(MOVED, "Moved in an update", "updates", "How far the updates of the step moved the model: KL, per rollout."),
+    _count(LEARNING_RATE, "Learning rate", "updates", "Step size of the optimiser."),
+    Metric(RATIO, "Probability ratio", "updates", "New against old probability of the sampled tokens; 1 is unchanged."),
+    _share(CLIP_FRACTION, "Clipped tokens", "updates", "Share of tokens whose ratio was clipped."),
+    _count(
+        DRIFT,
+        "Sampler drift",
+        "updates",
+        "Difference of sampler's and trainer's log-probabilities for the same tokens.",
+    ),
+    _count(LOSS_TOKENS, "Tokens trained on", "updates", "Tokens that count in the loss.", "tokens"),
+    _count(PACKED_TOKENS, "Tokens computed", "updates", "Tokens sent through the model after packing.", "tokens"),
+    _count(SKIPPED_UPDATES, "Skipped updates", "updates", "Updates left out because they were not finite."),
+    _count(SAMPLE_SECONDS, "Sampling time", "speed", "Seconds to make the step's rollouts.", "s"),
+    _count(UPDATE_SECONDS, "Update time", "speed", "Seconds to learn from them.", "s"),
+    _count(TOKENS_PER_SECOND, "Tokens per second", "speed", "Sampled tokens by the step's time."),
+)
+METRICS = {metric.key: metric for metric in TABLE}
