@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from benchmax import plugins
-from benchmax.cli.local import data, evals, limits, mcp, models, setup, show, train
+from benchmax.cli.local import data, env, evals, limits, mcp, models, setup, show, train
 from benchmax.cli.local.doctor import doctor
 from benchmax.cli.local.serve import serve
 from benchmax.cli.local.validate import validate
@@ -60,6 +60,7 @@ app.command()(show.show)
 app.command(context_settings=train.CONTEXT)(train.train)
 app.command()(train.export)
 app.command()(train.plot)
+app.add_typer(env.app, name="env")
 app.add_typer(models.app, name="models")
 app.command()(serve)
 app.command()(platform.up)

@@ -8,12 +8,19 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
+import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 OK, FAILED, USAGE, NOT_FOUND, AUTH, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+"""The option of every command whose result programs may want."""
+
+PIPE_COLUMNS = 240
 
 words = Console(stderr=True, highlight=False)
 """Everything for people."""
@@ -26,6 +33,19 @@ def print_json(value: Any) -> None:
     """The command's result, for programs."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2)
     sys.stdout.write(_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text) + "\n")
+
+
+def new_table(*columns: str) -> Table:
+    """A table whose first column, the id, is never cut or broken."""
+    table = Table(box=None, header_style="bold")
+    for number, name in enumerate(columns):
+        table.add_column(name, no_wrap=number == 0, overflow="fold")
+    return table
+
+
+def print_table(table: Table) -> None:
+    """On stdout; wide in a pipe, where there is no screen to fit."""
+    Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS).print(table)
 
 
 def visible(text: object) -> str:

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
-from benchmax.cli.platform.account import Json, new_table, print_table, refusals
+from benchmax.cli.output import FAILED, Json, new_table, print_json, print_table, safe, shorten, visible, words
+from benchmax.cli.platform.connection import refusals
 from benchmax.envs.datasets.readers import read_rows
 from benchmax.envs.datasets.rows import Row, RowIssue, check_columns, check_shape
 from benchmax.errors import DatasetError, NotFoundError, UsageError

@@ -13,8 +13,8 @@ import typer
 
 import benchmax
 from benchmax import extras
-from benchmax.cli.output import FAILED, print_json, safe, words
-from benchmax.cli.platform.account import AccountClient, Json
+from benchmax.cli.output import FAILED, Json, print_json, safe, words
+from benchmax.cli.platform.connection import AccountClient
 from benchmax.errors import BenchmaxError
 
 PYTHONS = ((3, 11), (3, 14))

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from benchmax.cli.output import print_json
-from benchmax.cli.platform.account import print_table
+from benchmax.cli.output import print_json, print_table
 from benchmax.limits import TABLE
 
 

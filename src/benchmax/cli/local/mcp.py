@@ -15,8 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
-from benchmax.cli.platform.account import print_table
+from benchmax.cli.output import FAILED, print_json, print_table, safe, shorten, visible, words
 from benchmax.errors import UsageError
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from benchmax.cli.output import FAILED, print_json, safe, visible, words
-from benchmax.cli.platform.account import print_table
+from benchmax.cli.output import FAILED, print_json, print_table, safe, visible, words
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Example
 from benchmax.errors import NotFoundError

@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from benchmax.cli.output import print_json, safe, words
-from benchmax.cli.platform.account import Json
+from benchmax.cli.output import Json, print_json, safe, words
 from benchmax.cli.project import HELD_OUT, TRAIN
 from benchmax.errors import UsageError
 

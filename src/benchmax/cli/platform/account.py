@@ -1,97 +1,24 @@
-"""`benchmax login`, `logout` and `whoami`; and what every command that talks to a platform shares."""
+"""`benchmax login`, `logout` and `whoami`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from benchmax import config
-from benchmax.cli.output import AUTH, print_json, safe, stop, visible, words
-from benchmax.errors import NotFoundError, UsageError
+from benchmax.cli.output import Json, print_json, safe, visible, words
+from benchmax.cli.platform.connection import AccountClient, refusals
+from benchmax.errors import UsageError
 from benchmax.platform.sdk import credentials
-from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
-from benchmax.platform.sdk.transport import Connection
 
 if TYPE_CHECKING:
-    from benchmax.platform.sdk.client import TrainerClient
+    pass
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Url = Annotated[
     str | None, typer.Option("--url", help="The platform's address (CASTFORM_PLATFORM_URL, or this machine's own).")
 ]
-
-PIPE_COLUMNS = 240
-
-
-class AccountClient(Connection):
-    """What a user has on the platform besides runs."""
-
-    def whoami(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._get("/v1/whoami")
-        return found
-
-    def keys(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._get("/v1/keys")["keys"]
-        return found
-
-    def create_key(self, name: str, scopes: list[str], days: float | None) -> dict[str, Any]:
-        found: dict[str, Any] = self._json("POST", "/v1/keys", json={"name": name, "scopes": scopes, "days": days})
-        return found
-
-    def revoke_key(self, key_id: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._json("DELETE", f"/v1/keys/{quote(key_id, safe='')}")
-        return found
-
-    def files(self, prefix: str) -> list[dict[str, Any]]:
-        """Uploads whose path begins so, with size and SHA-256."""
-        found: list[dict[str, Any]] = self._get("/v1/storage/files", prefix=prefix)["files"]
-        return found
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """What the platform refuses, with the exit code of its kind."""
-    try:
-        yield
-    except AuthenticationError as error:
-        stop(str(error), AUTH)
-    except TrainerError as error:
-        if error.status_code == 403:
-            stop(str(error), AUTH)
-        if error.status_code == 404:
-            raise NotFoundError(str(error)) from None
-        if error.status_code in (400, 422):
-            raise UsageError(str(error)) from None
-        raise
-
-
-@contextmanager
-def platform() -> Iterator[TrainerClient]:
-    """A client for the platform this machine talks to; it is started when there is none."""
-    from benchmax.platform.sdk.client import TrainerClient
-
-    with refusals(), TrainerClient() as client:
-        yield client
-
-
-def new_table(*columns: str) -> Table:
-    """A table whose first column, the id, is never cut or broken."""
-    table = Table(box=None, header_style="bold")
-    for number, name in enumerate(columns):
-        table.add_column(name, no_wrap=number == 0, overflow="fold")
-    return table
-
-
-def print_table(table: Table) -> None:
-    """On stdout; wide in a pipe, where there is no screen to fit."""
-    Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS).print(table)
 
 
 def whoami(url: Url = None, json: Json = False) -> None:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from benchmax.cli.output import print_json, safe, visible, words
-from benchmax.cli.platform.account import AccountClient, Json, new_table, print_table, refusals
+from benchmax.cli.output import Json, new_table, print_json, print_table, safe, visible, words
+from benchmax.cli.platform.connection import AccountClient, refusals
 from benchmax.errors import UsageError
 
 app = typer.Typer(help="List, make and revoke API keys.", no_args_is_help=True)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmax.cli.local.evals import parse_env_args
-from benchmax.cli.output import FAILED, print_json, safe, visible, words
-from benchmax.cli.platform.account import AccountClient, Json, platform
+from benchmax.cli.output import FAILED, Json, print_json, safe, visible, words
+from benchmax.cli.platform.connection import AccountClient, platform
 from benchmax.cli.project import (
     LAUNCH_KEYS,
     VALIDATE_KEYS,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmax.cli.output import FAILED, safe, visible, words
-from benchmax.cli.platform.account import Json, platform
+from benchmax.cli.output import FAILED, Json, safe, visible, words
+from benchmax.cli.platform.connection import platform
 from benchmax.platform.sdk.exceptions import TrainerError
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmax import profiles
-from benchmax.cli.output import print_json, safe, words
-from benchmax.cli.platform.account import Json
+from benchmax.cli.output import Json, print_json, safe, words
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files.atomic import write_text
 

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import typer
 
 from benchmax import extras, metrics
-from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
-from benchmax.cli.platform.account import Json, platform
+from benchmax.cli.output import FAILED, INTERRUPTED, Json, print_json, safe, words
+from benchmax.cli.platform.connection import platform
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import TrainerClient

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmax.cli.output import safe, words
-from benchmax.cli.platform.account import platform
+from benchmax.cli.platform.connection import platform
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.readers import Source
 from benchmax.errors import NotFoundError

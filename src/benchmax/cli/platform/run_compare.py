@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmax.cli.output import FAILED, print_json, safe, shorten, words
-from benchmax.cli.platform.account import Json, new_table, platform, print_table
+from benchmax.cli.output import FAILED, Json, new_table, print_json, print_table, safe, shorten, words
+from benchmax.cli.platform.connection import platform
 from benchmax.errors import UsageError
 from benchmax.platform.sdk.exceptions import TrainerError
 from benchmax.platform.sdk.run import ENDED

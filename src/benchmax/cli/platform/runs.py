@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
-from benchmax.cli.platform.account import Json, new_table, platform, print_table
+from benchmax.cli.output import FAILED, Json, new_table, print_json, print_table, safe, shorten, visible, words
+from benchmax.cli.platform.connection import platform
 from benchmax.cli.platform.run_compare import compare
 from benchmax.cli.platform.watch import watch
 from benchmax.errors import NotFoundError, UsageError

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from benchmax.cli.output import print_json, safe, visible, words
-from benchmax.cli.platform.account import Json, new_table, platform, print_table, read_hidden
+from benchmax.cli.output import Json, new_table, print_json, print_table, safe, visible, words
+from benchmax.cli.platform.account import read_hidden
+from benchmax.cli.platform.connection import platform
 from benchmax.errors import UsageError
 
 endpoints = typer.Typer(help="List, add and remove model servers to evaluate against.", no_args_is_help=True)

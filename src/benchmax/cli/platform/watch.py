@@ -17,8 +17,8 @@ from rich.live import Live
 from rich.text import Text
 
 from benchmax import metrics
-from benchmax.cli.output import FAILED, INTERRUPTED, safe, visible, words
-from benchmax.cli.platform.account import Json, platform
+from benchmax.cli.output import FAILED, INTERRUPTED, Json, safe, visible, words
+from benchmax.cli.platform.connection import platform
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import TrainerClient

@@ -148,8 +148,8 @@ def _metrics_line(data: dict[str, Any], steps: int) -> str:
         return f"eval after the warm start  {reward}  {length}"
     if data["split"] == "eval":
         return f"eval after {data['step']} of {steps} steps  {reward}  {length}"
-    seconds = f"{values[metrics.SAMPLE_SECONDS]:.1f} + {values[metrics.UPDATE_SECONDS]:.1f} s"
-    used = f"groups {values[metrics.GROUPS_USED]:.0f}/{values['groups']:.0f}"
+    seconds = f"{values.get(metrics.SAMPLE_SECONDS, 0):.1f} + {values.get(metrics.UPDATE_SECONDS, 0):.1f} s"
+    used = f"groups {values.get(metrics.GROUPS_USED, 0):.0f}/{values.get(metrics.GROUPS, 0):.0f}"
     used += f" +{values[metrics.GROUPS_GUIDED]:.0f}" if values.get(metrics.GROUPS_GUIDED) else ""
     number = f"{data['step'] + 1:>{len(str(steps))}}/{steps}"
     return (
@@ -296,8 +296,9 @@ class LiveView:
             solved = f"{values.get(metrics.PASS_AT_K, 0):.2f}   solved {values.get(metrics.SOLVE_RATE, 0):.0%}"
             rows.append(("pass@k", Text(solved)))
             rows.append(("length", Text(f"{values.get(metrics.RESPONSE_TOKENS, 0):.0f} tokens")))
-            seconds = f"{values[metrics.SAMPLE_SECONDS]:.1f} s + {values[metrics.UPDATE_SECONDS]:.1f} s a step"
-            rows.append(("speed", Text(f"{values[metrics.TOKENS_PER_SECOND]:.0f} tokens/s   {seconds}")))
+            sampling, updating = (values.get(name, 0) for name in (metrics.SAMPLE_SECONDS, metrics.UPDATE_SECONDS))
+            speed = f"{values.get(metrics.TOKENS_PER_SECOND, 0):.0f} tokens/s"
+            rows.append(("speed", Text(f"{speed}   {sampling:.1f} s + {updating:.1f} s a step")))
         return rows
 
     def _eta(self) -> str:

@@ -1,0 +1,1 @@
+"""A worked example of a plug-in package for benchmax."""

@@ -1,0 +1,51 @@
+"""`make check`: what was won stays. Sizes of files and rooms, and no second spelling of what has a home.
+
+A *home* is the one module that may do a thing; every other module imports it from there. The list below says what it
+looks like when somebody does it again.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent.parent / "src" / "benchmax"
+MOST_LINES = 450
+MOST_MODULES = 15
+
+HOMES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    (r"\bos\.replace\(|\.with_name\(f?\"\.tmp", "files/atomic.py", ("files/", "trainer/checkpoint.py")),
+    (r"Retry-After\"\)|2(?:\.0)? ?\*\* ?\(?(?:attempt|tries|failures|lost)", "retries.py", ("retries.py",)),
+    (r"\"reward/(?:mean|std|min|max)\"|\"solve_rate\"|\"groups/used\"", "metrics.py", ("metrics.py",)),
+    (r"entry_points\(", "plugins.py", ("plugins.py",)),
+)
+"""A pattern, the home it belongs to, and where it may stand."""
+
+
+def complaints() -> Iterator[str]:
+    rooms: Counter[Path] = Counter()
+    for path in sorted(SOURCE.rglob("*.py")):
+        text, name = path.read_text("utf-8"), path.relative_to(SOURCE).as_posix()
+        rooms[path.parent] += path.name != "__init__.py"
+        if (lines := text.count("\n")) > MOST_LINES:
+            yield f"{name} has {lines} lines; at most {MOST_LINES}. Split it by its subjects."
+        for pattern, home, allowed in HOMES:
+            if not name.startswith(allowed) and (found := re.search(pattern, text)):
+                line = text[: found.start()].count("\n") + 1
+                yield f"{name}:{line} does what {home} is for: {found[0]!r}. Use that."
+    for room, modules in rooms.items():
+        if modules > MOST_MODULES:
+            yield f"{room.relative_to(SOURCE)} has {modules} modules; at most {MOST_MODULES}. Make rooms in it."
+
+
+def main() -> int:
+    found = list(complaints())
+    print("\n".join(found) or "The house is in order.")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""What commands that talk to a platform share: a client, and what the platform refuses as exit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from benchmax.cli.output import AUTH, stop
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
+from benchmax.platform.sdk.transport import Connection
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.client import TrainerClient
+
+
+class AccountClient(Connection):
+    """What a user has on the platform besides runs."""
+
+    def whoami(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._get("/v1/whoami")
+        return found
+
+    def keys(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._get("/v1/keys")["keys"]
+        return found
+
+    def create_key(self, name: str, scopes: list[str], days: float | None) -> dict[str, Any]:
+        found: dict[str, Any] = self._json("POST", "/v1/keys", json={"name": name, "scopes": scopes, "days": days})
+        return found
+
+    def revoke_key(self, key_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._json("DELETE", f"/v1/keys/{quote(key_id, safe='')}")
+        return found
+
+    def files(self, prefix: str) -> list[dict[str, Any]]:
+        """Uploads whose path begins so, with size and SHA-256."""
+        found: list[dict[str, Any]] = self._get("/v1/storage/files", prefix=prefix)["files"]
+        return found
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What the platform refuses, with the exit code of its kind."""
+    try:
+        yield
+    except AuthenticationError as error:
+        stop(str(error), AUTH)
+    except TrainerError as error:
+        if error.status_code == 403:
+            stop(str(error), AUTH)
+        if error.status_code == 404:
+            raise NotFoundError(str(error)) from None
+        if error.status_code in (400, 422):
+            raise UsageError(str(error)) from None
+        raise
+
+
+@contextmanager
+def platform() -> Iterator[TrainerClient]:
+    """A client for the platform this machine talks to; it is started when there is none."""
+    from benchmax.platform.sdk.client import TrainerClient
+
+    with refusals(), TrainerClient() as client:
+        yield client
