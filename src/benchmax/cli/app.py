@@ -23,6 +23,7 @@ from benchmax.cli import (
     show,
     train,
     vault,
+    webhooks,
 )
 from benchmax.cli.checkup import doctor
 from benchmax.cli.playground import playground
@@ -94,6 +95,7 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(keys.app, name="keys")
 app.add_typer(vault.endpoints, name="endpoints")
 app.add_typer(vault.secrets, name="secrets")
+app.add_typer(webhooks.app, name="webhooks")
 app.add_typer(profile.app, name="profile")
 app.add_typer(data.app, name="data")
 app.add_typer(mcp.app, name="mcp")

@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 
 from benchmax.errors import NotFoundError
 from benchmax.platform.runner.notes import read_note
-from benchmax.platform.store import cursors, evals, events, ingested, points, rollouts, runs
+from benchmax.platform.store import cursors, evals, events, ingested, points, rollouts, runs, webhooks
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.plain_files import open_plain
@@ -254,15 +254,19 @@ class Ingest:
     def _store_event(self, session: Session, line: Mapping[str, Any]) -> None:
         kind = str(line.get("kind", "event"))
         data = {name: value for name, value in line.items() if name not in ("time", "kind", "message")}
-        events.append(
+        category = _CATEGORIES.get(kind, "diagnostic")
+        words = str(line.get("message") or _event_words(kind, data))
+        event = events.append(
             session,
             self.run_id,
             f"{ingested.TRAINER}{kind}"[:80],
-            str(line.get("message") or _event_words(kind, data)),
-            category=_CATEGORIES.get(kind, "diagnostic"),
+            words,
+            category=category,
             data=data,
             at=line.get("time"),
         )
+        if category == "alert":
+            webhooks.tell_alert(session, self.run_id, event.message, event.data, event.time)
 
     def _read_status(self) -> None:
         """The number of steps planned; the rest of status.json is for the supervisor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from fastapi import FastAPI
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
+from benchmax.models.addresses import Reach
 from benchmax.platform.schemas import Problem
 from benchmax.platform.server import logs, problems
 from benchmax.platform.server.access import Doors
@@ -41,8 +43,11 @@ from benchmax.platform.server.routes import (
     runs,
     signin,
     storage,
+    webhooks,
 )
+from benchmax.platform.server.sessions import reach_of
 from benchmax.platform.server.settings import ServerSettings
+from benchmax.platform.server.webhooks import Sender
 from benchmax.platform.store import libraries, users
 from benchmax.platform.store.database import Database, open_database
 from benchmax.platform.store.datadir import write_private
@@ -65,7 +70,11 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
         with database.write() as session:
             forget_removed(session)
             libraries.sweep(session, platform.blobs)
+        reach = Reach.of(reach_of(settings))
+        sending = asyncio.create_task(Sender(database, platform.vault, reach, base_url(settings)).run())
         yield
+        sending.cancel()
+        await asyncio.wait([sending])
         await platform.feeds.aclose()
 
     app = FastAPI(
@@ -90,6 +99,7 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
         rollouts,
         corpora,
         account,
+        webhooks,
         people,
         playground,
         rollout_stream,
