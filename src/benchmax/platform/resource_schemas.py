@@ -189,6 +189,8 @@ class LogRow(Wire):
     level: str
     process: str
     message: str
+    approximate: bool = False
+    """The line has no time of its own; `created_at` is that of the last one before it that has, or of the start."""
 
 
 class LogPage(Wire):

@@ -107,7 +107,7 @@ def get_process_logs(
     if process == "environment":
         with here.database.read() as session:
             return run_logs.of_environment(session, run.id, wanted)
-    return run_logs.of_file(here.data.run(run.id), process, wanted)
+    return run_logs.of_file(here.data.run(run.id), process, wanted, run.started or run.created)
 
 
 @router.get("/runs/{run_id}/system")
