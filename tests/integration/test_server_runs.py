@@ -192,6 +192,25 @@ def test_levels_and_processes_are_told_apart(client, live, run_id):
     assert client.get(f"/v1/train/runs/{run_id}/logs", params={"level": "x"}).status_code == 400
 
 
+def test_the_curves_of_many_runs_are_small_and_the_callers_own(client, stranger, live):
+    with live.database.write() as session:
+        long, short, waits = (make_run(session, EMAIL, name=name).id for name in ("long", "short", "waits"))
+        many = [
+            points.MetricLine(step, "train", 0.0, {"reward/mean": step / 1000, "loss": 1.0}) for step in range(1000)
+        ]
+        points.record(session, long, many)
+        few = [points.MetricLine(step, "train", 0.0, {"reward/mean": 0.25 * step}) for step in range(3)]
+        points.record(session, short, few)
+    asked = {"ids": f"{long},{short},{waits},run_none"}
+    found = client.get("/v1/train/curves", params=asked).json()["curves"]
+    assert found.keys() == {long, short}
+    assert found[short] == [0.0, 0.25, 0.5]
+    assert len(found[long]) == 32
+    assert found[long] == sorted(found[long])
+    assert found[long][0] == pytest.approx(0.0155), "a mean of its steps, not one of them"
+    assert stranger.get("/v1/train/curves", params=asked).json() == {"curves": {}}
+
+
 def test_every_line_has_a_time_if_only_that_of_the_line_before(client, live, run_id):
     stamp = "2026-01-02 03:04:0{},500"
     (live.data.run(run_id) / "child.log").write_text(

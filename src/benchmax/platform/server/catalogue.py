@@ -30,6 +30,7 @@ from benchmax.platform.server import datasets
 from benchmax.platform.store import libraries
 from benchmax.platform.store.blobs import BlobStore
 from benchmax.platform.store.libraries import OURS, Uploaded
+from benchmax.platform.store.tables import Run
 
 SHOWN_BYTES = 200 * 1024
 """Of one source file."""
@@ -57,6 +58,17 @@ def find(session: Session, owner_id: str, environment_id: str) -> Environment:
         if each.id == environment_id:
             return each
     raise NotFoundError(NOT_THERE)
+
+
+def of_run(session: Session, run: Run) -> str | None:
+    """The id of the environment a run was launched with; None when it is not among the owner's any more."""
+    path = run.paths.get("env_cls_path", "")
+    if path.startswith(OURS):
+        name = path.removeprefix(OURS).partition("/")[0]
+        return name if name in BUILT_IN else None
+    launched = (run.blobs.get("env_cls_path"), run.blobs.get("env_metadata_path"))
+    known = libraries.environments_of(session, run.owner_id)
+    return next((_id(each) for each in known if (each.cls_sha256, each.metadata_sha256) == launched), None)
 
 
 def _id(uploaded: Uploaded) -> str:
