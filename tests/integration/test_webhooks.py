@@ -205,7 +205,7 @@ def test_between_attempts_there_is_a_pause(live):
         wait_until(lambda: deliveries(client, hook)[0]["problem"], 30)
         [told] = deliveries(client, hook)
         assert (told["status"], told["attempts"], told["answer"]) == ("queued", 1, None)
-        assert told["problem"].startswith("It cannot be reached")
+        assert told["problem"] == "It cannot be reached: Connection refused."
         with live.database.read() as session:
             left = session.get(Delivery, int(told["id"].removeprefix("msg_"))).available - time.time()
         assert webhooks.PAUSES[0] - 10 < left <= webhooks.PAUSES[0]

@@ -33,6 +33,7 @@ import { fixed } from "../runs/columns";
 import { isStarting, meaning, StatusPill } from "../runs/status";
 import { Alerts, LaunchWarnings, type Unread, useUnread } from "./Alerts";
 import { useRun } from "./context";
+import { InShort } from "./InShort";
 import "./run.css";
 import { doing } from "./words";
 
@@ -75,6 +76,7 @@ function Whole({ run, unread }: { run: Run; unread: Unread }) {
     <>
       <Tiles run={run} />
       <Failure run={run} />
+      <InShort />
       <LaunchWarnings />
       <Alerts unread={unread} />
       {run.notes && (

@@ -12,6 +12,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -108,7 +109,7 @@ class Sender:
         except BenchmaxError as error:
             return Outcome(None, str(error))
         except (aiohttp.ClientError, OSError) as error:
-            return Outcome(None, f"It cannot be reached: {type(error).__name__}.")
+            return Outcome(None, f"It cannot be reached: {_reason(error)}.")
 
     def _body(self, delivery: Delivery) -> bytes:
         told: dict[str, Any] = dict(delivery.payload)
@@ -127,6 +128,13 @@ class Sender:
             session.post(url, data=body, headers=headers, allow_redirects=False) as response,
         ):
             return response.status
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientSSLError):
+        return "its certificate is not valid, or it does not speak TLS"
+    number = getattr(getattr(error, "os_error", error), "errno", None) or 0
+    return os.strerror(number) if number > 0 else type(error).__name__
 
 
 def signed_headers(secret: str, message_id: str, body: bytes) -> dict[str, str]:
