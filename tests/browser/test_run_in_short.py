@@ -81,10 +81,22 @@ def test_the_doctors_findings_are_on_the_page_of_the_run(open_page, world):
         result = {"ok": False, "findings": [finding, finding, finding | {"severity": "warning"}]}
         errands.set_status(session, report.id, "complete", result=result)
     told = answer(page, "Is it cheating?")
-    told.get_by_text("2 signs of it").wait_for()
+    told.get_by_text("It could", exact=True).wait_for()
     told.get_by_role("link", name="2 errors and 1 warning").click()
     page.wait_for_url(re.compile(f"/environments/arithmetic.*report={report.id}"))
     page.get_by_text("An empty answer is paid.").first.wait_for()
+
+
+def test_a_run_that_failed_before_any_reward_offers_the_doctor(open_page, world):
+    from benchmax.platform.store.tables import Run
+
+    run = world.add_run(name="no reward", status="failed", reason="No rollout got a reward in 2 steps.")
+    with world.database.write() as session:
+        session.get(Run, run).paths = {"env_cls_path": "envs/built-in/calculator/0/env-cls.pkl"}
+    page = open_page(f"/experiments/{run}")
+    why = page.locator(".note").filter(has_text="No rollout got a reward")
+    why.get_by_text("The doctor has not examined its environment.").wait_for()
+    why.get_by_role("button", name="Examine it").wait_for()
 
 
 def test_the_best_checkpoint_is_named_with_what_it_earned(open_page, world, recorded):

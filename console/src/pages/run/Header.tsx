@@ -33,7 +33,7 @@ import { fixed } from "../runs/columns";
 import { isStarting, meaning, StatusPill } from "../runs/status";
 import { Alerts, LaunchWarnings, type Unread, useUnread } from "./Alerts";
 import { useRun } from "./context";
-import { InShort } from "./InShort";
+import { DoctorsWord, InShort } from "./InShort";
 import "./run.css";
 import { doing } from "./words";
 
@@ -103,6 +103,11 @@ function Failure({ run }: { run: Run }) {
         <pre className="run-why">
           <Plain text={rest.join("\n")} />
         </pre>
+      )}
+      {run.isOwner && run.rewardLatest == null && (
+        <div className="run-doctor">
+          <DoctorsWord />
+        </div>
       )}
     </Note>
   );

@@ -5,15 +5,19 @@ import { useRunDoctor } from "../../api/doctor";
 import { isGoing, useReport, useStartDoctor } from "../../api/environments";
 import { useAlerts, useCheckpoints } from "../../api/queries";
 import { useScalars } from "../../api/scalars";
-import { Button, ErrorNote, format, Link, Pill, Spinner, type Tone } from "../../ui";
+import { Button, ErrorNote, format, Link, Pill, Skeleton, Spinner, type Tone } from "../../ui";
 import { Baseline } from "./Baseline";
 import { useRun } from "./context";
 import { byHeart, learned, type Mean, means, shortcuts } from "./verdict";
 
 export function InShort() {
   const { id, run, live } = useRun();
-  const train = means(useScalars(id, "train").data);
-  const held = means(useScalars(id, "eval").data);
+  const trained = useScalars(id, "train");
+  const evaluated = useScalars(id, "eval");
+  // Half of the numbers would tell another story.
+  if (trained.isPending || evaluated.isPending) return run.latestStep === null ? null : <Skeleton height={144} />;
+  const train = means(trained.data);
+  const held = means(evaluated.data);
   if (train.length === 0) return null;
   return (
     <dl className="short" aria-label="In short">
@@ -87,13 +91,14 @@ function Cheating({ train, held }: { train: Mean[]; held: Mean[] }) {
   const rung = shortcuts(useAlerts(id).data?.events ?? []);
   const gap = byHeart(train, held);
   const doctor = useDoctor();
-  const errors = severe(doctor.report);
-  const signs = rung.length + (gap ? 1 : 0) + errors;
+  const signs = rung.length + (gap ? 1 : 0);
+  // What the doctor calls an error is not always a way to cheat, and never harmless.
+  const sick = severe(doctor.report) > 0;
   return (
     <Answer
       question="Is it cheating?"
-      word={signs ? `${format.plural(signs, "sign")} of it` : "No sign of it"}
-      tone={signs ? "warn" : "good"}
+      word={signs ? `${format.plural(signs, "sign")} of it` : sick ? "It could" : "No sign of it"}
+      tone={signs || sick ? "warn" : "good"}
     >
       {rung.map((event) => (
         <span key={event.id}>
@@ -125,6 +130,11 @@ type Report = Schemas["DoctorReport"];
 
 function severe(report: Report | null | undefined): number {
   return (report?.findings ?? []).filter((each) => each.severity === "error").length;
+}
+
+/** The doctor's word on the environment of a run that has nothing else to show. */
+export function DoctorsWord() {
+  return <Examined {...useDoctor()} />;
 }
 
 /** What the doctor said of the run's environment, and having it look. */
