@@ -27,6 +27,7 @@ import {
   TextArea,
   Ticked,
   useGo,
+  useNarrow,
   useNow,
 } from "../../ui";
 import { fixed } from "../runs/columns";
@@ -72,11 +73,15 @@ function Brief({ run }: { run: Run }) {
 }
 
 function Whole({ run, unread }: { run: Run; unread: Unread }) {
+  const { live } = useRun();
+  // Where not all is in sight, what came of a run comes before its numbers; while it goes on, how far it is.
+  const first = useNarrow() && !live;
   return (
     <>
+      {first && <InShort />}
       <Tiles run={run} />
       <Failure run={run} />
-      <InShort />
+      {!first && <InShort />}
       <LaunchWarnings />
       <Alerts unread={unread} />
       {run.notes && (
