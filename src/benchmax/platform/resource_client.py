@@ -217,6 +217,14 @@ class ResourceMethods(Connection):
         """Remove a user, and have their runs deleted."""
         return dict(self._json("DELETE", f"/v1/users/{quote(user_id, safe='')}"))
 
+    def change_password(self, current: str, new: str) -> dict[str, Any]:
+        """Set another password of your own; every session in a browser ends, keys stay."""
+        return dict(self._json("POST", "/v1/password", json={"currentPassword": current, "newPassword": new}))
+
+    def sign_out_everywhere(self, *, keys: bool = False) -> dict[str, Any]:
+        """End every session of yours in a browser; with `keys`, revoke every other API key too."""
+        return dict(self._json("POST", "/v1/sign-out", json={"keys": keys}))
+
     # Model servers to evaluate against, and secrets of runs
 
     def list_endpoints(self) -> list[dict[str, Any]]:
