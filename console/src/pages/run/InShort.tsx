@@ -190,7 +190,7 @@ function Examined({ environment, report, going, error, examine }: ReturnType<typ
 }
 
 function Best({ held }: { held: Mean[] }) {
-  const { id, run, tabHref } = useRun();
+  const { id, run, live, tabHref } = useRun();
   const checkpoints = useCheckpoints(id);
   const kept = checkpoints.data?.checkpoints;
   if (!kept) return null;
@@ -198,8 +198,8 @@ function Best({ held }: { held: Mean[] }) {
   const measured = held.find((each) => each.step === best?.step);
   if (!best)
     return (
-      <Answer question="What is its best checkpoint?" word="None yet">
-        <span>The first is saved after a few steps.</span>
+      <Answer question="What is its best checkpoint?" word={live ? "None yet" : "None"}>
+        <span>{live ? "The first is saved after a few steps." : "It kept no weights."}</span>
       </Answer>
     );
   return (

@@ -13,6 +13,8 @@ export type Verdict = { word: string; tone: Tone; from: number; to: number; held
 const SURE = 2;
 /** A smaller gain is none, however sure. */
 const LEAST = 0.005;
+/** A smaller part of what was gained is not worth the word, when it is gone again. */
+const LOST = 0.1;
 /** Steps at either end that are taken together: those of training are small samples. */
 const ENDS = 3;
 /** Training rows that pay so much more than held-out ones were learned by heart. */
@@ -46,7 +48,8 @@ export function learned(train: readonly Mean[], held: readonly Mean[]): Verdict 
   if (first.value - last.value > sure(first, last) && best.value - first.value <= sure(first, best))
     return { ...told, word: "It got worse", tone: "bad", to: last.value };
   if (best.value - first.value <= sure(first, best)) return { ...told, word: "Not so far", tone: "neutral" };
-  const fell = best.value - last.value > sure(best, last) ? last.value : null;
+  const lost = Math.max(sure(best, last), LOST * (best.value - first.value));
+  const fell = best.value - last.value > lost ? last.value : null;
   return { ...told, word: fell === null ? "Yes" : "Yes, then it fell", tone: fell === null ? "good" : "warn", fell };
 }
 

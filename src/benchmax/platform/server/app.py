@@ -54,6 +54,7 @@ from benchmax.platform.store.datadir import write_private
 from benchmax.platform.store.people import forget_removed
 
 THREADS = 16
+STOP_SECONDS = 2.0
 LOCAL_USER = "local@localhost"
 
 
@@ -74,7 +75,7 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
         sending = asyncio.create_task(Sender(database, platform.vault, reach, base_url(settings)).run())
         yield
         sending.cancel()
-        await asyncio.wait([sending])
+        await asyncio.wait([sending], timeout=STOP_SECONDS)  # a thread of its may wait for the database
         await platform.feeds.aclose()
 
     app = FastAPI(
