@@ -75,6 +75,10 @@ SERVE_ANSWERS = _limit("SERVE_ANSWERS", 2_048, "answers", "one request to `bench
 SERVE_STOPS = _limit("SERVE_STOPS", 16, "texts", "one request to `benchmax serve`: its `stop`")
 SERVE_STOP_CHARS = _limit("SERVE_STOP_CHARS", 1_000, "characters", "one text of such a `stop`")
 
+# The platform
+WEBHOOKS = _limit("WEBHOOKS", 10, "webhooks", "those of one user")
+WEBHOOK_SECONDS = _limit("WEBHOOK_SECONDS", 10.0, "seconds", "one attempt to deliver a message to a webhook")
+
 # MCP servers
 MCP_MESSAGE_BYTES = _limit("MCP_MESSAGE_BYTES", 32 * MIB, "bytes", "largest message of an MCP server")
 MCP_FILE_BYTES = _limit("MCP_FILE_BYTES", 256 * MIB, "bytes", "largest file into or out of a workspace")

@@ -7,10 +7,13 @@ published packages have and this one has not is in no row: a bundle that needs i
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -31,12 +34,39 @@ HOMES: dict[str, tuple[str, ...]] = {
     "benchmax.rubrics.reward_fns": ("benchmax.rubrics.functions",),
     "benchmax.rubrics.rubric": ("benchmax.rewards.rubric", "benchmax.rubrics.evaluate"),
     "benchmax.utils": ("benchmax.published",),
+    "benchmax.utils.checkpoint": ("benchmax.published",),
 }
 """A published module, and the modules of ours that have its names, the first that has one giving it."""
 
 
 def ensure_safe_python_version() -> None:
     """Nothing to ensure: bundles are opened by the Python they were made with."""
+
+
+class CheckpointBase:
+    """Work that goes on where it was: a JSON state in a file, which is replaced as a whole."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def load(self) -> Any:
+        """What was saved last; None when nothing was."""
+        try:
+            return json.loads(self.path.read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+
+    def save(self, state: Any) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(state), "utf-8")
+        temporary.replace(self.path)
+
+    def clear(self) -> None:
+        self.path.unlink(missing_ok=True)
 
 
 class _Alias(ModuleType):

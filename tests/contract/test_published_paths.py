@@ -52,6 +52,12 @@ NAMES = {
     "benchmax.envs.mcp.provisioners.manual_provisioner": ["ManualProvisioner"],
     "benchmax.envs.mcp.provisioners.skypilot_provisioner": ["SkypilotProvisioner"],
     "benchmax.utils": ["ensure_safe_python_version"],
+    "benchmax.utils.checkpoint": ["CheckpointBase"],
+    "benchmax.rubrics.cache": [
+        "load_rubric_cache", "save_rubric_cache", "get_cache_for_question", "filter_and_cache_rubrics",
+        "atomic_cache_update",
+    ],
+    "benchmax.rewards.diversity": ["ClusterResult", "DiversityConfig", "cluster_texts", "scale_by_diversity"],
 }  # fmt: skip
 
 
@@ -68,6 +74,19 @@ def test_every_row_of_the_table_leads_somewhere():
     assert set(HOMES) <= set(NAMES)
     for homes in HOMES.values():
         assert all(importlib.util.find_spec(home) for home in homes)
+
+
+def test_work_goes_on_where_it_was_saved(tmp_path):
+    from benchmax.utils.checkpoint import CheckpointBase
+
+    saved = CheckpointBase(tmp_path / "deep" / "state.json")
+    assert (saved.exists(), saved.load()) == (False, None)
+    saved.save({"done": ["a"]})
+    assert CheckpointBase(saved.path).load() == {"done": ["a"]}
+    assert [path.name for path in saved.path.parent.iterdir()] == ["state.json"]
+    saved.clear()
+    saved.clear()
+    assert not saved.exists()
 
 
 def test_an_unknown_module_stays_unknown():
@@ -138,12 +157,12 @@ def test_a_name_that_is_not_here_is_refused_by_it():
     class PostgresSearch:
         pass
 
-    def load_rubric_cache():
+    def apply_pivot_filter():
         pass
 
     for module, thing in (
         ("benchmax.rag.corpus.postgres", PostgresSearch),
-        ("benchmax.rubrics.cache", load_rubric_cache),
+        ("benchmax.traces.pivot", apply_pivot_filter),
     ):
         thing.__qualname__ = thing.__name__
         with module_with(module, **{thing.__name__: thing}):

@@ -81,6 +81,11 @@ CASES: dict[str, list[tuple[str, str | None]]] = {
     "secrets list": [("", "platform")],
     "secrets set": [("A", FREE)],
     "secrets rm": [("A", "platform")],
+    "webhooks list": [("", "platform")],
+    "webhooks add": [("http://127.0.0.1:9/hook", "platform")],
+    "webhooks rm": [("1", "platform")],
+    "webhooks test": [("1", "platform")],
+    "webhooks log": [("1", "platform")],
     "profile list": [("", FREE)],
     "profile current": [("", FREE)],
     "profile add": [("a --url http://127.0.0.1:9", FREE)],
@@ -195,7 +200,7 @@ def test_a_platform_elsewhere_needs_no_extra(python: Path, folder: Path) -> None
     with LiveServer(folder / "there") as server:
         commands = [
             "whoami", "launch arithmetic --set model=smollm2-135m", "runs list", "data upload rows.csv", "keys list",
-            "endpoints list", "secrets list", "launch --list-args",
+            "endpoints list", "secrets list", "webhooks list", "launch --list-args",
         ]  # fmt: skip
         settings = {"CASTFORM_PLATFORM_URL": server.url, "CASTFORM_API_KEY": server.user()[1]}
         results = run(python, folder, commands, **settings)

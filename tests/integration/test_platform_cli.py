@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from benchmax.cli.local import data
-from benchmax.cli.platform import account, keys, launch, runs, vault
+from benchmax.cli.platform import account, keys, launch, runs, vault, webhooks
 from benchmax.errors import ConfigError, DatasetError, NotFoundError, UsageError
 from benchmax.platform.client import TrainerClient
 from benchmax.platform.daemon import daemon as keeper
@@ -38,6 +38,7 @@ for name, group in (
     ("keys", keys.app),
     ("data", data.app),
     ("endpoints", vault.endpoints),
+    ("webhooks", webhooks.app),
     ("secrets", vault.secrets),
 ):
     app.add_typer(group, name=name)
@@ -230,6 +231,21 @@ def test_a_key_that_cannot_be_sent_is_refused_unseen(here, monkeypatch, key):
     assert "SECRET" not in refused.output
     with pytest.raises(AuthenticationError, match="Copy it again"):
         TrainerClient(api_key=key).list_runs()
+
+
+def test_webhooks_are_added_tried_and_forgotten(here):
+    secret = call("webhooks", "add", "http://127.0.0.1:9/hook", "--event", "run.alert").stdout.strip()
+    assert secret.startswith("whsec_")
+    [made] = call_json("webhooks", "list")
+    assert (made["url"], made["events"]) == ("http://127.0.0.1:9/hook", ["run.alert"])
+    assert secret not in call("webhooks", "list").stdout
+    sent = call_json("webhooks", "test", made["id"])
+    assert [each["id"] for each in call_json("webhooks", "log", made["id"])] == [sent["id"]]
+    assert "test" in call("webhooks", "log", made["id"]).stdout
+    call("webhooks", "rm", made["id"])
+    assert call_json("webhooks", "list") == []
+    with pytest.raises(UsageError, match=r"no event 'run\.done'\. Use run\.ended, run\.alert"):
+        call("webhooks", "add", "https://h.example/x", "--event", "run.done")
 
 
 def test_endpoints_are_added_listed_and_forgotten(here):

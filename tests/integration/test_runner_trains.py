@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -139,7 +140,7 @@ def test_a_whole_run_and_a_crash_in_it(world, model, tmp_path):
         messages = {log.message for log in rollouts.logs(session, run_id)}
     assert "the key [secret] has 11 characters" in messages
     log = (data.run(run_id) / "child.log").read_text()
-    assert "printed [secret]" in log
+    assert re.search(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} env stdout: printed \[secret\]$", log, re.MULTILINE), log
     assert "abc-def" not in log
     wait_until(lambda: not any(map(is_running, first_family)))
     assert "abc-def" not in (data.run(run_id) / "launch.json").read_text()

@@ -203,6 +203,10 @@ def test_each_component_is_compared_in_pairs(client, live, run_id):
         index(session, second, [record("e1", 0, a=3.0, b=0.0)])
     found = client.get(f"{address}/summary", params={"otherRunId": second}).json()
     assert (found["n"], found["components"][1]["ciLow"], found["components"][1]["label"]) == (1, None, "closing in")
+    beside = client.get(address, params={"otherRunId": second}).json()
+    assert [each["components"] for each in beside["compGroups"]] == [{"a": 3.0, "b": 0.0}]
+    assert [each["promptMessageId"] for each in beside["modelGroups"]] == ["e1"]
+    assert client.get(address, params={"otherRunId": "x"}).status_code == 404
     assert client.get(f"{address}/summary").status_code == 400
     assert client.get(f"{address}/summary", params={"externalEvalId": "x"}).status_code == 404
     assert client.get(f"{address}/summary", params={"otherRunId": "x"}).status_code == 404

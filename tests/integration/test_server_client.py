@@ -100,6 +100,31 @@ def test_a_dataset_tells_the_name_it_got(trainer):
     trainer.delete_dataset("datasets/r-ws.csv")
 
 
+def test_a_password_is_changed_and_sessions_end(live):
+    from benchmax.platform.server.security import passwords
+    from benchmax.platform.store.accounts import users
+
+    user_id, key = live.user("password@example.org")
+    passwords.set_password(live.database, "password@example.org", "the first password")
+    with live.database.write() as session:
+        opened = users.open_session(session, user_id)
+    with TrainerClient(api_key=key, base_url=live.url) as client:
+        assert client.change_password("the first password", "the second password")["success"]
+        with live.database.read() as session:
+            assert users.find_session(session, opened) is None
+        assert client.sign_out_everywhere(keys=True)["success"]
+        client.list_runs()
+    assert passwords.check_password(live.database, "password@example.org", "the second password", "") == user_id
+
+
+def test_webhooks(trainer):
+    made = trainer.create_webhook("https://hooks.example/x", events=["run.ended"])
+    assert [each["id"] for each in trainer.list_webhooks()] == [made["id"]]
+    sent = trainer.test_webhook(made["id"])
+    assert [each["id"] for each in trainer.list_webhook_deliveries(made["id"])] == [sent["id"]]
+    assert trainer.delete_webhook(made["id"])["success"]
+
+
 def test_endpoints_and_secrets(trainer):
     made = trainer.create_endpoint("e", "https://m.example.org/v1", "m", api_key="sk-x")
     assert trainer.list_endpoints() == [made]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import delete
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.runner.supervisor import Supervisor
+from benchmax.platform.store.queue import one_off_jobs as errands
 from benchmax.platform.store.runs import runs
+from benchmax.platform.store.tables import Errand
 from benchmax.platform.training_run import upload_training_run
 from platform_world import LiveServer
 from runner_world import drive
@@ -131,6 +134,37 @@ def test_the_doctor_examines_a_bundle_in_a_child(client, stranger, boss, uploade
     assert client.get(f"/v1/environments/{mine}/doctor").json()["reports"][0]["id"] == report["id"]
     assert stranger.get(f"/v1/environments/{mine}/doctor/{report['id']}").status_code == 404
     assert list((live.data.root / "errands").iterdir()) == []
+
+
+def test_a_run_tells_what_the_doctor_found_in_its_environment(client, stranger, live, uploaded):
+    from dataclasses import asdict
+
+    launched = client.post("/v1/train/runs/launch", json={"args": asdict(uploaded)}).json()["runId"]
+    address, mine = f"/v1/train/runs/{launched}/doctor", adder(client)["id"]
+    with live.database.write() as session:
+        session.execute(delete(Errand))
+    nothing = {"environment": mine, "datasetPath": uploaded.train_dataset_path, "report": None, "sameRows": False}
+    assert client.get(address).json() == nothing
+    finding = {"check": "always_pays", "severity": "error", "title": "An empty answer is paid.", "fix": "Do not.",
+               "evidence": ""}  # fmt: skip
+
+    def reported(path, **result):
+        body = {"datasetPath": path}
+        made = client.post(f"/v1/environments/{mine}/doctor", json=body).json()["reportId"]
+        with live.database.write() as session:
+            errands.set_status(session, made, "complete", result={"ok": False, "findings": [finding], **result})
+        return made
+
+    on_these = reported(uploaded.train_dataset_path)
+    reported(uploaded.eval_dataset_path)
+    found = client.get(address).json()
+    assert (found["report"]["id"], found["sameRows"]) == (on_these, True), "the newest is on other rows"
+    assert [each["title"] for each in found["report"]["findings"]] == ["An empty answer is paid."]
+    assert stranger.get(address).status_code == 404
+    client.patch(f"/v1/train/runs/{launched}", json={"isPublic": True})
+    assert stranger.get(address).status_code == 404, "whoever has the link sees the run, not its environment"
+    built_in = client.post("/v1/train/runs/launch", json={"args": {"environment": "arithmetic"}}).json()["runId"]
+    assert client.get(f"/v1/train/runs/{built_in}/doctor").json()["environment"] == "arithmetic"
 
 
 def test_the_doctor_lets_a_model_try(client, boss, uploaded, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import time
+from datetime import datetime
 
 import pytest
 
@@ -190,6 +191,42 @@ def test_levels_and_processes_are_told_apart(client, live, run_id):
     assert warned[0]["createdAt"]
     assert client.get(f"/v1/train/runs/{run_id}/logs", params={"process": "../x"}).status_code == 400
     assert client.get(f"/v1/train/runs/{run_id}/logs", params={"level": "x"}).status_code == 400
+
+
+def test_the_curves_of_many_runs_are_small_and_the_callers_own(client, stranger, live):
+    with live.database.write() as session:
+        long, short, waits = (make_run(session, EMAIL, name=name).id for name in ("long", "short", "waits"))
+        many = [
+            points.MetricLine(step, "train", 0.0, {"reward/mean": step / 1000, "loss": 1.0}) for step in range(1000)
+        ]
+        points.record(session, long, many)
+        few = [points.MetricLine(step, "train", 0.0, {"reward/mean": 0.25 * step}) for step in range(3)]
+        points.record(session, short, few)
+    asked = {"ids": f"{long},{short},{waits},run_none"}
+    found = client.get("/v1/train/curves", params=asked).json()["curves"]
+    assert found.keys() == {long, short}
+    assert found[short] == [0.0, 0.25, 0.5]
+    assert len(found[long]) == 32
+    assert found[long] == sorted(found[long])
+    assert found[long][0] == pytest.approx(0.0155), "a mean of its steps, not one of them"
+    assert stranger.get("/v1/train/curves", params=asked).json() == {"curves": {}}
+
+
+def test_every_line_has_a_time_if_only_that_of_the_line_before(client, live, run_id):
+    stamp = "2026-01-02 03:04:0{},500"
+    (live.data.run(run_id) / "child.log").write_text(
+        f"printed first\n{stamp.format(1)} WARNING lib: slow\nTraceback …\n{stamp.format(5)} env stdout: hello\n"
+        f"env stderr: of an older version\n{stamp.format(6)} env stdout: {stamp.format(4)} INFO of its own\nlast\n"
+    )
+    lines = logs(client, run_id)["lines"]
+    began = client.get(f"/v1/train/runs/{run_id}").json()["createdAt"]
+    assert (lines[0]["createdAt"], lines[0]["approximate"]) == (began, True)
+    told = [datetime.fromisoformat(each["createdAt"]).astimezone().strftime("%S.%f")[:4] for each in lines[1:]]
+    assert told == ["01.5", "01.5", "05.5", "05.5", "06.5", "06.5"]
+    assert [each["approximate"] for each in lines[1:]] == [False, True, False, True, False, True]
+    assert [each["message"] for each in lines[3:6]] == ["hello", "of an older version", "of its own"]
+    later = logs(client, run_id, after=lines[-1]["id"])["lines"]
+    assert (later[0]["message"], later[0]["createdAt"]) == ("last", lines[-1]["createdAt"]), "wherever a page begins"
 
 
 def test_what_the_environment_logged_is_paged_from_the_database(client, stranger, live, run_id):

@@ -10,6 +10,7 @@ from benchmax.platform.server.security import passwords
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.tables import BlobPath, Chunk, Corpus, Endpoint, Secret, Upload
 from benchmax.platform.store.uploads import corpora
+from benchmax.platform.store.webhook_tables import Webhook
 from platform_world import LiveServer
 
 OLD, NEW = "the old password", "the new password"
@@ -76,7 +77,7 @@ def test_signing_out_everywhere(world):
 def test_a_removed_user_leaves_nothing(world):
     _, boss = world.user("boss@example.org", role="admin")
     user_id, key = world.user("leaver@example.org")
-    tables = (Upload, BlobPath, Corpus, Endpoint, Secret)
+    tables = (Upload, BlobPath, Corpus, Endpoint, Webhook, Secret)
     with world.client(key) as client:
         rows = b"\n".join(b'{"prompt": "%d", "ground_truth": "a"}' % n for n in range(40))
         assert client.post("/v1/datasets", params={"name": "d.jsonl"}, content=rows).status_code == 201
@@ -85,6 +86,7 @@ def test_a_removed_user_leaves_nothing(world):
         client.post(f"/v1/corpora/{corpus}/chunks", json={"chunks": [{"content": "theirs"}]})
         body = {"name": "e", "baseUrl": "https://example.org/v1", "model": "m", "apiKey": "k" * 20}
         assert client.post("/v1/endpoints", json=body).status_code == 201
+        assert client.post("/v1/webhooks", json={"url": "https://hooks.example/x"}).status_code == 201
         client.put("/v1/secrets/S", json={"value": "secret"})
 
     def left():

@@ -189,6 +189,8 @@ class EnvHost:
 
     def saw(self, call: Call, conduct: Conduct) -> None:
         """A hook ended. If it blocks and none of its kind ever awaits, its kind moves to threads."""
+        if self._env is None:  # it is being built, which may take as long as it likes
+            return
         if conduct.awaited:
             self._suspending.add(call.key)
         if conduct.held < SHORT_WAIT:

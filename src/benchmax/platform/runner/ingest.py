@@ -26,6 +26,7 @@ from benchmax.errors import NotFoundError
 from benchmax.files.links import open_plain
 from benchmax.files.redaction import Redactor, hide_texts
 from benchmax.platform.runner.children.child_files import read_note
+from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
@@ -256,15 +257,19 @@ class Ingest:
     def _store_event(self, session: Session, line: Mapping[str, Any]) -> None:
         kind = str(line.get("kind", "event"))
         data = {name: value for name, value in line.items() if name not in ("time", "kind", "message")}
-        events.append(
+        category = _CATEGORIES.get(kind, "diagnostic")
+        words = str(line.get("message") or _event_words(kind, data))
+        event = events.append(
             session,
             self.run_id,
             f"{ingested.TRAINER}{kind}"[:80],
-            str(line.get("message") or _event_words(kind, data)),
-            category=_CATEGORIES.get(kind, "diagnostic"),
+            words,
+            category=category,
             data=data,
             at=line.get("time"),
         )
+        if category == "alert":
+            webhooks.tell_alert(session, self.run_id, event.message, event.data, event.time)
 
     def _read_status(self) -> None:
         """The number of steps planned; the rest of status.json is for the supervisor."""

@@ -7,7 +7,7 @@ import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -217,6 +217,14 @@ class ResourceMethods(Connection):
         """Remove a user, and have their runs deleted."""
         return dict(self._json("DELETE", f"/v1/users/{quote(user_id, safe='')}"))
 
+    def change_password(self, current: str, new: str) -> dict[str, Any]:
+        """Set another password of your own; every session in a browser ends, keys stay."""
+        return dict(self._json("POST", "/v1/password", json={"currentPassword": current, "newPassword": new}))
+
+    def sign_out_everywhere(self, *, keys: bool = False) -> dict[str, Any]:
+        """End every session of yours in a browser; with `keys`, revoke every other API key too."""
+        return dict(self._json("POST", "/v1/sign-out", json={"keys": keys}))
+
     # Model servers to evaluate against, and secrets of runs
 
     def list_endpoints(self) -> list[dict[str, Any]]:
@@ -243,6 +251,27 @@ class ResourceMethods(Connection):
     def delete_secret(self, name: str) -> dict[str, Any]:
         return dict(self._json("DELETE", f"/v1/secrets/{quote(name, safe='')}"))
 
+    # Webhooks
+
+    def list_webhooks(self) -> list[dict[str, Any]]:
+        """Addresses that are told of your runs, each with the newest message to it; never their secrets."""
+        return list(self._get("/v1/webhooks")["webhooks"])
+
+    def create_webhook(self, url: str, *, events: Sequence[str] = ("run.ended", "run.alert")) -> dict[str, Any]:
+        """Have an address told of alerts and ends of your runs; `secret`, which signs them, is in this answer alone."""
+        return dict(self._json("POST", "/v1/webhooks", json={"url": url, "events": list(events)}))
+
+    def delete_webhook(self, webhook_id: str) -> dict[str, Any]:
+        return dict(self._json("DELETE", _webhook(webhook_id)))
+
+    def test_webhook(self, webhook_id: str) -> dict[str, Any]:
+        """Send a message that tells of nothing; `list_webhook_deliveries` shows what comes of it."""
+        return dict(self._json("POST", f"{_webhook(webhook_id)}/test"))
+
+    def list_webhook_deliveries(self, webhook_id: str) -> list[dict[str, Any]]:
+        """What was sent there and what came of it, newest first."""
+        return list(self._get(f"{_webhook(webhook_id)}/deliveries")["deliveries"])
+
 
 def run_path(run_id: str, part: str = "") -> str:
     path = f"/v1/train/runs/{quote(run_id, safe='')}"
@@ -251,3 +280,7 @@ def run_path(run_id: str, part: str = "") -> str:
 
 def _environment(environment_id: str) -> str:
     return f"/v1/environments/{quote(environment_id, safe='')}"
+
+
+def _webhook(webhook_id: str) -> str:
+    return f"/v1/webhooks/{quote(webhook_id, safe='')}"

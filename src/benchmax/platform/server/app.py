@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
 from benchmax.files.atomic import write_text
+from benchmax.models.addresses import Reach
 from benchmax.platform.server import logs, problems
 from benchmax.platform.server.routes import (
     account,
@@ -30,6 +32,7 @@ from benchmax.platform.server.routes import (
     models,
     signin,
     storage,
+    webhooks,
 )
 from benchmax.platform.server.routes import users as people
 from benchmax.platform.server.routes.runs import (
@@ -43,6 +46,8 @@ from benchmax.platform.server.routes.runs import (
 )
 from benchmax.platform.server.security.access import Doors
 from benchmax.platform.server.security.middleware import Guard
+from benchmax.platform.server.services.live_sessions import reach_of
+from benchmax.platform.server.services.webhooks import Sender
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.server.state import Platform
 from benchmax.platform.store.accounts import users
@@ -52,6 +57,7 @@ from benchmax.platform.store.uploads import uploads as libraries
 from benchmax.platform.wire.runs import Problem
 
 THREADS = 16
+STOP_SECONDS = 2.0
 LOCAL_USER = "local@localhost"
 
 
@@ -68,7 +74,11 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
         with database.write() as session:
             forget_removed(session)
             libraries.sweep(session, platform.blobs)
+        reach = Reach.of(reach_of(settings))
+        sending = asyncio.create_task(Sender(database, platform.vault, reach, base_url(settings)).run())
         yield
+        sending.cancel()
+        await asyncio.wait([sending], timeout=STOP_SECONDS)  # a thread of its may wait for the database
         await platform.feeds.aclose()
 
     app = FastAPI(
@@ -93,6 +103,7 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
         rollouts,
         corpora,
         account,
+        webhooks,
         people,
         playground,
         rollout_stream,

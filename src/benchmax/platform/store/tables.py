@@ -29,7 +29,7 @@ TERMINAL = frozenset({"complete", "failed", "stalled", "cancelled"})
 
 
 # SQLite numbers rows itself only where the column is a plain INTEGER (of 64 bits there).
-_Big = BigInteger().with_variant(Integer(), "sqlite")
+BIG = BigInteger().with_variant(Integer(), "sqlite")
 
 
 def new_id(kind: str) -> str:
@@ -138,7 +138,7 @@ class DeviceCode(Base):
 
 class Audit(Base):
     __tablename__ = "audit"
-    id: Mapped[int] = mapped_column(_Big, primary_key=True)
+    id: Mapped[int] = mapped_column(BIG, primary_key=True)
     time: Mapped[float] = mapped_column(default=time.time)
     user_id: Mapped[str | None] = mapped_column(String(40))
     """Not a foreign key: the row outlives the user."""
@@ -159,7 +159,7 @@ class Blob(Base):
 
     __tablename__ = "blobs"
     sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
-    size: Mapped[int] = mapped_column(_Big)
+    size: Mapped[int] = mapped_column(BIG)
     created: Mapped[float] = mapped_column(default=time.time)
     rows: Mapped[int | None]
     """Rows of a dataset, once somebody counted them."""
@@ -291,7 +291,7 @@ class RolloutRow(Base):
     """What lists, filters and charts need of a rollout; its body stays in the run directory's file."""
 
     __tablename__ = "rollouts"
-    n: Mapped[int] = mapped_column(_Big, primary_key=True)
+    n: Mapped[int] = mapped_column(BIG, primary_key=True)
     run_id: Mapped[str] = _run()
     id: Mapped[str] = mapped_column(String(80))
     mode: Mapped[str] = mapped_column(String(40))
@@ -316,8 +316,8 @@ class RolloutRow(Base):
     seconds: Mapped[float] = mapped_column(default=0.0)
     file: Mapped[str] = mapped_column(String(200))
     """Relative to the run directory."""
-    offset: Mapped[int] = mapped_column(_Big)
-    length: Mapped[int] = mapped_column(_Big)
+    offset: Mapped[int] = mapped_column(BIG)
+    length: Mapped[int] = mapped_column(BIG)
     __table_args__ = (
         UniqueConstraint("run_id", "id"),
         Index("ix_rollouts_chart", "run_id", "mode", "eval_id", "example_id", "step", "reward"),
@@ -327,7 +327,7 @@ class RolloutRow(Base):
 
 class EnvLog(Base):
     __tablename__ = "env_logs"
-    id: Mapped[int] = mapped_column(_Big, primary_key=True)
+    id: Mapped[int] = mapped_column(BIG, primary_key=True)
     run_id: Mapped[str] = _run()
     rollout_id: Mapped[str | None] = mapped_column(String(80))
     step: Mapped[int | None]
@@ -342,7 +342,7 @@ class Event(Base):
     """The feed of a run. Ids of one run only grow, in the order readers can see them."""
 
     __tablename__ = "events"
-    id: Mapped[int] = mapped_column(_Big, primary_key=True)
+    id: Mapped[int] = mapped_column(BIG, primary_key=True)
     run_id: Mapped[str] = _run()
     time: Mapped[float] = mapped_column(default=time.time)
     category: Mapped[str] = mapped_column(String(20))
@@ -359,8 +359,8 @@ class Cursor(Base):
     __tablename__ = "ingest_cursors"
     run_id: Mapped[str] = mapped_column(String(40), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
     file: Mapped[str] = mapped_column(String(200), primary_key=True)
-    offset: Mapped[int] = mapped_column(_Big, default=0)
-    inode: Mapped[int] = mapped_column(_Big, default=0)
+    offset: Mapped[int] = mapped_column(BIG, default=0)
+    inode: Mapped[int] = mapped_column(BIG, default=0)
 
 
 class Eval(Base):
@@ -445,7 +445,7 @@ class Corpus(Base):
 
 class Chunk(Base):
     __tablename__ = "chunks"
-    n: Mapped[int] = mapped_column(_Big, primary_key=True)
+    n: Mapped[int] = mapped_column(BIG, primary_key=True)
     corpus_id: Mapped[str] = mapped_column(String(40), ForeignKey("corpora.id", ondelete="CASCADE"))
     id: Mapped[str] = mapped_column(String(200))
     content: Mapped[str]

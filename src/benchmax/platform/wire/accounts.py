@@ -51,6 +51,8 @@ class WhoAmI(Wire):
     role: str
     scopes: list[str]
     via: str
+    has_password: bool = False
+    """Whether a password signs this user in."""
 
 
 class AuditLine(Wire):
@@ -107,6 +109,53 @@ class EndpointInfo(Wire):
 
 class EndpointList(Wire):
     endpoints: list[EndpointInfo]
+
+
+class WebhookRequest(Wire):
+    url: Annotated[str, AfterValidator(_web_address)] = Field(
+        max_length=2000, json_schema_extra={"pattern": WEB_ADDRESS}
+    )
+    events: list[Literal["run.ended", "run.alert"]] = Field(
+        default=["run.ended", "run.alert"], min_length=1, max_length=2
+    )
+
+
+class WebhookInfo(Wire):
+    id: str
+    url: str
+    events: list[str]
+    created_at: Time
+    last: WebhookDelivery | None
+    """The newest message to it."""
+
+
+class NewWebhook(WebhookInfo):
+    secret: str
+    """What its messages are signed with, shown only here."""
+
+
+class WebhookList(Wire):
+    webhooks: list[WebhookInfo]
+
+
+class WebhookDelivery(Wire):
+    id: str
+    """As the message has it in `webhook-id`."""
+    event: str
+    run_id: str | None
+    status: Literal["queued", "delivered", "failed"]
+    attempts: int
+    created_at: Time
+    ended_at: Time | None
+    next_attempt_at: Time | None
+    answer: int | None
+    """The HTTP status of the last attempt; None when nothing answered."""
+    problem: str
+
+
+class WebhookDeliveries(Wire):
+    deliveries: list[WebhookDelivery]
+    """Newest first."""
 
 
 class CorpusRequest(Wire):

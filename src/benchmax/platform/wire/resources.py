@@ -151,6 +151,19 @@ class DoctorReports(Wire):
     reports: list[DoctorReport]
 
 
+class RunDoctor(Wire):
+    """What the doctor says of the environment a run was launched with."""
+
+    environment: str | None
+    """Its id, to examine it with; None when it is no longer stored, or the run has none."""
+    dataset_path: str | None
+    """The run's training rows."""
+    report: DoctorReport | None
+    """The newest on these rows or, without one, on any; None when it was not examined."""
+    same_rows: bool
+    """Whether that was on the rows of this run."""
+
+
 # Datasets
 
 
@@ -182,6 +195,11 @@ class RowAdded(Wire):
 # Runs
 
 
+class RunCurves(Wire):
+    curves: dict[str, list[float]]
+    """The mean training reward of each run that has one, in at most 32 means of neighbouring steps."""
+
+
 class LogRow(Wire):
     id: int
     """Grows within one process; for files it is the byte at which the line begins."""
@@ -189,6 +207,8 @@ class LogRow(Wire):
     level: str
     process: str
     message: str
+    approximate: bool = False
+    """The line has no time of its own; `created_at` is that of the last one before it that has, or of the start."""
 
 
 class LogPage(Wire):

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import errno
 import json
+import logging
 import math
 import os
 import sys
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from benchmax.trainer.config import TrainConfig
     from benchmax.trainer.start import Task
 
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 BEAT_SECONDS = 5.0
 STEP_SECONDS = 5.0
 """How long a training step in flight may go on after the child was asked to end: it has ten, some of them for the
@@ -69,6 +71,7 @@ def run_child(work: Work) -> int:
         word = lifeline.wait_for_word(given.lifeline)
         lifeline.hold(given.lifeline, run_dir, given.policy)
     os.umask(0o077)
+    _log_with_time()
     with Phase(run_dir) as phase:
         ended = attempt(work, run_dir, word, phase)
     lifeline.let_go(run_dir)
@@ -92,7 +95,7 @@ def attempt(work: Work, run_dir: Path, word: Mapping[str, Any], phase: Phase) ->
         reason = asyncio.run(work(run_dir, word, phase))
     except BaseException as error:
         hide = Redactor(secrets_of(word))
-        print(hide(traceback.format_exc()), file=sys.stderr)  # noqa: T201
+        print(f"{_now()} ERROR The process of the run ends:\n{hide(traceback.format_exc())}", file=sys.stderr)  # noqa: T201
         ended = _failure(error, run_dir)
         return Exit(ended.code, hide(ended.reason))
     if reason == "interrupted":
@@ -330,7 +333,28 @@ def _write_exit(run_dir: Path, ended: Exit) -> None:
 
 def _relay(stream: str, line: str) -> None:
     """What the environment prints goes to child.log."""
-    print(f"env {stream}: {line}", flush=True)  # noqa: T201
+    print(f"{_now()} env {stream}: {line}", flush=True)  # noqa: T201
+
+
+def _now() -> str:
+    """The time as Python's logging writes it."""
+    now = time.time()
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))},{int(now % 1 * 1000):03}"
+
+
+def _log_with_time() -> None:
+    """What is logged and has no other place goes to child.log; Python's own form of it has no time."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Formatter(LOG_FORMAT))
+
+
+class _Formatter(logging.Formatter):
+    """What is logged may hold a secret of the run; child.log must not."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from benchmax.files.redaction import without_secrets
+
+        return without_secrets(super().format(record))
 
 
 if __name__ == "__main__":

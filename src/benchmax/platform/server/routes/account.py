@@ -40,10 +40,17 @@ _SecretName = Annotated[str, Path(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9
 
 
 @router.get("/whoami")
-def whoami(caller: Caller) -> WhoAmI:
+def whoami(here: Here, caller: Caller) -> WhoAmI:
     """Who the server takes you for."""
+    with here.database.read() as session:
+        has_password = users.has_password(session, caller.user_id)
     return WhoAmI(
-        id=caller.user_id, email=caller.email, role=caller.role, scopes=sorted(caller.scopes), via=caller.actor
+        id=caller.user_id,
+        email=caller.email,
+        role=caller.role,
+        scopes=sorted(caller.scopes),
+        via=caller.actor,
+        has_password=has_password,
     )
 
 

@@ -91,7 +91,7 @@ def list_reports(here: Here, caller: Caller, environment_id: EnvironmentId) -> D
     with here.database.read() as session:
         catalogue.find(session, caller.user_id, environment_id)
         found = errands.of_subject(session, caller.user_id, "doctor", environment_id)
-    return DoctorReports(reports=[_report(row) for row in found])
+    return DoctorReports(reports=[report_info(row) for row in found])
 
 
 @router.get("/{environment_id}/doctor/{report_id}")
@@ -103,10 +103,10 @@ def get_report(
         row = errands.find(session, caller.user_id, "doctor", report_id)
     if row is None or row.subject != environment_id:
         raise Refused(404, "There is no such report on this environment. POST …/doctor makes one.")
-    return _report(row)
+    return report_info(row)
 
 
-def _report(row: Errand) -> DoctorReport:
+def report_info(row: Errand) -> DoctorReport:
     seen = row.result
     findings = [DoctorFinding(**each, message=f"{each['title']} {each['fix']}") for each in seen.get("findings") or ()]
     known = {name: seen[name] for name in ("ok", "rows", "examples", "seconds", "tools") if name in seen}

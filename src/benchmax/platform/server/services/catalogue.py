@@ -27,6 +27,7 @@ from benchmax.envs.catalogue import environments
 from benchmax.envs.loading import load_env_class, own_rows
 from benchmax.errors import NotFoundError
 from benchmax.platform.server.services import datasets
+from benchmax.platform.store.tables import Run
 from benchmax.platform.store.uploads import uploads as libraries
 from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.platform.store.uploads.uploads import OURS, Uploaded
@@ -58,6 +59,17 @@ def find(session: Session, owner_id: str, environment_id: str) -> Environment:
         if each.id == environment_id:
             return each
     raise NotFoundError(NOT_THERE)
+
+
+def of_run(session: Session, run: Run) -> str | None:
+    """The id of the environment a run was launched with; None when it is not among the owner's any more."""
+    path = run.paths.get("env_cls_path", "")
+    if path.startswith(OURS):
+        name = path.removeprefix(OURS).partition("/")[0]
+        return name if name in environments() else None
+    launched = (run.blobs.get("env_cls_path"), run.blobs.get("env_metadata_path"))
+    known = libraries.environments_of(session, run.owner_id)
+    return next((_id(each) for each in known if (each.cls_sha256, each.metadata_sha256) == launched), None)
 
 
 def _id(uploaded: Uploaded) -> str:

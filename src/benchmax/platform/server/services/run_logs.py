@@ -2,7 +2,8 @@
 
 `environment` is what the environment logged while it played, from the database. `trainer` is the trainer's own log.
 `child` is everything the run's process printed, also before training and when it died; lines that the environment
-printed carry its name.
+printed carry its name. A line that has no time of its own, as what libraries and older versions print, gets the nearest
+earlier one that is known.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -25,9 +26,13 @@ FILES = {"trainer": "logs/train.log", "child": "child.log"}
 SCANNED_BYTES = 4 * 1024 * 1024
 """Read for one page, whatever the filter lets through."""
 LINE_CHARS = 20_000
+LOOK_BACK_BYTES = 64 * 1024
+"""Before a page, for the time of its first lines."""
 
-_LOGGED = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3}) (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)", re.DOTALL)
-_PRINTED = re.compile(r"env (stdout|stderr): (.*)", re.DOTALL)
+_STAMP = r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})"
+_LOGGED = re.compile(rf"{_STAMP} (DEBUG|INFO|WARNING|ERROR|CRITICAL) (.*)", re.DOTALL)
+_PRINTED = re.compile(rf"(?:{_STAMP} )?env (?:stdout|stderr): (.*)", re.DOTALL)
+_STAMPED = re.compile(rf"^(?:env (?:stdout|stderr): )?{_STAMP} ", re.MULTILINE)
 _FAILURE = re.compile(r"Traceback \(most recent call last\)|^[\w.]*(Error|Exception)\b")
 
 
@@ -66,8 +71,8 @@ def _message(row: EnvLog) -> str:
     return f"{row.message}\n{row.traceback}" if row.traceback else row.message
 
 
-def of_file(run_dir: Path, process: Literal["trainer", "child"], wanted: Wanted) -> LogPage:
-    """Lines of a log file; one that is not there has none."""
+def of_file(run_dir: Path, process: Literal["trainer", "child"], wanted: Wanted, began: float | None = None) -> LogPage:
+    """Lines of a log file; one that is not there has none. `began` is the time of lines before the first known one."""
     try:
         with open_plain(run_dir, FILES[process]) as file:
             size = file.seek(0, 2)
@@ -76,16 +81,25 @@ def of_file(run_dir: Path, process: Literal["trainer", "child"], wanted: Wanted)
                 file.seek(size - SCANNED_BYTES)
                 file.readline()
                 start = file.tell()
+            before = _time_before(file, start) or began
             file.seek(start)
             data = file.read(SCANNED_BYTES)
     except OSError:
         return LogPage(lines=[], next_cursor="0", more=False)
-    lines, end = _lines(data, start, process, wanted)
+    lines, end = _lines(data, start, process, wanted, before)
     return LogPage(lines=lines, next_cursor=str(end), more=b"\n" in data[end - start :] or start + len(data) < size)
 
 
-def _lines(data: bytes, start: int, process: str, wanted: Wanted) -> tuple[list[LogRow], int]:
-    """Whole lines that are wanted, and where they end. A line without a level has that of the line before it."""
+def _time_before(file: BinaryIO, start: int) -> float | None:
+    """The last time that was written shortly before a byte."""
+    file.seek(max(0, start - LOOK_BACK_BYTES))
+    text = file.read(min(start, LOOK_BACK_BYTES)).decode("utf-8", "replace")
+    known = (_time(*stamp) for stamp in reversed(_STAMPED.findall(text)))
+    return next((time for time in known if time is not None), None)
+
+
+def _lines(data: bytes, start: int, process: str, wanted: Wanted, before: float | None) -> tuple[list[LogRow], int]:
+    """Whole lines that are wanted, and where they end. A line without a level or a time has that of the line before."""
     found: list[LogRow] = []
     at, level = start, "INFO"
     raws = data.split(b"\n")
@@ -95,7 +109,9 @@ def _lines(data: bytes, start: int, process: str, wanted: Wanted) -> tuple[list[
         if len(found) == wanted.limit and not wanted.tail:
             break
         row = _row(at, raw.decode("utf-8", "replace").strip("\r")[:LINE_CHARS], process, level)
-        level = row.level
+        if row.created_at is None:
+            row.created_at, row.approximate = before, before is not None
+        level, before = row.level, row.created_at
         at = min(at + len(raw) + 1, start + len(data))
         if row.message and wanted.lets(row.level):
             found.append(row)
@@ -103,15 +119,17 @@ def _lines(data: bytes, start: int, process: str, wanted: Wanted) -> tuple[list[
 
 
 def _row(at: int, text: str, process: str, before: str) -> LogRow:
+    created: float | None = None
     printed = _PRINTED.fullmatch(text) if process == "child" else None
     if printed is not None:
-        process, text = "environment", printed[2]
+        process, text = "environment", printed[3]
+        created = _time(printed[1], printed[2]) if printed[1] else None
     logged = _LOGGED.fullmatch(text)
-    if logged is not None and (created := _time(logged[1], logged[2])) is not None:
-        return LogRow(id=at, created_at=created, level=logged[3], process=process, message=logged[4])
+    if logged is not None and (own := _time(logged[1], logged[2])) is not None:
+        return LogRow(id=at, created_at=created or own, level=logged[3], process=process, message=logged[4])
     follows = before if text.startswith((" ", "\t")) else "INFO"
     level = "ERROR" if _FAILURE.search(text) else follows
-    return LogRow(id=at, created_at=None, level=level, process=process, message=text)
+    return LogRow(id=at, created_at=created, level=level, process=process, message=text)
 
 
 def _time(second: str, milliseconds: str) -> float | None:

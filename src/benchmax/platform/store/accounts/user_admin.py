@@ -22,6 +22,7 @@ from benchmax.platform.store.tables import (
     User,
     WebSession,
 )
+from benchmax.platform.store.webhook_tables import Webhook
 
 
 def everyone(session: Session, only: str | None = None) -> list[tuple[User, int]]:
@@ -66,5 +67,5 @@ def forget_removed(session: Session) -> None:
 
 
 def _remove_things(session: Session, user_id: str) -> None:
-    for table in (Upload, BlobPath, Corpus, Endpoint, Secret):
+    for table in (Upload, BlobPath, Corpus, Endpoint, Webhook, Secret):
         session.execute(delete(table).where(table.owner_id == user_id))

@@ -103,15 +103,32 @@ def _whole(session: Session, of: Mapping[str, Any]) -> list[str]:
 
 
 def _bucketed(session: Session, of: Mapping[str, Any], buckets: int) -> list[str]:
+    return [
+        f'{{"step":{step},"value":{mean:.9g},"min":{least:.9g},"max":{most:.9g}}}'
+        for step, mean, least, most in _in_buckets(session, of, buckets)
+    ]
+
+
+def _in_buckets(session: Session, of: Mapping[str, Any], buckets: int) -> Sequence[Any]:
+    """`(last step, mean, least, most)` of each bucket."""
     span: Sequence[Any] = session.execute(_SPAN, of).one()
     first, last = span
     if first is None:
         return []
     width = -(-(last - first + 1) // buckets)
-    return [
-        f'{{"step":{step},"value":{mean:.9g},"min":{least:.9g},"max":{most:.9g}}}'
-        for step, mean, least, most in session.execute(_BUCKETS, {**of, "first": first, "width": width})
-    ]
+    return session.execute(_BUCKETS, {**of, "first": first, "width": width}).all()
+
+
+def curves(session: Session, run_ids: Sequence[str], name: str, buckets: int) -> dict[str, list[float]]:
+    """One training series of many runs, each as at most so many means; runs without points are left out."""
+    query = select(Series.run_id, Series.id).where(
+        Series.run_id.in_(list(run_ids)), Series.mode == "train", Series.name == name
+    )
+    found = {}
+    for run_id, series_id in session.execute(query).all():
+        rows = _in_buckets(session, {"run_id": run_id, "series_id": series_id}, buckets)
+        found[run_id] = [float(f"{mean:.4g}") for _, mean, _, _ in rows]
+    return {run_id: values for run_id, values in found.items() if values}
 
 
 def modes(session: Session, run_id: str) -> list[str]:

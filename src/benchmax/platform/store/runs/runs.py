@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Text, bindparam, case, cast, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.runs import events
 from benchmax.platform.store.tables import TERMINAL, Event, Run, Secret
 from benchmax.platform.store.text import clean
@@ -105,6 +106,8 @@ def set_status(session: Session, run_id: str, status: str, reason: str = "", **d
     if status in TERMINAL:
         run.ended = now
     events.append(session, run_id, f"training.{status}", reason, data=data)
+    if status in TERMINAL:
+        webhooks.tell_end(session, run)
     return True
 
 

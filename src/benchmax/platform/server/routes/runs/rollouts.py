@@ -7,16 +7,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
+from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.auth import MaybeCaller
+from benchmax.platform.server.security.auth import MaybeCaller, Principal
 from benchmax.platform.server.services.rollout_views import Order, Wanted, rollout_item, scope_of, token_runs
 from benchmax.platform.server.services.run_views import NOT_FOUND, EvalId, Limit, Mode, Page, VisibleRun
 from benchmax.platform.server.state import Here
 from benchmax.platform.store.runs import comparisons, evals, rollouts, runs
 from benchmax.platform.store.runs import rollout_search as outlines
-from benchmax.platform.store.tables import RolloutRow
+from benchmax.platform.store.tables import RolloutRow, Run
 from benchmax.platform.wire.resources import ComparedComponent, ComparisonSummary
 from benchmax.platform.wire.rollouts import FoundRollout, FoundRollouts, RolloutOutline, StepOutline
 from benchmax.platform.wire.runs import (
@@ -32,6 +33,7 @@ from benchmax.platform.wire.runs import (
 
 router = APIRouter(prefix="/v1/train/runs/{run_id}/rollouts", tags=["rollouts"])
 
+OtherRunId = Annotated[str | None, Query(alias="otherRunId", max_length=80)]
 _NO_ROLLOUT = "The run has no such rollout. Its Rollouts page, or GET …/rollouts/summary, shows those it has."
 
 
@@ -141,19 +143,19 @@ def component_averages(
 def comparison(
     here: Here,
     run: VisibleRun,
-    external_eval_id: Annotated[str, Query(alias="externalEvalId", min_length=1, max_length=80)],
+    caller: MaybeCaller,
+    external_eval_id: EvalId = None,
+    other_run_id: OtherRunId = None,
     page: Page = 1,
     limit: Limit = 50,
 ) -> Comparison:
-    """The run's latest eval beside another model's, example by example."""
+    """The run's latest eval beside another model's, or another run's, example by example."""
     with here.database.read() as session:
-        if evals.get(session, run.id, external_eval_id) is None:
-            raise Refused(404, "The run has no such eval. GET …/external-eval lists them.")
-        theirs = {"mode": evals.MODE, "eval_id": external_eval_id}
-        examples = rollouts.examples(session, run.id, **theirs, limit=limit, offset=(page - 1) * limit)
+        other_id, theirs = _compared_with(session, run, caller, external_eval_id, other_run_id)
+        examples = rollouts.examples(session, other_id, **theirs, limit=limit, offset=(page - 1) * limit)
         ours = rollouts.groups(session, run.id, examples, mode="eval")
-        compared = rollouts.groups(session, run.id, examples, **theirs)
-        total = rollouts.count_examples(session, run.id, **theirs)
+        compared = rollouts.groups(session, other_id, examples, **theirs)
+        total = rollouts.count_examples(session, other_id, **theirs)
     return Comparison(
         model_groups=[ComparedGroup(**group) for group in ours],
         comp_groups=[ComparedGroup(**group) for group in compared],
@@ -169,23 +171,30 @@ def comparison_summary(
     run: VisibleRun,
     caller: MaybeCaller,
     external_eval_id: EvalId = None,
-    other_run_id: Annotated[str | None, Query(alias="otherRunId", max_length=80)] = None,
+    other_run_id: OtherRunId = None,
 ) -> ComparisonSummary:
     """The run's latest eval against another model's, or another run's: each component, paired by example."""
-    if (external_eval_id is None) == (other_run_id is None):
-        raise UsageError("Name what to compare with: externalEvalId or otherRunId, one of them.")
     with here.database.read() as session:
-        if external_eval_id is not None:
-            if evals.get(session, run.id, external_eval_id) is None:
-                raise Refused(404, "The run has no such eval. GET …/external-eval lists them.")
-            other = comparisons.scores(session, run.id, mode=evals.MODE, eval_id=external_eval_id)
-        else:
-            another = runs.visible(session, other_run_id or "", caller.user_id if caller else None)
-            if another is None:
-                raise Refused(404, NOT_FOUND)
-            other = comparisons.scores(session, another.id)
+        other_id, theirs = _compared_with(session, run, caller, external_eval_id, other_run_id)
+        other = comparisons.scores(session, other_id, **theirs)
         found = comparisons.compare(comparisons.scores(session, run.id), other)
     return ComparisonSummary(n=found[0].delta.n if found else 0, components=[_compared(each) for each in found])
+
+
+def _compared_with(
+    session: Session, run: Run, caller: Principal | None, eval_id: str | None, other_run_id: str | None
+) -> tuple[str, dict[str, str]]:
+    """The run whose rollouts are the other side, and which of them: an evaluation of ours, or another run's own."""
+    if (eval_id is None) == (other_run_id is None):
+        raise UsageError("Name what to compare with: externalEvalId or otherRunId, one of them.")
+    if eval_id is not None:
+        if evals.get(session, run.id, eval_id) is None:
+            raise Refused(404, "The run has no such eval. GET …/external-eval lists them.")
+        return run.id, {"mode": evals.MODE, "eval_id": eval_id}
+    another = runs.visible(session, other_run_id or "", caller.user_id if caller else None)
+    if another is None:
+        raise Refused(404, NOT_FOUND)
+    return another.id, {"mode": "eval"}
 
 
 def _compared(each: comparisons.Compared) -> ComparedComponent:

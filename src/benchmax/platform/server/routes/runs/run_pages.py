@@ -10,18 +10,33 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
+from sqlalchemy import select
 
 from benchmax.files.links import open_plain, read_plain
+from benchmax.platform.server.routes.environments import report_info
 from benchmax.platform.server.security.auth import Caller
 from benchmax.platform.server.security.middleware import attachment
-from benchmax.platform.server.services import run_logs
+from benchmax.platform.server.services import catalogue, run_logs
 from benchmax.platform.server.services.launch import specs
 from benchmax.platform.server.services.run_logs import Process, Wanted
 from benchmax.platform.server.services.run_views import Limit, OwnedRun, VisibleRun, run_infos
 from benchmax.platform.server.state import Here
+from benchmax.platform.store.queue import one_off_jobs as errands
+from benchmax.platform.store.runs import metrics as points
+from benchmax.platform.store.runs import run_summaries as standings
 from benchmax.platform.store.runs import runs
+from benchmax.platform.store.tables import Run
 from benchmax.platform.store.text import clean_json
-from benchmax.platform.wire.resources import LaunchedArg, LogPage, RunConfig, SystemNow, SystemPoint, SystemSeries
+from benchmax.platform.wire.resources import (
+    LaunchedArg,
+    LogPage,
+    RunConfig,
+    RunCurves,
+    RunDoctor,
+    SystemNow,
+    SystemPoint,
+    SystemSeries,
+)
 from benchmax.platform.wire.runs import RunInfo
 
 router = APIRouter(prefix="/v1/train", tags=["runs"])
@@ -31,6 +46,9 @@ _CSV = ("id", "name", "status", "statusReason", "createdAt", "startedAt", "ended
         "pinned", "archived", "tags", "notes")  # fmt: skip
 _MOST_RUNS = 10_000
 RunIds = Annotated[str | None, Query(max_length=50_000, description="Ids with commas between.")]
+_MOST_CURVES = 100
+_CURVE_POINTS = 32
+CurveIds = Annotated[str, Query(max_length=8_000, description="Ids with commas between, 100 at most.")]
 _SYSTEM_BYTES = 8 * 1024 * 1024
 _CONFIG_BYTES = 4 * 1024 * 1024
 
@@ -67,6 +85,32 @@ def _cell(value: Any) -> Any:
     if isinstance(value, list):
         value = ", ".join(value)
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+@router.get("/curves")
+def get_curves(here: Here, caller: Caller, ids: CurveIds) -> RunCurves:
+    """The training reward of your runs, small enough for a list of them."""
+    wanted = set(ids.split(",")[:_MOST_CURVES])
+    with here.database.read() as session:
+        mine = session.scalars(select(Run.id).where(Run.id.in_(wanted), Run.owner_id == caller.user_id)).all()
+        return RunCurves(curves=points.curves(session, mine, standings.REWARD, _CURVE_POINTS))
+
+
+@router.get("/runs/{run_id}/doctor")
+def get_doctor(here: Here, run: OwnedRun) -> RunDoctor:
+    """What the doctor found in the environment of a run."""
+    with here.database.read() as session:
+        environment = catalogue.of_run(session, run)
+        found = errands.of_subject(session, run.owner_id, "doctor", environment) if environment else []
+    rows = run.blobs.get("train_dataset_path")
+    done = [each for each in found if each.status == "complete"]
+    report = next((each for each in done if each.options.get("rows") == rows), done[0] if done else None)
+    return RunDoctor(
+        environment=environment,
+        dataset_path=run.paths.get("train_dataset_path"),
+        report=None if report is None else report_info(report),
+        same_rows=report is not None and report.options.get("rows") == rows,
+    )
 
 
 @router.get("/runs/{run_id}/config")
@@ -107,7 +151,7 @@ def get_process_logs(
     if process == "environment":
         with here.database.read() as session:
             return run_logs.of_environment(session, run.id, wanted)
-    return run_logs.of_file(here.data.run(run.id), process, wanted)
+    return run_logs.of_file(here.data.run(run.id), process, wanted, run.started or run.created)
 
 
 @router.get("/runs/{run_id}/system")
