@@ -21,7 +21,7 @@ from benchmax import limits
 from benchmax.envs.logging import group_context
 from benchmax.envs.remote.surroundings import ProcessLimits, readable_bytes, scrubbed_environment
 from benchmax.envs.remote.wire import Frames, pack, rebuild
-from benchmax.errors import EnvDefinitionError, EnvError
+from benchmax.errors import EnvDefinitionError, EnvLost
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +61,8 @@ class Request:
     frame: bytes
     answer: Answer
     process: EnvProcess | None = None
+    sent: int = 0
+    """To how many processes."""
 
 
 @dataclass(eq=False)
@@ -68,6 +70,8 @@ class EnvProcess(asyncio.Protocol):
     """A child and its socket. Everything here runs on the pool's loop."""
 
     plan: Plan
+    send_again: Callable[[Request], bool] = lambda request: False
+    """Asked about each call that this process leaves unanswered; True when another process answers it."""
     pending: dict[int, Request] = field(default_factory=dict)
     death: str | None = None
     """How it ended, once it has."""
@@ -153,7 +157,7 @@ class EnvProcess(asyncio.Protocol):
     # Calls
 
     def call(self, request: Request) -> None:
-        request.process = self
+        request.process, request.sent = self, request.sent + 1
         self.pending[request.id] = request
         self._send(request.frame)
 
@@ -254,7 +258,8 @@ class EnvProcess(asyncio.Protocol):
             self.hello.set_exception(EnvDefinitionError(self.death))
             self.hello.exception()  # seen: there may be nobody waiting
         for request in list(self.pending.values()):
-            request.answer(None, EnvError(self.death))
+            if not self.send_again(request):
+                request.answer(None, EnvLost(self.death))
         self.pending.clear()
         if self._transport is not None:
             self._transport.close()
