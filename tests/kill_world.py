@@ -255,10 +255,15 @@ def _count_evals(platform: Platform, run_id: str, tally: Tally) -> None:
 
 
 def left_behind(platform: Platform) -> list[str]:
-    """Processes of the platform ten seconds after it was stopped."""
+    """Processes and temporary folders of the platform ten seconds after it was stopped."""
+
+    def left():
+        processes = [f"{each.pid} {' '.join(_words(each))}" for each in platform.processes()]
+        return processes + [str(path) for path in (platform.folder / "tmp").glob("benchmax-*")]
+
     with suppress(AssertionError):
-        wait_until(lambda: not platform.processes(), 10)
-    return [f"{each.pid} {' '.join(_words(each))}" for each in platform.processes()]
+        wait_until(lambda: not left(), 10)
+    return left()
 
 
 def start_again(platform: Platform) -> None:

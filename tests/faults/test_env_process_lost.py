@@ -209,3 +209,36 @@ async def test_a_call_of_no_rollout_that_kills_every_process_ends(tmp_path):
     async with hosted(Always) as host:
         with pytest.raises(EnvLost, match="SIGKILL"):
             await host.env.preprocess([{"i": 1}])
+
+
+class Sending(BaseEnv):
+    """Sends a process away that keeps neither session, parent, variables nor limits of where it came from."""
+
+    async def run_tool(self, rollout_id, tool_name, **kw):
+        import subprocess
+
+        script = f"echo $$ >> {kw['pids']}; exec sleep 1000"
+        lowered = ["prlimit", "--rss=0", "--locks=0"]
+        subprocess.run(["env", "-i", "setsid", "--fork", *lowered, "sh", "-c", script], check=True)
+        return str(os.getpid())
+
+    async def compute_reward(self, rollout_id, messages, task, **kw):
+        return {"x": 1.0}
+
+
+@pytest.mark.parametrize("end", ["closed", "killed", "worker killed"])
+async def test_what_a_process_sent_away_ends_with_it(tmp_path, end):
+    pids = tmp_path / "pids"
+    async with hosted(Sending) as host:
+        worker = int(await host.call("run_tool", "r", "send", deadline=60, pids=str(pids)))
+        await until(lambda: pids.exists() and pids.read_text().endswith("\n"))
+        (stray,) = map(int, pids.read_text().split())
+        assert psutil.pid_exists(stray)
+        if end == "worker killed":
+            os.kill(worker, signal.SIGKILL)
+            await until(lambda: not psutil.pid_exists(stray), 10)
+        elif end == "killed":
+            host.env._pool._slots[0].process.kill("was told to end")
+            await until(lambda: not psutil.pid_exists(stray), 10)
+    await until(lambda: not psutil.pid_exists(stray), 10)
+    assert not psutil.pid_exists(worker)

@@ -134,7 +134,6 @@ class EnvProcess(asyncio.Protocol):
         given = self.plan.limits
         return {
             **self.plan.source,
-            "parent": os.getpid(),
             "memory_bytes": given.memory_bytes,
             "open_files": given.open_files,
             "nice": given.nice,
@@ -217,10 +216,10 @@ class EnvProcess(asyncio.Protocol):
         self._send(pack({"stop": True}))
 
     def kill(self, reason: str) -> None:
-        """End the child and whatever it started in its session."""
+        """End the child and whatever it started."""
         if self.death is None and not self._reason:
             self._reason = reason
-            self._kill_group()
+            self._end_guard()
 
     async def put_down(self, reason: str) -> None:
         """Kill the child, if there is one, and wait for its end."""
@@ -228,20 +227,19 @@ class EnvProcess(asyncio.Protocol):
             self.kill(reason)
             await asyncio.wait([self.ended], timeout=5.0)
 
-    def _kill_group(self) -> None:
+    def _end_guard(self) -> None:
+        """Its guard kills it and all it started."""
         assert self._popen is not None
         if self._popen.returncode is not None:  # reaped: the number may be another's by now
             return
         try:
-            os.killpg(self._popen.pid, signal.SIGKILL)
+            os.kill(self._popen.pid, signal.SIGTERM)
         except (ProcessLookupError, PermissionError):
             pass
 
     def _wait_for_end(self) -> None:
-        """In a thread: wait without reaping, so that the group's id is still its own when the rest is killed."""
+        """In a thread: wait until the child and all it started have ended."""
         assert self._popen is not None
-        os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
-        self._kill_group()
         code = self._popen.wait()
         try:
             self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._bury(code)))

@@ -21,6 +21,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from benchmax.envs.remote.guard import adopt_orphans
 from benchmax.platform.runner import lifeline
 from benchmax.platform.runner.notes import CHILD_FILE, EXIT_FILE, LAUNCH_FILE, write_note
 from benchmax.platform.runner.outcome import (
@@ -78,6 +79,7 @@ def run_child(work: Work) -> int:
         word = lifeline.wait_for_word(given.lifeline)
         lifeline.hold(given.lifeline, run_dir, given.policy)
     os.umask(0o077)
+    adopt_orphans()  # so that `end_others` knows what an installer, say, left behind
     with Phase(run_dir) as phase:
         ended = attempt(work, run_dir, word, phase)
     lifeline.let_go(run_dir)

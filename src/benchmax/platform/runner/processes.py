@@ -162,7 +162,8 @@ class RunProcess:
     def remains(self) -> list[proc.Process]:
         """What still lives of the run."""
         processes = proc.everything()
-        return list({*self._left(processes), *marks.marked(self.run_dir, processes)})
+        known = {*self._left(processes), *marks.marked(self.run_dir, processes)}
+        return list(proc.descendants([each.pid for each in known], processes))
 
     def _left(self, processes: dict[int, proc.Process]) -> list[proc.Process]:
         """Of these processes, the remembered ones and those in a session of one of them."""
@@ -199,8 +200,7 @@ class RunProcess:
         if not self._ended:
             self.look()
             self._signal(signal.SIGKILL)
-        for process in self.remains():
-            _kill(process)
+        self._kill_remains()
 
     def let_go(self) -> None:
         """Close our end of the lifeline without ending the child: another runner has it, or it may not begin."""
@@ -212,10 +212,14 @@ class RunProcess:
         if self._popen is not None:
             self._signal(signal.SIGKILL)
             self._code = self._popen.wait()
-        for process in self.remains():
-            _kill(process)
+        self._kill_remains()
         self.let_go()
         fifo_path(self.run_dir, self.pid).unlink(missing_ok=True)
+
+    def _kill_remains(self) -> None:
+        """The youngest first: a guard, older than what it guards, is the last that could still find others."""
+        for process in sorted(self.remains(), key=lambda each: each.started, reverse=True):
+            _kill(process)
 
     def _signal(self, number: signal.Signals) -> None:
         if self.pid <= 1:
