@@ -103,11 +103,12 @@ def is_done(platform):
 
 def told(seconds, killer, platform, tally, orphans, ended):
     kills = ", ".join(f"{name} {killer.kills[name]}" for name in TARGETS)
+    lost, doubled = sum(tally.lost.values()), sum(tally.doubled.values())
     return (
         f"kill test: {seconds:.0f} s, {sum(killer.kills.values())} kills ({kills}); {ended} of "
         f"{len(platform.run_ids())} runs terminal; {tally.steps} steps, {tally.rollouts} rollouts, {tally.points} "
-        f"metric points, {tally.evaluations} evaluations: {sum(tally.lost.values())} lost, {sum(tally.doubled.values())} "
-        f"doubled, {tally.lost['evaluations']} evaluations lost, {len(orphans)} orphans"
+        f"metric points, {tally.evaluations} evaluations: {lost} lost, {doubled} doubled, "
+        f"{tally.lost['evaluations']} evaluations lost, {len(orphans)} orphans"
     )
 
 
