@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from benchmax.platform.account_schemas import KeyInfo
-from benchmax.platform.schemas import EnvLogLine, EvalInfo, RunEvent, RunInfo
+from benchmax.platform.schemas import EnvLogLine, EvalInfo, RunInfo
 from benchmax.platform.server.auth import Caller, MaybeCaller, Principal
 from benchmax.platform.server.platform import Here
 from benchmax.platform.server.problems import Refused
@@ -21,7 +21,7 @@ from benchmax.platform.store import runs, standings
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.libraries import OURS
 from benchmax.platform.store.standings import Standing
-from benchmax.platform.store.tables import TERMINAL, ApiKey, EnvLog, Eval, Event, Job, Run
+from benchmax.platform.store.tables import TERMINAL, ApiKey, EnvLog, Eval, Job, Run
 
 RunId = Annotated[str, Path(max_length=80)]
 Page = Annotated[int, Query(ge=1, le=100_000)]
@@ -170,17 +170,6 @@ def _heartbeat(run: Run, data: DataDir) -> float | None:
         except OSError:
             continue
     return max(beats, default=None)
-
-
-def event_info(event: Event) -> RunEvent:
-    return RunEvent(
-        id=event.id,
-        created_at=event.time,
-        category=event.category,
-        type=event.kind,
-        message=event.message,
-        data=event.data,
-    )
 
 
 def log_line(line: EnvLog) -> EnvLogLine:
