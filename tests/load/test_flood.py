@@ -14,35 +14,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
-import psutil
 import pytest
 
-from benchmax.platform import keeper
 from benchmax.platform.store import events, points, users
-from benchmax.platform.store.database import open_database
-from benchmax.platform.store.datadir import DataDir
 from platform_world import make_run
-from runner_world import wait_until
+from server_process import ServerProcess
 
 FLOOD = Path(__file__).parents[1] / "flood.py"
 SLOWEST_SECONDS, MEMORY_BYTES, LOG_BYTES = 0.5, 600e6, 10e6
 MB = 1_000_000
 
 
-class Server:
-    """A server in a process of its own, with users, runs and points."""
+class Server(ServerProcess):
+    """With users, runs and points."""
 
     def __init__(self, folder: Path, people: int) -> None:
-        self.data = DataDir(folder / "data").create()
-        self.port = keeper.free_port()
-        self.database = open_database(self.data, None)
+        super().__init__(folder)
         with self.database.write() as session:
             self.people = [self._person(session, number) for number in range(people)]
-        words = [sys.executable, "-m", "benchmax.platform.server", "--data", str(self.data.root)]
-        self.log = self.data.logs / "server.log"
-        with open(self.log, "ab") as log:
-            self.popen = subprocess.Popen([*words, "--port", str(self.port)], stdout=log, stderr=log)
-        wait_until(lambda: keeper.server_url(self.data), 90)
 
     def _person(self, session, number):
         email = f"p{number}@example.org"
@@ -58,18 +47,6 @@ class Server:
         with self.database.write() as session:
             for each in self.people:
                 events.append(session, each["run"], "news", text)
-
-    def memory(self):
-        return psutil.Process(self.popen.pid).memory_info().rss
-
-    def close(self):
-        self.popen.terminate()
-        try:
-            self.popen.wait(30)
-        except subprocess.TimeoutExpired:
-            self.popen.kill()
-            self.popen.wait()
-        self.database.close()
 
 
 class Reader(threading.Thread):
@@ -156,16 +133,15 @@ def targets(server, size):
 def test_who_is_signed_in_reads_on(tmp_path, capsys, half_open, streams, bodies, size, seconds):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192) if hard > 0 else 8192, hard))
-    server = Server(tmp_path, people=5)
     try:
-        with readers(server, 4) as reading:
-            orders = {"half_open": half_open, "streams": streams, "bodies": bodies}
-            got, most = flooded(server, seconds, **orders, targets=targets(server, size))
-        took = [each for reader in reading for each in reader.took]
-        wrong = [each for reader in reading for each in reader.wrong]
-        logs = sum(path.stat().st_size for path in server.data.logs.iterdir())
+        with Server(tmp_path, people=5) as server:
+            with readers(server, 4) as reading:
+                orders = {"half_open": half_open, "streams": streams, "bodies": bodies}
+                got, most = flooded(server, seconds, **orders, targets=targets(server, size))
+            took = [each for reader in reading for each in reader.took]
+            wrong = [each for reader in reading for each in reader.wrong]
+            logs = sum(path.stat().st_size for path in server.data.logs.iterdir())
     finally:
-        server.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with capsys.disabled():
         print(

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import httpx2
 import pytest
 
-from benchmax.platform import keeper
 from benchmax.platform.server.passwords import hash_password
 from benchmax.platform.store import audit, users
-from benchmax.platform.store.database import open_database
-from benchmax.platform.store.datadir import DataDir
-from runner_world import wait_until
+from server_process import ServerProcess
 
 PASSWORD = "a long password of mine"
 
 
-class Server:
+class Server(ServerProcess):
     """The program itself: what it does with such headers is in how it starts uvicorn."""
 
     def __init__(self, folder, *options):
-        self.data, self.port = DataDir(folder / "data").create(), keeper.free_port()
-        self.database = open_database(self.data)
+        super().__init__(folder, *options)
         with self.database.write() as session:
             user = users.ensure_user(session, "me@example.org")
             users.set_password_hash(session, user.id, hash_password(PASSWORD))
-        words = [sys.executable, "-m", "benchmax.platform.server", "--data", str(self.data.root)]
-        with open(self.data.logs / "server.log", "ab") as log:
-            given = [*words, "--port", str(self.port), *options]
-            self.popen = subprocess.Popen(given, stdout=log, stderr=log)
-        wait_until(self.data.server_info.exists, 90)
 
     def post(self, path, headers, **more):
         url = f"http://127.0.0.1:{self.port}{path}"
@@ -42,19 +30,13 @@ class Server:
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.post("/login", {"Host": "127.0.0.1", **headers}, data=form)
 
-    def close(self):
-        self.popen.terminate()
-        self.popen.wait(30)
-        self.database.close()
-
 
 @pytest.fixture(scope="module", params=["no proxy", "a proxy"])
 def server(request, tmp_path_factory):
     options = ["--trusted-proxy", "127.0.0.1"] if request.param == "a proxy" else []
-    made = Server(tmp_path_factory.mktemp("proxied"), *options)
-    made.trusts = bool(options)
-    yield made
-    made.close()
+    with Server(tmp_path_factory.mktemp("proxied"), *options) as made:
+        made.trusts = bool(options)
+        yield made
 
 
 def test_who_says_https_is_believed_only_if_trusted(server):
@@ -93,11 +75,9 @@ def test_the_record_names_the_caller(server):
 
 def test_the_address_users_see_is_one_of_the_servers_names(tmp_path):
     """A proxy passes on the name that was asked for."""
-    server = Server(tmp_path, "--public-url", "https://Bench.example.org/", "--trusted-proxy", "127.0.0.1")
-    try:
+    options = ("--public-url", "https://Bench.example.org/", "--trusted-proxy", "127.0.0.1")
+    with Server(tmp_path, *options) as server:
         answer = server.sign_in(Host="bench.example.org", Origin="https://bench.example.org", X_Forwarded_Proto="https")
         assert answer.status_code == 200
         assert "secure" in answer.headers["set-cookie"].lower()
         assert server.sign_in(Host="bench.example.org.evil.test").status_code == 421
-    finally:
-        server.close()
