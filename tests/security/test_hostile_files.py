@@ -13,8 +13,8 @@ import pytest
 
 from benchmax.platform.backup import back_up
 from benchmax.platform.runner.ingest import Ingest
-from benchmax.platform.server import json_size, rows_child
-from benchmax.platform.store import rollouts
+from benchmax.platform.server import rows_child
+from benchmax.platform.store import json_size, rollouts
 from benchmax.platform.store.plain_files import open_plain, read_plain
 from benchmax.platform.store.tables import Chunk, RolloutRow
 from platform_world import LiveServer, make_run

@@ -15,11 +15,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from benchmax.envs.remote.surroundings import PASSED_ON
 from benchmax.platform.runner import marks, proc
 from benchmax.platform.runner.lifeline import Policy, fifo_path
+from benchmax.platform.store.plain_files import append_to
 
 CHILD = "benchmax.platform.runner.child"
 GRACE_SECONDS = 10.0
@@ -75,13 +76,10 @@ class RunProcess:
         command: Sequence[str] | None = None,
     ) -> RunProcess:
         """Start a child that waits for `begin`."""
-        log = run_dir / "child.log"
-        if log.exists() and log.stat().st_size > LOG_BYTES:
-            log.replace(run_dir / "child.log.1")
         program = command or (sys.executable, "-P", "-m", module)
         theirs, ours = os.pipe()
         try:
-            with open(log, "ab", opener=_private) as output:
+            with _open_log(run_dir) as output:
                 popen = subprocess.Popen(
                     [*program, str(run_dir), "--lifeline", str(theirs), "--policy", policy],
                     pass_fds=[theirs],
@@ -244,5 +242,11 @@ def _kill(process: proc.Process) -> None:
             pass
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+def _open_log(run_dir: Path) -> BinaryIO:
+    """The run's log, to add to. What its code put in the place of one, a link or a pipe, is removed."""
+    log = run_dir / "child.log"
+    if log.is_symlink() or (log.exists() and not log.is_file()):
+        log.unlink()
+    elif log.exists() and log.stat().st_size > LOG_BYTES:
+        log.replace(run_dir / "child.log.1")
+    return open(append_to(run_dir, log.name), "ab")

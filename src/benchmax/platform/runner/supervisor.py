@@ -33,6 +33,7 @@ from benchmax.platform.store import evals, jobs, queue, runs
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.jobs import HEARTBEAT_SECONDS
+from benchmax.platform.store.plain_files import read_plain
 from benchmax.platform.store.tables import Job
 from benchmax.platform.store.vault import Vault
 
@@ -397,7 +398,7 @@ def _reader(work: Training) -> tuple[Ingest, str]:
 def latest_checkpoint(run_dir: Path) -> int:
     """The step of the newest checkpoint, -1 for none."""
     try:
-        return int((run_dir / "checkpoints" / "latest").read_text("utf-8").strip().removeprefix("step-"))
+        return int(read_plain(run_dir, "checkpoints/latest", 1024).decode().strip().removeprefix("step-"))
     except (OSError, ValueError):
         return -1
 

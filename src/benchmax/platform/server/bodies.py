@@ -9,8 +9,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
 from benchmax import limits
-from benchmax.platform.server import json_size
 from benchmax.platform.server.problems import Refused
+from benchmax.platform.store import json_size
 
 OPEN_BYTES = 64 * limits.KIB
 """Of a body that anybody may send, to sign in say."""

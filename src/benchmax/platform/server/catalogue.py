@@ -24,7 +24,7 @@ from benchmax.bundle.errors import BundlingError
 from benchmax.bundle.metadata import BundleMetadata
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.loading import BUILT_IN, load_env_class, own_rows
-from benchmax.errors import NotFoundError
+from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.resource_schemas import EnvironmentDetails, EnvironmentInfo, SourceFile
 from benchmax.platform.server import datasets
 from benchmax.platform.store import libraries
@@ -131,17 +131,14 @@ def _manifest(path: str) -> BundleMetadata:
     """A manifest by the path of its blob; one that cannot be read says nothing."""
     try:
         return _read_manifest(path)
-    except (BundlingError, OSError):
+    except (BundlingError, UsageError, OSError):
         return BundleMetadata(python_version="unknown")
 
 
 @lru_cache(maxsize=512)
 def _read_manifest(path: str) -> BundleMetadata:
     """The content of a blob never changes."""
-    file = Path(path)
-    return BundleMetadata.from_json_bytes(
-        file.read_bytes() if file.stat().st_size <= libraries.MANIFEST_BYTES else b"{}"
-    )
+    return BundleMetadata.from_json_bytes(libraries.manifest_bytes(Path(path)))
 
 
 def _docstring(source: str) -> str:

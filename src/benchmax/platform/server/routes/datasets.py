@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from benchmax.platform.resource_schemas import DatasetInfo, DatasetList, RowAdde
 from benchmax.platform.schemas import DatasetPreview, Success
 from benchmax.platform.server import catalogue, datasets
 from benchmax.platform.server.auth import Caller, Principal
+from benchmax.platform.server.dataset_look import PREVIEW_ROWS
 from benchmax.platform.server.launch import count_lines, row_reader
 from benchmax.platform.server.platform import Here, Platform
 from benchmax.platform.server.problems import Refused
@@ -127,7 +129,7 @@ def _keep(
     try:
         seen = _read_as(here, caller, path, sha256, size, 20, environment)
         # Rows none of which has our columns may still be what some environment reads: then readable is enough.
-        check_count(seen.usable or sum(1 for _ in datasets.rows(here.blobs, sha256, path)))
+        check_count(seen.usable or sum(1 for _ in islice(datasets.rows(here.blobs, sha256, path), PREVIEW_ROWS)))
     except UsageError:
         with here.database.write() as session:
             libraries.note_nameless(session, sha256, size)

@@ -12,7 +12,7 @@ from fastapi import Depends, Query
 
 from benchmax.platform.schemas import RolloutItem, TokenRun
 from benchmax.platform.server.routes.views import EvalId, Mode
-from benchmax.platform.store import evals
+from benchmax.platform.store import evals, json_size
 from benchmax.platform.store.plain_files import read_plain
 from benchmax.platform.store.tables import RolloutRow
 from benchmax.platform.store.text import clean
@@ -84,7 +84,8 @@ def _token_run(segment: Mapping[str, Any], known: Sequence[str] | None) -> Token
 @lru_cache(maxsize=4)
 def _vocabulary(path: Path, _changed: int) -> tuple[str, ...] | None:
     try:
-        words = json.loads(read_plain(path.parent, path.name, _VOCABULARY_BYTES))
+        text = read_plain(path.parent, path.name, _VOCABULARY_BYTES)
+        words = [] if json_size.too_many(text) else json.loads(text)
         return tuple(clean(str(text)) for text in words)
     except (OSError, ValueError, TypeError, RecursionError):
         return None
