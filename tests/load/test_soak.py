@@ -121,8 +121,8 @@ async def test_sixty_four_in_flight_for_twenty_minutes(capsys):
     first, last = warm[: part + 1], warm[-part - 1 :]
     with capsys.disabled():
         print(
-            f"\nsoak: {done:,} rollouts in {SECONDS:.0f} s, {IN_FLIGHT} in flight; {cost(first):.2f} s of processor for "
-            f"a thousand, then {cost(last):.2f}; {slope(warm) / 1e6:+.2f} MB a minute; files {warm[0].files} → "
+            f"\nsoak: {done:,} rollouts in {SECONDS:.0f} s, {IN_FLIGHT} in flight; {cost(first):.2f} s of processor "
+            f"for a thousand, then {cost(last):.2f}; {slope(warm) / 1e6:+.2f} MB a minute; files {warm[0].files} → "
             f"{warm[-1].files}, threads {warm[0].threads} → {warm[-1].threads}"
         )
     assert cost(last) <= cost(first) / 0.9
