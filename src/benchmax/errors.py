@@ -9,6 +9,7 @@
     │   └── PluginError                  what an installed package adds cannot be loaded
     ├── RolloutError (RuntimeError)      one rollout failed; its siblings go on
     │   ├── EnvError                     init_rollout or release_rollout
+    │   │   ├── EnvLost                  the environment's process ended while it held the rollout
     │   │   └── McpError                 an MCP server died, did not answer, or could not be had
     │   ├── ToolError                    run_tool; its text is shown to the model
     │   ├── RewardError                  compute_reward or compute_group_reward
@@ -73,6 +74,10 @@ class RolloutError(BenchmaxError, RuntimeError):
 
 class EnvError(RolloutError):
     """An environment hook other than tools and rewards failed."""
+
+
+class EnvLost(EnvError):
+    """The environment's process ended while it held the rollout."""
 
 
 class McpError(EnvError):

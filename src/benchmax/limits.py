@@ -44,6 +44,9 @@ PARALLEL_TOOL_CALLS = _limit("PARALLEL_TOOL_CALLS", 32, "calls", "tool calls tak
 TOOL_ARGUMENT_BYTES = _limit("TOOL_ARGUMENT_BYTES", 256 * KIB, "bytes", "arguments of one tool call")
 TOOL_OUTPUT_CHARS = _limit("TOOL_OUTPUT_CHARS", 32_768, "characters", "tool output shown to the model")
 ERROR_CHARS = _limit("ERROR_CHARS", 8 * KIB, "characters", "error text kept in a record")
+ROLLOUT_TRIES = _limit(
+    "ROLLOUT_TRIES", 3, "tries", "one rollout whose environment's process ends under it, the first included"
+)
 LOG_LINES = _limit("LOG_LINES", 200, "lines", "environment log lines kept for one rollout")
 LOG_LINE_CHARS = _limit("LOG_LINE_CHARS", 2_000, "characters", "one environment log line")
 

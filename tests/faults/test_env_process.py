@@ -303,45 +303,6 @@ async def test_sys_exit_in_a_hook_fails_that_call_only():
         assert await pid_of(host) == before
 
 
-async def test_killing_one_of_four_processes_leaves_the_others_alone(tmp_path):
-    """F4."""
-
-    class Held(BaseEnv):
-        """Says where it scores, and waits for a word."""
-
-        def __init__(self, folder):
-            self.folder = Path(folder)
-
-        async def compute_reward(self, rollout_id, messages, task, **kw):
-            (self.folder / f"{os.getpid()}-{rollout_id}").touch()
-            while not (self.folder / "go").exists():
-                await asyncio.sleep(0.02)
-            return {"pid": float(os.getpid())}
-
-    def begun():
-        return [int(path.name.partition("-")[0]) for path in tmp_path.glob("*-*")]
-
-    async with hosted(Held, constructor_args={"folder": str(tmp_path)}, processes=4) as host:
-        batch = asyncio.create_task(run_batch(host, examples(64), ScriptedModel("x")))
-        await until(lambda: len(begun()) == 64)
-        pids = set(begun())
-        assert len(pids) == 4
-        victim = min(pids)
-        os.kill(victim, signal.SIGKILL)
-        await until(lambda: not _alive(victim))
-        (tmp_path / "go").touch()
-        rollouts = await batch
-        failed = [r for r in rollouts if not r.ok]
-        assert 8 <= len(failed) == begun().count(victim)
-        assert all("SIGKILL" in r.unscored["reward"] for r in failed)
-        assert {int(r.rewards["pid"]) for r in rollouts if r.ok} == pids - {victim}
-        again = await run_batch(host, examples(64), ScriptedModel("x"))
-        assert all(r.ok for r in again)
-        served = {int(r.rewards["pid"]) for r in again}
-        assert len(served) == 4
-        assert served > pids - {victim}
-
-
 async def test_memory_is_limited_and_the_error_says_so():
     """F14."""
     limit = ProcessLimits(memory_bytes=2**30)

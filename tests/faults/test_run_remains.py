@@ -42,7 +42,8 @@ class Daemoniser(BaseEnv):
             pass
         else:
             script = f"echo $$ >> {task['pids']}; exec sleep 1000"
-            subprocess.run(["env", "-i", "setsid", "--fork", "sh", "-c", script], check=True)
+            lowered = ["prlimit", "--rss=0", "--locks=0"]  # what it would otherwise be known by
+            subprocess.run(["env", "-i", "setsid", "--fork", *lowered, "sh", "-c", script], check=True)
         text = messages[-1]["content"]
         return {"digits": sum(letter.isdigit() for letter in text) / max(1, len(text))}
 

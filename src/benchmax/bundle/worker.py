@@ -7,13 +7,10 @@ FD. When the socket closes, whoever started it is gone, and it ends itself and a
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import faulthandler
 import logging
 import os
 import resource
-import select
-import shutil
 import signal
 import socket
 import sys
@@ -32,6 +29,7 @@ from benchmax.envs.demonstration import plain_turn, turn_after
 from benchmax.envs.legacy import is_old_group_reward, is_old_reward
 from benchmax.envs.loading import load_env_class
 from benchmax.envs.logging import current_rollouts, group_context
+from benchmax.envs.remote.guard import go_under_guard
 from benchmax.envs.remote.preprocess import batch_outcomes
 from benchmax.envs.remote.proxy import ATTRIBUTES
 from benchmax.envs.remote.surroundings import readable_bytes
@@ -47,7 +45,6 @@ FOREVER = 7 * 86_400.0
 """Deadlines are the caller's; it gives a call up by a message."""
 STACK_BYTES = 2 * 1024 * 1024
 """Of a thread; the usual 8 MiB each would count against the memory limit."""
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
@@ -55,8 +52,9 @@ def main() -> None:
         sys.exit("RemoteEnv starts this program; run an environment with `benchmax eval` instead.")
     wire = socket.socket(fileno=int(sys.argv[1]))
     wire.set_inheritable(False)
+    # One may not notice that the starter is gone: it may be held by C code, or killed along with it.
+    go_under_guard(wire.fileno(), tidy=Path.cwd().parent)
     faulthandler.enable(all_threads=False)
-    _set_guard(wire)
     frames = Frames()
     orders: list[dict[str, Any]] = []
     while not orders:
@@ -73,35 +71,8 @@ def main() -> None:
     os._exit(code)  # threads that hang must not hold the end
 
 
-def _set_guard(wire: socket.socket) -> None:
-    """Leave a small process behind that ends this session, and removes its files, when the starter is gone.
-
-    This process may not notice: it may be held by C code, or be killed along with the starter before it can end what
-    it has started. The guard is nobody's child, so that an environment that waits for its children does not meet it.
-    """
-    if (between := os.fork()) != 0:
-        os.waitpid(between, 0)
-        return
-    if os.fork() != 0:
-        os._exit(0)
-    folder = Path.cwd().parent
-    for stream in (1, 2):
-        os.close(stream)
-    poller = select.poll()
-    poller.register(wire, getattr(select, "POLLRDHUP", 0) | select.POLLHUP)
-    poller.poll()
-    group = os.getpgrp()
-    os.setsid()  # else it would kill itself before it has tidied up
-    os.killpg(group, signal.SIGKILL)
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0)
-
-
 def _limit_self(orders: Mapping[str, Any]) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != orders["parent"]:  # it died before the line above
-            os._exit(1)
         _offer_self()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

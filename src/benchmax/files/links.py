@@ -34,6 +34,16 @@ def open_plain(root: Path, name: str | os.PathLike[str]) -> BinaryIO:
     return open(descriptor, "rb")
 
 
+def append_to(root: Path, name: str) -> int:
+    """A descriptor that adds to a regular file in `root`, made if it is not there; OSError when it is anything else."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(root / name, flags, 0o600)
+    if not S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(2, "not a regular file", name)
+    return descriptor
+
+
 def read_plain(root: Path, name: str | os.PathLike[str], most: int) -> bytes:
     """What is in such a file; OSError also when it is larger than `most` bytes."""
     with open_plain(root, name) as file:

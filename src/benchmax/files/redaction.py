@@ -2,7 +2,8 @@
 
 A value is known in every form a log or a message may give it (JSON, URL, base64 inside a longer text such as Basic
 auth, hexadecimal, HTML; upper or lower case), line by line when it has several, across line breaks that were put into
-it, and where a limit on the length of a text cut it in two.
+it, and where a limit on the length of a text cut it in two. Signs that are written by their number, as URLs, JSON, HTML
+and Python do, are read as what they are, twice over where one writing is inside another.
 
     hide = Redactor([value])
     hide("the key is …")        # the key is [secret]
@@ -16,7 +17,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
 MARK = "[secret]"
@@ -32,6 +33,13 @@ _CUT_CHARS = 4
 """What may stand behind the place of a cut: `…` or `...`, and a quote."""
 
 _BREAKS = re.compile(r"(?:\\+[nrt]|\s)+")
+_NUMBERED = re.compile(
+    r"%([0-9a-f]{2})|\\+u00([0-9a-f]{2})|\\+x([0-9a-f]{2})|&#x([0-9a-f]{1,4});|&#([0-9]{1,5});|\\+([/\"'])|&(quot|amp|lt|gt);"
+)
+"""Signs written by their number or name, in lower case."""
+_NAMED = {"quot": '"', "amp": "&", "lt": "<", "gt": ">"}
+_WRITINGS = 2
+"""How often signs may have been written so, one inside the other."""
 
 Spans = Iterator[tuple[int, int]]
 
@@ -57,6 +65,7 @@ class Redactor:
             lower = _lower(text)
             spans += _found(lower, self._forms)
             spans += self._broken(lower)
+            spans += self._numbered(lower)
         return _cut_out(text, spans) if spans else text
 
     def _broken(self, lower: str) -> list[tuple[int, int]]:
@@ -65,6 +74,19 @@ class Redactor:
             return []
         found = _found(squeezed, self._squeezed)
         return [_stretched(lower, span) for span in found] if found else []
+
+    def _numbered(self, lower: str) -> list[tuple[int, int]]:
+        """Where values stand of which signs are written by their numbers."""
+        spans: list[tuple[int, int]] = []
+        readings: list[_Places] = []
+        while len(readings) < _WRITINGS and _NUMBERED.search(lower):
+            lower, places = _read_numbers(lower)
+            readings.insert(0, places)
+            for start, end in _found(lower, self._forms):
+                for reading in readings:
+                    start, end = reading.before(start), reading.before(end)
+                spans.append((start, end))
+        return spans
 
 
 def hide_texts(value: Any, hide: Callable[[str], str]) -> Any:
@@ -80,7 +102,10 @@ def _forms(value: str) -> set[str]:
     """How a value may be written."""
     parts = {value, value.strip()} | {line.strip() for line in value.splitlines()}
     parts = {part for part in parts if len(part) >= CODED_CHARS}
-    return {form for part in parts for form in (*_escaped(part), *_coded(part.encode("utf-8", "surrogatepass")))}
+    found = {form for part in parts for form in (*_escaped(part), *_coded(part.encode("utf-8", "surrogatepass")))}
+    # Base64 once more, as in a file of secrets.
+    inner = {form for part in {value, value.strip()} for form in _in_base64(part.encode("utf-8", "surrogatepass"))}
+    return found | {form for each in inner for form in _in_base64(each.encode())}
 
 
 def _escaped(part: str) -> Iterator[str]:
@@ -94,8 +119,13 @@ def _escaped(part: str) -> Iterator[str]:
 
 
 def _coded(part: bytes) -> Iterator[str]:
-    """Hexadecimal, and base64 wherever the value begins in what was encoded: without the signs its neighbours share."""
+    """Hexadecimal, and base64 wherever the value begins in what was encoded."""
     yield part.hex()
+    yield from _in_base64(part)
+
+
+def _in_base64(part: bytes) -> Iterator[str]:
+    """Without the signs that its neighbours share."""
     for before, shared in ((0, 0), (1, 2), (2, 3)):
         whole = (before + len(part)) * 8 // 6
         plain = base64.b64encode(b"\0" * before + part).decode()[shared:whole]
@@ -103,6 +133,41 @@ def _coded(part: bytes) -> Iterator[str]:
             yield plain
             yield plain.replace("+", "-").replace("/", "_")
             yield quote_plus(plain)
+
+
+class _Places(NamedTuple):
+    """Where pieces of a text begin, in what was made of it and in the text itself."""
+
+    made: list[int]
+    text: list[int]
+
+    def before(self, index: int) -> int:
+        """A place in what was made, in the text; one inside of a piece counts from where that begins."""
+        piece = bisect_right(self.made, index) - 1
+        return self.text[piece] + index - self.made[piece]
+
+
+def _read_numbers(text: str) -> tuple[str, _Places]:
+    """The text with signs that are written by their numbers as themselves."""
+    pieces: list[str] = []
+    places = _Places([0], [0])
+    at = made = 0
+    for found in _NUMBERED.finditer(text):
+        pieces += (text[at : found.start()], _sign(found))
+        made += found.start() - at + 1
+        at = found.end()
+        places.made.extend((made - 1, made))
+        places.text.extend((found.start(), at))
+    pieces.append(text[at:])
+    return "".join(pieces), places
+
+
+def _sign(found: re.Match[str]) -> str:
+    *hexadecimal, decimal, itself, name = found.groups()
+    if itself or name:
+        return itself or _NAMED[name]
+    number = int(decimal) if decimal else int(next(filter(None, hexadecimal)), 16)
+    return _lower_sign(chr(number)) if 0 < number < 0xD800 else "\ufffd"
 
 
 def _lower(text: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
-from functools import partial
+from contextlib import aclosing, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from benchmax import limits
@@ -35,34 +35,67 @@ async def run_group(
 ) -> list[Rollout]:
     """Play one example once for each of `samples`, all at once, and score the siblings together.
 
-    A sibling that fails is a record like the others. With `compute_group_reward`, no sibling is released
-    before the group is scored, so that the reward may still look at their state.
+    A sibling that fails is a record like the others, unless the environment's process ended under it: then it is played
+    again (with `compute_group_reward`, the whole group). With `compute_group_reward`, no sibling is released before
+    the group is scored, so that the reward may still look at their state.
     """
-    gate = _Gate(host, settings, len(samples)) if settings.score and host.overrides("compute_group_reward") else None
-    sibling = partial(_sibling, host, example, model, settings, gate, attempt=attempt, split=split, step=step)
-    if len(samples) == 1:
-        rollouts = [await sibling(sample=samples[0])]
-    else:
-        rollouts = await all_or_cancel(sibling(sample=sample) for sample in samples)
+    group = _Group(host, example, model, settings, {"split": split, "step": step})
+    rollouts = await group.play(samples, attempt)
+    for again in range(1, limits.ROLLOUT_TRIES):
+        if not any(rollout.lost for rollout in rollouts):
+            break
+        rollouts = await group.play_lost(rollouts, attempt + again, last=again == limits.ROLLOUT_TRIES - 1)
     level(rollouts)
     for rollout in rollouts:
         finish(host.env, rollout, settings)
     return rollouts
 
 
-async def _sibling(
-    host: EnvHost, example: Example, model: ModelClient, settings: RolloutSettings, gate: _Gate | None, **place: Any
-) -> Rollout:
-    if gate is None:
-        return await run_rollout(host, example, model, settings, **place)
-    rollout = new_rollout(host, example, model, **place)
-    async with opened(host, rollout, settings) as ready:
-        if ready:
-            await play(host, rollout, model, settings)
-            if rollout.scorable:
-                await score(host, rollout, settings)
-        await gate.arrive(rollout)
-    return rollout
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Siblings at play."""
+
+    host: EnvHost
+    example: Example
+    model: ModelClient
+    settings: RolloutSettings
+    place: Mapping[str, Any]
+    """Where they belong: their split and step."""
+
+    async def play(self, samples: Sequence[int], attempt: int) -> list[Rollout]:
+        """Each sample once, all at once."""
+        gate = _Gate(self.host, self.settings, len(samples)) if self._scored_together else None
+        if len(samples) == 1:
+            return [await self._sibling(samples[0], attempt, gate)]
+        return await all_or_cancel(self._sibling(sample, attempt, gate) for sample in samples)
+
+    async def play_lost(self, rollouts: Sequence[Rollout], attempt: int, *, last: bool) -> list[Rollout]:
+        """The rollouts, with those played anew whose process ended under them; all, when they are scored together."""
+        together = self._scored_together
+        due = [rollout.sample for rollout in rollouts if rollout.lost or together]
+        # One of them may be what ends its process: the last time one after another, it costs no other.
+        parts = [[sample] for sample in due] if last and not together else [due]
+        async with self.host.alone() if last else nullcontext():
+            anew = {each.sample: each for part in parts for each in await self.play(part, attempt)}
+        return [anew.get(rollout.sample, rollout) for rollout in rollouts]
+
+    @property
+    def _scored_together(self) -> bool:
+        return self.settings.score and self.host.overrides("compute_group_reward")
+
+    async def _sibling(self, sample: int, attempt: int, gate: _Gate | None) -> Rollout:
+        host, settings = self.host, self.settings
+        place: dict[str, Any] = {"sample": sample, "attempt": attempt, **self.place}
+        if gate is None:
+            return await run_rollout(host, self.example, self.model, settings, **place)
+        rollout = new_rollout(host, self.example, self.model, **place)
+        async with opened(host, rollout, settings) as ready:
+            if ready:
+                await play(host, rollout, self.model, settings)
+                if rollout.scorable:
+                    await score(host, rollout, settings)
+            await gate.arrive(rollout)
+        return rollout
 
 
 class _Gate:

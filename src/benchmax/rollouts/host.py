@@ -42,6 +42,7 @@ class EnvHost:
         self._home: HomeLoop | None = None
         self._threads: HookThreads | None = None
         self._replies: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
+        self._alone: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._suspending: set[str] = set()
         self._blocking: set[str] = set()
         self._warned: set[str] = set()
@@ -108,6 +109,10 @@ class EnvHost:
 
     def overrides(self, hook: str) -> bool:
         return overrides(self.env, hook)
+
+    def alone(self) -> asyncio.Lock:
+        """Held by rollouts that are played one after another."""
+        return self._alone.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     async def toolbox(self) -> Toolbox:
         """The environment's tools, asked for once and checked."""

@@ -18,7 +18,7 @@ from benchmax.envs.logging import captured, rollout_context
 from benchmax.envs.remote.placement import example_context
 from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import ChatMessage, Example, ToolCall, Transcript, nest_tool_calls
-from benchmax.errors import ContextExceeded, DeadlineExceeded, McpError, ModelTimeout
+from benchmax.errors import ContextExceeded, DeadlineExceeded, EnvLost, McpError, ModelTimeout
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
 from benchmax.rollouts.hooks import Call
 from benchmax.rollouts.host import EnvHost
@@ -282,8 +282,8 @@ class _Table:
             result = result_text(await self.host.outcome(running, seconds))
         except BadToolCall as wrong:
             return self._tool_message(call, f"Error: {wrong}", ok=False, seconds=0.0)
-        except McpError:
-            raise  # its server is gone, and no further call could do better
+        except (EnvLost, McpError):
+            raise  # its process or its server is gone, and no further call could do better
         except Exception as error:
             text = _told_to_model(error, self.settings.tool_seconds)
             return self._tool_message(call, text, ok=False, seconds=perf_counter() - began)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import Messages, Transcript
+from benchmax.errors import EnvLost, RecordError
 from benchmax.models.base import TokenSegment, Usage
 
 Part = TypeVar("Part")
@@ -47,7 +48,7 @@ class Termination(StrEnum):
     COST_BUDGET = "cost_budget_exceeded"
     TIME_BUDGET = "time_budget_exceeded"
     ENV_ERROR = "env_error"
-    """init_rollout or list_tools failed, or an MCP server was lost."""
+    """init_rollout or list_tools failed, or the environment's process or an MCP server was lost."""
     MODEL_ERROR = "model_error"
     """The model gave no reply within its retry budget."""
     REWARD_ERROR = "reward_error"
@@ -163,6 +164,11 @@ class Rollout:
         return self.termination in SCORABLE and not never_fit
 
     @property
+    def lost(self) -> bool:
+        """Whether the environment's process ended under it; played again, it may well be whole."""
+        return self.error is not None and self.error.type == EnvLost.__name__
+
+    @property
     def cut_off(self) -> bool:
         """Whether its last turn was cut. One that ran out of tokens by calling a tool had ended that turn."""
         if self.termination is Termination.TOKEN_BUDGET:
@@ -218,8 +224,6 @@ class Rollout:
     def from_dict(cls, raw: Mapping[str, Any]) -> Rollout:
         """Read a record; unknown fields are ignored, a newer format is refused."""
         if raw.get("v", 1) > FORMAT_VERSION:
-            from benchmax.errors import RecordError
-
             raise RecordError(
                 f"This rollout was written in format {raw['v']}; this benchmax reads up to {FORMAT_VERSION}. "
                 "Upgrade benchmax to read it."

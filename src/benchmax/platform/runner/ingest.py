@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 
 from benchmax import metrics
 from benchmax.errors import NotFoundError
+from benchmax.files import json_size
 from benchmax.files.links import open_plain
 from benchmax.files.redaction import Redactor, hide_texts
 from benchmax.platform.runner.children.child_files import read_note
@@ -39,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 BATCH_BYTES = 8 * 1024 * 1024
 """Read in one transaction."""
+LINE_BYTES = 32 * 1024 * 1024
+"""A longer line is left out: nothing that we write is."""
 STEP_SECONDS = 0.5
 """Time for one `step`, after which other runs have their turn."""
 PRINT_BYTES = 1024
@@ -344,17 +347,34 @@ def _lines(file: Any, start: int, most: int | None, hide: Redactor) -> tuple[lis
     found: list[Line] = []
     at = start
     while most is None or at - start < most:
-        text = file.readline()
+        text = file.readline(LINE_BYTES)
+        if len(text) == LINE_BYTES and not text.endswith(b"\n"):
+            length = _rest_of_line(file)
+            if not length:
+                break
+            logger.warning("a line of more than %d bytes at byte %d of %s is left out", LINE_BYTES, at, file.name)
+            at += LINE_BYTES + length
+            continue
         if not text.endswith(b"\n"):
             break
         try:
-            value = json.loads(text.decode("utf-8", "replace"))
+            value = None if json_size.too_many(text) else json.loads(text.decode("utf-8", "replace"))
             if isinstance(value, dict):
                 found.append(Line(at, len(text), hide_texts(value, hide) if hide else value))
         except (ValueError, RecursionError):
             logger.warning("a damaged line at byte %d of %s is left out", at, file.name)
         at += len(text)
     return found, at
+
+
+def _rest_of_line(file: Any) -> int:
+    """Read on to the end of a line without keeping it; gives the bytes, 0 when the line has no end yet."""
+    length = 0
+    while piece := file.readline(LINE_BYTES):
+        length += len(piece)
+        if piece.endswith(b"\n"):
+            return length
+    return 0
 
 
 def _rollout_rows(pieces: list[Piece], **more: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -18,6 +18,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from benchmax.errors import BenchmaxError, UsageError
+from benchmax.files.links import read_plain
 from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, PROCESS_FILE, read_note, write_note
 from benchmax.platform.runner.ingest import Ingest, NothingToRead
 from benchmax.platform.runner.jobs import outcome
@@ -399,7 +400,7 @@ def _reader(work: Training) -> tuple[Ingest, str]:
 def latest_checkpoint(run_dir: Path) -> int:
     """The step of the newest checkpoint, -1 for none."""
     try:
-        return int((run_dir / "checkpoints" / "latest").read_text("utf-8").strip().removeprefix("step-"))
+        return int(read_plain(run_dir, "checkpoints/latest", 1024).decode().strip().removeprefix("step-"))
     except (OSError, ValueError):
         return -1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from benchmax.errors import UsageError
+from benchmax.files.archives import unpack_tar
 from benchmax.platform.sdk.exceptions import TrainerError
 from benchmax.platform.sdk.transport import Connection, failure
 
@@ -138,9 +138,11 @@ class ResourceMethods(Connection):
             path = run_path(run_id, f"checkpoints/{quote(checkpoint, safe='')}/download?format={format}&wait=30")
             while not self._fetch(path, tar):
                 time.sleep(POLL_SECONDS)
-            with tarfile.open(tar) as archive:
-                archive.extractall(Path(work) / "files", filter="data")
-            (top,) = (Path(work) / "files").iterdir()
+            unpack_tar(tar, Path(work) / "files")
+            tops = list((Path(work) / "files").iterdir())
+            if len(tops) != 1 or not tops[0].is_dir():
+                raise UsageError("The archive holds no single folder. Do not trust who made it.")
+            top = tops[0]
             if folder.exists():
                 folder.rmdir()
             shutil.move(top, folder)

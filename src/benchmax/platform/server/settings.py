@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from benchmax import limits
 from benchmax.platform.store.datadir import DataDir
@@ -49,4 +50,5 @@ class ServerSettings:
     def hosts(self) -> frozenset[str]:
         """Every name this server answers to."""
         wildcard = self.host in ("0.0.0.0", "::", "")
-        return LOOPBACK | self.allowed_hosts | (frozenset() if wildcard else {self.host})
+        named = {urlsplit(self.public_url or "").hostname or "127.0.0.1"}
+        return LOOPBACK | self.allowed_hosts | named | (frozenset() if wildcard else {self.host})

@@ -30,6 +30,8 @@ from benchmax.platform.store.datadir import DataDir
 MIGRATIONS = Path(__file__).with_name("migrations")
 BUSY_SECONDS = 30.0
 IDLE_SECONDS = 1.0
+CHECKED_BYTES = 256 * 1024 * 1024
+"""A file up to this size is read whole before it is used: damage is told at the start, not in the middle of a run."""
 _WRITES = "benchmax_writes"
 
 
@@ -66,7 +68,11 @@ def open_database(data: DataDir, url: str | None = None, *, migrate: bool = True
     """The database of a data directory, brought to this version's tables unless told otherwise."""
     engine = make_engine(url or f"sqlite:///{data.database}")
     try:
-        upgrade(engine) if migrate else check_revision(engine)
+        if migrate:
+            _check_whole(engine)
+            upgrade(engine)
+        else:
+            check_revision(engine)
     except DatabaseError as error:
         engine.dispose()
         raise UsageError(
@@ -77,6 +83,20 @@ def open_database(data: DataDir, url: str | None = None, *, migrate: bool = True
         engine.dispose()
         raise
     return Database(engine)
+
+
+def _check_whole(engine: Engine) -> None:
+    """Refuse a file that is damaged inside."""
+    path = Path(engine.url.database or "")
+    if engine.dialect.name != "sqlite" or not path.is_file() or path.stat().st_size > CHECKED_BYTES:
+        return
+    with engine.connect() as connection:
+        said = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+    if said != "ok":
+        raise UsageError(
+            f"The database {path} is damaged: {said}. Restore a copy that `benchmax backup` made, or move it away and "
+            "rebuild what is known of runs with `benchmax reindex`."
+        )
 
 
 def make_engine(url: str) -> Engine:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmax.files import json_size
 from benchmax.files.atomic import write_text
 from benchmax.files.links import read_plain
 
@@ -26,7 +27,8 @@ NOTE_BYTES = 64 * 1024 * 1024
 def read_note(path: Path) -> dict[str, Any]:
     """The note; empty when there is none."""
     try:
-        value = json.loads(read_plain(path.parent, path.name, NOTE_BYTES))
+        text = read_plain(path.parent, path.name, NOTE_BYTES)
+        value = None if json_size.too_many(text) else json.loads(text)
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

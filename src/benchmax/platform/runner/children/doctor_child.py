@@ -118,7 +118,7 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
             ) from None
         finally:
             if process.returncode is None:
-                process.kill()
+                process.terminate()  # its guard ends all of it
                 await process.wait()
             await asyncio.wait([stalled])
             os.close(beats)

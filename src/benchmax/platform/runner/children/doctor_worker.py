@@ -19,6 +19,7 @@ from benchmax.doctor import examine
 from benchmax.doctor.stall import watch_me
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.loading import load_env_class, own_rows
+from benchmax.envs.remote.guard import go_under_guard
 from benchmax.errors import BenchmaxError, UsageError
 
 ANSWERS = 200
@@ -27,6 +28,7 @@ TOOLS_SECONDS = 30.0
 
 def main() -> int:
     orders = json.load(sys.stdin)
+    go_under_guard(orders["beat"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if most := orders.get("memory_bytes"):
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))

@@ -22,6 +22,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from benchmax.envs.remote.guard import adopt_orphans
 from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, LAUNCH_FILE, write_note
 from benchmax.platform.runner.children.fork_parent import parent_model
@@ -72,6 +73,7 @@ def run_child(work: Work) -> int:
         lifeline.hold(given.lifeline, run_dir, given.policy)
     os.umask(0o077)
     _log_with_time()
+    adopt_orphans()  # so that `end_others` knows what an installer, say, left behind
     with Phase(run_dir) as phase:
         ended = attempt(work, run_dir, word, phase)
     lifeline.let_go(run_dir)

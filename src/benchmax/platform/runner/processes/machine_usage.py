@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmax.files.links import append_to
+
 FILE = "system.jsonl"
 EVERY_SECONDS = 5.0
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -38,7 +40,7 @@ class Gauge:
         self._at = now
         if sample is None:
             return
-        descriptor = os.open(run_dir / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        descriptor = append_to(run_dir, FILE)
         try:
             os.write(descriptor, json.dumps(sample, separators=(",", ":")).encode() + b"\n")
         finally:

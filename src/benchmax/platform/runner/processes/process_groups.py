@@ -15,9 +15,10 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from benchmax.envs.remote.surroundings import PASSED_ON
+from benchmax.files.links import append_to
 from benchmax.platform.runner.processes import process_ids as proc
 from benchmax.platform.runner.processes import process_tags as marks
 from benchmax.platform.runner.processes.parent_watch import Policy, fifo_path
@@ -76,13 +77,10 @@ class RunProcess:
         command: Sequence[str] | None = None,
     ) -> RunProcess:
         """Start a child that waits for `begin`."""
-        log = run_dir / "child.log"
-        if log.exists() and log.stat().st_size > LOG_BYTES:
-            log.replace(run_dir / "child.log.1")
         program = command or (sys.executable, "-P", "-m", module)
         theirs, ours = os.pipe()
         try:
-            with open(log, "ab", opener=_private) as output:
+            with _open_log(run_dir) as output:
                 popen = subprocess.Popen(
                     [*program, str(run_dir), "--lifeline", str(theirs), "--policy", policy],
                     pass_fds=[theirs],
@@ -163,7 +161,8 @@ class RunProcess:
     def remains(self) -> list[proc.Process]:
         """What still lives of the run."""
         processes = proc.everything()
-        return list({*self._left(processes), *marks.marked(self.run_dir, processes)})
+        known = {*self._left(processes), *marks.marked(self.run_dir, processes)}
+        return list(proc.descendants([each.pid for each in known], processes))
 
     def _left(self, processes: dict[int, proc.Process]) -> list[proc.Process]:
         """Of these processes, the remembered ones and those in a session of one of them."""
@@ -200,8 +199,7 @@ class RunProcess:
         if not self._ended:
             self.look()
             self._signal(signal.SIGKILL)
-        for process in self.remains():
-            _kill(process)
+        self._kill_remains()
 
     def let_go(self) -> None:
         """Close our end of the lifeline without ending the child: another runner has it, or it may not begin."""
@@ -213,10 +211,14 @@ class RunProcess:
         if self._popen is not None:
             self._signal(signal.SIGKILL)
             self._code = self._popen.wait()
-        for process in self.remains():
-            _kill(process)
+        self._kill_remains()
         self.let_go()
         fifo_path(self.run_dir, self.pid).unlink(missing_ok=True)
+
+    def _kill_remains(self) -> None:
+        """The youngest first: a guard, older than what it guards, is the last that could still find others."""
+        for process in sorted(self.remains(), key=lambda each: each.started, reverse=True):
+            _kill(process)
 
     def _signal(self, number: signal.Signals) -> None:
         if self.pid <= 1:
@@ -241,5 +243,11 @@ def _kill(process: proc.Process) -> None:
             pass
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+def _open_log(run_dir: Path) -> BinaryIO:
+    """The run's log, to add to. What its code put in the place of one, a link or a pipe, is removed."""
+    log = run_dir / "child.log"
+    if log.is_symlink() or (log.exists() and not log.is_file()):
+        log.unlink()
+    elif log.exists() and log.stat().st_size > LOG_BYTES:
+        log.replace(run_dir / "child.log.1")
+    return open(append_to(run_dir, log.name), "ab")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.routes.storage import BlobPathText, broken_upload, pieces
 from benchmax.platform.server.security.auth import Caller, Principal
 from benchmax.platform.server.services import catalogue, datasets
+from benchmax.platform.server.services.dataset_preview import PREVIEW_ROWS
 from benchmax.platform.server.services.launch import count_lines, row_reader
 from benchmax.platform.server.state import Here, Platform
 from benchmax.platform.store.tables import Blob
@@ -128,7 +130,7 @@ def _keep(
     try:
         seen = _read_as(here, caller, path, sha256, size, 20, environment)
         # Rows none of which has our columns may still be what some environment reads: then readable is enough.
-        check_count(seen.usable or sum(1 for _ in datasets.rows(here.blobs, sha256, path)))
+        check_count(seen.usable or sum(1 for _ in islice(datasets.rows(here.blobs, sha256, path), PREVIEW_ROWS)))
     except UsageError:
         with here.database.write() as session:
             libraries.note_nameless(session, sha256, size)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 MOST_STREAMS = 256
 """Live feeds that one user, or one address without a key, may have open."""
+OPENING = 4
+"""Live feeds whose reader is looked up at one time: a thousand that open at once are in nobody's way."""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self'; object-src 'none'; base-uri 'none'; "
@@ -62,6 +64,7 @@ class Guard:
         self._streams = StreamWatch()
         self._bodies = Bodies()
         self._feeds = OpenStreams()
+        self._opening = asyncio.Semaphore(OPENING)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -100,26 +103,18 @@ class Guard:
 
     async def _serve(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
         """Answer; a live stream only for as long as its reader may read."""
-        watcher: asyncio.Task[None] | None = None
         bound = asyncio.timeout(None)
-
-        def watch() -> None:
-            nonlocal watcher
-            watcher = asyncio.create_task(self._watch(scope, headers, bound))
-
-        answer.on_stream = watch
         try:
-            async with bound:
-                await self._app(scope, receive, answer.send)
+            with ExitStack() as watched:
+                answer.on_stream = lambda: watched.enter_context(self._watched(scope, headers, bound))
+                async with bound:
+                    await self._app(scope, receive, answer.send)
         except TimeoutError:
             if not bound.expired():
                 raise
             await answer.end()
-        finally:
-            if watcher is not None:
-                watcher.cancel()
 
-    async def _watch(self, scope: Scope, headers: Headers, bound: asyncio.Timeout) -> None:
+    def _watched(self, scope: Scope, headers: Headers, bound: asyncio.Timeout) -> AbstractContextManager[None]:
         _, run_id = self._platform.doors.find(scope["method"], scope["path"])
         address = client_address(scope)
 
@@ -133,14 +128,15 @@ class Guard:
             return run_id is None or run is not None
 
         shown = headers.get("authorization") or cookie_token(headers)
-        await self._streams.until_refused((shown, run_id), may_read, bound)
+        return self._streams.watching((shown, run_id), may_read, bound)
 
     async def _let_in(self, scope: Scope, headers: Headers) -> None:
         self._doors = self._doors or self._platform.doors
         level, run_id = self._doors.find(scope["method"], scope["path"])
         if level == "open":
             return
-        principal, run = await run_in_threadpool(self._look_up, headers, client_address(scope), run_id)
+        async with self._opening if _is_feed(scope) else nullcontext():
+            principal, run = await run_in_threadpool(self._look_up, headers, client_address(scope), run_id)
         authorize(principal, level)
         scope["principal"], scope["run"] = principal, run
 
@@ -204,6 +200,10 @@ def _is_stored(scope: Scope) -> bool:
     return bool(scope["method"] == "POST" and scope["path"] == "/v1/datasets")
 
 
+def _is_feed(scope: Scope) -> bool:
+    return bool(scope["method"] == "GET" and scope["path"].endswith("/stream"))
+
+
 def _is_stream(start: Message) -> bool:
     return any(name.lower() == b"content-type" and b"event-stream" in value for name, value in start["headers"])
 
@@ -248,7 +248,7 @@ class OpenStreams:
     @contextmanager
     def place(self, scope: Scope) -> Iterator[None]:
         """Count a feed while it is open; Refused (429) when it is one too many. What is no feed is not counted."""
-        if scope["method"] != "GET" or not scope["path"].endswith("/stream"):
+        if not _is_feed(scope):
             yield
             return
         principal: Principal | None = scope.get("principal")

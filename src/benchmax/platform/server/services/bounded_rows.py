@@ -1,4 +1,4 @@
-"""Asks `rows_child` about files that are read whole. Few run at a time, and each has a bounded amount of memory."""
+"""Asks `rows_child` about files that are read whole, or are large. Few run at a time, each with a bounded memory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmax import limits
 from benchmax.errors import DatasetError, UsageError
+from benchmax.files import json_size
 
 WHOLE = frozenset({".json", ".parquet"})
 """Suffixes of files that cannot be read in pieces of a bounded size."""
+SMALL_BYTES = limits.MIB
+"""Up to this size a file that can is read here: what unfolds from it is no more than the child's own weight."""
+ROWS_BYTES = 32 * limits.MIB
+"""Of rows that are kept in memory at one time, as JSON."""
 AT_ONCE = 2
 WAIT_SECONDS = 60.0
 
 _places = threading.BoundedSemaphore(AT_ONCE)
+
+
+def is_large(file: Path) -> bool:
+    """Whether a file is to be read in a child."""
+    return file.suffix in WHOLE or file.stat().st_size > SMALL_BYTES
 
 
 def ask(file: Path, do: str, **more: Any) -> dict[str, Any]:
@@ -38,7 +49,20 @@ def rows(file: Path, path: str) -> Iterator[dict[str, Any]]:
     raise _too_much(file)
 
 
-def _answers(file: Path, do: str, more: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def first(file: Path, path: str, count: int) -> list[Any]:
+    """The first rows; UsageError when they are too much to be held."""
+    found: list[Any] = []
+    held = json_size.Count(most_bytes=ROWS_BYTES)
+    for kind, row in _answers(file, "first", {"path": path, "count": count}, held):
+        if kind == "end":
+            return found
+        found.append(row)
+    raise _too_much(file)
+
+
+def _answers(
+    file: Path, do: str, more: dict[str, Any], held: json_size.Count | None = None
+) -> Iterator[tuple[str, Any]]:
     command = [sys.executable, "-P", "-m", "benchmax.platform.server.services.rows_child"]
     variables = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -49,6 +73,8 @@ def _answers(file: Path, do: str, more: dict[str, Any]) -> Iterator[tuple[str, A
             child.stdin.write(json.dumps({"file": str(file), "do": do, **more}).encode())
             child.stdin.close()
             for line in child.stdout:
+                if held is not None and held.add(line):
+                    raise UsageError(f"The first rows of {file} are more than can be held at once. Ask for fewer.")
                 kind, value = json.loads(line)
                 if kind == "error":
                     raise DatasetError(value)

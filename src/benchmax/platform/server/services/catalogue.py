@@ -25,7 +25,7 @@ from benchmax.bundle.metadata import BundleMetadata
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import environments
 from benchmax.envs.loading import load_env_class, own_rows
-from benchmax.errors import NotFoundError
+from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.server.services import datasets
 from benchmax.platform.store.tables import Run
 from benchmax.platform.store.uploads import uploads as libraries
@@ -144,17 +144,14 @@ def _manifest(path: str) -> BundleMetadata:
     """A manifest by the path of its blob; one that cannot be read says nothing."""
     try:
         return _read_manifest(path)
-    except (BundlingError, OSError):
+    except (BundlingError, UsageError, OSError):
         return BundleMetadata(python_version="unknown")
 
 
 @lru_cache(maxsize=512)
 def _read_manifest(path: str) -> BundleMetadata:
     """The content of a blob never changes."""
-    file = Path(path)
-    return BundleMetadata.from_json_bytes(
-        file.read_bytes() if file.stat().st_size <= libraries.MANIFEST_BYTES else b"{}"
-    )
+    return BundleMetadata.from_json_bytes(libraries.manifest_bytes(Path(path)))
 
 
 def _docstring(source: str) -> str:

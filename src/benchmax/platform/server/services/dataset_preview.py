@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.catalogue import environments
 from benchmax.envs.datasets.load import check_dataset, iter_examples
@@ -17,8 +19,11 @@ from benchmax.envs.datasets.run_rows import usable_rows
 from benchmax.envs.loading import load_env_class
 from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue
 from benchmax.errors import DatasetError
+from benchmax.files import json_size
 
 PREVIEW_ROWS = 100_000
+SAMPLE_BYTES = 8 * limits.MIB
+"""Of the rows in one preview, as JSON."""
 OWN_CODE = "*"
 """In place of an environment's name: its own code reads the rows, so that they can be read is all that is known."""
 
@@ -56,7 +61,7 @@ def look(file: Path, limit: int, environment: str | None) -> dict[str, Any]:
     """The first rows, and what is wrong with any of the first 100,000; read as a built-in environment does."""
     env_class = row_class(environment)
     report = check_dataset(file, env_class, limit=PREVIEW_ROWS)
-    sample = [row.data for _, row in zip(range(limit), read_rows(file), strict=False) if isinstance(row.data, dict)]
+    sample = _sample(file, limit)
     return {
         "rows": report.rows,
         "usable": report.kept,
@@ -64,9 +69,22 @@ def look(file: Path, limit: int, environment: str | None) -> dict[str, Any]:
         "errors": report.errors,
         "warnings": report.warnings,
         "issues": [_issue(issue) for issue in report.issues],
-        "sample": json.loads(json.dumps(sample, default=str)),
+        "sample": sample,
         "ids": [_example_id(row, env_class) for row in sample],
     }
+
+
+def _sample(file: Path, limit: int) -> list[dict[str, Any]]:
+    """The first rows, as many as a page can show."""
+    found: list[dict[str, Any]] = []
+    held = json_size.Count(most_bytes=SAMPLE_BYTES)
+    for row in islice(read_rows(file), limit):
+        if isinstance(row.data, dict):
+            text = json.dumps(row.data, default=str)
+            if held.add(text.encode("utf-8", "replace")):
+                break
+            found.append(json.loads(text))
+    return found
 
 
 def good_rows(file: Path, path: str) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@ a path is let name another blob.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -12,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from benchmax import limits
 from benchmax.envs.datasets.load import jsonl_line
+from benchmax.envs.datasets.readers import read_rows
 from benchmax.envs.datasets.rows import Finding, check_messages
 from benchmax.errors import DatasetError, NotFoundError, UsageError
 from benchmax.platform.server.services import bounded_rows
@@ -71,7 +73,7 @@ def preview(
 ) -> DatasetPreview:
     """The first rows, and what is wrong with any of the first 100,000, as a built-in environment reads them."""
     with dataset_file(store, sha256, path) as file:
-        if file.suffix in bounded_rows.WHOLE:
+        if bounded_rows.is_large(file):
             seen = bounded_rows.ask(file, "preview", limit=limit, environment=environment)
         else:
             seen = dataset_look.look(file, limit, environment)
@@ -83,6 +85,14 @@ def rows(store: BlobStore, sha256: str, path: str) -> Iterator[dict[str, Any]]:
     with dataset_file(store, sha256, path) as file:
         whole = file.suffix in bounded_rows.WHOLE
         yield from bounded_rows.rows(file, path) if whole else dataset_look.good_rows(file, path)
+
+
+def first_rows(store: BlobStore, sha256: str, path: str, count: int) -> list[Any]:
+    """The first rows of a file, as they are; UsageError when they are too much to be held."""
+    with dataset_file(store, sha256, path) as file:
+        if bounded_rows.is_large(file):
+            return bounded_rows.first(file, path, count)
+        return [row.data for row in islice(read_rows(file), count)]
 
 
 def sft_rows(store: BlobStore, sha256: str, path: str) -> int:

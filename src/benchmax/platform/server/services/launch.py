@@ -24,7 +24,7 @@ from benchmax.platform.server.services import dataset_preview as dataset_look
 from benchmax.platform.server.services.dataset_preview import OWN_CODE
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.blobs import BlobStore
-from benchmax.platform.store.uploads.uploads import MANIFEST_BYTES
+from benchmax.platform.store.uploads.uploads import manifest_bytes
 from benchmax.platform.wire.launch_args import launch_args
 from benchmax.platform.wire.runs import RUN_PATHS, LaunchArg
 
@@ -74,9 +74,7 @@ class Assets:
         from benchmax.bundle.metadata import BundleMetadata
 
         path = self._store.path(self.blobs["env_metadata_path"])
-        if path.stat().st_size > MANIFEST_BYTES:
-            raise UsageError("env_metadata_path is too large for a bundle's metadata. " + _NAMED_BUNDLE)
-        manifest = BundleMetadata.from_json_bytes(path.read_bytes())
+        manifest = BundleMetadata.from_json_bytes(manifest_bytes(path))
         if manifest.sha256 is not None and manifest.sha256 != self.blobs["env_cls_path"]:
             raise UsageError("The bundle is not the one its metadata describes (SHA-256). Upload it again.")
         check_bundle(self._store.path(self.blobs["env_cls_path"]), manifest)
@@ -111,14 +109,14 @@ def row_reader(store: BlobStore, cls_sha256: str, metadata_sha256: str) -> str:
     pickled, manifest = store.path(cls_sha256), store.path(metadata_sha256)
     if max(pickled.stat().st_size, manifest.stat().st_size) > _INSPECTED_BYTES:
         return OWN_CODE
-    known = rows_read_by(pickled.read_bytes(), BundleMetadata.from_json_bytes(manifest.read_bytes()))
+    known = rows_read_by(pickled.read_bytes(), BundleMetadata.from_json_bytes(manifest_bytes(manifest)))
     return OWN_CODE if known is None else known
 
 
 def check_rows(store: BlobStore, sha256: str, path: str, reader: str) -> int:
     """Usable rows of a dataset; DatasetError, with row, column, reason and fix, for one that is not."""
     with dataset_file(store, sha256, path) as file:
-        if file.suffix in bounded_rows.WHOLE:
+        if bounded_rows.is_large(file):
             usable = int(bounded_rows.ask(file, "check", path=path, environment=reader)["rows"])
         else:
             usable = dataset_look.check(file, path, reader)

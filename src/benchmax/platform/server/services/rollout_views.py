@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
 
+from benchmax.files import json_size
 from benchmax.files.links import read_plain
 from benchmax.platform.server.services.run_views import EvalId, Mode
 from benchmax.platform.store.runs import evals
@@ -84,7 +85,8 @@ def _token_run(segment: Mapping[str, Any], known: Sequence[str] | None) -> Token
 @lru_cache(maxsize=4)
 def _vocabulary(path: Path, _changed: int) -> tuple[str, ...] | None:
     try:
-        words = json.loads(read_plain(path.parent, path.name, _VOCABULARY_BYTES))
+        text = read_plain(path.parent, path.name, _VOCABULARY_BYTES)
+        words = [] if json_size.too_many(text) else json.loads(text)
         return tuple(clean(str(text)) for text in words)
     except (OSError, ValueError, TypeError, RecursionError):
         return None

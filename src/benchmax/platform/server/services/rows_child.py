@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import resource
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,10 @@ def _answer(asked: dict[str, Any]) -> None:
         _say("answer", {"rows": dataset_look.check(file, asked["path"], asked["environment"])})
     elif asked["do"] == "count":
         _say("answer", {"rows": sum(1 for _ in read_rows(file))})
+    elif asked["do"] == "first":
+        for found in islice(read_rows(file), asked["count"]):
+            _say("row", found.data)
+        _say("end")
     else:
         for row in dataset_look.good_rows(file, asked["path"]):
             _say("row", row)

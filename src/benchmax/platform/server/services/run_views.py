@@ -19,10 +19,10 @@ from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import run_summaries as standings
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.runs.run_summaries import Standing
-from benchmax.platform.store.tables import TERMINAL, ApiKey, EnvLog, Eval, Event, Job, Run
+from benchmax.platform.store.tables import TERMINAL, ApiKey, EnvLog, Eval, Job, Run
 from benchmax.platform.store.uploads.uploads import OURS
 from benchmax.platform.wire.accounts import KeyInfo
-from benchmax.platform.wire.runs import EnvLogLine, EvalInfo, RunEvent, RunInfo
+from benchmax.platform.wire.runs import EnvLogLine, EvalInfo, RunInfo
 
 RunId = Annotated[str, Path(max_length=80)]
 Page = Annotated[int, Query(ge=1, le=100_000)]
@@ -171,17 +171,6 @@ def _heartbeat(run: Run, data: DataDir) -> float | None:
         except OSError:
             continue
     return max(beats, default=None)
-
-
-def event_info(event: Event) -> RunEvent:
-    return RunEvent(
-        id=event.id,
-        created_at=event.time,
-        category=event.category,
-        type=event.kind,
-        message=event.message,
-        data=event.data,
-    )
 
 
 def log_line(line: EnvLog) -> EnvLogLine:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy import Text, cast, delete, exists, or_, select
 from sqlalchemy.orm import Session
 
 from benchmax import limits
+from benchmax.errors import UsageError
+from benchmax.files import json_size
 from benchmax.platform.store.runs.metrics import write_all
 from benchmax.platform.store.tables import Blob, BlobPath, Run
 from benchmax.platform.store.uploads.blobs import BlobStore
@@ -27,6 +30,15 @@ _SETTLED_SECONDS = 60.0
 """A file younger than this may be about to get a name."""
 _UNKNOWN_SECONDS = 86_400.0
 """A file without a row that is older than this never gets one."""
+
+
+def manifest_bytes(given: Path | bytes) -> bytes:
+    """What is in a bundle's manifest; UsageError when it is larger, or unfolds into more, than one ever does."""
+    size = len(given) if isinstance(given, bytes) else given.stat().st_size
+    content = given if isinstance(given, bytes) else given.read_bytes() if size <= MANIFEST_BYTES else b""
+    if size > MANIFEST_BYTES or json_size.too_many(content):
+        raise UsageError("The bundle's metadata is too large to be one's. Pack the environment again.")
+    return content
 
 
 def datasets_of(

@@ -8,7 +8,6 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,16 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from benchmax.bundle.metadata import BundleMetadata
-from benchmax.envs.datasets.readers import read_rows
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.platform.server.security import json_size
+from benchmax.files import json_size
 from benchmax.platform.server.security.auth import Caller, Principal
-from benchmax.platform.server.services import bounded_rows, datasets
-from benchmax.platform.server.services.launch import check_bundle, dataset_file
+from benchmax.platform.server.services import datasets
+from benchmax.platform.server.services.launch import check_bundle
 from benchmax.platform.server.services.live_sessions import Broken, Event, event_stream
 from benchmax.platform.server.services.models import ChosenModel, choose
 from benchmax.platform.server.state import Here, Platform
 from benchmax.platform.store.uploads import blobs
-from benchmax.platform.store.uploads.uploads import MANIFEST_BYTES
+from benchmax.platform.store.uploads.uploads import manifest_bytes
 from benchmax.platform.wire.sessions import BatchRequest, RolloutEnv, RolloutOptions, RolloutRequest
 
 router = APIRouter(tags=["rollouts"])
@@ -114,7 +112,7 @@ def _bundle(here: Platform, caller: Principal, env: RolloutEnv) -> tuple[str, di
     else:
         raise UsageError("Give the environment either as env_cls_path and env_metadata_path, or as the two bytes.")
     pickled, manifest = found
-    text = manifest if isinstance(manifest, bytes) else _small(manifest)
+    text = manifest_bytes(manifest)
     check_bundle(pickled, BundleMetadata.from_json_bytes(text))
     digest = hashlib.sha256(text)
     digest.update(hashlib.sha256(pickled).digest() if isinstance(pickled, bytes) else pickled.name.encode())
@@ -126,10 +124,7 @@ def _rows(here: Platform, caller: Principal, body: BatchRequest) -> list[Any]:
         raise UsageError("Send one of dataset_bytes and dataset_path.")
     if body.dataset_path is not None:
         where, sha256 = _dataset(here, caller, body.dataset_path, body.split)
-        if Path(where).suffix.lower() in bounded_rows.WHOLE:
-            return list(islice(datasets.rows(here.blobs, sha256, where), body.max_examples))
-        with dataset_file(here.blobs, sha256, where) as path:
-            return [row.data for row, _ in zip(read_rows(path), range(body.max_examples), strict=False)]
+        return datasets.first_rows(here.blobs, sha256, where, body.max_examples)
     content = _decoded(body.dataset_bytes or "", "dataset_bytes")
     if json_size.too_many(content):
         raise UsageError("dataset_bytes holds too many values. Upload the rows as .jsonl and give dataset_path.")
@@ -159,12 +154,6 @@ def _blob(here: Platform, caller: Principal, path: str) -> Path:
     if found is None:
         raise NotFoundError(f"You have no upload at {path[:200]!r}. Upload it first, or send the bytes.")
     return here.blobs.path(found[1].sha256)
-
-
-def _small(path: Path) -> bytes:
-    if path.stat().st_size > MANIFEST_BYTES:
-        raise UsageError("env_metadata_path is too large for a bundle's metadata. Pack the environment again.")
-    return path.read_bytes()
 
 
 def _decoded(text: str, what: str) -> bytes:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
-from fastapi.responses import Response
-from fastapi.sse import EventSourceResponse, ServerSentEvent
+from fastapi.responses import Response, StreamingResponse
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
@@ -23,12 +22,12 @@ from benchmax.platform.server.services.run_views import (
     RunId,
     VisibleRun,
     eval_info,
-    event_info,
     log_line,
     own_run,
     run_info,
     run_infos,
 )
+from benchmax.platform.server.services.sse import event_info
 from benchmax.platform.server.state import Here, Platform
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import evals, events, rollouts, runs
@@ -158,13 +157,18 @@ def get_logs(
         return here.charts.answer(request, session, run, make)
 
 
-@router.get("/{run_id}/stream", response_class=EventSourceResponse)
+_FEED: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "Server-sent events"}
+}
+
+
+@router.get("/{run_id}/stream", response_class=StreamingResponse, responses=_FEED)
 async def stream(
     here: Here,
     run: VisibleRun,
     last_event_id: Annotated[str | None, Header(max_length=40)] = None,
     latest: bool = False,
-) -> AsyncIterator[ServerSentEvent]:
+) -> StreamingResponse:
     """Events, points and rollouts as they come, each with an id; send `Last-Event-ID` to go on where you were.
 
     `latest` leaves out what there was before, for a reader that has just read it elsewhere.
@@ -172,9 +176,15 @@ async def stream(
     last = int(last_event_id) if last_event_id and last_event_id.isdecimal() and len(last_event_id) < 19 else 0
     if latest and not last:
         last = await run_in_threadpool(here.feeds.newest, run.id)
-    async for event in here.feeds.follow(run.id, last):
-        yield ServerSentEvent(id=str(event.id), data=event_info(event).model_dump(by_alias=True))
-    yield ServerSentEvent(data={"type": "end"})
+
+    async def told() -> AsyncIterator[bytes]:
+        async with aclosing(here.feeds.follow(run.id, last)) as news:
+            async for piece in news:
+                yield piece
+        yield b'data: {"type": "end"}\n\n'
+
+    unbuffered = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(told(), media_type="text/event-stream", headers=unbuffered)
 
 
 @router.get("/{run_id}/checkpoints")

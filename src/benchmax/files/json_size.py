@@ -5,6 +5,8 @@ Counted before it is parsed, by the signs that begin a value; those inside of te
 
 from __future__ import annotations
 
+import math
+
 MOST_CONTAINERS = 1_000_000
 """Objects and lists, of some hundred bytes each."""
 MOST_VALUES = 6_000_000
@@ -14,14 +16,17 @@ MOST_VALUES = 6_000_000
 class Count:
     """Counts a text that comes in pieces."""
 
-    def __init__(self) -> None:
-        self._containers = self._values = 0
+    def __init__(self, most_bytes: float = math.inf) -> None:
+        self._containers = self._values = self._bytes = 0
+        self._most_bytes = most_bytes
 
     def add(self, piece: bytes) -> bool:
         """Whether it became too much."""
+        self._bytes += len(piece)
         self._containers += piece.count(b"{") + piece.count(b"[")
         self._values += piece.count(b",")
-        return self._containers > MOST_CONTAINERS or self._values > MOST_VALUES
+        too_many = self._containers > MOST_CONTAINERS or self._values > MOST_VALUES
+        return too_many or self._bytes > self._most_bytes
 
 
 def too_many(content: bytes) -> bool:
