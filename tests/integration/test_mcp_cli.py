@@ -109,6 +109,12 @@ def test_bench_that_is_stopped_shows_what_was_seen(monkeypatch: pytest.MonkeyPat
     assert "Stopped" in done.stderr
 
 
+def test_the_demo_pleases_the_doctor() -> None:
+    done = runner.invoke(app, ["validate", str(DEMO), "--strict", "--json"], catch_exceptions=False)
+    assert json.loads(done.stdout)["findings"] == []
+    assert done.exit_code == 0
+
+
 def test_a_folder_names_its_environment(tmp_path: Path) -> None:
     assert load_env_class(str(DEMO)).__name__ == "McpDemoEnv"
     with pytest.raises(NotFoundError, match=r"no env\.py.*benchmax mcp inspect"):

@@ -13,7 +13,7 @@ from benchmax.doctor.arguments import arguments_for, edge_arguments
 from benchmax.doctor.gold.truths import truth_text
 from benchmax.doctor.probe_answers import exploits, labelled, mentions
 from benchmax.envs.example_id import make_example
-from benchmax.envs.types import ToolDefinition
+from benchmax.envs.types import ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, ToolError
 from benchmax.rollouts.toolbox import Toolbox
 from benchmax.testing import run_env_contract
@@ -159,6 +159,29 @@ async def test_numpy_and_bool_rewards_are_fine() -> None:
     diagnosis = await examine(Numbers, rows=ROWS)
     assert diagnosis.ok
     assert diagnosis.find("mirrored-component")
+
+
+class Diary(Notebook):
+    """Two notes are to be written; each component looks for one of them."""
+
+    @classmethod
+    def gold_tool_calls(cls, example):
+        return [ToolCall("write", json.dumps({"text": f"{word} {example['task']['ground_truth']}"})) for word in "ab"]
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {word: float(f"{word} {task['ground_truth']}" in self.notes[rollout_id]) for word in "ab"}
+
+
+class TwiceTheSame(Diary):
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        kept = float(f"a {task['ground_truth']}" in self.notes[rollout_id])
+        return {"kept": kept, "again": kept}
+
+
+async def test_components_that_look_at_different_tool_calls_do_not_repeat_one_another() -> None:
+    diagnosis = await examine(Diary, rows=ROWS, examples=2)
+    assert [finding.title for finding in (*diagnosis.errors, *diagnosis.warnings)] == []
+    assert (await examine(TwiceTheSame, rows=ROWS, examples=2)).find("mirrored-component")
 
 
 class _Unprintable(Exception):

@@ -37,6 +37,8 @@ KNOWN = 400
 """Examples whose gold answers are written down."""
 PROBED = 4
 """Examples on which exploits are tried; the gold answer is tried on all."""
+UNFINISHED = 8
+"""Ways to leave out one tool call of the gold answer."""
 CROWD = 8
 """Gold answers scored at the same time."""
 NONCE = "benchmax-marker-7f3a91"
@@ -86,8 +88,8 @@ class Examination:
             await self._play_gold()
             await self._play_demonstrations()
         for step in (
-            self._try_tools, self._try_edges, self._probe, self._repeat, self._rewrite_history, self._mingle,
-            self._crowd, self._listen_across, self._small_group,
+            self._try_tools, self._try_edges, self._probe, self._stop_early, self._repeat, self._rewrite_history,
+            self._mingle, self._crowd, self._listen_across, self._small_group,
         ):  # fmt: skip
             if perf_counter() - self._began > self.evidence.pace.probe_seconds:
                 self.evidence.cut_short = True
@@ -219,6 +221,15 @@ class Examination:
             self.evidence.shots += await self._play(example, self._exploits(example))
             if perf_counter() - self._began > self.evidence.pace.probe_seconds:
                 self.evidence.cut_short = True
+                return
+
+    async def _stop_early(self) -> None:
+        """The gold answer without one of its tool calls: components that look at different calls differ here alone."""
+        for example in self.evidence.sample[:PROBED] if not self.evidence.grouped else ():
+            text, turns = self._golds.get(example["id"]), [(call,) for call in self.gold.calls_of(example)]
+            if text is not None and len(turns) > 1:
+                less = [tuple(turns[:at] + turns[at + 1 :]) for at in range(min(len(turns), UNFINISHED))]
+                self.evidence.shots += await self._play(example, [Probe("unfinished", text, each) for each in less])
                 return
 
     async def _play(self, example: Example, probes: Sequence[Probe]) -> list[Shot]:
