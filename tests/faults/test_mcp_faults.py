@@ -339,7 +339,8 @@ asyncio.run(main())
     assert not root.exists()
 
 
-def test_a_setup_ends_with_the_program(tmp_path: Path) -> None:
+def test_a_setup_ends_with_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path / "home"))
     workdir = make_workdir(tmp_path / "w")
     daemon = tmp_path / "pid"
     (workdir / "setup.sh").write_text(f"setsid sh -c 'echo $$ $PWD > {daemon}; exec sleep 300' & exec sleep 300\n")

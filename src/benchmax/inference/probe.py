@@ -15,8 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmax.config import home
 from benchmax.errors import UsageError
-from benchmax.inference.store import home
 
 ISA = "ONEDNN_MAX_CPU_ISA"
 SAFE_ISA = "AVX512_CORE_BF16"

@@ -3,7 +3,7 @@
     my_env/
       mcp_config.yaml    the servers, as every MCP client writes them (mcp_config.yml is the same)
       reward_fn.py       reward_functions = {"name": function, …}
-      setup.sh           run once on each machine before the first server starts; may be empty
+      setup.sh           what to install before the first server starts; run once for its content; may be empty
       …                  server code, data, anything else
 
 In the servers' command, args, env and url, these stand for what differs from machine to machine or rollout to rollout:
