@@ -148,3 +148,51 @@ async def test_what_would_be_shared_or_stale_is_done_by_each_server(tmp_path: Pa
     async with opened(workdir_of(tmp_path, "busy", {"busy.py": package}), servers=1, spares=0) as env:
         assert await seen(env, "a") is True
         assert why in (await left(env))["busy"]
+
+
+async def test_a_thread_that_no_hook_tells_of_leaves_out_its_package_and_not_the_server(tmp_path: Path) -> None:
+    files = {
+        "deep.py": "import _thread\nLOCK = _thread.allocate_lock()\nLOCK.acquire()\n"
+        "_thread.start_new_thread(LOCK.acquire, ())\n",
+        "outer.py": "import deep, beside, os\n"
+        "def seen():\n    return [beside.IMPORTED == os.getpid(), deep.LOCK.locked()]\n",
+        "beside.py": "import os\nIMPORTED = os.getpid()\n",
+    }
+    async with opened(workdir_of(tmp_path, "outer", files), servers=1, spares=0) as env:
+        assert await seen(env, "a") == [False, True]
+        reasons = await left(env)
+        assert reasons["deep"] == "starts a thread"
+        assert set(reasons) == {"deep", "outer"}
+
+
+async def test_a_probe_for_ipv6_does_not_keep_a_common_package_from_being_shared(tmp_path: Path) -> None:
+    package = "import socket, os\ns = socket.socket()\ns.bind(('127.0.0.1', 0))\ns.close()\nIMPORTED = os.getpid()\n"
+    files = {
+        "urllib3.py": package,
+        "it.py": "import os, urllib3\ndef seen():\n    return urllib3.IMPORTED == os.getpid()\n",
+    }
+    async with opened(workdir_of(tmp_path, "it", files), servers=1, spares=0) as env:
+        assert await seen(env, "a") is False
+        assert await left(env) == {}
+
+
+async def test_servers_are_forked_once_their_packages_are_imported_however_long_it_takes(tmp_path: Path) -> None:
+    done = tmp_path / "installed" / "done"
+    package = f"""
+import os, time
+while b"nursery" in open("/proc/self/cmdline", "rb").read() and not os.path.exists({str(done)!r}):
+    time.sleep(0.02)
+IMPORTED = os.getpid()
+def seen():
+    return IMPORTED == os.getpid()
+"""
+    workdir = workdir_of(tmp_path, "slow", {"slow.py": package}, start_seconds=3)
+    async with opened(workdir, servers=1, spares=0) as env:
+        assert await seen(env, "a") is True, "while they are, it is run as it is"
+        done.touch()
+        anew, tries = True, 200
+        while anew and (tries := tries - 1):
+            await env.release_rollout("a")
+            anew = await seen(env, "a")
+        assert not anew
+        assert await left(env) == {}

@@ -119,13 +119,15 @@ class Nursery:
         watch.begin([python["target"], *python["arguments"]])
         try:
             known = self._plan.get("known", ())
-            reason: str | None = preload.preload(python["kind"], python["target"], python["also"], known)
+            reason: str | None = preload.preload(watch, python["kind"], python["target"], python["also"], known)
         finally:
             watch.end()
         if watch.looked and self._plan.get("round", 0) < MOST_ROUNDS:
             left = {**left, **watch.looked}
             known = [*known, *(name for name in sys.modules if name not in before)]
             known = [name for name in dict.fromkeys(known) if name.partition(".")[0] not in left]
+            if preload.THREAD in watch.looked.values():
+                known.reverse()  # what is imported comes before what imports it, so that the culprit is found
             anew = {"left": left, "known": known, "round": self._plan.get("round", 0) + 1}
             self._begin_anew({**self._plan, **anew}, variables)
         if watch.looked:

@@ -48,6 +48,11 @@ _DEEDS = {
     "os.chdir": "changes the working directory",
 }  # fmt: skip
 """What is noted whatever it is done to."""
+THREAD = "starts a thread"
+_HARMLESS = {
+    ("rich", CWD),  # which keeps it in one variable, see _renew
+    ("urllib3", "opens a connection"),  # to see whether there is IPv6, and closes it
+}
 _code: dict[str, types.CodeType] = {}
 
 
@@ -108,7 +113,7 @@ class Watch:
 
         def starting(start: Any) -> Any:
             def noted(*given: Any, **named: Any) -> Any:
-                note("starts a thread")
+                note(THREAD)
                 return start(*given, **named)
 
             return noted
@@ -151,12 +156,16 @@ class Watch:
             frame = frame.f_back
         if not importing or importing[0] in _STANDARD or importing[0] == "__main__":
             return
-        if (importing[0], what) == ("rich", CWD):  # which keeps it in one variable, see _renew
+        if (importing[0], what) in _HARMLESS:
             return
         self.looked.setdefault(importing[0], what)
         for name in importing[1:]:
             if name not in _STANDARD and name != "__main__":
                 self.looked.setdefault(name, f"imports {importing[0]}, which {self.looked[importing[0]]}")
+
+    def blame(self, name: str) -> None:
+        """A module, or one that it imports, started a thread that no hook told of: compiled code did."""
+        self.looked.setdefault(name.partition(".")[0], THREAD)
 
     def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.on:
@@ -194,16 +203,20 @@ def _shown(path: Any) -> str:
     return os.path.basename(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else str(path)
 
 
-def preload(kind: str, target: str, also: Sequence[str], known: Sequence[str] = ()) -> str | None:
+def preload(watch: Watch, kind: str, target: str, also: Sequence[str], known: Sequence[str] = ()) -> str | None:
     """Import what the server will import. Gives the reason why it cannot be forked, or None.
 
     `known`: modules that were seen to be imported before, most of which are wanted though what imported them is not.
     """
+    threads = _threads()
     gc.disable()
     if kind == "script":
         sys.path.insert(0, os.path.dirname(os.path.abspath(target)))
     for name in (*known, *_imports_of(kind, target, also)):
         _try_import(name)
+        if (now := _threads()) > threads:
+            watch.blame(name)
+        threads = now
     for package, names in _WITH.items():
         if package in sys.modules:
             for name in names:
@@ -214,8 +227,11 @@ def preload(kind: str, target: str, also: Sequence[str], known: Sequence[str] = 
         _compile(target)
     gc.collect()
     gc.freeze()
-    threads = len(os.listdir("/proc/self/task"))
-    return None if threads == 1 else f"its packages start {threads - 1} threads when imported"
+    return None if _threads() == 1 else f"its packages start {_threads() - 1} threads when imported"
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
 
 
 def _try_import(name: str) -> None:

@@ -153,6 +153,8 @@ class Launcher:
                 return await self._start(spec, places, await self._parent(spec, forking), forking[1])
             except _CannotFork as error:
                 self._not_forked[spec.name] = str(error)
+            except _NotYet:
+                pass  # the next one may be
             except NoAnswer:
                 raise  # it was given all its time
             except McpError as failure:
@@ -184,8 +186,9 @@ class Launcher:
         if nursery is None or (nursery.dead and nursery.proven):
             nursery = self._begin_parent(spec, forking)
         done, _ = await asyncio.wait([nursery.ready], timeout=spec.start_seconds)
-        reason = nursery.ready.result() if done else f"its packages take over {spec.start_seconds:g} s to import"
-        if reason is not None:
+        if not done:
+            raise _NotYet
+        if (reason := nursery.ready.result()) is not None:
             raise _CannotFork(reason)
         return nursery
 
@@ -309,6 +312,10 @@ class Launcher:
 
 class _CannotFork(Exception):
     pass
+
+
+class _NotYet(Exception):
+    """The packages are still being imported."""
 
 
 def user_packages() -> dict[str, str]:
