@@ -26,6 +26,7 @@ Runs under any Python from 3.9, with the standard library alone: the server's in
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 import select
@@ -115,6 +116,7 @@ class Nursery:
             confine.confine(self._plan["read"], self._plan["write"], self._plan["listed"])
         left = self._plan.get("left", {})
         before, variables = set(sys.modules), dict(os.environ)
+        _renew_streams()
         watch = preload.Watch(python["own"], python["varying"], left)
         watch.begin([python["target"], *python["arguments"]])
         try:
@@ -126,7 +128,7 @@ class Nursery:
             left = {**left, **watch.looked}
             known = [*known, *(name for name in sys.modules if name not in before)]
             known = [name for name in dict.fromkeys(known) if name.partition(".")[0] not in left]
-            if preload.THREAD in watch.looked.values():
+            if set(preload.BLAMED) & set(watch.looked.values()):
                 known.reverse()  # what is imported comes before what imports it, so that the culprit is found
             anew = {"left": left, "known": known, "round": self._plan.get("round", 0) + 1}
             self._begin_anew({**self._plan, **anew}, variables)
@@ -214,7 +216,6 @@ class Nursery:
             _execute(argv, environment)
         os.environ.clear()
         os.environ.update(environment)
-        _renew_streams()
         assert python is not None
         return lambda: preload.run(python["kind"], python["target"], argv)
 
@@ -278,12 +279,20 @@ class Nursery:
             os.read(self._wake[0], 4096) if select.select([self._wake[0]], [], [], 0)[0] else None
 
 
+class _Pipe(io.FileIO):
+    """A descriptor that will be a pipe, though it is /dev/null for now, which can seek."""
+
+    def seekable(self) -> bool:
+        return False
+
+
 def _renew_streams() -> None:
-    """The streams this interpreter began with were on /dev/null, and believe to this day that they can seek."""
+    """Streams that packages may take when they are imported, and that are still right in the servers."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
-        mode, buffering = ("r", -1) if fd == 0 else ("w", 1)
-        stream = open(fd, mode, buffering, encoding=old.encoding, errors=old.errors, closefd=False)  # noqa: SIM115
+        raw = _Pipe(fd, "r" if fd == 0 else "w", closefd=False)
+        buffer: Any = io.BufferedReader(raw) if fd == 0 else io.BufferedWriter(raw)
+        stream = io.TextIOWrapper(buffer, encoding=old.encoding, errors=old.errors, line_buffering=fd > 0)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 
