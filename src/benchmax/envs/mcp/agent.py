@@ -22,7 +22,6 @@ import json
 import logging
 import os
 import resource
-import shutil
 import signal
 import socket
 import sys
@@ -40,7 +39,7 @@ from benchmax.envs.mcp.files import Incoming
 from benchmax.envs.mcp.gateway import Gateway, errors_as_json
 from benchmax.envs.mcp.guard import MIN_SECRET_CHARS, bearer, host_checked, refusal, same
 from benchmax.envs.mcp.install import Installed, install
-from benchmax.envs.mcp.leftovers import claimed, sweep
+from benchmax.envs.mcp.leftovers import claimed, remove, sweep
 from benchmax.envs.mcp.node import Node
 from benchmax.envs.mcp.nurseries import end_children
 from benchmax.envs.mcp.setup_cache import SetupCache
@@ -296,7 +295,7 @@ def _watch_lifeline(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, root: 
 
 def _end_at_once(root: Path) -> None:
     end_children()
-    shutil.rmtree(root, ignore_errors=True)
+    remove(root)
     os._exit(1)
 
 
@@ -361,7 +360,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     finally:
         end_children()  # what setup.sh left running
-        shutil.rmtree(root, ignore_errors=True)
+        remove(root)
     return 0
 
 

@@ -10,10 +10,10 @@ import site
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmax.envs.mcp.grounds import certificates, opened_for, unread
 from benchmax.envs.mcp.http_session import HttpSession
@@ -25,6 +25,7 @@ from benchmax.envs.remote.process import signal_name
 from benchmax.envs.remote.surroundings import scrubbed_environment
 from benchmax.errors import EnvDefinitionError, McpError
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 PLACE_VARIABLES = ("HOME", "TMPDIR", "PWD")
@@ -46,6 +47,27 @@ class Server:
     @property
     def last_lines(self) -> str:
         return "\n".join(self.tails[0].lines) if self.tails else ""
+
+    async def explained(self, asked: Awaitable[T]) -> T:
+        """What the server answers; when it does not, the error says how it ended, or what it printed last."""
+        try:
+            return await asked
+        except (McpError, asyncio.CancelledError) as error:
+            given_up = isinstance(error, asyncio.CancelledError)
+            if self.child is None or (given_up and not self.child.ended.done()):
+                raise
+            if self.session.lost is not None and not self.session.ending:  # it was ended for what it did
+                raise McpError(self._with_lines(self.session.lost)) from None
+            done, _ = await asyncio.wait([self.child.ended], timeout=LAST_WORDS_SECONDS)
+            if done:
+                raise McpError(await self.death()) from None
+            raise type(error)(self._with_lines(str(error))) from None
+
+    def _with_lines(self, words: str) -> str:
+        stray = getattr(self.session, "stray", ())
+        if stray:
+            words += f" It printed what is no message: {', '.join(map(repr, stray))}."
+        return f"{words} Its last lines were:\n{self.last_lines}" if self.last_lines else words
 
     async def death(self) -> str:
         """How it ended, in words, with the last lines it printed."""
@@ -111,7 +133,8 @@ class Launcher:
         self.unread = {
             spec.name: found
             for spec in self.specs
-            if rules.confined and (found := unread(spec, (*rules.read, *self._read[spec.name], str(workdir.path))))
+            if rules.confined
+            and (found := unread(spec, (*rules.read, *self._read[spec.name], str(workdir.path)), workdir.path))
         }
         """Paths that servers are told of and may not read."""
         self._plain: Nursery | None = None
@@ -295,15 +318,7 @@ class Launcher:
         if server.child.ended.done():
             opening.cancel()
             await asyncio.wait([opening])
-            raise McpError(await server.death())
-        try:
-            await opening
-        except McpError as error:
-            done, _ = await asyncio.wait([server.child.ended], timeout=LAST_WORDS_SECONDS)
-            if done:
-                raise McpError(await server.death()) from None
-            lines = server.last_lines
-            raise type(error)(f"{error} Its last lines were:\n{lines}" if lines else str(error)) from None
+        await server.explained(opening)
 
     async def close(self) -> None:
         parents = [*self._forking.values(), *([self._plain] if self._plain else [])]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.leftovers import claimed, sweep
+from benchmax.envs.mcp.leftovers import claimed, remove, sweep
 from benchmax.envs.mcp.luggage import Luggage, left_behind
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
 from benchmax.envs.mcp.workdir import find_config
@@ -172,7 +172,7 @@ class _AgentProcess:
         if self._process is not None:
             await asyncio.to_thread(self._stop, self._process)
         if self._root is not None:
-            await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
+            await asyncio.to_thread(remove, self._root)
 
     def _stop(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
