@@ -8,7 +8,10 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from benchmax.envs.mcp.http_session import HttpSession
 from benchmax.envs.mcp.stdio_messages import Unreadable, messages_in, number_of
 from benchmax.errors import McpError
 from mcp_world import make_workdir, opened
@@ -155,3 +158,79 @@ def test_lines_are_read_as_leniently_as_they_are_written() -> None:
         with pytest.raises(Unreadable) as error:
             messages_in(line)
         assert error.value.number == number
+
+
+# Over HTTP
+
+
+def answer_of(message: dict[str, Any]) -> dict[str, Any]:
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "it"}}
+    result = {"initialize": about, "tools/list": {"tools": [{"name": "it"}]}}.get(message["method"], {"said": "well"})
+    return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+
+
+async def as_list(message: dict[str, Any], request: web.Request) -> web.StreamResponse:
+    return web.json_response([answer_of(message)])
+
+
+async def not_utf_8(message: dict[str, Any], request: web.Request) -> web.StreamResponse:
+    return web.Response(body=json.dumps({**answer_of(message), "x": "#"}).encode().replace(b"#", b"\xe9"))
+
+
+async def events_with_text_ids(message: dict[str, Any], request: web.Request) -> web.StreamResponse:
+    told = json.dumps({**answer_of(message), "id": str(message["id"])})
+    return web.Response(text=f": hello\n\nid: 0\ndata:\n\ndata: {told}\n\n", content_type="text/event-stream")
+
+
+async def page(message: dict[str, Any], request: web.Request) -> web.StreamResponse:
+    return web.Response(text="<html>Sign in</html>", content_type="text/html")
+
+
+async def forgets(message: dict[str, Any], request: web.Request) -> web.StreamResponse:
+    if message["method"] == "tools/call":
+        return web.json_response({"error": {"code": -32600, "message": "Session not found"}}, status=404)
+    return web.json_response(answer_of(message), headers={"Mcp-Session-Id": "one"})
+
+
+async def hangs_up(message: dict[str, Any], request: web.Request) -> web.StreamResponse:
+    if "id" not in message:
+        assert request.transport is not None
+        request.transport.close()
+    return web.json_response(answer_of(message))
+
+
+async def asked_over_http(handler: Any) -> dict[str, Any]:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        message = await request.json()
+        if "id" not in message and handler is not hangs_up:
+            return web.Response(status=202)
+        return await handler({"id": 0, **message} if handler is not hangs_up else message, request)
+
+    app = web.Application()
+    app.router.add_post("/mcp", handle)
+    async with TestServer(app) as server:
+        session = HttpSession("it", str(server.make_url("/mcp")), {})
+        try:
+            await session.open(10)
+            assert [tool["name"] for tool in await session.tools(10)] == ["it"]
+            return await session.call("it", {}, 10)
+        finally:
+            await session.close()
+
+
+@pytest.mark.parametrize("handler", [as_list, not_utf_8, events_with_text_ids])
+async def test_over_http_what_can_be_understood_is(handler: Any) -> None:
+    assert await asked_over_http(handler) == {"said": "well"}
+
+
+@pytest.mark.parametrize(
+    ("handler", "words"),
+    [
+        (page, r"'it' answered with no message, but text/html\. Check its url"),
+        (forgets, "'it' has ended this rollout's session"),
+        (hangs_up, "'it' broke the connection"),
+    ],
+)
+async def test_over_http_what_cannot_be_is_told(handler: Any, words: str) -> None:
+    with pytest.raises(McpError, match=words):
+        await asked_over_http(handler)

@@ -42,6 +42,7 @@ MOST_FDS = 8
 MOST_ROUNDS = 5
 """How often it may begin anew without packages that are not to be imported here."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+MOST_ANCESTORS = 1_000
 LOOK_SECONDS = 0.2
 """Between two looks at the memory of children that have a limit."""
 
@@ -229,6 +230,8 @@ class Nursery:
             mark = confine.mark_of(pid)
             if mark in taken:
                 taken[mark] += _memory(pid)
+            elif mark == confine.SHED and _descends(pid):
+                _kill(pid)  # it would count for nobody
         for pid, number in self._children.items():
             mark = _mark(os.getpid(), number)
             if mark in taken and taken[mark] > self._limits[mark]:
@@ -340,6 +343,19 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     except OSError:
         pass
+
+
+def _descends(pid: int) -> bool:
+    """Whether this process started another, or one that did."""
+    for _ in range(MOST_ANCESTORS):
+        if pid in (0, 1, os.getpid()):
+            break
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                pid = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:
+            return False
+    return pid == os.getpid()
 
 
 def _children_of(pid: int) -> list[int]:

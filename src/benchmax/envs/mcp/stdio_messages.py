@@ -1,4 +1,4 @@
-"""Lines of a server's output, read as leniently as servers are written.
+"""What servers say, read as leniently as they are written: lines of output, bodies and events over HTTP.
 
 A line may begin with a byte order mark, or with what was printed before without a line's end; hold several messages as
 a list; or number its answers with texts and fractions. Whatever else a server prints is no message.
@@ -26,7 +26,7 @@ class Unreadable(ValueError):
 
 def messages_in(line: bytes) -> list[dict[str, Any]]:
     """The messages of a line: most often one, and none when it is something else."""
-    text = line.strip(b" \t\r\xef\xbb\xbf")
+    text = line.strip(b" \t\r\n\xef\xbb\xbf")
     if not text.startswith((b"{", b"[")):
         begin = text.find(_BEGIN)
         if begin < 0:
