@@ -13,7 +13,8 @@ from aiohttp.test_utils import TestServer
 
 from benchmax.envs.mcp.http_session import HttpSession
 from benchmax.envs.mcp.stdio_messages import Unreadable, messages_in, number_of
-from benchmax.errors import McpError
+from benchmax.envs.mcp.workdir import find_config
+from benchmax.errors import EnvDefinitionError, McpError, NotFoundError
 from mcp_world import make_workdir, opened
 
 SERVER = """
@@ -107,6 +108,11 @@ def before(message):
 """,
         r"exit code 4\. Its last lines were:\nno licence",
     ),
+    "its own lines of an error, and none of ours": (
+        "import a_package_that_is_not_there",
+        r"Its last lines were:\nTraceback \(most recent call last\):\n  File \".*server.py\", line \d+, in <module>\n"
+        r"(.*\n)+ModuleNotFoundError",
+    ),
     "a flood before the handshake": ("while True: os.write(1, b'noise ' * 100 + b'\\n')", "floods its output"),
     "half a line without end": ("while True: os.write(1, b'x' * 60_000)", r"more than 33,554,432 bytes"),
     "messages over several lines": (
@@ -130,6 +136,19 @@ async def test_what_cannot_be_is_told(tmp_path: Path, odd: str, words: str) -> N
     async with opened(workdir_of(tmp_path, odd, start_seconds=3), servers=1, spares=0) as env:
         with pytest.raises(McpError, match=words):
             await env.init_rollout("a")
+
+
+@pytest.mark.parametrize("script", ["sever.py", "${{ sync_workdir }}/sever.py"])
+async def test_a_script_that_is_not_there_is_told_in_a_line(tmp_path: Path, script: str) -> None:
+    async with opened(workdir_of(tmp_path, "", args=["-u", script]), servers=1, spares=0) as env:
+        with pytest.raises(EnvDefinitionError, match=r"'odd': there is no file sever\.py\. Correct its args\."):
+            await env.init_rollout("a")
+
+
+def test_a_configuration_of_another_client_is_told(tmp_path: Path) -> None:
+    (tmp_path / "mcp.json").write_text("{}")
+    with pytest.raises(NotFoundError, match=r"has a mcp\.json.*Rename it"):
+        find_config(tmp_path)
 
 
 async def test_an_answer_that_cannot_be_read_fails_its_call_and_at_once(tmp_path: Path) -> None:

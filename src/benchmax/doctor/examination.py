@@ -20,10 +20,11 @@ from benchmax.doctor.gold.finder import Gold, GoldFinder
 from benchmax.doctor.probe_player import Probe, ProbePlayer, Shot, edge_calls, in_turns, tool_turns
 from benchmax.doctor.trivial import lazy_answers
 from benchmax.doctor.watched import WatchedHost
+from benchmax.doctor.words import advice
 from benchmax.envs.base_env import overrides
 from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import Example
-from benchmax.errors import DeadlineExceeded, EnvDefinitionError
+from benchmax.errors import DeadlineExceeded, EnvDefinitionError, RewardError
 from benchmax.models.base import Sampling
 from benchmax.rollouts.play import new_rollout, opened, play, run_rollout
 from benchmax.rollouts.record import Rollout
@@ -103,7 +104,7 @@ class Examination:
         try:
             listed = list(await self.host.call("list_tools", deadline=evidence.pace.init_seconds) or ())
         except Exception as error:
-            evidence.tools_error = describe_error(error)
+            evidence.tools_error, evidence.tools_advice = describe_error(error), advice(error)
             return
         for tool in listed:
             try:
@@ -165,8 +166,8 @@ class Examination:
         """Play one plain answer first: what hangs or cannot start is not worth a hundred deadlines."""
         shots = await self._play(self.evidence.sample[0], [Probe("first", probe_answers.GARBAGE)])
         self.evidence.shots += shots
-        hung = any(isinstance(call.error, DeadlineExceeded) for call in self.host.calls)
-        return bool(shots) and not hung
+        given_up = (DeadlineExceeded, RewardError)  # the second: no answer can be scored, whatever it is
+        return bool(shots) and not any(isinstance(call.error, given_up) for call in self.host.calls)
 
     async def _find_gold(self) -> None:
         """The way of answering that earns most, and the answers of all examples in it."""

@@ -369,7 +369,16 @@ def _children_of(pid: int) -> list[int]:
 def main() -> None:
     begin = Nursery(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]) if len(sys.argv) > 2 else None).run()
     if begin is not None:
+        sys.excepthook = _tell
         begin()
+
+
+def _tell(kind: Any, error: BaseException, trace: Any) -> None:
+    """What Python says of an error that ends it, without the lines of these files, of which servers know nothing."""
+    ours = (os.path.abspath(__file__), preload.__file__)
+    while trace is not None and os.path.abspath(trace.tb_frame.f_code.co_filename) in ours:
+        trace = trace.tb_next
+    sys.__excepthook__(kind, error.with_traceback(trace), trace)
 
 
 if __name__ == "__main__":

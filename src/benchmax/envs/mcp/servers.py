@@ -28,6 +28,8 @@ from benchmax.errors import EnvDefinitionError, McpError
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
+_INTERPRETERS = frozenset({"python", "node", "bun", "deno", "ruby", "bash", "sh"})
+_SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh")
 PLACE_VARIABLES = ("HOME", "TMPDIR", "PWD")
 LAST_WORDS_SECONDS = 0.5
 """How long a dead server's output is waited for."""
@@ -356,7 +358,17 @@ def _beside(spec: ServerSpec, workdir: Path, path: str) -> ServerSpec:
         command = str(workdir / command)
     if "${{" not in command and not os.path.isabs(command) and shutil.which(command, path=path) is None:
         raise EnvDefinitionError(f"MCP server {spec.name!r}: there is no command {command!r}. Install it in setup.sh.")
+    _check_script(spec.name, command, args, workdir)
     return replace(spec, command=command, args=args)
+
+
+def _check_script(name: str, command: str, args: Sequence[str], workdir: Path) -> None:
+    """A script that is not there is told before an interpreter does, in many more lines."""
+    script = next((arg for arg in args if not arg.startswith("-")), "")
+    runs = os.path.basename(command).rstrip("0123456789.") in _INTERPRETERS and script.endswith(_SCRIPTS)
+    if runs and "${{" not in script and not os.path.exists(workdir / script):
+        shown = os.path.relpath(script, workdir) if script.startswith(str(workdir)) else script
+        raise EnvDefinitionError(f"MCP server {name!r}: there is no file {shown}. Correct its args.")
 
 
 def _free_port() -> int:

@@ -29,6 +29,8 @@ from typing import Any
 from benchmax.errors import EnvDefinitionError, NotFoundError
 
 CONFIG_NAMES = ("mcp_config.yaml", "mcp_config.yml")
+_OTHER_NAMES = ("mcp_config.json", "mcp.json", ".mcp.json", "claude_desktop_config.json")
+"""What other clients call it."""
 REWARD_FILE = "reward_fn.py"
 SETUP_FILE = "setup.sh"
 
@@ -154,6 +156,8 @@ def find_config(folder: Path) -> Path:
     for name in CONFIG_NAMES:
         if (folder / name).is_file():
             return folder / name
+    if other := next((name for name in _OTHER_NAMES if (folder / name).is_file()), None):
+        raise MissingFile(f"{folder} has a {other}, but no {CONFIG_NAMES[0]}. Rename it: JSON is YAML, too.")
     raise MissingFile(f"{folder} has no {' or '.join(CONFIG_NAMES)}. Write one with the key mcpServers.")
 
 
