@@ -83,6 +83,7 @@ bench: setup ## every number in the documents
 	$(BIN)/python benchmarks/first_script.py --rows 50 --sets 3
 	$(BIN)/python benchmarks/learnability.py
 	$(BIN)/python benchmarks/mcp.py
+	$(BIN)/python benchmarks/mcp_popular.py
 	$(BIN)/python benchmarks/results.py
 	$(BIN)/python benchmarks/platform_reads.py --database both
 

@@ -24,6 +24,11 @@ def setting(name: str, default: str = "") -> str:
     return profiles.variable(name) or profiles.address(name) or default
 
 
+def home() -> Path:
+    """The folder for everything benchmax keeps between runs: `BENCHMAX_HOME`, ~/.cache/benchmax unless set."""
+    return Path(os.environ.get("BENCHMAX_HOME") or Path.home() / ".cache" / "benchmax").expanduser()
+
+
 def base_domain() -> str:
     return setting("BASE_DOMAIN", "castform.com").strip("/")
 

@@ -88,6 +88,7 @@ MCP_FILE_BYTES = _limit("MCP_FILE_BYTES", 256 * MIB, "bytes", "largest file into
 MCP_WAIT_SECONDS = _limit("MCP_WAIT_SECONDS", 1_800.0, "seconds", "a rollout's wait for an MCP server")
 MCP_START_TRIES = _limit("MCP_START_TRIES", 5, "tries", "starts that fail in a row before no more is tried for a while")
 MCP_IDLE_SECONDS = _limit("MCP_IDLE_SECONDS", 300.0, "seconds", "an MCP server nobody uses is ended after this")
+MCP_SETUP_DAYS = _limit("MCP_SETUP_DAYS", 30, "days", "what setup.sh made is kept this long after its last use")
 
 # Batches
 ROLLOUTS_AT_ONCE = _limit("ROLLOUTS_AT_ONCE", 256, "rollouts", "in flight in one batch, unless set")

@@ -194,6 +194,17 @@ async def test_a_server_that_was_only_slow_is_spoken_to_again(monkeypatch: pytes
     await pipes.close()
 
 
+async def test_a_server_that_does_not_read_is_ended_before_it_costs_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmax.limits.MCP_MESSAGE_BYTES", 4 << 20)
+    pipes = Pipes()
+    session = await pipes.open()
+    for _ in range(10):
+        with pytest.raises(McpError):
+            await session.request("tools/call", {"text": "x" * (1 << 20)}, 0.01)
+    assert "does not read its input" in session.failed.result()
+    await pipes.close()
+
+
 async def test_the_last_lines_of_a_server_over_http_are_told(tmp_path: Path) -> None:
     port = "${{ port }}"
     server = {"command": "python", "args": ["server.py", port], "url": f"http://127.0.0.1:{port}/mcp"}

@@ -63,9 +63,7 @@ def test_bench_hammers_and_counts_failures(tmp_path: Path) -> None:
 def test_what_cannot_be_shown_or_called_is_told(tmp_path: Path) -> None:
     tool = '@server.tool(name="zähle")\ndef count() -> str:\n    return ""\n\nif __name__'
     workdir = make_workdir(tmp_path / "w", PROBE.replace("if __name__", tool))
-    (workdir / "setup.sh").write_text("true\n")
     shown = runner.invoke(app, ["mcp", "inspect", str(workdir)], catch_exceptions=False)
-    assert "setup.sh is run first" in shown.stderr
     assert "zähle is left out" in shown.stderr
     picture = runner.invoke(app, ["mcp", "run", str(workdir), "picture"], catch_exceptions=False)
     assert "a picture, image/png, about 21 bytes" in picture.stderr
@@ -107,6 +105,12 @@ def test_bench_that_is_stopped_shows_what_was_seen(monkeypatch: pytest.MonkeyPat
     done = runner.invoke(app, ["mcp", "bench", str(DEMO), "--json"], catch_exceptions=False)
     assert json.loads(done.stdout)["call"]["count"] == 1
     assert "Stopped" in done.stderr
+
+
+def test_the_demo_pleases_the_doctor() -> None:
+    done = runner.invoke(app, ["validate", str(DEMO), "--strict", "--json"], catch_exceptions=False)
+    assert json.loads(done.stdout)["findings"] == []
+    assert done.exit_code == 0
 
 
 def test_a_folder_names_its_environment(tmp_path: Path) -> None:

@@ -235,12 +235,12 @@ for line in sys.stdin:
             await env.init_rollout("a")
 
 
-async def test_two_tools_of_one_name_are_refused(tmp_path: Path) -> None:
+async def test_of_two_tools_of_one_name_the_first_is_taken(tmp_path: Path) -> None:
     server = MODERN_ONLY.replace('"second" if page else "first"', '"same"')
     workdir = make_workdir(tmp_path / "w", server, config(command="python", args=["server.py"]))
     async with opened(workdir, servers=1) as env:
-        with pytest.raises(McpError, match="two tools 'same'"):
-            await env.list_tools()
+        assert [tool.name for tool in await env.list_tools()] == ["same"]
+        assert "the first one is taken" in (await env.state())[0]["left_out"]["same (again)"]
 
 
 async def test_an_answer_that_is_too_large_ends_the_server(tmp_path: Path) -> None:

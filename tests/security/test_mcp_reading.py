@@ -67,6 +67,29 @@ async def test_what_read_names_is_readable_and_its_neighbours_are_not(tmp_path: 
 
 
 @needs_landlock
+async def test_a_link_in_the_workdir_opens_nothing(tmp_path: Path) -> None:
+    outside = tmp_path / "project"
+    outside.mkdir()
+    (outside / "secret.txt").write_text("of the user")
+    workdir = make_workdir(tmp_path / "w", config=config())
+    (workdir / "data.txt").write_text("of the workdir")
+    for name, target in {"out": outside, "file": outside / "secret.txt", "disk": "/", "own": "data.txt"}.items():
+        (workdir / name).symlink_to(target)
+    async with opened(workdir, servers=1) as env:
+        await env.init_rollout("a")
+        place = Path(env._pool.machines[0].link.address.removeprefix("unix:")).parent / "workdir"
+        for path in (place / "out" / "secret.txt", place / "file", place / "disk" / "etc" / "shadow"):
+            assert await env.run_tool("a", "read", path=str(path)) == "PermissionError"
+        assert await env.run_tool("a", "read", path=str(place / "own")) == "of the workdir"
+        assert {str(outside), str(outside / "secret.txt")} <= set((await env.state())[0]["unread"]["probe"])
+    workdir = make_workdir(tmp_path / "w", config=config(read=[str(outside)]))
+    async with opened(workdir, servers=1) as env:
+        await env.init_rollout("a")
+        place = Path(env._pool.machines[0].link.address.removeprefix("unix:")).parent / "workdir"
+        assert await env.run_tool("a", "read", path=str(place / "file")) == "of the user"
+
+
+@needs_landlock
 @pytest.mark.parametrize("fork", [True, False])
 async def test_one_servers_paths_are_not_anothers(tmp_path: Path, fork: bool) -> None:
     (tmp_path / "data").mkdir()
@@ -122,7 +145,7 @@ def test_no_command_opens_a_home_or_the_disk(tmp_path: Path) -> None:
     spec, _, found = rules(tmp_path, command="python", args=[str(script), "/"])
     assert str(script) in found
     assert str(script.parent) not in found
-    assert str(script.parent) in unread(spec, found)
+    assert str(script.parent) in unread(spec, found, tmp_path / "w")
 
 
 def test_what_everybody_may_not_read_is_closed_to_root_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

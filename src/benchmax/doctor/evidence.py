@@ -11,7 +11,7 @@ from benchmax.doctor.gold.finder import Gold
 from benchmax.doctor.gold.truths import truth_text
 from benchmax.doctor.probe_player import Shot
 from benchmax.doctor.watched import HookCall
-from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.datasets.load import DatasetReport
 from benchmax.envs.datasets.rows import RowIssue
 from benchmax.envs.types import Example, ToolDefinition
@@ -92,6 +92,8 @@ class Evidence:
     build_error: str = ""
     tools: list[ToolDefinition] = field(default_factory=list)
     tools_error: str = ""
+    tools_advice: str = ""
+    """What the error itself tells to do, where it is one of benchmax."""
     bad_tools: dict[str, str] = field(default_factory=dict)
     calls: list[HookCall] = field(default_factory=list)
     blocking: frozenset[str] = frozenset()
@@ -149,6 +151,12 @@ class Evidence:
     def needs_more_than_text(self) -> bool:
         """Whether a good answer may need tools or prepared state, which a text alone cannot show."""
         return bool(self.tools) or (self.env is not None and _prepares(self.env))
+
+    @property
+    def calls_unknown(self) -> bool:
+        """Whether nobody says which tool calls a good answer takes, so that what rewards see of them stays unseen."""
+        told = self.demonstrated or (self.env is not None and overrides(self.env, "gold_tool_calls"))
+        return bool(self.tools) and not told
 
     @property
     def answers_matter(self) -> bool:
@@ -228,6 +236,4 @@ def _total(shot: Shot) -> float:
 
 
 def _prepares(env: BaseEnv) -> bool:
-    from benchmax.envs.base_env import overrides
-
     return overrides(env, "init_rollout")

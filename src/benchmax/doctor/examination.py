@@ -20,10 +20,11 @@ from benchmax.doctor.gold.finder import Gold, GoldFinder
 from benchmax.doctor.probe_player import Probe, ProbePlayer, Shot, edge_calls, in_turns, tool_turns
 from benchmax.doctor.trivial import lazy_answers
 from benchmax.doctor.watched import WatchedHost
+from benchmax.doctor.words import advice
 from benchmax.envs.base_env import overrides
 from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import Example
-from benchmax.errors import DeadlineExceeded, EnvDefinitionError
+from benchmax.errors import DeadlineExceeded, EnvDefinitionError, RewardError
 from benchmax.models.base import Sampling
 from benchmax.rollouts.play import new_rollout, opened, play, run_rollout
 from benchmax.rollouts.record import Rollout
@@ -37,6 +38,8 @@ KNOWN = 400
 """Examples whose gold answers are written down."""
 PROBED = 4
 """Examples on which exploits are tried; the gold answer is tried on all."""
+UNFINISHED = 8
+"""Ways to leave out one tool call of the gold answer."""
 CROWD = 8
 """Gold answers scored at the same time."""
 NONCE = "benchmax-marker-7f3a91"
@@ -86,8 +89,8 @@ class Examination:
             await self._play_gold()
             await self._play_demonstrations()
         for step in (
-            self._try_tools, self._try_edges, self._probe, self._repeat, self._rewrite_history, self._mingle,
-            self._crowd, self._listen_across, self._small_group,
+            self._try_tools, self._try_edges, self._probe, self._stop_early, self._repeat, self._rewrite_history,
+            self._mingle, self._crowd, self._listen_across, self._small_group,
         ):  # fmt: skip
             if perf_counter() - self._began > self.evidence.pace.probe_seconds:
                 self.evidence.cut_short = True
@@ -101,7 +104,7 @@ class Examination:
         try:
             listed = list(await self.host.call("list_tools", deadline=evidence.pace.init_seconds) or ())
         except Exception as error:
-            evidence.tools_error = describe_error(error)
+            evidence.tools_error, evidence.tools_advice = describe_error(error), advice(error)
             return
         for tool in listed:
             try:
@@ -163,8 +166,8 @@ class Examination:
         """Play one plain answer first: what hangs or cannot start is not worth a hundred deadlines."""
         shots = await self._play(self.evidence.sample[0], [Probe("first", probe_answers.GARBAGE)])
         self.evidence.shots += shots
-        hung = any(isinstance(call.error, DeadlineExceeded) for call in self.host.calls)
-        return bool(shots) and not hung
+        given_up = (DeadlineExceeded, RewardError)  # the second: no answer can be scored, whatever it is
+        return bool(shots) and not any(isinstance(call.error, given_up) for call in self.host.calls)
 
     async def _find_gold(self) -> None:
         """The way of answering that earns most, and the answers of all examples in it."""
@@ -219,6 +222,15 @@ class Examination:
             self.evidence.shots += await self._play(example, self._exploits(example))
             if perf_counter() - self._began > self.evidence.pace.probe_seconds:
                 self.evidence.cut_short = True
+                return
+
+    async def _stop_early(self) -> None:
+        """The gold answer without one of its tool calls: components that look at different calls differ here alone."""
+        for example in self.evidence.sample[:PROBED] if not self.evidence.grouped else ():
+            text, turns = self._golds.get(example["id"]), [(call,) for call in self.gold.calls_of(example)]
+            if text is not None and len(turns) > 1:
+                less = [tuple(turns[:at] + turns[at + 1 :]) for at in range(min(len(turns), UNFINISHED))]
+                self.evidence.shots += await self._play(example, [Probe("unfinished", text, each) for each in less])
                 return
 
     async def _play(self, example: Example, probes: Sequence[Probe]) -> list[Shot]:

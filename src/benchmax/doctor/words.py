@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from benchmax.doctor.probe_player import Shot
 from benchmax.envs.datasets.rows import one_line
+from benchmax.errors import BenchmaxError
 
 QUOTE_CHARS = 160
 
@@ -16,6 +17,14 @@ def shown(text: str) -> str:
     if len(text) > QUOTE_CHARS:
         text = f"{text[: QUOTE_CHARS // 2]} … {text[-QUOTE_CHARS // 2 :]}"
     return f"'{text}'" if text else "'' (nothing at all)"
+
+
+def advice(error: BaseException) -> str:
+    """What an error of benchmax tells to do, which is its last line or sentence; nothing for any other."""
+    if not isinstance(error, BenchmaxError):
+        return ""
+    lines = str(error).strip().splitlines() or [""]
+    return lines[-1] if len(lines) > 1 else lines[-1].rpartition(". ")[2]
 
 
 def paid(shot: Shot) -> str:

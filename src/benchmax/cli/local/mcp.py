@@ -1,4 +1,4 @@
-"""`benchmax mcp inspect`, `run` and `bench`: the servers of a workdir, tried by hand."""
+"""`benchmax mcp inspect`, `run`, `bench` and `setup`: the servers of a workdir, tried by hand."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -142,16 +143,36 @@ def bench(
         raise typer.Exit(FAILED)
 
 
+@app.command()
+def setup(workdir: Folder) -> None:
+    """Run setup.sh, again if it was run before, and keep what it makes for all commands."""
+    from benchmax.envs.mcp.provisioners import LocalProvisioner
+    from benchmax.envs.mcp.workdir import read_workdir
+
+    async def begin() -> None:
+        servers = LocalProvisioner(workdir, 1, setup_again=True, on_setup=_say)
+        try:
+            await servers.provision_servers(token_hex(16))
+        finally:
+            await servers.teardown()
+
+    if read_workdir(workdir).setup_script is None:
+        words.print("There is nothing to run: setup.sh is missing, or has no commands.")
+        return
+    asyncio.run(begin())
+
+
+def _say(text: str) -> None:
+    words.print(safe(text), soft_wrap=True)
+
+
 @asynccontextmanager
 async def _opened(workdir: Path, servers: int) -> AsyncIterator[ParallelMcpEnv]:
     from benchmax.envs.mcp import ParallelMcpEnv
     from benchmax.envs.mcp.provisioners import LocalProvisioner
-    from benchmax.envs.mcp.workdir import read_workdir
 
-    env = ParallelMcpEnv.for_tools(LocalProvisioner(workdir, servers))
+    env = ParallelMcpEnv.for_tools(LocalProvisioner(workdir, servers, on_setup=_say))
     try:
-        if read_workdir(workdir).setup_script is not None:
-            words.print("setup.sh is run first.")
         yield env
     finally:
         await env.shutdown()

@@ -15,10 +15,14 @@ from benchmax.doctor.probe_player import Shot
 from benchmax.doctor.registry import check, environment, gold, played, repeated, scored
 from benchmax.doctor.words import paid, shown
 from benchmax.envs.types import Unscored
-from benchmax.errors import DeadlineExceeded
+from benchmax.errors import DeadlineExceeded, RewardError
 from benchmax.rollouts.scoring import weights_problem
 
 LARGE = 10.0
+CALLS_WANTED = (
+    "If it looks at what tools do, tell the calls of a good answer in gold_tool_calls, so that it can be tried. "
+    "Otherwise correct or remove it; a constant teaches nothing."
+)
 
 
 @check("reward-raises", "compute_reward does not raise, whatever the answer", played)
@@ -32,10 +36,13 @@ def reward_raises(evidence: Evidence) -> Iterator[Finding]:
     if failed:
         call = failed[shots[0].rollout.id] if shots else next(iter(failed.values()))
         answer = f" on the answer {shown(shots[0].text)} ({shots[0].kind})" if shots else ""
+        fix = "Score what cannot be read as 0; return Unscored(reason) when the fault is not the answer's."
+        if isinstance(call.error, RewardError):
+            fix = "Correct the reward functions: as they are, no answer is scored."
         yield error(
             "compute_reward raised.",
             f"in {len(failed)} of {len(evidence.hook('compute_reward'))} calls, first{answer}: {call.said}",
-            "Score what cannot be read as 0; return Unscored(reason) when the fault is not the answer's.",
+            fix,
         )
 
 
@@ -108,7 +115,9 @@ def reward_unscored(evidence: Evidence) -> Iterator[Finding]:
     yield (error if grave else warning)(
         "Answers were left unscored.",
         f"{len(shots)} of {len(evidence.shots)}, first {shown(shots[0].text)} ({shots[0].kind}): {name}: {reason}",
-        'Return a dict such as {"correct": 1.0}, with the same names and a plain number for each, on every path.',
+        "Mend what it tells of: an answer that is not scored teaches nothing."
+        if on_purpose
+        else 'Return a dict such as {"correct": 1.0}, with the same names and a plain number for each, on every path.',
     )
 
 
@@ -230,7 +239,7 @@ def dead_component(evidence: Evidence) -> Iterator[Finding]:
             yield warning(
                 f"The component {name!r} never changes.",
                 f"it is {seen[0]:g} for all {len(seen)} answers",
-                "Correct or remove it; a constant teaches nothing.",
+                CALLS_WANTED if evidence.calls_unknown else "Correct or remove it; a constant teaches nothing.",
             )
 
 

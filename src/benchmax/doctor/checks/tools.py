@@ -21,7 +21,7 @@ _BUGS = (NameError, AttributeError, NotImplementedError, ImportError, AssertionE
 def tool_schema_invalid(evidence: Evidence) -> Iterator[Finding]:
     fix = "Return a list of ToolDefinition(name, description, input_schema) with JSON schemas from list_tools."
     if evidence.tools_error:
-        yield error("list_tools failed.", evidence.tools_error, fix)
+        yield error("list_tools failed.", evidence.tools_error, evidence.tools_advice or fix)
     for name, reason in evidence.bad_tools.items():
         if "tools are named" not in reason:
             yield error(f"The tool {name!r} cannot be used.", reason, fix)

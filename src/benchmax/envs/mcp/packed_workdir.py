@@ -13,6 +13,7 @@ the bundle is opened they lie in a folder of their own, until the environment is
 from __future__ import annotations
 
 import atexit
+import hashlib
 import io
 import os
 import shutil
@@ -43,6 +44,11 @@ class Luggage(os.PathLike[str]):
             atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
             unpack(self._packed, self._folder)
         return str(self._folder)
+
+    @property
+    def origin(self) -> str:
+        """What tells this workdir from others: its place, or, where it was unpacked, its content."""
+        return str(self._folder) if self._packed is None else hashlib.sha256(self._packed).hexdigest()
 
     def drop(self) -> None:
         """Remove the folder, if it was unpacked; it is unpacked again when it is needed."""

@@ -3,7 +3,7 @@
     my_env/
       mcp_config.yaml    the servers, as every MCP client writes them (mcp_config.yml is the same)
       reward_fn.py       reward_functions = {"name": function, …}
-      setup.sh           run once on each machine before the first server starts; may be empty
+      setup.sh           what to install before the first server starts; run once for its content; may be empty
       …                  server code, data, anything else
 
 In the servers' command, args, env and url, these stand for what differs from machine to machine or rollout to rollout:
@@ -29,6 +29,8 @@ from typing import Any
 from benchmax.errors import EnvDefinitionError, NotFoundError
 
 CONFIG_NAMES = ("mcp_config.yaml", "mcp_config.yml")
+_OTHER_NAMES = ("mcp_config.json", "mcp.json", ".mcp.json", "claude_desktop_config.json")
+"""What other clients call it."""
 REWARD_FILE = "reward_fn.py"
 SETUP_FILE = "setup.sh"
 
@@ -154,6 +156,8 @@ def find_config(folder: Path) -> Path:
     for name in CONFIG_NAMES:
         if (folder / name).is_file():
             return folder / name
+    if other := next((name for name in _OTHER_NAMES if (folder / name).is_file()), None):
+        raise MissingFile(f"{folder} has a {other}, but no {CONFIG_NAMES[0]}. Rename it: JSON is YAML, too.")
     raise MissingFile(f"{folder} has no {' or '.join(CONFIG_NAMES)}. Write one with the key mcpServers.")
 
 

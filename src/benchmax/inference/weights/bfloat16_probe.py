@@ -16,9 +16,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from benchmax.config import home
 from benchmax.errors import UsageError
 from benchmax.files.atomic import write_json
-from benchmax.inference.weights.store import home
 
 ISA = "ONEDNN_MAX_CPU_ISA"
 SAFE_ISA = "AVX512_CORE_BF16"

@@ -27,6 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmax.config import home
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.inference.weights.download import Say, Wheel, sha256, silent, take_from_wheel, tree_size, whole_file
 
@@ -99,11 +100,6 @@ class Card:
 class StoredModel:
     card: Card
     path: Path
-
-
-def home() -> Path:
-    """The folder for everything benchmax keeps between runs."""
-    return Path(os.environ.get("BENCHMAX_HOME") or Path.home() / ".cache" / "benchmax").expanduser()
 
 
 def models_dir() -> Path:

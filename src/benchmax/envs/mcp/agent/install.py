@@ -1,4 +1,7 @@
-"""setup.sh, run once on each machine: what it installs lies in a folder that goes away with the agent.
+"""setup.sh, run before the first server starts: what it installs lies in a folder that goes away with the agent.
+
+With a cache it is run once for its content, and what it made is kept for the next agent (setup_cache.py). A script that
+leaves programs running is run each time, as those end with the agent.
 
 `python`, `pip` and `uv pip` in the script mean a virtual environment of the agent's own, which sees the packages of the
 one that runs benchmax. Servers whose command is `python` run in it, and so do the rewards.
@@ -10,14 +13,23 @@ import asyncio
 import os
 import sys
 import sysconfig
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
+from typing import Any
 
-from benchmax.envs.mcp.workdir import Workdir
+from benchmax.envs.mcp.agent.setup_cache import Entry, SetupCache, snapshot
+from benchmax.envs.mcp.fork.fork_server_client import living_children
+from benchmax.envs.mcp.workdir import SETUP_FILE, Workdir
 from benchmax.errors import EnvDefinitionError
 
 SETUP_SECONDS = 1_800.0
 _LINES, _TAIL_BYTES = 20, 65_536
+_END_SECONDS = 2.0
+"""How long what setup.sh started may take to end before it counts as left running."""
+
+Tell = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +40,75 @@ class Installed:
     python: str
     folders: tuple[Path, ...] = ()
     """What servers must be able to read besides the workdir."""
+    listed: tuple[Path, ...] = ()
+    """Folders of which they may read the names alone."""
+    entry: Entry | None = None
+    """Where it is kept, if it is."""
 
 
-async def install(workdir: Workdir, root: Path) -> Installed:
-    """Run the workdir's setup.sh, when there is anything in it."""
-    usual = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+async def install(
+    workdir: Workdir, root: Path, cache: SetupCache | None = None, again: bool = False, tell: Tell = lambda what: None
+) -> Installed:
+    """Run the workdir's setup.sh, when there is anything in it and it was not run before; `tell` hears when it runs."""
     if workdir.setup_script is None:
-        return Installed(usual, sys.executable)
-    folder = root / "venv"
-    await asyncio.to_thread(_make_venv, folder)
-    path = os.pathsep.join([str(folder / "bin"), usual])
-    await _run(workdir, {**os.environ, "PATH": path, "VIRTUAL_ENV": str(folder)}, root / "setup.log")
-    return Installed(path, str(folder / "bin" / "python"), (folder,))
+        return Installed(_usual_path(), sys.executable)
+    if cache is None:
+        await _run_in(workdir.path, root)
+        return _installed(root / "venv")
+    entry = None if again else cache.find()
+    if entry is None:
+        async with cache.building():
+            entry = None if again else cache.find()  # somebody else may have run it meanwhile
+            entry = entry or await _build(workdir, cache, again, tell)
+    entry.changes.apply(entry.copy, workdir.path)
+    return _installed(entry.venv, entry)
+
+
+def _usual_path() -> str:
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+
+
+def _installed(venv: Path, entry: Entry | None = None) -> Installed:
+    path = os.pathsep.join([str(venv / "bin"), _usual_path()])
+    read, listed = ([venv], ()) if entry is None else (entry.readable, (entry.copy,))
+    return Installed(path, str(venv / "bin" / "python"), tuple(read), listed, entry)
+
+
+async def _build(workdir: Workdir, cache: SetupCache, again: bool, tell: Tell) -> Entry:
+    """Run setup.sh in a folder of the cache."""
+    tell({"setup": "begins", "again": again})
+    began = monotonic()
+    entry = await asyncio.to_thread(cache.begin)
+    try:
+        before = await asyncio.to_thread(snapshot, entry.copy)
+        await _run_in(entry.copy, entry.folder)
+        await asyncio.to_thread(entry.settle, before, workdir.path)
+        if not await _leaves_programs():
+            await asyncio.to_thread(cache.keep, entry)
+    except BaseException:
+        entry.kept = False
+        entry.close()
+        raise
+    tell({"setup": "ends", "seconds": monotonic() - began, "kept": entry.kept})
+    return entry
+
+
+async def _leaves_programs() -> bool:
+    """Whether something that setup.sh started still runs; what it left is this process's child."""
+    until = monotonic() + _END_SECONDS
+    while living_children():
+        if monotonic() > until:
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+async def _run_in(folder: Path, root: Path) -> None:
+    """Run the setup.sh of a folder with a virtual environment in `root`."""
+    venv = root / "venv"
+    await asyncio.to_thread(_make_venv, venv)
+    path = os.pathsep.join([str(venv / "bin"), _usual_path()])
+    await _run(folder, {**os.environ, "PATH": path, "VIRTUAL_ENV": str(venv)}, root / "setup.log")
 
 
 def _make_venv(folder: Path) -> None:
@@ -55,11 +124,10 @@ def _make_venv(folder: Path) -> None:
     pip.chmod(0o755)
 
 
-async def _run(workdir: Workdir, variables: dict[str, str], log: Path) -> None:
-    assert workdir.setup_script is not None
+async def _run(folder: Path, variables: dict[str, str], log: Path) -> None:
     with log.open("wb") as output:  # not a pipe, whose end a service that the script started would hold open
         process = await asyncio.create_subprocess_exec(
-            "bash", str(workdir.setup_script), cwd=workdir.path, env=variables, start_new_session=True,
+            "bash", str(folder / SETUP_FILE), cwd=folder, env=variables, start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
     try:

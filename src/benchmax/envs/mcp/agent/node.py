@@ -131,4 +131,5 @@ class Node:
 
 def _with(rules: Rules, installed: Installed) -> Rules:
     """With what setup.sh installed."""
-    return replace(rules, read=(*rules.read, *map(str, installed.folders)))
+    read, listed = map(str, installed.folders), map(str, installed.listed)
+    return replace(rules, read=(*rules.read, *read), listed=(*rules.listed, *listed))

@@ -3,7 +3,8 @@
     python -m benchmax.envs.mcp.agent --workdir FOLDER --servers 20 --listen 127.0.0.1:8080
 
 The secret comes from the first line of standard input with --lifeline, or from the variable BENCHMAX_MCP_SECRET. When
-the agent can serve, it prints one line, `{"ready": {"address": …, …}}`; when it cannot, `{"failed": "why"}`.
+the agent can serve, it prints one line, `{"ready": {"address": …, …}}`; when it cannot, `{"failed": "why"}`. With
+--setup-for, `{"setup": "begins", …}` and `{"setup": "ends", …}` come before, when setup.sh is run.
 
 Clients connect to `/agent` as a WebSocket, with `Authorization: Bearer <secret>`. On it go frames (remote/wire.py), any
 number at once: {"id": 1, "op": "call", …} out, {"id": 1, "ok": …} or {"id": 1, "error": …} back. A rollout's token is
@@ -21,7 +22,6 @@ import json
 import logging
 import os
 import resource
-import shutil
 import signal
 import socket
 import sys
@@ -33,15 +33,17 @@ from typing import Any, TypeVar
 from aiohttp import WSMsgType, web
 
 from benchmax import limits
+from benchmax.config import home
 from benchmax.envs.mcp.agent.auth import MIN_SECRET_CHARS, bearer, host_checked, refusal, same
 from benchmax.envs.mcp.agent.gateway import Gateway, errors_as_json
-from benchmax.envs.mcp.agent.install import install
+from benchmax.envs.mcp.agent.install import Installed, install
 from benchmax.envs.mcp.agent.node import Node
-from benchmax.envs.mcp.agent.rollout_dirs import claimed, sweep
+from benchmax.envs.mcp.agent.rollout_dirs import claimed, remove, sweep
+from benchmax.envs.mcp.agent.setup_cache import SetupCache
 from benchmax.envs.mcp.agent.workspace_files import Incoming
 from benchmax.envs.mcp.fork.fork_server_client import end_children
 from benchmax.envs.mcp.fork.sandbox import adopt_orphans, hide
-from benchmax.envs.mcp.workdir import memory_bytes, read_workdir
+from benchmax.envs.mcp.workdir import Workdir, memory_bytes, read_workdir
 from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, describe, pack, taken
 from benchmax.errors import BenchmaxError, UsageError
 
@@ -233,9 +235,20 @@ async def serve(options: argparse.Namespace, secret: str, root: Path) -> None:
     if options.lifeline:
         threading.Thread(target=_watch_lifeline, args=(loop, stop, root), daemon=True).start()
     workdir = read_workdir(options.workdir)
-    installed = await _unless(stop, install(workdir, root))
+    cache = _setup_cache(options, workdir)
+    installed = await _unless(stop, install(workdir, root, cache, options.setup_again, _print))
     if installed is None:
         return
+    try:
+        await _serve_installed(options, secret, root, workdir, installed, stop)
+    finally:
+        if installed.entry is not None:
+            installed.entry.close()
+
+
+async def _serve_installed(
+    options: argparse.Namespace, secret: str, root: Path, workdir: Workdir, installed: Installed, stop: asyncio.Event
+) -> None:
     node = Node(workdir, root, installed, options.servers, options.spares, options.server_memory)
     try:
         names = [*options.allow_host, socket.gethostname()]
@@ -247,6 +260,16 @@ async def serve(options: argparse.Namespace, secret: str, root: Path) -> None:
             await runner.cleanup()
     finally:
         await node.close()
+
+
+def _setup_cache(options: argparse.Namespace, workdir: Workdir) -> SetupCache | None:
+    """Where what setup.sh makes is kept, if it is to be and can be."""
+    if options.setup_for is None or workdir.setup_script is None:
+        return None
+    try:
+        return SetupCache(home() / "mcp-setup", workdir, options.setup_for)
+    except OSError:  # a home that cannot be written, say
+        return None
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
@@ -272,7 +295,7 @@ def _watch_lifeline(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, root: 
 
 def _end_at_once(root: Path) -> None:
     end_children()
-    shutil.rmtree(root, ignore_errors=True)
+    remove(root)
     os._exit(1)
 
 
@@ -292,6 +315,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port, or unix:/path")
     parser.add_argument("--allow-host", action="append", default=[], help="a name clients may call this machine by")
     parser.add_argument("--root", default=None, help="folder for the rollouts' directories; made and removed")
+    parser.add_argument("--setup-for", default=None, help="keep what setup.sh makes, for this workdir's name")
+    parser.add_argument("--setup-again", action="store_true", help="run setup.sh even if it was run before")
     parser.add_argument("--lifeline", action="store_true", help="read the secret from stdin; end when stdin does")
     return parser.parse_args(arguments)
 
@@ -335,5 +360,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     finally:
         end_children()  # what setup.sh left running
-        shutil.rmtree(root, ignore_errors=True)
+        remove(root)
     return 0

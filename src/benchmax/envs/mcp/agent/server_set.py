@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from benchmax.envs.mcp.agent.rollout_dirs import remove
 from benchmax.envs.mcp.agent.servers import Launcher, Places, Server
 from benchmax.envs.mcp.client.mcp_session import NoAnswer, RpcError
-from benchmax.errors import EnvDefinitionError, McpError, ToolError
+from benchmax.errors import McpError, ToolError
 
 LIST_SECONDS = 20.0
 LOSS_SECONDS = 1.5
@@ -173,7 +173,7 @@ class Seats:
         return Seat(servers, places, self.tools)
 
     async def _list(self, servers: Sequence[Server]) -> dict[str, Tool]:
-        listed = await asyncio.gather(*(server.session.tools(LIST_SECONDS) for server in servers))
+        listed = await asyncio.gather(*(server.explained(server.session.tools(LIST_SECONDS)) for server in servers))
         read: list[Tool] = []
         for index, (server, found) in enumerate(zip(servers, listed, strict=True)):
             prefix = f"{server.spec.name}_" if len(servers) > 1 else ""
@@ -185,9 +185,8 @@ class Seats:
                     self.left_out[f"{prefix}{name}"[:80]] = "a name has 1 to 128 letters, digits and _ . / -"
                     continue
                 if tool.own_name in own:
-                    raise EnvDefinitionError(
-                        f"MCP server {server.spec.name!r} has two tools {tool.own_name!r}. Rename one."
-                    )
+                    self.left_out[f"{tool.listed} (again)"] = "the server lists it twice, and the first one is taken"
+                    continue
                 own.add(tool.own_name)
                 read.append(tool)
         return _named(read)
@@ -229,18 +228,3 @@ def _read_tool(raw: Any, server: int, prefix: str) -> Tool | None:
         repeatable=read_only or notes.get("idempotentHint") is True,
         as_task=isinstance(execution, Mapping) and execution.get("taskSupport") == "required",
     )
-
-
-def remove(folder: Path) -> None:
-    """Delete a folder, also one whose owner made parts of it unreadable."""
-
-    def again(function: Any, path: str, _: Any) -> None:
-        try:
-            Path(path).parent.chmod(0o700)
-            if not Path(path).is_symlink():
-                Path(path).chmod(0o700)
-            function(path)
-        except OSError:
-            pass
-
-    shutil.rmtree(folder, onerror=again)

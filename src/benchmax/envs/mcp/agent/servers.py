@@ -10,10 +10,10 @@ import site
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmax.envs.mcp.client.http_session import HttpSession
 from benchmax.envs.mcp.client.mcp_session import NoAnswer, RpcError, Session, StdioSession, Tail
@@ -25,8 +25,11 @@ from benchmax.envs.remote.process import signal_name
 from benchmax.envs.remote.surroundings import scrubbed_environment
 from benchmax.errors import EnvDefinitionError, McpError
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
+_INTERPRETERS = frozenset({"python", "node", "bun", "deno", "ruby", "bash", "sh"})
+_SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh")
 PLACE_VARIABLES = ("HOME", "TMPDIR", "PWD")
 LAST_WORDS_SECONDS = 0.5
 """How long a dead server's output is waited for."""
@@ -46,6 +49,27 @@ class Server:
     @property
     def last_lines(self) -> str:
         return "\n".join(self.tails[0].lines) if self.tails else ""
+
+    async def explained(self, asked: Awaitable[T]) -> T:
+        """What the server answers; when it does not, the error says how it ended, or what it printed last."""
+        try:
+            return await asked
+        except (McpError, asyncio.CancelledError) as error:
+            given_up = isinstance(error, asyncio.CancelledError)
+            if self.child is None or (given_up and not self.child.ended.done()):
+                raise
+            if self.session.lost is not None and not self.session.ending:  # it was ended for what it did
+                raise McpError(self._with_lines(self.session.lost)) from None
+            done, _ = await asyncio.wait([self.child.ended], timeout=LAST_WORDS_SECONDS)
+            if done:
+                raise McpError(await self.death()) from None
+            raise type(error)(self._with_lines(str(error))) from None
+
+    def _with_lines(self, words: str) -> str:
+        stray = getattr(self.session, "stray", ())
+        if stray:
+            words += f" It printed what is no message: {', '.join(map(repr, stray))}."
+        return f"{words} Its last lines were:\n{self.last_lines}" if self.last_lines else words
 
     async def death(self) -> str:
         """How it ended, in words, with the last lines it printed."""
@@ -111,7 +135,8 @@ class Launcher:
         self.unread = {
             spec.name: found
             for spec in self.specs
-            if rules.confined and (found := unread(spec, (*rules.read, *self._read[spec.name], str(workdir.path))))
+            if rules.confined
+            and (found := unread(spec, (*rules.read, *self._read[spec.name], str(workdir.path)), workdir.path))
         }
         """Paths that servers are told of and may not read."""
         self._plain: Nursery | None = None
@@ -153,6 +178,8 @@ class Launcher:
                 return await self._start(spec, places, await self._parent(spec, forking), forking[1])
             except _CannotFork as error:
                 self._not_forked[spec.name] = str(error)
+            except _NotYet:
+                pass  # the next one may be
             except NoAnswer:
                 raise  # it was given all its time
             except McpError as failure:
@@ -184,8 +211,9 @@ class Launcher:
         if nursery is None or (nursery.dead and nursery.proven):
             nursery = self._begin_parent(spec, forking)
         done, _ = await asyncio.wait([nursery.ready], timeout=spec.start_seconds)
-        reason = nursery.ready.result() if done else f"its packages take over {spec.start_seconds:g} s to import"
-        if reason is not None:
+        if not done:
+            raise _NotYet
+        if (reason := nursery.ready.result()) is not None:
             raise _CannotFork(reason)
         return nursery
 
@@ -292,15 +320,7 @@ class Launcher:
         if server.child.ended.done():
             opening.cancel()
             await asyncio.wait([opening])
-            raise McpError(await server.death())
-        try:
-            await opening
-        except McpError as error:
-            done, _ = await asyncio.wait([server.child.ended], timeout=LAST_WORDS_SECONDS)
-            if done:
-                raise McpError(await server.death()) from None
-            lines = server.last_lines
-            raise type(error)(f"{error} Its last lines were:\n{lines}" if lines else str(error)) from None
+        await server.explained(opening)
 
     async def close(self) -> None:
         parents = [*self._forking.values(), *([self._plain] if self._plain else [])]
@@ -309,6 +329,10 @@ class Launcher:
 
 class _CannotFork(Exception):
     pass
+
+
+class _NotYet(Exception):
+    """The packages are still being imported."""
 
 
 def user_packages() -> dict[str, str]:
@@ -334,7 +358,17 @@ def _beside(spec: ServerSpec, workdir: Path, path: str) -> ServerSpec:
         command = str(workdir / command)
     if "${{" not in command and not os.path.isabs(command) and shutil.which(command, path=path) is None:
         raise EnvDefinitionError(f"MCP server {spec.name!r}: there is no command {command!r}. Install it in setup.sh.")
+    _check_script(spec.name, command, args, workdir)
     return replace(spec, command=command, args=args)
+
+
+def _check_script(name: str, command: str, args: Sequence[str], workdir: Path) -> None:
+    """A script that is not there is told before an interpreter does, in many more lines."""
+    script = next((arg for arg in args if not arg.startswith("-")), "")
+    runs = os.path.basename(command).rstrip("0123456789.") in _INTERPRETERS and script.endswith(_SCRIPTS)
+    if runs and "${{" not in script and not os.path.exists(workdir / script):
+        shown = os.path.relpath(script, workdir) if script.startswith(str(workdir)) else script
+        raise EnvDefinitionError(f"MCP server {name!r}: there is no file {shown}. Correct its args.")
 
 
 def _free_port() -> int:

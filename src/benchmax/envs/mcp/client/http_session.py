@@ -13,6 +13,7 @@ import aiohttp
 
 from benchmax import limits
 from benchmax.envs.mcp.client.mcp_session import MODERN, NoAnswer, RpcError, Session, as_json, result_of
+from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
 from benchmax.errors import McpError
 
 GOODBYE_SECONDS = 2.0
@@ -45,7 +46,7 @@ class HttpSession(Session):
                             raise McpError(self.lost) from None
                         await asyncio.sleep(RETRY_SECONDS)
         except TimeoutError:
-            raise NoAnswer(f"MCP server {self.name!r} did not listen at {self._url} within {seconds:g} s.") from None
+            raise NoAnswer(f"MCP server {self.name!r} did not answer at {self._url} within {seconds:g} s.") from None
 
     def _agreed(self, version: str) -> None:
         self._headers["MCP-Protocol-Version"] = version
@@ -103,9 +104,17 @@ class HttpSession(Session):
                 self._headers["Mcp-Session-Id"] = session
             if response.content_type == "text/event-stream":
                 return await self._from_events(number, response)
-            message = _parsed(await _read(response, self.name))
-            if isinstance(message, dict) and ("result" in message or isinstance(message.get("error"), dict)):
-                return message
+            if response.status == 404 and "Mcp-Session-Id" in self._headers:
+                self.fail(f"MCP server {self.name!r} has ended this rollout's session. Run the rollout again.")
+                raise McpError(str(self.lost))
+            for message in _messages(await _read(response, self.name)):
+                if "result" in message or isinstance(message.get("error"), dict):
+                    return message
+            if response.status < 300:
+                kind = response.content_type
+                raise McpError(
+                    f"MCP server {self.name!r} answered with no message, but {kind}. Check its url, {self._url}."
+                )
             code = -32601 if response.status in (400, 404, 405) else 0
             hint = " Check its headers." if response.status in (401, 403) else ""
             if response.status in (404, 405):
@@ -118,16 +127,19 @@ class HttpSession(Session):
             if line.startswith("data:"):
                 data.append(line[5:].removeprefix(" "))
             elif not line and data:
-                message = _parsed("\n".join(data))
+                for message in _messages("\n".join(data)):
+                    if number_of(message) == number and "method" not in message:
+                        return message
                 data.clear()
-                if isinstance(message, dict) and message.get("id") == number and "method" not in message:
-                    return message
         raise McpError(f"MCP server {self.name!r} ended its answer early.")
 
     async def notify(self, method: str) -> None:
         body = json.dumps({"jsonrpc": "2.0", "method": method}).encode()
-        async with self._http.post(self._url, data=body, headers=self._headers, allow_redirects=False):
-            pass
+        try:
+            async with self._http.post(self._url, data=body, headers=self._headers, allow_redirects=False):
+                pass
+        except (aiohttp.ClientError, OSError) as error:
+            raise McpError(f"MCP server {self.name!r} broke the connection: {type(error).__name__}.") from None
 
     async def close(self) -> None:
         if self._shared and self.lost is None and "Mcp-Session-Id" in self._headers:
@@ -144,12 +156,12 @@ class HttpSession(Session):
             pass
 
 
-def _parsed(text: str | bytes) -> Any:
-    """JSON, or None: a stream may begin with an empty event, which only tells where to resume it."""
+def _messages(text: str | bytes) -> list[dict[str, Any]]:
+    """The messages of a text; none where it holds none, as an event that only tells where to resume a stream."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+        return messages_in(text.encode("utf-8", "replace") if isinstance(text, str) else text)
+    except Unreadable:
+        return []
 
 
 async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:

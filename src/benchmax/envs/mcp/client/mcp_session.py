@@ -20,6 +20,7 @@ from time import monotonic
 from typing import Any
 
 from benchmax import limits
+from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
 from benchmax.errors import McpError
 
 HANDSHAKE = "2025-11-25"
@@ -38,6 +39,8 @@ MOST_DOUBTS = 5
 """Calls in a row that a server may leave without any answer."""
 CHATTER_BYTES, CHATTER_PER_SECOND, LINE_BYTES = 4 * limits.MIB, limits.MIB, 256
 """What a server may print that answers nothing: at once, in a second, and how much a line counts at least."""
+STRAY_LINES, STRAY_CHARS = 3, 120
+"""Of output that is no message, for those who ask why a server does not answer."""
 PAUSE_SECONDS = 0.25
 """How long nothing is read of a process that prints more."""
 
@@ -101,7 +104,9 @@ class Session(ABC):
             await self.request("server/discover", {}, seconds)
             return
         version = hello.get("protocolVersion")
-        if not isinstance(version, str) or version > HANDSHAKE:
+        if not isinstance(version, str):
+            raise McpError(f"MCP server {self.name!r} does not say which protocol it speaks. Correct the server.")
+        if version > HANDSHAKE:
             raise McpError(
                 f"MCP server {self.name!r} speaks protocol {version!r}, which is not known. Update benchmax."
             )
@@ -125,7 +130,10 @@ class Session(ABC):
                 if error.code != _UNKNOWN_METHOD:
                     raise
                 return found
-            found += page.get("tools") or []
+            listed = page.get("tools") or []
+            if not isinstance(listed, list):
+                raise McpError(f"MCP server {self.name!r} gives no list of tools. Correct the server.")
+            found += listed
             if not page.get("nextCursor"):
                 return found
             params = {"cursor": page["nextCursor"]}
@@ -234,6 +242,8 @@ class StdioSession(Session, asyncio.Protocol):
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._given_up: set[int] = set()
         """Requests whose answers may still come."""
+        self.stray: list[str] = []
+        """The first lines that were no messages."""
         self._chatter = Allowance(CHATTER_BYTES, CHATTER_PER_SECOND)
         self._rest: list[bytes] = []
         self._held = 0
@@ -268,6 +278,9 @@ class StdioSession(Session, asyncio.Protocol):
     def _send(self, message: Mapping[str, Any]) -> None:
         if self.lost is not None or self._writer is None or self._writer.is_closing():
             raise McpError(self.lost or f"MCP server {self.name!r} is not running.")
+        if self._writer.get_write_buffer_size() > limits.MCP_MESSAGE_BYTES:
+            self.fail(f"MCP server {self.name!r} was ended: it does not read its input. Mend the server.")
+            raise McpError(str(self.lost))
         self._writer.write(as_json(message) + b"\n")
 
     def _give_up(self, number: int, method: str, seconds: float) -> None:
@@ -313,21 +326,25 @@ class StdioSession(Session, asyncio.Protocol):
 
     def _heard(self, line: bytes) -> bool:
         """Take a line; whether it answers something that was asked."""
-        if not line.lstrip().startswith(b"{"):
-            return False  # servers print all sorts of things
         try:
-            message = json.loads(line.decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            return False
-        if not isinstance(message, dict):
-            return False
+            messages = messages_in(line)
+        except Unreadable as error:
+            words = f"MCP server {self.name!r} gave an answer that cannot be read. Correct the server."
+            return error.number is not None and self._settle(error.number, {"error": {"message": words}})
+        if not messages and len(self.stray) < STRAY_LINES and line.strip():
+            self.stray.append(line[:STRAY_CHARS].decode("utf-8", "replace"))
+        return sum(map(self._take, messages)) > 0
+
+    def _take(self, message: dict[str, Any]) -> bool:
         if "method" in message:
             if "id" in message:
                 self._answer(message)
             return False
-        number = message.get("id")
-        if not isinstance(number, int):
-            return False
+        number = number_of(message)
+        return number is not None and self._settle(number, message)
+
+    def _settle(self, number: int, message: dict[str, Any]) -> bool:
+        """Whether somebody waits for this answer, or did."""
         future = self._waiting.get(number)
         if future is not None and not future.done():
             future.set_result(message)
@@ -349,6 +366,8 @@ class StdioSession(Session, asyncio.Protocol):
             pass
 
     def connection_lost(self, error: Exception | None) -> None:
+        if self.lost is not None:  # which is why it was closed
+            return
         # Its process most often ended, and how is known in a moment; that is the better reason.
         self.ending = True
         self._loop.call_later(

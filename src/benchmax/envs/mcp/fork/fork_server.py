@@ -26,6 +26,7 @@ Runs under any Python from 3.9, with the standard library alone: the server's in
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 import select
@@ -41,6 +42,7 @@ MOST_FDS = 8
 MOST_ROUNDS = 5
 """How often it may begin anew without packages that are not to be imported here."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+MOST_ANCESTORS = 1_000
 LOOK_SECONDS = 0.2
 """Between two looks at the memory of children that have a limit."""
 
@@ -115,17 +117,20 @@ class Nursery:
             sandbox.confine(self._plan["read"], self._plan["write"], self._plan["listed"])
         left = self._plan.get("left", {})
         before, variables = set(sys.modules), dict(os.environ)
+        _renew_streams()
         watch = preload.Watch(python["own"], python["varying"], left)
         watch.begin([python["target"], *python["arguments"]])
         try:
             known = self._plan.get("known", ())
-            reason: str | None = preload.preload(python["kind"], python["target"], python["also"], known)
+            reason: str | None = preload.preload(watch, python["kind"], python["target"], python["also"], known)
         finally:
             watch.end()
         if watch.looked and self._plan.get("round", 0) < MOST_ROUNDS:
             left = {**left, **watch.looked}
             known = [*known, *(name for name in sys.modules if name not in before)]
             known = [name for name in dict.fromkeys(known) if name.partition(".")[0] not in left]
+            if set(preload.BLAMED) & set(watch.looked.values()):
+                known.reverse()  # what is imported comes before what imports it, so that the culprit is found
             anew = {"left": left, "known": known, "round": self._plan.get("round", 0) + 1}
             self._begin_anew({**self._plan, **anew}, variables)
         if watch.looked:
@@ -212,7 +217,6 @@ class Nursery:
             _execute(argv, environment)
         os.environ.clear()
         os.environ.update(environment)
-        _renew_streams()
         assert python is not None
         return lambda: preload.run(python["kind"], python["target"], argv)
 
@@ -226,6 +230,8 @@ class Nursery:
             mark = sandbox.mark_of(pid)
             if mark in taken:
                 taken[mark] += _memory(pid)
+            elif mark == sandbox.SHED and _descends(pid):
+                _kill(pid)  # it would count for nobody
         for pid, number in self._children.items():
             mark = _mark(os.getpid(), number)
             if mark in taken and taken[mark] > self._limits[mark]:
@@ -276,12 +282,20 @@ class Nursery:
             os.read(self._wake[0], 4096) if select.select([self._wake[0]], [], [], 0)[0] else None
 
 
+class _Pipe(io.FileIO):
+    """A descriptor that will be a pipe, though it is /dev/null for now, which can seek."""
+
+    def seekable(self) -> bool:
+        return False
+
+
 def _renew_streams() -> None:
-    """The streams this interpreter began with were on /dev/null, and believe to this day that they can seek."""
+    """Streams that packages may take when they are imported, and that are still right in the servers."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
-        mode, buffering = ("r", -1) if fd == 0 else ("w", 1)
-        stream = open(fd, mode, buffering, encoding=old.encoding, errors=old.errors, closefd=False)  # noqa: SIM115
+        raw = _Pipe(fd, "r" if fd == 0 else "w", closefd=False)
+        buffer: Any = io.BufferedReader(raw) if fd == 0 else io.BufferedWriter(raw)
+        stream = io.TextIOWrapper(buffer, encoding=old.encoding, errors=old.errors, line_buffering=fd > 0)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 
@@ -331,6 +345,19 @@ def _kill_group(pid: int) -> None:
         pass
 
 
+def _descends(pid: int) -> bool:
+    """Whether this process started another, or one that did."""
+    for _ in range(MOST_ANCESTORS):
+        if pid in (0, 1, os.getpid()):
+            break
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                pid = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:
+            return False
+    return pid == os.getpid()
+
+
 def _children_of(pid: int) -> list[int]:
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
@@ -342,7 +369,16 @@ def _children_of(pid: int) -> list[int]:
 def main() -> None:
     begin = Nursery(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]) if len(sys.argv) > 2 else None).run()
     if begin is not None:
+        sys.excepthook = _tell
         begin()
+
+
+def _tell(kind: Any, error: BaseException, trace: Any) -> None:
+    """What Python says of an error that ends it, without the lines of these files, of which servers know nothing."""
+    ours = (os.path.abspath(__file__), preload.__file__)
+    while trace is not None and os.path.abspath(trace.tb_frame.f_code.co_filename) in ours:
+        trace = trace.tb_next
+    sys.__excepthook__(kind, error.with_traceback(trace), trace)
 
 
 if __name__ == "__main__":

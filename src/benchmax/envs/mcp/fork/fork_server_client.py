@@ -277,6 +277,18 @@ def _end(pid: int) -> None:
         pass
 
 
+def living_children() -> list[int]:
+    """Those children of this process that have not ended."""
+    return [pid for pid in _children() if not _is_zombie(pid)]
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except (OSError, IndexError):
+        return True
+
+
 def _children() -> list[int]:
     found: list[int] = []
     for task in os.listdir("/proc/self/task"):

@@ -6,9 +6,10 @@ server's own arguments and variables. Modules that lie beside the server are not
 working directory or open files when imported; their own imports are followed instead.
 
 What is another in each rollout, or would be lost or shared in a fork, is watched: the directories and the arguments and
-variables that name them, files that are written, programs that are run, connections and threads. A package that
-looks at one of these when it is imported is left to the servers, which import it themselves; so is every package that
-imports it. As nothing can be unimported, the parent begins anew without them.
+variables that name them, process ids, random numbers, files that are written or kept open, shared memory, programs that
+are run, connections and threads. A package that looks at one of these when it is imported is left to the servers, which
+import it themselves; so is every package that imports it. As nothing can be unimported, the parent begins anew without
+them. What compiled code asks the system for by itself is not seen.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import gc
 import importlib
 import importlib.util
 import os
+import random
 import runpy
 import sys
 import threading
@@ -36,6 +38,8 @@ _WITH = {
     "fastmcp": ("fastmcp.server.server", "mcp.server.stdio"),
 }  # fmt: skip
 _MOST_FILES = 200
+_READ, _COPY = 1, 3
+"""mmap.ACCESS_READ and mmap.ACCESS_COPY."""
 _STANDARD = frozenset(getattr(sys, "stdlib_module_names", ()))
 ARGUMENTS = "$arguments"
 """Stands among the names of variables for the server's arguments."""
@@ -46,8 +50,18 @@ _DEEDS = {
     **dict.fromkeys(("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink", "os.chmod",
                      "os.truncate", "tempfile.mkstemp", "tempfile.mkdtemp"), "changes files"),
     "os.chdir": "changes the working directory",
+    "mmap.__new__": "shares memory",
 }  # fmt: skip
 """What is noted whatever it is done to."""
+RANDOM = "draws random numbers"
+THREAD, KEPT = "starts a thread", "keeps a file or a connection open"
+BLAMED = (THREAD, KEPT)
+"""What is seen only afterwards, and so of a module and all that it imports."""
+_HARMLESS = {
+    ("rich", CWD),  # which keeps it in one variable, see _renew
+    ("urllib3", "opens a connection"),  # to see whether there is IPv6, and closes it
+    *((name, RANDOM) for name in ("rich", "opentelemetry")),  # for names that only they use
+}
 _code: dict[str, types.CodeType] = {}
 
 
@@ -78,9 +92,7 @@ class Watch:
         self.looked: dict[str, str] = {}
         """Those that were seen just now."""
         self.on = False
-        self._getcwd = os.getcwd
-        names = ("_start_new_thread", "_start_joinable_thread")  # no Python tells hooks of all threads
-        self._starts = {name: getattr(threading, name) for name in names if hasattr(threading, name)}
+        self._replaced: list[tuple[Any, str, Any]] = []
         sys.addaudithook(self._heard)
 
     def begin(self, arguments: Sequence[str]) -> None:
@@ -88,8 +100,8 @@ class Watch:
 
         class Variables(environment):  # type: ignore[misc, valid-type]
             def __getitem__(self, key: Any) -> Any:
-                if key in varying:
-                    note(f"reads the variable {key}")
+                if isinstance(key, (str, bytes)) and os.fsdecode(key) in varying:
+                    note(f"reads the variable {os.fsdecode(key)}")
                 return super().__getitem__(key)
 
         class Arguments(list):  # type: ignore[type-arg]
@@ -102,35 +114,43 @@ class Watch:
                 note("reads the arguments")
                 return super().__iter__()
 
-        def getcwd() -> str:
-            note(CWD)
-            return self._getcwd()
-
-        def starting(start: Any) -> Any:
-            def noted(*given: Any, **named: Any) -> Any:
-                note("starts a thread")
-                return start(*given, **named)
-
-            return noted
-
         sys.argv = Arguments(arguments) if ARGUMENTS in varying else list(arguments)
         self._environment = environment
-        os.environ.__class__ = Variables
-        os.getcwd = getcwd
-        for name, start in self._starts.items():
-            setattr(threading, name, starting(start))
+        for each in (os.environ, os.environb):
+            setattr(each, "__class__", Variables)  # noqa: B010 - of both, though their types differ
+        for place, name, what in (
+            (os, "getcwd", CWD), (os, "getcwdb", CWD), (os, "getpid", "asks for its process id"),
+            (os, "urandom", RANDOM), (random, "_urandom", RANDOM), (random.Random, "seed", RANDOM),
+            (threading, "_start_new_thread", THREAD), (threading, "_start_joinable_thread", THREAD),
+            *((random, each, RANDOM) for each in random.__all__ if each.islower()),
+        ):  # fmt: skip
+            self._replace(place, name, what)
         sys.meta_path.insert(0, self)
         sys.dont_write_bytecode = True
         self.on = True
 
     def end(self) -> None:
         self.on = False
-        os.environ.__class__ = self._environment
-        os.getcwd = self._getcwd
-        for name, start in self._starts.items():
-            setattr(threading, name, start)
+        for each in (os.environ, os.environb):
+            setattr(each, "__class__", self._environment)  # noqa: B010
+        for place, name, function in self._replaced:
+            setattr(place, name, function)
         sys.meta_path.remove(self)
         sys.dont_write_bytecode = False
+
+    def _replace(self, place: Any, name: str, what: str) -> None:
+        """Have a function noted that no audit hook tells of."""
+        function = getattr(place, name, None)
+        if function is None:  # not in this Python
+            return
+
+        def noted(*given: Any, **named: Any) -> Any:
+            if name != "seed" or not any(each is not None for each in (*given[1:], *named.values())):
+                self.note(what)  # a seed that is given is the same for all
+            return function(*given, **named)
+
+        self._replaced.append((place, name, function))
+        setattr(place, name, noted)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         """As a finder of modules: find none, and refuse those that are left to the servers."""
@@ -151,12 +171,16 @@ class Watch:
             frame = frame.f_back
         if not importing or importing[0] in _STANDARD or importing[0] == "__main__":
             return
-        if (importing[0], what) == ("rich", CWD):  # which keeps it in one variable, see _renew
+        if (importing[0], what) in _HARMLESS:
             return
         self.looked.setdefault(importing[0], what)
         for name in importing[1:]:
             if name not in _STANDARD and name != "__main__":
                 self.looked.setdefault(name, f"imports {importing[0]}, which {self.looked[importing[0]]}")
+
+    def blame(self, name: str, what: str) -> None:
+        """A module, or one that it imports, did what no hook tells of."""
+        self.looked.setdefault(name.partition(".")[0], what)
 
     def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.on:
@@ -166,6 +190,8 @@ class Watch:
         elif event in ("os.listdir", "os.scandir"):
             if self._is_own(arguments[0]):
                 self.note("lists the working directory")
+        elif event == "mmap.__new__" and arguments[0] != -1 and arguments[2] in (_READ, _COPY):
+            return  # a file that is only read
         elif event == "sqlite3.connect":
             if arguments[0] not in (":memory:", b":memory:"):
                 self.note(f"opens the database {_shown(arguments[0])}")
@@ -194,16 +220,19 @@ def _shown(path: Any) -> str:
     return os.path.basename(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else str(path)
 
 
-def preload(kind: str, target: str, also: Sequence[str], known: Sequence[str] = ()) -> str | None:
+def preload(watch: Watch, kind: str, target: str, also: Sequence[str], known: Sequence[str] = ()) -> str | None:
     """Import what the server will import. Gives the reason why it cannot be forked, or None.
 
     `known`: modules that were seen to be imported before, most of which are wanted though what imported them is not.
     """
+    seen = _Footprint()
     gc.disable()
     if kind == "script":
         sys.path.insert(0, os.path.dirname(os.path.abspath(target)))
     for name in (*known, *_imports_of(kind, target, also)):
         _try_import(name)
+        for what in seen.grown():
+            watch.blame(name, what)
     for package, names in _WITH.items():
         if package in sys.modules:
             for name in names:
@@ -214,8 +243,38 @@ def preload(kind: str, target: str, also: Sequence[str], known: Sequence[str] = 
         _compile(target)
     gc.collect()
     gc.freeze()
-    threads = len(os.listdir("/proc/self/task"))
-    return None if threads == 1 else f"its packages start {threads - 1} threads when imported"
+    return None if _threads() == 1 else f"its packages start {_threads() - 1} threads when imported"
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+class _Footprint:
+    """What modules leave in the process besides themselves."""
+
+    def __init__(self) -> None:
+        self._threads, self._files = _threads(), _open_files()
+
+    def grown(self) -> list[str]:
+        """What has come since the last look."""
+        threads, files = self._threads, self._files
+        self._threads, self._files = _threads(), _open_files()
+        grown = {THREAD: self._threads > threads, KEPT: bool(self._files - files)}
+        return [what for what in BLAMED if grown[what]]
+
+
+def _open_files() -> set[str]:
+    """Descriptors of this process, with what they are; devices that hold no state are left out."""
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink("/proc/self/fd/" + fd)
+        except OSError:  # the listing's own
+            continue
+        if target not in ("/dev/null", "/dev/urandom", "/dev/random"):
+            found.add(fd + " " + target)
+    return found
 
 
 def _try_import(name: str) -> None:
@@ -316,6 +375,8 @@ def run(kind: str, target: str, arguments: Sequence[str]) -> None:
     gc.enable()
     _renew()
     sys.argv = [target, *arguments]
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv = [sys.executable, *(("-m", target) if kind == "module" else (target,)), *arguments]
     if kind == "function":
         importlib.import_module(target).main()
     elif kind == "module":

@@ -1,8 +1,9 @@
 """What servers may read: the system, the interpreters, the workdir, their own program, and what `read` names.
 
 Landlock knows only what is allowed, and everything here is: nothing is opened because an argument or a variable happens
-to be a path. Homes, temporary folders, mounted disks and what the system itself keeps from most users, such as
-/etc/shadow, stay closed, and so do other rollouts and what scores and configures, even inside of what `read` names.
+to be a path, nor because a link in the workdir leads there. Homes, temporary folders, mounted disks and what the system
+itself keeps from most users, such as /etc/shadow, stay closed, and so do other rollouts and what scores and configures,
+even inside of what `read` names.
 
 Rewards are the user's own code and read more: everything but temporary folders, the agent's folder and hidden files.
 """
@@ -45,7 +46,7 @@ def server_rules(workdir: Workdir, root: Path, path: str) -> Rules:
     closed = _shut(workdir, root) | {*map(Path, CLOSED), Path("/root"), Path("/home"), Path.home()}
     closed |= {each.resolve() for each in closed}
     found = [part for folder in SYSTEM for part in _without(Path(folder), closed) if os.path.exists(part)]
-    found += _without(workdir.path, _shut(workdir, root))
+    found += _inside(workdir.path, _shut(workdir, root))
     found += _interpreters(path)
     found += (Path(file) for name in CERTIFICATES if os.path.isfile(file := os.environ.get(name, "")))
     listed = (str(workdir.path), *_GUARDED)
@@ -72,17 +73,18 @@ def opened_for(spec: ServerSpec, workdir: Workdir, root: Path, path: str) -> tup
             )
         if named.resolve() == Path("/"):
             raise EnvDefinitionError(f"MCP server {spec.name!r}: read names the whole disk. Name folders.")
-        found += _without(named.resolve(), shut)
+        found += _inside(named.resolve(), shut)
     kept = (each for each in found if not any(each.resolve().is_relative_to(one) for one in shut))
     return tuple(dict.fromkeys(map(str, kept)))
 
 
-def unread(spec: ServerSpec, read: tuple[str, ...]) -> list[str]:
-    """Paths that a server is told of and may not read; whoever meant it to names them in `read`."""
+def unread(spec: ServerSpec, read: tuple[str, ...], workdir: Path) -> list[str]:
+    """Paths that a server is told of, or the workdir links to, and that it may not read unless `read` names them."""
     texts = [part for text in (*spec.args, *spec.env.values()) for part in (text, text.partition("=")[2])]
     told = [text for text in dict.fromkeys(texts) if text.startswith("/") and os.path.exists(text)]
     if (script := _script(spec)) is not None:
         told.append(str(script.parent))
+    told += [str(each.resolve()) for each in _entries(workdir) if each.is_symlink() and each.exists()]
     return [text for text in told if not any(Path(text).resolve().is_relative_to(each) for each in read)]
 
 
@@ -141,6 +143,11 @@ def _without(folder: Path, closed: set[Path]) -> Iterator[Path]:
                 yield entry
         else:
             yield from _without(entry, closed)
+
+
+def _inside(folder: Path, closed: set[Path]) -> Iterator[Path]:
+    """The same, without what links lead to elsewhere."""
+    yield from (part for part in _without(folder, closed) if part.is_relative_to(folder))
 
 
 def _target(link: Path, closed: set[Path]) -> Iterator[Path]:

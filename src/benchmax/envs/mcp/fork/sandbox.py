@@ -30,8 +30,12 @@ _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
 
-_LOCKS = 10
-"""RLIMIT_LOCKS: Linux has long ceased to heed it, but hands it down, and only root may raise it. So it holds a mark."""
+_LOCKS, _RTTIME = 10, 15
+"""Limits that Linux does not heed here, but hands down, and that only root may raise. So they hold a mark: a number and
+its mirror image. Whoever lowers both to pass for another has one that is too low."""
+_LOW = 0xFFFFFFFF
+SHED = -1
+"""The mark of a process that changed it."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -105,18 +109,25 @@ def limit(open_files: int, file_bytes: int) -> None:
 
 def mark(number: int) -> None:
     """Give this process and all that it will start a number that they cannot shed, whatever they detach or clear."""
-    hard = resource.getrlimit(_LOCKS)[1]
-    number = number if hard == resource.RLIM_INFINITY else min(number, hard)
-    resource.setrlimit(_LOCKS, (number, number))
+    for kind, value in ((_LOCKS, number), (_RTTIME, _mirrored(number))):
+        hard = resource.getrlimit(kind)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+
+def _mirrored(number: int) -> int:
+    return number - (number & _LOW) + _LOW - (number & _LOW)
 
 
 def mark_of(pid: int) -> int | None:
-    """The number a process was marked with; None when it was not, or is gone."""
+    """The number a process was marked with, SHED when it changed it; None when it has none, or is gone."""
     try:
-        number = resource.prlimit(pid, _LOCKS)[1]
+        number, mirrored = (resource.prlimit(pid, kind)[1] for kind in (_LOCKS, _RTTIME))
     except (OSError, ValueError):
         return None
-    return None if number == resource.getrlimit(_LOCKS)[1] else number
+    if (number, mirrored) == tuple(resource.getrlimit(kind)[1] for kind in (_LOCKS, _RTTIME)):
+        return None
+    return number if mirrored == _mirrored(number) else SHED
 
 
 def die_with_parent(parent: int | None) -> None:

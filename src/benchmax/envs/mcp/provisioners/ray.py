@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmax.envs.mcp.agent.rollout_dirs import remove
 from benchmax.envs.mcp.packed_workdir import pack, unpack
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
 from benchmax.envs.mcp.workdir import find_config
@@ -242,7 +242,7 @@ class AgentActor:
             except subprocess.TimeoutExpired:
                 self._process.kill()
         if self._root is not None:
-            shutil.rmtree(self._root, ignore_errors=True)
+            remove(self._root)
 
 
 def _ray() -> Any:
