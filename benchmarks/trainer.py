@@ -31,7 +31,8 @@ from benchmax.envs.datasets import load_examples
 from benchmax.inference.weights.store import resolve
 from benchmax.trainer.config import load_config
 from benchmax.trainer.rundir import read_metrics
-from benchmax.trainer.start import Task, pick_device, train
+from benchmax.trainer.start import pick_device, train
+from benchmax.trainer.task import Task
 
 RANGES = {"sums": (0, 9), "sums2": (10, 99)}
 

@@ -30,7 +30,7 @@ from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.tiny import TEMPLATE, make_tiny
-from benchmax.trainer.warm_start.teaching import warm_start
+from benchmax.trainer.warm_start.supervised_steps import train_epochs
 from runner_world import is_running
 
 pytestmark = pytest.mark.timeout(400)  # the server imports torch, some tests train for many steps
@@ -260,7 +260,7 @@ def caller(tmp_path_factory):
     policy = Policy.from_directory(directory, tune="full")
     torch.set_num_threads(1)  # the model is tiny
     learner = Learner(policy, build_config({"optim": {"token_budget": 1024, "row_tokens": 1024}}))
-    warm_start(learner, [shown], SftConfig(epochs=60, lr=1e-2))
+    train_epochs(learner, [shown], SftConfig(epochs=60, lr=1e-2))
     policy.model.save_pretrained(directory)
     return directory
 

@@ -16,7 +16,8 @@ from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer.config import build_config
 from benchmax.trainer.export import export_merged
 from benchmax.trainer.opening import find_run, pin_checkpoint
-from benchmax.trainer.start import Task, train
+from benchmax.trainer.start import train
+from benchmax.trainer.task import Task
 from benchmax.trainer.tiny import make_tiny
 
 app = typer.Typer()

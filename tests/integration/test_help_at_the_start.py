@@ -22,10 +22,11 @@ from benchmax.rollouts.settings import RolloutSettings
 from benchmax.trainer.config import build_config
 from benchmax.trainer.learning.batch import sequence_of
 from benchmax.trainer.rundir import read_config, read_metrics
-from benchmax.trainer.start import Task, resume, train
+from benchmax.trainer.start import resume, train
+from benchmax.trainer.task import Task
 from benchmax.trainer.tiny import make_tiny
-from benchmax.trainer.warm_start.hints import hinted_lessons, with_hint
-from benchmax.trainer.warm_start.lessons import Guide
+from benchmax.trainer.warm_start.hints import hinted_solutions, with_hint
+from benchmax.trainer.warm_start.solutions import Solver
 
 
 class CopyEnv(BaseEnv):
@@ -253,7 +254,7 @@ async def test_every_turn_of_a_solution_is_learned_in_the_very_prompt_of_the_rol
     chat = ChatTokens(model)
     rows = list(load_examples([{"prompt": "a?", "key": "a", "value": "1"}], LookUpEnv))
     async with EnvHost(LookUpEnv) as host:
-        guide = Guide(host, chat, RolloutSettings(), rows)
+        guide = Solver(host, chat, RolloutSettings(), rows)
         lesson = await guide.lesson(rows[0])
         tools = (await host.toolbox()).tools
     assert lesson is not None
@@ -293,13 +294,13 @@ async def test_a_hinted_answer_is_learned_without_the_hint(model):
         config = build_config({})
 
         @staticmethod
-        def saw_group(group):
+        def on_group(group):
             pass
 
     async with EnvHost(CopyEnv) as host:
-        lessons = await hinted_lessons(Guide(host, chat, RolloutSettings(), rows), Trainer(), rows)
-    assert [lesson.reward for lesson in lessons] == [1.0] * 4
-    text = chat.spell(lessons[0].sequence.ids.tolist())
+        found = await hinted_solutions(Solver(host, chat, RolloutSettings(), rows), Trainer(), rows)
+    assert [solution.reward for solution in found] == [1.0] * 4
+    text = chat.spell(found[0].sequence.ids.tolist())
     assert "solution" not in text
     assert "a0?" in text
     assert text.endswith(f"<answer>a</answer>{chat.spell(chat.end_of_turn)}")

@@ -16,7 +16,8 @@ from benchmax.trainer import gathering
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import build_config
 from benchmax.trainer.rundir import read_metrics, read_status
-from benchmax.trainer.start import Task, resume, train
+from benchmax.trainer.start import resume, train
+from benchmax.trainer.task import Task
 from benchmax.trainer.tiny import make_tiny
 
 

@@ -1,4 +1,4 @@
-"""A mistake in the settings in our own words: the dotted name, what may stand there, and what stood there."""
+"""An error in the settings as one line: the dotted name, what is allowed there, and what was given."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _RANGES = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 
 
 def describe(issue: Mapping[str, Any], root: type[BaseModel], known: Sequence[str], usual: Mapping[str, str]) -> str:
-    """One of pydantic's errors about `root` as one line; `usual` is what others call the `known` settings."""
+    """One of pydantic's errors about `root` as one line; `usual` maps the names of other trainers to ours."""
     path = [str(part) for part in issue["loc"]]
     if issue["type"] == "extra_forbidden":
         return f"{'.'.join(path)}: there is no such setting{_guess(path, known, usual)}"
     if issue["type"] == "value_error":
-        said = str(issue["msg"]).removeprefix("Value error, ")
-        return f"{'.'.join(path)}: {said}" if path else said
+        message = str(issue["msg"]).removeprefix("Value error, ")
+        return f"{'.'.join(path)}: {message}" if path else message
     field = _field(root, path)
     name = ".".join(path[:2]) if field is not None else ".".join(path)
     wanted = allowed(field) if field is not None else "a table of settings"

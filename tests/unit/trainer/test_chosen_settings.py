@@ -8,12 +8,12 @@ from benchmax.memory import out_of_memory
 from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.trainer.config import OptimConfig, build_config
-from benchmax.trainer.config.fitting import fit_to_device, fit_to_size, fit_to_solutions
+from benchmax.trainer.config.chosen_settings import fit_to_device, fit_to_size, fit_to_solutions
 from benchmax.trainer.learning.advantage import CUT_OFF, NO_SIGNAL, AdvantageRule, CutOff, assign_advantages
-from benchmax.trainer.learning.gpu import patiently
+from benchmax.trainer.learning.gpu import retry_without_memory
 from benchmax.trainer.learning.optim import Optimizer
 from benchmax.trainer.progress import Progress
-from benchmax.trainer.prompts import PromptStream
+from benchmax.trainer.sampling.prompt_stream import PromptStream
 from broken_envs import Good
 
 
@@ -106,14 +106,14 @@ def test_what_is_given_stands_over_the_plain_recipe():
 
 def test_solved_is_what_known_solutions_earn_unless_more_was_seen():
     progress = Progress(step=1, gold=0.9)
-    progress.saw(0.9, 0.9)
+    progress.observe_evaluation(0.9, 0.9)
     progress.step = 2
-    progress.saw(0.9, 0.9)
+    progress.observe_evaluation(0.9, 0.9)
     assert progress.all_solved
     more = Progress(step=1, gold=0.5)
     for step in (1, 2):
         more.step = step
-        more.saw(0.6, 1.0)
+        more.observe_evaluation(0.6, 1.0)
     assert not more.all_solved, "an answer earned 1"
 
 
@@ -128,7 +128,7 @@ def test_memory_outside_of_torch_runs_out_in_other_words():
 
 def test_what_does_not_fit_now_is_tried_again(monkeypatch):
     waited, tries = [], []
-    monkeypatch.setattr("benchmax.trainer.learning.gpu.wait_for_room", waited.append)
+    monkeypatch.setattr("benchmax.trainer.learning.gpu.wait_for_memory", waited.append)
 
     def work():
         tries.append(1)
@@ -136,10 +136,10 @@ def test_what_does_not_fit_now_is_tried_again(monkeypatch):
             raise RuntimeError("CUDA out of memory")
         return "done"
 
-    assert patiently(work, torch.device("cuda")) == "done"
+    assert retry_without_memory(work, torch.device("cuda")) == "done"
     assert len(waited) == 2
     with pytest.raises(RuntimeError, match="shape"):
-        patiently(lambda: (_ for _ in ()).throw(RuntimeError("shape")), torch.device("cuda"))
+        retry_without_memory(lambda: (_ for _ in ()).throw(RuntimeError("shape")), torch.device("cuda"))
 
 
 # --- curriculum
@@ -168,7 +168,7 @@ def test_a_run_is_stuck_after_two_evaluations_that_are_no_better():
     progress = Progress(step=5)
     for step, reward in ((5, 0.5), (10, 0.4), (15, 0.5)):
         progress.step = step
-        progress.saw(reward)
+        progress.observe_evaluation(reward)
         assert progress.is_stuck == (step == 15)
     progress.idle = 0
     assert not progress.is_stuck
@@ -179,9 +179,9 @@ def test_a_run_is_stuck_after_two_evaluations_that_are_no_better():
 
 def test_a_cooled_learning_rate_does_not_rise_again():
     optimizer = Optimizer({"w": torch.nn.Parameter(torch.zeros(2))}, OptimConfig(), lr=1e-3, total=10)
-    optimizer.cool(0.5, 0.1)
+    optimizer.lower_ceiling(0.5, 0.1)
     optimizer.adapt(4.0)
     assert optimizer.current_lr() == pytest.approx(5e-4)
     for _ in range(9):
-        optimizer.cool(0.5, 0.1)
+        optimizer.lower_ceiling(0.5, 0.1)
     assert optimizer.current_lr() == pytest.approx(1e-4), "a tenth at least"

@@ -1,9 +1,9 @@
 """Good answers from a file, as token sequences.
 
-Rows are chats that end with an assistant turn (`messages`), or what a training row holds with a `completion` (or
-`ground_truth`). The latter are asked as a rollout asks them: the environment turns them into a prompt, and its system
-prompt and tools stand before it. Chats stay as given, with the tools. Every assistant turn after the last question is
-learned, calls of tools included; what comes before is context. The tokens go through the same packing as rollouts do.
+Rows are chats that end with an assistant turn (`messages`), or training rows with a `completion` (or `ground_truth`).
+The latter get the prompt that a rollout gives them: the environment makes it, and its system prompt and tools stand
+before it. Chats stay as given, with the tools. Every assistant turn after the last question is learned, tool calls
+included; what comes before is context.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from benchmax.errors import DatasetError, ModelRejected
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.host import EnvHost
 from benchmax.trainer.learning.batch import TokenSequence
-from benchmax.trainer.warm_start.spoken import Speech, lesson_sequence, turn_text
+from benchmax.trainer.warm_start.forced_model import ForcedDialogue, demonstration_sequence, turn_text
 
 OnNote = Callable[[str], None]
-"""Told what a person should know about the rows."""
+"""Called with what a person should know about the rows."""
 
 CHAT_COLUMNS = ("messages", "prompt_messages")
 ANSWER_COLUMNS = ("completion", "ground_truth")
 
 
-class Lesson(NamedTuple):
-    """What the model is shown."""
+class SftRow(NamedTuple):
+    """A chat to learn from."""
 
     prompt: Messages
     turns: Messages
-    """What follows the prompt: assistant turns, which are learned, and what tools answered between them."""
+    """What follows the prompt: assistant turns, which are learned, and tool results between them."""
     is_chat: bool
-    """The prompt is as the row gives it."""
+    """Whether the prompt is as the row gives it."""
     tools: tuple[ToolDefinition, ...] = ()
-    """The row's own, in place of the environment's."""
+    """The row's own tools, in place of the environment's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """What rollouts put around the prompt of a row; nothing without an environment."""
+class PromptContext:
+    """What rollouts put before the prompt of a row; nothing without an environment."""
 
     env: BaseEnv | None = None
     tools: Sequence[ToolDefinition] = ()
 
     @classmethod
-    async def of(cls, host: EnvHost) -> Scene:
+    async def of(cls, host: EnvHost) -> PromptContext:
         return cls(host.env, (await host.toolbox()).tools)
 
     @property
@@ -58,7 +58,7 @@ class Scene:
         return self.env.system_prompt if self.env else ""
 
     def prompt_of(self, row: Mapping[str, Any]) -> Messages:
-        """What a rollout of the row begins with; RowFault when the environment can make nothing of it."""
+        """The prompt of a rollout of the row; RowFault when the environment cannot make one."""
         try:
             (example,) = load_examples([row], type(self.env) if self.env else None, lenient=True)
         except DatasetError as error:
@@ -73,7 +73,7 @@ class Scene:
 def sft_sequences(
     source: Source,
     chat: ChatTokens,
-    scene: Scene = Scene(),
+    context: PromptContext = PromptContext(),
     *,
     lenient: bool = False,
     on_note: OnNote = lambda note: None,
@@ -85,19 +85,19 @@ def sft_sequences(
     for row in read_rows(source):
         report.rows += 1
         try:
-            lesson = _lesson(row, scene)
-            sequences.append(_sequence(chat, lesson, lesson.tools or scene.tools))
+            given = _read(row, context)
+            sequences.append(_sequence(chat, given, given.tools or context.tools))
         except RowFault as fault:
             report.bad_rows += 1
             for finding in fault.findings:
                 report.add(row.issue(finding))
             continue
         report.kept += 1
-        chats_without_system += lesson.is_chat and all(turn["role"] != "system" for turn in lesson.prompt)
+        chats_without_system += given.is_chat and all(turn["role"] != "system" for turn in given.prompt)
     report.raise_if_bad()
     if report.bad_rows:
         on_note(f"{report.bad_rows} of {report.rows} rows of {report.source} cannot be used: left out.")
-    if chats_without_system and scene.system_prompt:
+    if chats_without_system and context.system_prompt:
         on_note(
             f"{chats_without_system} of {report.rows} rows of {report.source} are `messages` without a system message, "
             "and are shown like that; rollouts begin with the environment's system prompt."
@@ -105,18 +105,18 @@ def sft_sequences(
     return sequences
 
 
-def _lesson(row: Row, scene: Scene) -> Lesson:
-    """What a row teaches; RowFault when that is nothing."""
+def _read(row: Row, context: PromptContext) -> SftRow:
+    """A row as a chat to learn from; RowFault when it is none."""
     if fault := row.fault or check_shape(row.data):
         raise RowFault(fault)
     for column in CHAT_COLUMNS:
         if row.data.get(column):
             return _chat(column, row.data[column])._replace(tools=_tools(row.data.get("tools")))
-    prompt = scene.prompt_of(row.data)
-    return Lesson(prompt, [{"role": "assistant", "content": _answer(row.data)}], is_chat=False)
+    prompt = context.prompt_of(row.data)
+    return SftRow(prompt, [{"role": "assistant", "content": _answer(row.data)}], is_chat=False)
 
 
-def _chat(column: str, messages: Any) -> Lesson:
+def _chat(column: str, messages: Any) -> SftRow:
     errors = [finding for finding in check_messages(column, messages) if finding.severity == "error"]
     if errors:
         raise RowFault(*errors)
@@ -126,11 +126,11 @@ def _chat(column: str, messages: Any) -> Lesson:
     if not asked or chat[-1]["role"] != "assistant" or silent or (asked < len(chat) and chat[asked]["role"] == "tool"):
         shape = 'write [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]'
         raise RowFault(Finding(column, "does not end with an assistant turn that answers", shape))
-    return Lesson(chat[:asked], chat[asked:], is_chat=True)
+    return SftRow(chat[:asked], chat[asked:], is_chat=True)
 
 
 def _tools(given: Any) -> tuple[ToolDefinition, ...]:
-    """Tools that a chat was held with, as the OpenAI API writes them."""
+    """The tools of a chat, as the OpenAI API writes them."""
     found = []
     for each in given or ():
         spec = each.get("function", each) if isinstance(each, Mapping) else {}
@@ -157,19 +157,19 @@ def _answer(row: Mapping[str, Any]) -> str:
     raise RowFault(Finding(None, reason, 'write {"prompt": "…", "completion": "…"}'))
 
 
-def _sequence(chat: ChatTokens, lesson: Lesson, tools: Sequence[ToolDefinition]) -> TokenSequence:
-    speech = Speech(chat, tuple(tools))
-    new: Messages = list(lesson.prompt)
+def _sequence(chat: ChatTokens, given: SftRow, tools: Sequence[ToolDefinition]) -> TokenSequence:
+    dialogue = ForcedDialogue(chat, tuple(tools))
+    new: Messages = list(given.prompt)
     try:
-        for turn in lesson.turns:
+        for turn in given.turns:
             if turn["role"] == "assistant":
-                speech.say(new, turn_text(turn))
+                dialogue.say(new, turn_text(turn))
                 new = []
             else:
                 new.append(turn)
     except ModelRejected as error:
         raise RowFault(Finding(None, str(error), "change its messages")) from error
-    if len(speech.ids) > chat.context:
-        reason = f"has {len(speech.ids):,} tokens with its answer; the model takes {chat.context:,}"
+    if len(dialogue.ids) > chat.context:
+        reason = f"has {len(dialogue.ids):,} tokens with its answer; the model takes {chat.context:,}"
         raise RowFault(Finding(None, reason, "shorten it, or train a model with a longer context"))
-    return lesson_sequence(speech.segments)
+    return demonstration_sequence(dialogue.segments)

@@ -22,7 +22,7 @@ from benchmax.trainer.tiny import make_tiny
 
 torch.set_num_threads(1)  # the models are tiny
 
-LESSON = Path(__file__).parents[2] / "examples" / "grpo_from_scratch.py"
+LESSON = Path(__file__).parents[3] / "examples" / "grpo_from_scratch.py"
 
 
 @pytest.fixture(scope="module")

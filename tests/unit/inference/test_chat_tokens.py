@@ -17,10 +17,10 @@ from benchmax.errors import ContextExceeded, ModelRejected, ModelTimeout, UsageE
 from benchmax.inference.local import LocalModel, StopStrings, derive_seed
 from benchmax.inference.tokens.chat import ChatTokens, parse_reply
 from benchmax.inference.tokens.drift_audit import audit_chat_template
+from benchmax.inference.tokens.prompt_cache import CachedChatTokens
 from benchmax.inference.weights.gguf import convert
 from benchmax.models.base import Sampling
 from benchmax.prompts.tools import render_tool_call, render_tools_prompt
-from benchmax.trainer.sampler import SharedPrompts
 from benchmax.trainer.tiny import make_tiny
 
 END = 2
@@ -148,7 +148,7 @@ def deltas(chat, turns, opening="Be brief.", name="a"):
         yield ids, chat.prompt(history)[-len(delta) :]
 
 
-@pytest.mark.parametrize("kind", [ChatTokens, SharedPrompts])
+@pytest.mark.parametrize("kind", [ChatTokens, CachedChatTokens])
 @pytest.mark.parametrize("template", [COUNTING, STRICT, NO_THINK])
 def test_a_turn_follows_from_its_own_conversation_alone(kind, template, directory, tmp_path):
     with_template(directory, tmp_path / "m", template)
@@ -159,7 +159,7 @@ def test_a_turn_follows_from_its_own_conversation_alone(kind, template, director
 
 
 def test_what_siblings_share_is_rendered_once(directory, monkeypatch):
-    chat, seen = SharedPrompts(directory), []
+    chat, seen = CachedChatTokens(directory), []
     render = chat._render
     monkeypatch.setattr(chat, "_render", lambda *given, **options: seen.append(1) or render(*given, **options))
     for _ in range(5):

@@ -38,7 +38,7 @@ print("same")
 """
 
 
-LANE = Path(__file__).parents[2] / ".lanes" / "triton"
+LANE = Path(__file__).parents[3] / ".lanes" / "triton"
 """Where `make test` puts Triton on machines whose torch brings none."""
 
 

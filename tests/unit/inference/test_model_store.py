@@ -534,7 +534,7 @@ def test_a_config_with_a_wrong_size_is_one_line(folder, key, value):
 
 
 def test_the_documents_name_every_architecture():
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "models.md").read_text()
     assert all(f"`{kind}`" in page for kind in SUPPORTED)
 
 

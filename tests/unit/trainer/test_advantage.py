@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.learning.advantage import AdvantageRule, advantages, assign_advantages
-from benchmax.trainer.metrics import rollout_metrics
-from benchmax.trainer.prompts import PromptStream
+from benchmax.trainer.sampling.prompt_stream import PromptStream
+from benchmax.trainer.sampling.step_metrics import rollout_metrics
 
 
 def group(*rewards: float | None) -> list[Rollout]:

@@ -1,4 +1,4 @@
-"""A model that says what it is told to, in the very tokens the trained model would have sampled.
+"""Forced decoding: a model that says given turns, in the very tokens the trained model would have sampled.
 
 A demonstration played by it through the environment's own rollout loop leaves a record like any other: the prompt of
 the rollouts, the tools' results as observed, every assistant turn as sampled, with the end of turn.
@@ -20,8 +20,8 @@ from benchmax.trainer.learning.batch import TokenSequence
 
 
 @dataclass(slots=True)
-class Speech:
-    """The exact ids of a conversation in which the assistant is told what to say."""
+class ForcedDialogue:
+    """The exact ids of a conversation in which the assistant's turns are given."""
 
     chat: ChatTokens
     tools: tuple[ToolDefinition, ...] = ()
@@ -31,7 +31,7 @@ class Speech:
     _prompt_turns: int = 0
 
     def say(self, new: Sequence[ChatMessage], text: str) -> ChatMessage:
-        """Take in the new messages and speak, to the end of the turn; the turn as a message."""
+        """Take in the new messages and the assistant's turn; returns the turn as a message."""
         observed = self._observe(new)
         said = [*self.chat.encode(text), *self.chat.end_of_turn]
         message = parse_reply(text, tools=bool(self.tools), salt=len(self.ids) + len(observed))
@@ -50,8 +50,8 @@ class Speech:
         )
 
 
-class SpokenModel(ModelClient):
-    """Says the turns of one script in every conversation."""
+class ForcedModel(ModelClient):
+    """Says the same turns in every conversation."""
 
     def __init__(self, chat: ChatTokens, turns: Sequence[Turn], *, name: str = "demonstration") -> None:
         self.name = name
@@ -59,30 +59,28 @@ class SpokenModel(ModelClient):
         self._texts = [turn_text(turn) for turn in turns]
 
     def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> Conversation:
-        return _Spoken(Speech(self._chat, tuple(tools)), self._texts)
+        return _ForcedConversation(ForcedDialogue(self._chat, tuple(tools)), self._texts)
 
 
-class _Spoken(Conversation):
-    def __init__(self, speech: Speech, texts: Sequence[str]) -> None:
-        self._speech = speech
-        self._texts = texts
-        self._turn = 0
+class _ForcedConversation(Conversation):
+    def __init__(self, dialogue: ForcedDialogue, texts: Sequence[str]) -> None:
+        self._dialogue, self._texts, self._turn = dialogue, texts, 0
 
     async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
-        speech = self._speech
-        message = speech.say(new, self._texts[min(self._turn, len(self._texts) - 1)])
+        dialogue = self._dialogue
+        message = dialogue.say(new, self._texts[min(self._turn, len(self._texts) - 1)])
         self._turn += 1
-        observed, said = speech.segments[-2:]
+        observed, said = dialogue.segments[-2:]
         return Reply(
             message=message,
             finish="tool_calls" if message.get("tool_calls") else "stop",
-            usage=Usage(len(speech.ids) - len(said.ids), len(said.ids)),
+            usage=Usage(len(dialogue.ids) - len(said.ids), len(said.ids)),
             segments=[observed, said],
         )
 
 
 def turn_text(turn: Turn) -> str:
-    """A turn as the model writes it: calls stand in its text."""
+    """A turn as the model writes it, with tool calls as text."""
     if isinstance(turn, str):
         return turn
     message: ChatMessage = (
@@ -98,8 +96,8 @@ def _named(call: ToolCall) -> ToolCall:
     return call if call.id else ToolCall(call.name, call.arguments, "call")
 
 
-def lesson_sequence(segments: Sequence[TokenSegment]) -> TokenSequence:
-    """All tokens, those that were said as targets."""
+def demonstration_sequence(segments: Sequence[TokenSegment]) -> TokenSequence:
+    """All tokens; those of the assistant's turns are targets."""
     ids: list[int] = []
     targets: list[int] = []
     for segment in segments:

@@ -16,11 +16,11 @@ from benchmax.rollouts import EnvHost, RolloutSettings, run_rollout
 from benchmax.rollouts.record import Failure, Rollout, Termination
 from benchmax.trainer.config import WatchConfig
 from benchmax.trainer.learning.advantage import assign_advantages
-from benchmax.trainer.metrics import rollout_metrics
-from benchmax.trainer.watch import alarms as watchdogs
-from benchmax.trainer.watch.alarms import Watchdogs, is_repetitive
+from benchmax.trainer.sampling.step_metrics import rollout_metrics
+from benchmax.trainer.watch.monitor import ALARMS, HELD_OUT_ALARMS, Monitor
+from benchmax.trainer.watch.response_alarms import is_repetitive
 
-DOCS = Path(__file__).parents[2] / "docs" / "training.md"
+DOCS = Path(__file__).parents[3] / "docs" / "training.md"
 
 
 def rollout(reward: float | None = 0.5, tokens: list[int] | None = None, **rewards: float) -> Rollout:
@@ -29,10 +29,10 @@ def rollout(reward: float | None = 0.5, tokens: list[int] | None = None, **rewar
 
 
 def ring(history: list[dict[str, float]], *rollouts: Rollout, **config) -> dict[str, object]:
-    dogs = Watchdogs(WatchConfig(**config))
+    monitor = Monitor(WatchConfig(**config))
     found = {}
     for step, values in enumerate(history):
-        for alert in dogs.look(step, {"groups/used": 4.0, **values}, [rollouts or (rollout(),)]):
+        for alert in monitor.check_step(step, {"groups/used": 4.0, **values}, [rollouts or (rollout(),)]):
             found.setdefault(alert.kind, alert)
             json.dumps(alert.to_dict(), allow_nan=False)
     return found
@@ -55,9 +55,9 @@ def measured(groups: list[list[Rollout]], **values: float) -> dict[str, float]:
 
 def watch(steps: list[tuple[dict[str, float], list[list[Rollout]]]]) -> dict[str, object]:
     """The first alert of each kind, of a run of these steps."""
-    dogs, found = Watchdogs(), {}
+    monitor, found = Monitor(), {}
     for step, (values, groups) in enumerate(steps):
-        for alert in dogs.look(step, values, groups):
+        for alert in monitor.check_step(step, values, groups):
             found.setdefault(alert.kind, alert)
             json.dumps(alert.to_dict(), allow_nan=False)
     return found
@@ -187,10 +187,10 @@ async def test_answers_cut_at_the_budget_of_a_rollout_are_cut_off():
 
 def test_entropy_blow_up_rings_for_what_was_lost():
     def entropies(first, last, vocabulary):
-        dogs = Watchdogs()
-        dogs.vocabulary = vocabulary
+        monitor = Monitor()
+        monitor.history.vocabulary = vocabulary
         values = [{"entropy": first}] * 4 + [{"entropy": last}] * 4
-        found = [alert for step, value in enumerate(values) for alert in dogs.look(step, value, [])]
+        found = [alert for step, value in enumerate(values) for alert in monitor.check_step(step, value, [])]
         return [alert for alert in found if alert.kind == "entropy_blow_up"]
 
     (alert,) = entropies(0.33, 10.79, 49_152)
@@ -200,28 +200,28 @@ def test_entropy_blow_up_rings_for_what_was_lost():
 
 
 def test_held_out_collapse():
-    dogs = Watchdogs(WatchConfig(window=5))
-    assert dogs.look_at_held_out(0, None, 0.36, []) == []
-    assert dogs.look_at_held_out(4, 0.36, 0.3, []) == []
-    assert dogs.look_at_held_out(9, 0.36, 0.0, [[rollout(0.0)]] * 7) == [], "of seven rows that may be chance"
-    (alert,) = dogs.look_at_held_out(9, 0.36, 0.0, [[rollout(0.0)]] * 40)
+    monitor = Monitor(WatchConfig(window=5))
+    assert monitor.check_evaluation(0, None, 0.36, []) == []
+    assert monitor.check_evaluation(4, 0.36, 0.3, []) == []
+    assert monitor.check_evaluation(9, 0.36, 0.0, [[rollout(0.0)]] * 7) == [], "of seven rows that may be chance"
+    (alert,) = monitor.check_evaluation(9, 0.36, 0.0, [[rollout(0.0)]] * 40)
     assert (alert.kind, alert.step, set(alert.rollouts)) == ("held_out_collapse", 9, {"r0.0"})
     assert "held-out reward fell from 0.36 to 0.00" in alert.message
-    assert dogs.look_at_held_out(10, 0.36, 0.0, []) == [], "once per window"
-    assert dogs.look_at_held_out(14, 0.36, None, []) == []
+    assert monitor.check_evaluation(10, 0.36, 0.0, []) == [], "once per window"
+    assert monitor.check_evaluation(14, 0.36, None, []) == []
 
 
 def test_held_out_rows_without_a_reward():
-    dogs = Watchdogs(WatchConfig(window=5))
-    assert dogs.look_at_held_out(0, None, 1.0, [group(1.0, 1.0, 1.0, None)]) == []
-    assert dogs.look_at_held_out(0, None, None, []) == []
-    (alert,) = dogs.look_at_held_out(3, 1.0, 1.0, [group(1.0, 1.0), group(None, None)])
+    monitor = Monitor(WatchConfig(window=5))
+    assert monitor.check_evaluation(0, None, 1.0, [group(1.0, 1.0, 1.0, None)]) == []
+    assert monitor.check_evaluation(0, None, None, []) == []
+    (alert,) = monitor.check_evaluation(3, 1.0, 1.0, [group(1.0, 1.0), group(None, None)])
     assert (alert.kind, alert.step, alert.rollouts) == ("held_out_unscored", 3, ["rNone", "rNone"])
     assert alert.evidence == {"share": 0.5}
     assert "50% of the held-out rollouts got no reward" in alert.message
     assert "The most common reason: RewardError: judge is down." in alert.message
-    assert dogs.look_at_held_out(4, 1.0, None, [group(None, None)]) == [], "once per window"
-    (alert,) = dogs.look_at_held_out(8, 1.0, None, [group(None, None)])
+    assert monitor.check_evaluation(4, 1.0, None, [group(None, None)]) == [], "once per window"
+    (alert,) = monitor.check_evaluation(8, 1.0, None, [group(None, None)])
     assert "100% of the held-out rollouts" in alert.message
 
 
@@ -291,8 +291,8 @@ def test_a_start_without_any_signal_is_told_after_four_steps_and_once():
     steps = [[group(0.0, 1.0)], *[[group(0.0, 0.0)]] * 4]
     assert "nothing_learned" not in watch([(measured(groups), groups) for groups in steps]), "an update has happened"
     assert "nothing_learned" not in silent(group(None, None)), "another alarm tells that"
-    dogs, groups = Watchdogs(), [group(0.0, 0.0)]
-    rang = [alert.kind for step in range(40) for alert in dogs.look(step, measured(groups), groups)]
+    monitor, groups = Monitor(), [group(0.0, 0.0)]
+    rang = [alert.kind for step in range(40) for alert in monitor.check_step(step, measured(groups), groups)]
     assert rang.count("nothing_learned") == 1
 
 
@@ -318,12 +318,12 @@ def test_groups_with_too_few_rewards_are_not_called_equal():
 
 
 def test_why_a_run_has_no_signal_survives_a_resume():
-    dogs, groups = Watchdogs(), [group(0.0, 1.0, None, None)]
+    monitor, groups = Monitor(), [group(0.0, 1.0, None, None)]
     for step in range(3):
-        dogs.look(step, measured(groups), groups)
-    again = Watchdogs()
-    again.restore(json.loads(json.dumps(dogs.state())))
-    found = {alert.kind: alert for alert in again.look(3, measured(groups), groups)}
+        monitor.check_step(step, measured(groups), groups)
+    again = Monitor()
+    again.restore(json.loads(json.dumps(monitor.state())))
+    found = {alert.kind: alert for alert in again.check_step(3, measured(groups), groups)}
     assert found["nothing_learned"].evidence["groups"] == {"unscored": 4}
 
 
@@ -369,29 +369,26 @@ def test_a_reward_that_stays_near_the_best_there_is_need_not_move(worse, best):
 
 
 def test_an_alarm_rings_once_per_window_and_survives_a_resume():
-    dogs = Watchdogs(WatchConfig(window=5))
-    rang = [len(dogs.look(step, {"drift": 1.0, "groups/used": 1.0}, [])) for step in range(6)]
+    monitor = Monitor(WatchConfig(window=5))
+    rang = [len(monitor.check_step(step, {"drift": 1.0, "groups/used": 1.0}, [])) for step in range(6)]
     assert rang == [1, 0, 0, 0, 0, 1]
-    again = Watchdogs(WatchConfig(window=5))
-    again.restore(json.loads(json.dumps(dogs.state())))
-    assert again.look(6, {"drift": 1.0, "groups/used": 1.0}, []) == []
+    again = Monitor(WatchConfig(window=5))
+    again.restore(json.loads(json.dumps(monitor.state())))
+    assert again.check_step(6, {"drift": 1.0, "groups/used": 1.0}, []) == []
 
 
 def test_prompts_that_do_not_fit_raise_an_alarm():
-    from benchmax.trainer.watch.alarms import too_long
-
     def group(reason):
         return [Rollout(id=f"r{i}", example_id="x", sample=i, termination=reason) for i in range(4)]
 
     over, fine = group(Termination.CONTEXT_EXCEEDED), group(Termination.FINISHED)
-    (alert,) = too_long(None, 3, [over])
-    assert alert.kind == "too_long"
+    alert = ring([{}], *over)["too_long"]
     assert "did not fit the model's context" in alert.message
-    assert not list(too_long(None, 3, [fine, fine, fine, over]))
+    assert "too_long" not in ring([{}], *fine, *fine, *fine, *over)
     assert "unscored" not in ring([{"unscored": 1.0}], *over), "one alarm for one trouble"
 
 
 def test_every_alert_is_documented():
     documented = DOCS.read_text()
-    alarms = [*watchdogs.ALARMS, watchdogs.held_out_collapse, watchdogs.held_out_unscored]
+    alarms = [*ALARMS, *HELD_OUT_ALARMS]
     assert [alarm.__name__ for alarm in alarms if f"`{alarm.__name__}`" not in documented] == []

@@ -1,6 +1,6 @@
 """Which prompts come next: seeded epochs over the training rows, or a curriculum over them.
 
-The whole state is a few numbers, so a resumed run draws the prompts an unbroken one would have drawn.
+The state is small and exact, so a resumed run draws the prompts an unbroken one would have drawn.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from benchmax.envs.types import Example
 MEMORY = 0.5
 """Share of the old pass rate that survives a new observation."""
 FLOOR = 0.1
-"""Least chance of an example to be taken when its turn comes."""
+"""Least probability that an example is taken when its turn comes."""
 SEEN = 0.5
 """Share of the rows that must have been seen before `auto` judges them."""
 EASY, HARD = 0.95, 0.05
 UNEVEN = 0.25
-"""Share of seen rows that are always solved or never, from which on `auto` draws by pass rate."""
+"""Share of seen rows that are solved always or never, from which on `auto` draws by pass rate."""
 LAPS = 20
-"""Times round the rows after which those the curriculum refused are taken after all."""
+"""Passes over the rows after which those that the curriculum refused are taken after all."""
 
 
 class PromptStream:
@@ -32,7 +32,7 @@ class PromptStream:
         self.seed = seed
         self.curriculum = curriculum
         self.drawn = 0
-        """Positions passed in the stream, examples the curriculum refused included."""
+        """Positions passed in the stream, including examples that the curriculum refused."""
         self.rates: dict[str, float] = {}
         self._different = len({example["id"] for example in self.examples})
         self._drawing_by_rate = False
@@ -57,7 +57,7 @@ class PromptStream:
         return list(taken.values())
 
     def observe(self, example_id: str, pass_rate: float) -> None:
-        """Remember how often the model solves an example."""
+        """Record how often the model solves an example."""
         known = self.rates.get(example_id, pass_rate)
         self.rates[example_id] = MEMORY * known + (1 - MEMORY) * pass_rate
 
@@ -66,7 +66,7 @@ class PromptStream:
 
     @property
     def by_pass_rate(self) -> bool:
-        """Whether rows are drawn by how often they are solved."""
+        """Whether rows are drawn by their pass rate."""
         if self.curriculum != "auto":
             return self.curriculum == "pass_rate"
         if len(self.rates) < SEEN * self._different:
