@@ -41,6 +41,7 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.calculator.calculator_env import CalculatorEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
+from benchmax.files import atomic
 from benchmax.inference.engine import engine
 from benchmax.trainer import checkpoint, loop, rundir, start
 from benchmax.trainer.config import build_config
@@ -65,7 +66,7 @@ def examples(count, task=None):
 
 def die_at(place, count):
     module, name = place.rsplit(":", 1)
-    owner = {"run": rundir.RunDir, "checkpoint": checkpoint, "loop": loop}[module]
+    owner = {"run": rundir.RunDir, "checkpoint": checkpoint, "loop": loop, "atomic": atomic}[module]
     real, calls = getattr(owner, name.removeprefix("after-")), []
     def killed(*args, **kwargs):
         calls.append(1)
@@ -202,8 +203,8 @@ PLACES = [
     ("run:write_rollouts", 5),
     ("run:after-write_rollouts", 5),
     ("run:after-log_metrics", 1),
-    ("checkpoint:_sync", 3),
-    ("checkpoint:after-_sync", 4),
+    ("atomic:_sync", 3),
+    ("atomic:after-_sync", 4),
     ("loop:after-save_checkpoint", 2),
     ("checkpoint:write_text", 4),
 ]

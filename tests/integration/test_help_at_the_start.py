@@ -254,14 +254,13 @@ async def test_every_turn_of_a_solution_is_learned_in_the_very_prompt_of_the_rol
     chat = ChatTokens(model)
     rows = list(load_examples([{"prompt": "a?", "key": "a", "value": "1"}], LookUpEnv))
     async with EnvHost(LookUpEnv) as host:
-        guide = Solver(host, chat, RolloutSettings(), rows)
-        lesson = await guide.lesson(rows[0])
+        solution = await Solver(host, chat, RolloutSettings(), rows).solve(rows[0])
         tools = (await host.toolbox()).tools
-    assert lesson is not None
-    assert (lesson.source, lesson.reward) == ("demonstrate", 1.0)
+    assert solution is not None
+    assert (solution.source, solution.reward) == ("demonstrate", 1.0)
     asked = [{"role": "system", "content": LookUpEnv.system_prompt}, *rows[0]["prompt_messages"]]
     prompt = chat.prompt(asked, tools)
-    ids, targets = lesson.sequence.ids.tolist(), lesson.sequence.targets.tolist()
+    ids, targets = solution.sequence.ids.tolist(), solution.sequence.targets.tolist()
     assert ids[: len(prompt)] == prompt
     said = chat.spell([ids[at] for at in targets])
     end = chat.spell(chat.end_of_turn)
@@ -270,7 +269,7 @@ async def test_every_turn_of_a_solution_is_learned_in_the_very_prompt_of_the_rol
     assert said.endswith(f"<answer>1</answer>{end}")
     observed = chat.spell([token for at, token in enumerate(ids) if at not in targets])
     assert "<tool_response>" in observed
-    assert lesson.sequence.ids.tolist() == [*sequence_of(lesson.rollout).ids.tolist()]
+    assert solution.sequence.ids.tolist() == [*sequence_of(solution.rollout).ids.tolist()]
 
 
 async def test_a_hinted_answer_is_learned_without_the_hint(model):

@@ -364,13 +364,12 @@ def test_unusable_rows_are_left_out_when_asked(tmp_path):
     assert "2 of 22 rows" in task.notes[0]
 
 
-def test_a_share_that_leaves_too_few_rows_is_refused_with_numbers(tmp_path):
+def test_a_share_that_leaves_too_few_rows_holds_out_fewer_and_is_noted(tmp_path):
     data = {"env": "arithmetic", "train": rows_file(tmp_path, 100)}
-    with pytest.raises(DatasetError, match=r"0\.99 holds out 99 of 100 rows and leaves 1 to train; at least 8"):
-        load_task(build_config({"data": {**data, "eval_share": 0.99}}))
-    task = load_task(build_config({"data": {**data, "eval_share": 0.9}}))
-    assert (len(task.train), len(task.held_out)) == (10, 90)
-    assert "leaves 10 to train, fewer than 16" in task.notes[0]
+    for share, kept in ((0.99, 8), (0.9, 10)):
+        task = load_task(build_config({"data": {**data, "eval_share": share}}))
+        assert (len(task.train), len(task.held_out)) == (kept, 100 - kept)
+        assert f"{100 - kept} of 100 rows are held out, which leaves {kept} to train on" in task.notes[0]
     assert not load_task(build_config({"data": data})).notes
 
 

@@ -300,7 +300,7 @@ def test_a_run_stopped_while_it_loads_leaves_its_name_free(model, tmp_path, monk
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(start, "_learner", stop)
+    monkeypatch.setattr(start, "load_learner", stop)
     with pytest.raises(KeyboardInterrupt):
         go(train(config(model, tmp_path), task=Task(DigitsEnv, TRAIN, [])))
     assert list(tmp_path.iterdir()) == []

@@ -1,8 +1,8 @@
 """A model on this machine behind the model port, exact to the token.
 
-A conversation keeps the ids it was given and the ids it sampled, one after the other, and asks the engine to
-go on from there. A reply's segments are those very ids: the observed delta, then the sampled turn with its
-log-probs. A turn that failed leaves nothing behind, so it can be asked for again.
+A conversation keeps the ids it was given and the ids it sampled, one after the other, and asks the engine to go on from
+there. A reply's segments are those very ids: the observed delta, then the sampled turn with its log-probs. A turn that
+failed changes nothing, so it can be repeated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from benchmax.inference.engine.engine import Engine
 
 OnTokens = Callable[[list[int], list[float]], None]
-"""Told of sampled ids and their log-probs as they come, in the engine's thread."""
+"""Called with sampled ids and their log-probs as they come, in the engine's thread."""
 _SIZES = re.compile(r"size mismatch for (\S+): .*?torch\.Size\((.*?)\).*?torch\.Size\((.*?)\)")
 
 
@@ -61,7 +61,6 @@ class LocalModel(ModelClient):
         device: str = "auto",
         dtype: str = "auto",
         name: str | None = None,
-        template_options: dict[str, Any] | None = None,
         **engine_options: Any,
     ) -> LocalModel:
         """Load a model by name, path or hub id; `checkpoint` is a trained directory, whole or adapter."""
@@ -71,8 +70,8 @@ class LocalModel(ModelClient):
         directory = resolve(name_or_path)
         weights = _weights_directory(directory, checkpoint)
         has_tokenizer = (weights / "tokenizer_config.json").is_file()
-        ModelSpec.from_directory(weights)  # a damaged config is told in our words, before transformers reads it
-        chat = ChatTokens(weights if has_tokenizer else directory, template_options=template_options)
+        ModelSpec.from_directory(weights)  # raises a clear error for a damaged config, before transformers reads it
+        chat = ChatTokens(weights if has_tokenizer else directory)
         engine = Engine.from_directory(weights, device=device, dtype=dtype, **engine_options)
         if checkpoint is not None and weights == directory:
             engine.update_weights(_adapted_weights(directory, Path(checkpoint)))
@@ -189,7 +188,7 @@ def derive_seed(seed: int, *path: int) -> int:
 
 
 def _weights_directory(directory: Path, checkpoint: str | Path | None) -> Path:
-    """Where the weights lie: the checkpoint's own when it is whole, the model's when it is an adapter."""
+    """Where the weights are: in the checkpoint when it is whole, in the model's directory when it is an adapter."""
     if checkpoint is None or (Path(checkpoint) / "adapter_config.json").is_file():
         return directory
     if not (Path(checkpoint) / "config.json").is_file():
@@ -207,7 +206,7 @@ def _adapted_weights(directory: Path, adapter: Path) -> dict[str, Any]:
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # who loads us tells what happens
+    logging.disable_progress_bar()  # the caller reports progress
     base = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     try:
         merged = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
@@ -219,7 +218,7 @@ def _adapted_weights(directory: Path, adapter: Path) -> dict[str, Any]:
 
 
 def _misfit(error: Exception) -> str:
-    """What peft says, in one line: of all the tensors that do not fit, the first."""
+    """peft's error in one line: of all the tensors that do not fit, the first."""
     text = str(error)
     if found := _SIZES.search(text):
         return "{} is {} in the adapter and {} here".format(*found.groups())
@@ -227,7 +226,7 @@ def _misfit(error: Exception) -> str:
 
 
 def _name(name_or_path: str | Path, directory: Path, checkpoint: str | Path | None) -> str:
-    """What it is called; with its checkpoint, or a trained model would pass for the one it began as."""
+    """Its name, with the checkpoint, so that a trained model does not pass for its base."""
     card = read_card(directory)
     base = card.name if card else Path(name_or_path).name
     return f"{base}:{Path(checkpoint).resolve().name}" if checkpoint else base

@@ -8,7 +8,7 @@ import torch
 
 from benchmax.inference.engine import engine as engine_module
 from benchmax.inference.engine.engine import Engine, SamplingParams
-from benchmax.inference.engine.runner import Outcome, Runner
+from benchmax.inference.engine.runner import Runner, StepResult
 
 
 class BurstRunner(Runner):
@@ -26,7 +26,7 @@ class BurstRunner(Runner):
         for _ in range(steps):
             plan = self.decode_plan(batch, [max(lengths)], batch)
             parts.append(self.step(plan, truncated))
-        return Outcome(torch.stack([part[0] for part in parts]), torch.stack([part[1] for part in parts]))
+        return StepResult(torch.stack([part[0] for part in parts]), torch.stack([part[1] for part in parts]))
 
 
 @pytest.fixture(params=["plain", "burst"])
@@ -137,9 +137,9 @@ def watched(engine):
     runner, seen = engine._runner, []
     prefill, decode = runner.prefill, runner.decode
 
-    def prefilled(feeds, readers, truncated):
-        seen.append((runner.kv.data.shape, [(feed.row, feed.start, len(feed.ids)) for feed in feeds], readers))
-        return prefill(feeds, readers, truncated)
+    def prefilled(prefills, readers, truncated):
+        seen.append((runner.kv.data.shape, [(each.row, each.start, len(each.ids)) for each in prefills], readers))
+        return prefill(prefills, readers, truncated)
 
     def decoded(batch, steps, lengths, truncated):
         seen.append((runner.kv.data.shape, batch, steps, lengths))

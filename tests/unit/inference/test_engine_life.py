@@ -216,7 +216,7 @@ def watched(engine, monkeypatch):
     """The engine with prompts in pieces of 16, and what it does: p with a number of tokens, d for a decode step."""
     runner, done = engine._runner, []
     prefill, decode = runner.prefill, runner.decode
-    monkeypatch.setattr(type(runner), "piece", 16)
+    monkeypatch.setattr(type(runner), "prefill_chunk", 16)
 
     def compute(feeds, *rest):
         done.append(("p", sum(len(feed.ids) for feed in feeds)))
@@ -276,7 +276,7 @@ def test_prefix_reuse_changes_nothing(engine):
     params = SamplingParams(max_tokens=16, seed=3)
     first = engine.submit(PROMPT, params).result(60)
     reused = engine.submit(PROMPT, params).result(60)
-    engine.forget_prefixes()
+    engine.update_weights({})
     fresh = engine.submit(PROMPT, params).result(60)
     assert first.ids == reused.ids == fresh.ids
     assert (first.prefix, reused.prefix, fresh.prefix) == (0, len(PROMPT) - 1, 0)

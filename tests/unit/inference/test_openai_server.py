@@ -25,7 +25,7 @@ from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ModelUnavailable, UsageError
 from benchmax.inference.local import LocalModel
 from benchmax.inference.server.openai_api import IGNORED, NEUTRAL, ChatRequest, CompletionRequest
-from benchmax.inference.server.serve import Door, check_port, start
+from benchmax.inference.server.serve import Listener, check_port, start
 from benchmax.inference.server.stream import TextStream
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.inference.weights.gguf import convert
@@ -521,10 +521,10 @@ async def test_other_hosts_are_refused(chat, header, value):
 
 def test_an_open_interface_needs_a_key():
     with pytest.raises(UsageError, match="--api-key"):
-        Door("0.0.0.0")
-    assert Door("0.0.0.0", "key")
-    assert Door("127.0.0.1")
-    assert "key" not in repr(Door("0.0.0.0", "key"))
+        Listener("0.0.0.0")
+    assert Listener("0.0.0.0", "key")
+    assert Listener("127.0.0.1")
+    assert "key" not in repr(Listener("0.0.0.0", "key"))
 
 
 def test_a_taken_port_is_told_before_the_model_is_loaded(monkeypatch):

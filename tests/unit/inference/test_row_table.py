@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from benchmax.inference.engine.request import Request
+from benchmax.inference.engine.row_table import RowTable
 from benchmax.inference.engine.sampling import MAX_STOPS, SamplingParams
-from benchmax.inference.engine.table import Table
 
 
 def request(prompt, *, limit=100, stops=(), **heard):
@@ -14,7 +14,7 @@ def request(prompt, *, limit=100, stops=(), **heard):
 
 @pytest.fixture
 def table():
-    made = Table()
+    made = RowTable()
     made.resize(4, 32, keep=0)
     return made
 

@@ -34,9 +34,9 @@ def serve(
 ) -> None:
     """Serve a model on this machine with the OpenAI API."""
     from benchmax.cli.local.models import fetching
-    from benchmax.inference.server.serve import Door, check_port, serve_until_stopped
+    from benchmax.inference.server.serve import Listener, check_port, serve_until_stopped
 
-    Door(host, api_key)  # refuse before minutes of loading
+    Listener(host, api_key)  # refuse before minutes of loading
     check_port(host, port)
     name, _ = split_checkpoint(model)
     with fetching(name) as say:

@@ -1,8 +1,7 @@
 """The OpenAI wire format, seen from a server: requests read strictly, replies in the shapes clients expect.
 
-What this server cannot do is refused, never ignored: a client that asks for JSON mode or a penalty is told, and so is
-one that sends a field nobody here knows.
-Token ids use vLLM's field names (`return_token_ids`, `prompt_token_ids`, `token_ids`).
+What this server cannot do is refused, never ignored: a request for JSON mode or a penalty, or with an unknown field, is
+an error. Token ids use vLLM's field names (`return_token_ids`, `prompt_token_ids`, `token_ids`).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ IGNORED = frozenset({
     "cache_prompt", "cache_salt", "metadata", "prediction", "priority", "prompt_cache_key", "prompt_cache_options",
     "prompt_cache_retention", "request_id", "safety_identifier", "service_tier", "store", "user",
 })  # fmt: skip
-"""Fields that tell of a request, or how fast it is to be answered; whatever they hold, the answer is the same."""
+"""Fields that do not change the answer, whatever they hold: labels of a request, and hints on speed."""
 NEUTRAL: dict[str, Any] = {
     "add_generation_prompt": True, "bad_words": [], "best_of": 1, "chat_template_kwargs": {},
     "continue_final_message": False, "dry_multiplier": 0, "echo": False, "function_call": "none", "functions": [],
@@ -52,7 +51,7 @@ NEUTRAL: dict[str, Any] = {
 def _only_known(
     raw: Any, fields: Collection[str], ignored: Collection[str], neutral: Mapping[str, Any] = MappingProxyType({})
 ) -> Any:
-    """The fields of a request that are set, for null is the default of any. An unknown one is refused by its name."""
+    """The fields of a request that are set (null is the default of any); ValueError names an unknown one."""
     if not isinstance(raw, dict):
         return raw
     given = {name: value for name, value in raw.items() if value is not None}
@@ -71,7 +70,7 @@ class StreamOptions(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known(cls, raw: Any) -> Any:
-        # Padding against eavesdroppers on a provider's line; nothing of the answer.
+        # Padding against eavesdroppers on a provider's connection; it does not change the answer.
         return _only_known(raw, cls.model_fields, {"include_obfuscation"})
 
 
@@ -96,7 +95,7 @@ class Request(BaseModel):
 
     @classmethod
     def read(cls, body: bytes) -> Self:
-        """A request out of what a client sent."""
+        """Parse what a client sent."""
         try:
             raw = json.loads(body)
         except (ValueError, RecursionError):
@@ -107,7 +106,7 @@ class Request(BaseModel):
 
     @property
     def is_long(self) -> bool:
-        """Whether to make its prompt would hold up everyone else."""
+        """Whether making its prompt would hold up other requests."""
         return self._bytes > LONG_BYTES
 
     @model_validator(mode="before")
@@ -319,7 +318,7 @@ def chat_logprobs(chat: ChatTokens, ids: Sequence[int], logprobs: Sequence[float
     entries = []
     for token_id, logprob in zip(ids, logprobs, strict=True):
         token = chat.spell([token_id])
-        # A token may hold part of a character: no text of its own, so no bytes to tell.
+        # A token may hold part of a character: then it has no text of its own, and no bytes to report.
         raw = None if "\ufffd" in token else list(token.encode())
         entries.append({"token": token, "logprob": _finite(logprob), "bytes": raw, "top_logprobs": []})
     return {"content": entries, "refusal": None}
@@ -332,7 +331,7 @@ def completion_logprobs(chat: ChatTokens, ids: Sequence[int], logprobs: Sequence
 
 
 def _finite(logprob: float) -> float:
-    """JSON has no infinity and no NaN; the API writes an impossible token so."""
+    """JSON has no infinity and no NaN; the API writes an impossible token this way."""
     return logprob if logprob > -9999.0 else -9999.0
 
 

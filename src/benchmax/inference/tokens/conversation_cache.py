@@ -1,8 +1,8 @@
-"""Exact tokens behind an API that only speaks text.
+"""Exact tokens behind an API that only carries text.
 
-A chat API gets the whole history as text with every request, and text does not give back the tokens it came
-from. So the server remembers what it sampled: when a request continues a conversation it answered before, the
-known ids are kept and only what is new is rendered. What it does not remember it renders whole.
+A chat API gets the whole history as text with every request, and the tokens it came from cannot be recovered from text.
+So the server remembers what it sampled: when a request continues a conversation it answered before, the known ids are
+kept and only what is new is rendered. A conversation it does not remember is rendered whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmax.models.hermes import plain_text
 from benchmax.prompts.tools import mcp2openai
 
 REMEMBERED_TOKENS = 8_000_000
-"""Kept at once, four bytes each; the least recently used conversations go first."""
+"""Kept at most, four bytes each; the least recently used conversations are dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class _Known:
     prompt_turns: int
 
 
-class Recall:
-    """The conversations a server has answered, by what was said in them. Several threads may ask at once."""
+class ConversationCache:
+    """The conversations a server has answered, by their messages and tools. Safe to use from several threads."""
 
     def __init__(self, chat: ChatTokens) -> None:
         self._chat = chat
@@ -40,7 +40,7 @@ class Recall:
         self._lock = threading.Lock()
 
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition]) -> tuple[list[int], int]:
-        """Ids of the conversation, and how many of its messages were given by the client from the start."""
+        """Ids of the conversation, and how many messages its first prompt had."""
         keys = _keys(messages, tools)
         for end in range(len(messages) - 1, 0, -1):
             if messages[end - 1]["role"] != "assistant" or messages[end]["role"] == "assistant":
@@ -78,8 +78,8 @@ class Recall:
         """Remember that `ids` is this conversation with this reply."""
         key = _keys([*messages, reply], tools)[-1]
         with self._lock:
-            if forgotten := self._known.pop(key, None):
-                self._tokens -= len(forgotten.ids)
+            if old := self._known.pop(key, None):
+                self._tokens -= len(old.ids)
             self._known[key] = _Known(array("i", ids), prompt_turns)
             self._tokens += len(ids)
             while self._tokens > REMEMBERED_TOKENS:

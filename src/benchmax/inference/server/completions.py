@@ -14,7 +14,7 @@ from benchmax.inference.local import LocalModel, Sampled, finish_reason
 from benchmax.inference.server import openai_api as api
 from benchmax.inference.server.stream import TextStream
 from benchmax.inference.tokens.chat import parse_reply
-from benchmax.inference.tokens.recall import Recall
+from benchmax.inference.tokens.conversation_cache import ConversationCache
 from benchmax.models.base import Sampling
 from benchmax.models.hermes import plain_text
 
@@ -22,8 +22,8 @@ RequestT = TypeVar("RequestT", bound=api.Request)
 PreparedT = TypeVar("PreparedT")
 
 
-class Failed(Exception):
-    """A stream broke after its beginning; `body` is the error to send."""
+class StreamFailed(Exception):
+    """A stream broke after its first chunk; `body` is the error to send."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
@@ -42,7 +42,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """News of one choice: tokens as they come, then, with `done`, the whole of it."""
+    """A part of one choice: new tokens, or at the end, as `done`, all of it."""
 
     index: int
     ids: Sequence[int] = ()
@@ -51,7 +51,7 @@ class _Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class _Talk:
+class _Chat:
     """A chat request, tokenised."""
 
     request: api.ChatRequest
@@ -66,7 +66,7 @@ class _Talk:
 
 
 @dataclass(slots=True)
-class _Told:
+class _StreamedChoice:
     """A completion while it is streamed."""
 
     job: _Job
@@ -75,72 +75,71 @@ class _Told:
     """Where in the text its next token begins."""
 
 
-class Answers:
-    """What a server says."""
+class LocalCompletions:
+    """Answers requests with a local model."""
 
     def __init__(self, model: LocalModel) -> None:
         self.model = model
-        self.recall = Recall(model.chat)
+        self.conversations = ConversationCache(model.chat)
 
     async def chat(self, request: api.ChatRequest) -> api.Json:
-        talk = await _prepared(self._talk, request)
-        drawn = await _all(self.model, talk.jobs)
-        choices = [self._chat_choice(talk, index, sampled) for index, sampled in enumerate(drawn)]
-        more: api.Json = {"usage": api.usage(len(talk.prompt), sum(len(sampled.ids) for sampled in drawn))}
+        chat = await _prepared(self._prepare_chat, request)
+        drawn = await _all(self.model, chat.jobs)
+        choices = [self._chat_choice(chat, index, sampled) for index, sampled in enumerate(drawn)]
+        more: api.Json = {"usage": api.usage(len(chat.prompt), sum(len(sampled.ids) for sampled in drawn))}
         if request.return_token_ids:
-            more["prompt_token_ids"] = talk.prompt
+            more["prompt_token_ids"] = chat.prompt
         return api.Reply("chat.completion", self.model.name).body(choices, **more)
 
     async def complete(self, request: api.CompletionRequest) -> api.Json:
         jobs = await _prepared(self._completion_jobs, request)
         drawn = await _all(self.model, jobs)
-        chat = self.model.chat
         choices = [
-            api.completion_choice(chat, request, job.index, job.prompt, sampled)
+            api.completion_choice(self.model.chat, request, job.index, job.prompt, sampled)
             for job, sampled in zip(jobs, drawn, strict=True)
         ]
         spent = api.usage(_prompt_tokens(jobs), sum(len(sampled.ids) for sampled in drawn))
         return api.Reply("text_completion", self.model.name).body(choices, usage=spent)
 
     async def chat_stream(self, request: api.ChatRequest) -> AsyncGenerator[api.Json, None]:
-        talk = await _prepared(self._talk, request)
+        chat = await _prepared(self._prepare_chat, request)
         reply = api.Reply("chat.completion.chunk", self.model.name)
         more: api.Json = {"usage": None} if request.stream_options.include_usage else {}
-        opening = {"prompt_token_ids": talk.prompt} if request.return_token_ids else {}
-        texts = [self._text_stream(job, tools=bool(talk.tools)) for job in talk.jobs]
+        opening = {"prompt_token_ids": chat.prompt} if request.return_token_ids else {}
+        texts = [self._text_stream(job, tools=bool(chat.tools)) for job in chat.jobs]
         spent = 0
-        async with contextlib.aclosing(_pieces(self.model, talk.jobs)) as pieces:
+        async with contextlib.aclosing(_pieces(self.model, chat.jobs)) as pieces:
             roles = [_chunk(index, {"role": "assistant", "content": ""}) for index in range(request.n)]
             async for piece in pieces:
-                while roles:  # only now: until the first token an error can still be an error reply
+                while roles:  # only now: before the first token an error can still be an error reply
                     yield reply.body([roles.pop(0)], **more, **opening)
                 spent += len(piece.ids)
-                for choice in self._chat_chunks(talk, texts[piece.index], piece):
+                for choice in self._chat_chunks(chat, texts[piece.index], piece):
                     yield reply.body([choice], **more)
         if request.stream_options.include_usage:
-            yield reply.body([], usage=api.usage(len(talk.prompt), spent))
+            yield reply.body([], usage=api.usage(len(chat.prompt), spent))
 
     async def complete_stream(self, request: api.CompletionRequest) -> AsyncGenerator[api.Json, None]:
         jobs = await _prepared(self._completion_jobs, request)
         reply = api.Reply("text_completion", self.model.name)
         more: api.Json = {"usage": None} if request.stream_options.include_usage else {}
-        told = [_Told(job, self._text_stream(job)) for job in jobs]
+        streamed = [_StreamedChoice(job, self._text_stream(job)) for job in jobs]
         spent = 0
         async with contextlib.aclosing(_pieces(self.model, jobs)) as pieces:
             async for piece in pieces:
                 spent += len(piece.ids)
-                yield reply.body([self._completion_chunk(request, told[piece.index], piece)], **more)
+                yield reply.body([self._completion_chunk(request, streamed[piece.index], piece)], **more)
         if request.stream_options.include_usage:
             yield reply.body([], usage=api.usage(_prompt_tokens(jobs), spent))
 
-    def _talk(self, request: api.ChatRequest) -> _Talk:
+    def _prepare_chat(self, request: api.ChatRequest) -> _Chat:
         messages, tools = request.chat(), request.definitions()
-        # Templates may drop what an assistant said, such as its thoughts, and space.
+        # Templates may drop parts of what an assistant said, such as its thoughts, and whitespace.
         given = (plain_text(message.get("content")) for message in messages if message["role"] != "assistant")
         described = sum(len(tool.description or "") for tool in tools)
         self._check_length(described + sum(len(text.strip()) for text in given))
-        prompt, prompt_turns = self.recall.prompt(messages, tools)
-        return _Talk(request, messages, tools, prompt, prompt_turns)
+        prompt, prompt_turns = self.conversations.prompt(messages, tools)
+        return _Chat(request, messages, tools, prompt, prompt_turns)
 
     def _completion_jobs(self, request: api.CompletionRequest) -> list[_Job]:
         self._check_length(max((len(prompt) for prompt in request.each() if isinstance(prompt, str)), default=0))
@@ -148,7 +147,7 @@ class Answers:
         return [_Job(index, prompt, request.sampling(index)) for index, prompt in enumerate(prompts)]
 
     def _check_length(self, characters: int) -> None:
-        """Refuse what cannot fit however few tokens it makes: to count them may take long."""
+        """Raise ContextExceeded for a text that cannot fit however few tokens it makes: counting them may take long."""
         if characters > self.model.context * self.model.chat.longest_token:
             raise ContextExceeded(
                 f"The conversation has {characters:,} characters; {self.model.name} takes {self.model.context} tokens "
@@ -158,16 +157,22 @@ class Answers:
     def _text_stream(self, job: _Job, *, tools: bool = False) -> TextStream:
         return TextStream(self.model.chat, job.sampling.stop, tools=tools)
 
-    def _message(self, talk: _Talk, sampled: Sampled, index: int) -> ChatMessage:
-        message = parse_reply(sampled.text, tools=bool(talk.tools), salt=(len(talk.prompt), index))
-        self.recall.keep(talk.messages, message, talk.tools, [*talk.prompt, *sampled.ids], talk.prompt_turns)
+    def _message(self, chat: _Chat, sampled: Sampled, index: int) -> ChatMessage:
+        message = parse_reply(sampled.text, tools=bool(chat.tools), salt=(len(chat.prompt), index))
+        self.conversations.keep(
+            chat.messages,
+            message,
+            chat.tools,
+            [*chat.prompt, *sampled.ids],
+            chat.prompt_turns,
+        )
         return message
 
-    def _chat_choice(self, talk: _Talk, index: int, sampled: Sampled) -> api.Json:
-        message = self._message(talk, sampled, index)
+    def _chat_choice(self, chat: _Chat, index: int, sampled: Sampled) -> api.Json:
+        message = self._message(chat, sampled, index)
         choice: api.Json = {"index": index, "message": api.chat_message(message), "logprobs": None}
         choice["finish_reason"] = finish_reason(sampled, message)
-        return choice | self._token_fields(talk.request, sampled.ids, sampled.logprobs)
+        return choice | self._token_fields(chat.request, sampled.ids, sampled.logprobs)
 
     def _token_fields(self, request: api.ChatRequest, ids: Sequence[int], logprobs: Sequence[float]) -> api.Json:
         fields: api.Json = {}
@@ -177,13 +182,13 @@ class Answers:
             fields["token_ids"] = list(ids)
         return fields
 
-    def _chat_chunks(self, talk: _Talk, text: TextStream, piece: _Piece) -> list[api.Json]:
-        """The choices to send for a piece of news; tokens whose text is held back still go out when asked for."""
+    def _chat_chunks(self, chat: _Chat, text: TextStream, piece: _Piece) -> list[api.Json]:
+        """The chunks to send for a piece; tokens whose text is held back are still sent when asked for."""
         if piece.done is None:
             new = text.push(piece.ids)
-            tokens = self._token_fields(talk.request, piece.ids, piece.logprobs)
+            tokens = self._token_fields(chat.request, piece.ids, piece.logprobs)
             return [_chunk(piece.index, {"content": new}) | tokens] if new or tokens else []
-        message = self._message(talk, piece.done, piece.index)
+        message = self._message(chat, piece.done, piece.index)
         chunks = []
         if rest := text.finish(message["content"]):
             chunks.append(_chunk(piece.index, {"content": rest}))
@@ -191,15 +196,15 @@ class Answers:
             chunks.append(_chunk(piece.index, {"tool_calls": [{"index": place, **call}]}))
         return [*chunks, _chunk(piece.index, {}) | {"finish_reason": finish_reason(piece.done, message)}]
 
-    def _completion_chunk(self, request: api.CompletionRequest, told: _Told, piece: _Piece) -> api.Json:
-        shown = told.text.push(piece.ids) if piece.done is None else told.text.finish(piece.done.text)
+    def _completion_chunk(self, request: api.CompletionRequest, streamed: _StreamedChoice, piece: _Piece) -> api.Json:
+        shown = streamed.text.push(piece.ids) if piece.done is None else streamed.text.finish(piece.done.text)
         finish = piece.done.finish if piece.done else None
         choice: api.Json = {"index": piece.index, "text": shown, "finish_reason": finish, "logprobs": None}
         if request.logprobs is not None:
-            choice["logprobs"] = api.completion_logprobs(self.model.chat, piece.ids, piece.logprobs, told.offset)
-            told.offset += sum(map(len, choice["logprobs"]["tokens"]))
+            choice["logprobs"] = api.completion_logprobs(self.model.chat, piece.ids, piece.logprobs, streamed.offset)
+            streamed.offset += sum(map(len, choice["logprobs"]["tokens"]))
         if request.return_token_ids:
-            choice |= {"token_ids": list(piece.ids), "prompt_token_ids": told.job.prompt}
+            choice |= {"token_ids": list(piece.ids), "prompt_token_ids": streamed.job.prompt}
         return choice
 
 
@@ -213,12 +218,12 @@ def _prompt_tokens(jobs: list[_Job]) -> int:
 
 
 async def _prepared(prepare: Callable[[RequestT], PreparedT], request: RequestT) -> PreparedT:
-    """A request tokenised, in a thread when it is long; for a short one that would only take longer."""
+    """A request tokenised, in a thread when it is long; a short one would only take longer there."""
     return await asyncio.to_thread(prepare, request) if request.is_long else prepare(request)
 
 
 async def _all(model: LocalModel, jobs: list[_Job]) -> list[Sampled]:
-    """Every job's sample; when one fails or the client leaves, the others are cancelled."""
+    """Sample every choice; when one fails or the client disconnects, the others are cancelled."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(model.complete(job.prompt, job.sampling)) for job in jobs]
@@ -235,7 +240,7 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 async def _pieces(model: LocalModel, jobs: list[_Job]) -> AsyncGenerator[_Piece, None]:
-    """News of all jobs as they come. An error before the first is raised as it is, a later one as `Failed`."""
+    """Pieces of all choices as they come. An error before the first is raised as it is, a later one as StreamFailed."""
     queue: asyncio.Queue[_Piece | BaseException] = asyncio.Queue()
     tasks = [asyncio.create_task(_sample(model, job, queue)) for job in jobs]
     open_jobs, begun = len(jobs), False
@@ -243,7 +248,7 @@ async def _pieces(model: LocalModel, jobs: list[_Job]) -> AsyncGenerator[_Piece,
         while open_jobs:
             piece = await queue.get()
             if isinstance(piece, BaseException):
-                raise Failed(piece) if begun else piece
+                raise StreamFailed(piece) if begun else piece
             begun = True
             open_jobs -= piece.done is not None
             yield piece

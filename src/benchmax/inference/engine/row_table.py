@@ -1,7 +1,7 @@
-"""What the host knows of every row: who runs in it, which tokens it holds, how far it has got.
+"""What the host knows of every row: which request runs in it, which tokens it holds, how far it has got.
 
-Kept in arrays, a line per row, so that a burst of tokens for hundreds of requests costs a few operations and
-not a loop: Python touches a request when it joins, when it leaves, and when its caller wants to hear of every token.
+It is kept in arrays, one line per row, so that a burst of tokens for hundreds of requests costs a few operations and no
+loop: Python handles a request when it joins, when it leaves, and when its caller wants every token.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-class Table:
+class RowTable:
     """The rows of a cache, as the host sees them."""
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        """No rows any more."""
+        """Remove all rows."""
         self.requests: list[Request | None] = []
-        """Who runs in each row."""
+        """The request that runs in each row."""
         self.tokens = np.zeros((0, 0), np.int32)
-        """A prompt and what was drawn after it, also when its request has left."""
+        """A prompt and the tokens drawn after it, also when its request has left."""
         self.logprobs = np.zeros((0, 0), np.float32)
         """Of the tokens drawn."""
         self.opening = np.zeros(0, np.int64)
@@ -43,7 +43,7 @@ class Table:
         self.held = np.zeros(0, np.int64)
         """How many of the tokens have keys and values that another request may begin with."""
         self.start = np.zeros(0, np.int64)
-        """Where the tokens begin that were drawn and not yet handed to their request."""
+        """Where the tokens begin that are not yet handed to their request."""
         self.end = np.zeros(0, np.int64)
         self.limit = np.zeros(0, np.int64)
         self.stops = np.zeros((0, MAX_STOPS), np.int64)
@@ -51,7 +51,7 @@ class Table:
         """When the row was last taken or left."""
         self.busy = np.zeros(0, np.bool_)
         self.listens = np.zeros(0, np.bool_)
-        """Whether somebody wants to hear of every token."""
+        """Whether the request's caller gets every token."""
         self.clock = 0
         self._free: list[int] | None = None
 
@@ -62,7 +62,7 @@ class Table:
     # Joining
 
     def best_prefix(self, context: Sequence[int]) -> tuple[int, int]:
-        """The row that shares the longest beginning, and how much. The last token is always computed anew."""
+        """The row with the longest common prefix, and its length. The last token is always computed anew."""
         most = len(context) - 1
         if most < REUSE or not self.held.any():
             return -1, 0
@@ -83,7 +83,7 @@ class Table:
             width *= 4
 
     def begin_wave(self) -> None:
-        """Rows may have been left since the last wave: look anew which are free."""
+        """Look anew which rows are free."""
         self._free = None
 
     def free_row(self, source: int, shared: int) -> int:
@@ -136,9 +136,9 @@ class Table:
     def extend(
         self, rows: Ints, tokens: npt.NDArray[np.int64], logprobs: npt.NDArray[np.float32]
     ) -> tuple[Ints, Flags, Flags]:
-        """Write down what was drawn in each row, one column per step; -1 where it did not run any more.
+        """Record what was drawn in each row, one column per step; -1 where it did not run any more.
 
-        Gives how many tokens each row got, and whether it ended at a stop token or at its limit.
+        Returns how many tokens each row got, and whether it ended at a stop token or at its limit.
         """
         drawn = tokens >= 0
         counts = drawn.sum(1)
@@ -152,14 +152,14 @@ class Table:
         return counts, stopped, ends >= self.limit[rows]
 
     def fetch(self, request: Request) -> tuple[list[int], list[float]]:
-        """What was drawn for the request since it was last asked for."""
+        """What was drawn for the request since the last call."""
         row = request.row
         new = slice(self.start[row], self.end[row])
         self.start[row] = self.end[row]
         return self.tokens[row, new].tolist(), self.logprobs[row, new].tolist()
 
     def hand_over(self, request: Request) -> None:
-        """Give the request what was drawn for it."""
+        """Append to the request what was drawn for it."""
         tokens, logprobs = self.fetch(request)
         request.ids += tokens
         request.logprobs += logprobs
@@ -167,7 +167,7 @@ class Table:
     # Leaving
 
     def leave(self, request: Request) -> None:
-        """Free the row; its keys and values stay for whoever continues from them."""
+        """Free the row; its keys and values stay for requests that continue from them."""
         row = request.row
         if not self.listens[row]:
             self.hand_over(request)
@@ -177,7 +177,7 @@ class Table:
         self._touch(row)
 
     def set_aside(self, request: Request, computed: int) -> None:
-        """So much of the prompt is computed; the row is free meanwhile, and kept before all others."""
+        """Free the row with so much of the prompt computed; it is the last to be taken by others."""
         row = request.row
         self.held[row] = computed
         self.vacate(request)
@@ -195,7 +195,7 @@ class Table:
     # Moving
 
     def move(self, source: list[int], target: list[int]) -> None:
-        """Rows change places with all that is known of them."""
+        """Move rows with all that is known of them."""
         moved = [self.requests[row] for row in source]
         for name in PER_ROW:
             column = getattr(self, name)
@@ -206,7 +206,7 @@ class Table:
                 request.row = row
 
     def resize(self, rows: int, length: int, keep: int) -> None:
-        """Another shape; the first `keep` rows stay, as far as they fit."""
+        """Change the shape; the first `keep` rows stay, as far as they fit."""
         shape: tuple[int, ...]
         for name in PER_ROW:
             old = getattr(self, name)
