@@ -12,14 +12,15 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from benchmax.envs.types import ChatMessage, Messages, ToolDefinition
+from benchmax.envs.types import ChatMessage, ToolDefinition
 from benchmax.errors import ContextExceeded, ModelError, UsageError
 from benchmax.inference.engine.sampling import SamplingParams
 from benchmax.inference.tokens.chat import ChatTokens, parse_reply
+from benchmax.inference.tokens.dialogue import TokenDialogue
 from benchmax.inference.weights.store import read_card, resolve
 from benchmax.models.base import Conversation, FinishReason, ModelClient, Reply, Sampling, TokenSegment, Usage
 from benchmax.models.wire import turn_cap
@@ -112,47 +113,28 @@ class LocalModel(ModelClient):
         await asyncio.to_thread(self.engine.close)
 
 
-@dataclass(slots=True)
 class LocalConversation(Conversation):
-    """The exact ids of one rollout so far."""
+    """A conversation with a local model."""
 
-    model: LocalModel
-    tools: tuple[ToolDefinition, ...]
-    sampling: Sampling
-    ids: list[int] = field(default_factory=list)
-    messages: Messages = field(default_factory=list)
-    _prompt_turns: int = 0
-    _turn: int = 0
+    def __init__(self, model: LocalModel, tools: tuple[ToolDefinition, ...], sampling: Sampling) -> None:
+        self.model, self.sampling = model, sampling
+        self.dialogue = TokenDialogue(model.chat, tools)
+        self._turn = 0
 
     async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
-        observed = self._observe(new)
-        prompt = self.ids + observed
-        drawn = await self.model.complete(prompt, self._turn_sampling(max_tokens))
-        message = parse_reply(drawn.text, tools=bool(self.tools), salt=len(prompt))
-        if not self.messages:
-            self._prompt_turns = len(new)
-        self.messages += [*new, message]
-        self.ids = prompt + drawn.ids
+        observed = self.dialogue.observe(new)
+        prompt = self.dialogue.ids + observed
+        seed, most = self.sampling.seed, turn_cap(self.sampling, max_tokens)
+        seed = None if seed is None else derive_seed(seed, self._turn)
+        drawn = await self.model.complete(prompt, self.sampling.redrawn(seed=seed, max_tokens=most))
+        message = parse_reply(drawn.text, tools=bool(self.dialogue.tools), salt=len(prompt))
+        self.dialogue.add(new, observed, message, drawn.ids)
         self._turn += 1
         return Reply(
             message=message,
             finish=finish_reason(drawn, message),
             usage=Usage(len(prompt), len(drawn.ids)),
             segments=[TokenSegment(observed, sampled=False), TokenSegment(drawn.ids, True, drawn.logprobs)],
-        )
-
-    def _observe(self, new: Sequence[ChatMessage]) -> list[int]:
-        """Ids of the new messages, up to where the assistant is to speak."""
-        chat = self.model.chat
-        if not self.messages:
-            return chat.prompt(new, self.tools)
-        stopped = chat.ends_turn(self.ids)
-        return chat.delta(self.messages, new, self.tools, prompt_turns=self._prompt_turns, stopped=stopped)
-
-    def _turn_sampling(self, max_tokens: int | None) -> Sampling:
-        seed = self.sampling.seed
-        return self.sampling.redrawn(
-            seed=None if seed is None else derive_seed(seed, self._turn), max_tokens=turn_cap(self.sampling, max_tokens)
         )
 
 

@@ -37,7 +37,9 @@ def export_adapter(run: Path, out: Path, *, which: str = "best") -> Path:
     assert peft is not None
     with _model_folder(out) as folder:
         peft.save_pretrained(folder)
-        _name_base(folder / "adapter_config.json", base_name(config.model.name))
+        settings = folder / "adapter_config.json"  # without the base model's folder on this machine
+        named = json.loads(settings.read_text("utf-8")) | {"base_model_name_or_path": base_name(config.model.name)}
+        settings.write_text(json.dumps(named, indent=2, sort_keys=True) + "\n", "utf-8")
         (folder / "README.md").write_text(model_card(run, config, checkpoint, library="peft"), "utf-8")
     return out.absolute()
 
@@ -124,16 +126,11 @@ benchmax serve {served}   # FOLDER holds this file
 
 def _method(run: Path, config: TrainConfig) -> tuple[str, str]:
     """How the model was trained, as a tag and as text. An environment given in code is named by its rollouts only."""
-    env = config.data.env or _played(run)
+    rollouts = (rollout for file in (run / "rollouts").glob("*.jsonl") for rollout in read_rollouts(file))
+    env = config.data.env or next((rollout.env for rollout in rollouts), "")
     if not env and config.sft.data:
         return "sft", "trained on given answers"
     return "grpo", f"trained with GRPO on the environment `{env or '(given in code)'}`"
-
-
-def _played(run: Path) -> str:
-    """The environment of the run's rollouts; empty when there are none."""
-    rollouts = (rollout for file in (run / "rollouts").glob("*.jsonl") for rollout in read_rollouts(file))
-    return next((rollout.env for rollout in rollouts), "")
 
 
 def _base_weights(model: str, library: str) -> str:
@@ -157,12 +154,6 @@ def _licence(model: str) -> dict[str, str]:
     """The base model's licence, which holds for what was made from it; empty where it is not known."""
     card = read_card(resolve(model))
     return {"license": card.license.lower()} if card and card.license.lower() not in ("", "-", "unknown") else {}
-
-
-def _name_base(file: Path, name: str) -> None:
-    """Replace the folder that peft read the base model from, which exists on this machine only."""
-    settings = json.loads(file.read_text("utf-8")) | {"base_model_name_or_path": name}
-    file.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")
 
 
 def _portable(config: TrainConfig) -> TrainConfig:

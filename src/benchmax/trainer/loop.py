@@ -168,7 +168,9 @@ class Trainer:
         heartbeat = asyncio.create_task(self._beat())
         self.run.set_status("running", self.progress.step)
         self.emit("started", step=self.progress.step)
-        self._prepare_monitor()
+        self.monitor.history.vocabulary = self.learner.policy.vocabulary
+        if (lr := self.learner.optimizer.lr) > HIGH_LR:
+            self.emit("note", message=f"optim.lr {lr:g} is very high: above {HIGH_LR:g} a model is soon destroyed.")
         if warm_up is not None and self.chosen:
             self.emit("chosen", settings=list(self.chosen))
         unless_stopped = self.interrupts.unless_stopped
@@ -320,7 +322,10 @@ class Trainer:
             self._check_weights(groups)
         self.progress.step += 1
         self.run.set_status("running", self.progress.step)
-        self._monitor_step(number, values, groups)
+        self.scored = self.scored or metrics.REWARD in values
+        finite = {name: value for name, value in values.items() if math.isfinite(value)}
+        self._report(self.monitor.check_step(number, finite, groups))
+        self.recovery.observe_skipped(values.get(metrics.SKIPPED_UPDATES, 0.0))
         return values
 
     def _check_weights(self, groups: Sequence[Sequence[Rollout]]) -> None:
@@ -380,18 +385,6 @@ class Trainer:
         rollouts = (rollout for group in groups for rollout in group)
         self.run.write_rollouts(split, step, rollouts, tokens=self.config.output.save_tokens)
         self.on_event("metrics", self.run.log_metrics(step, split, values))
-
-    def _prepare_monitor(self) -> None:
-        self.monitor.history.vocabulary = self.learner.policy.vocabulary
-        lr = self.learner.optimizer.lr
-        if lr > HIGH_LR:
-            self.emit("note", message=f"optim.lr {lr:g} is very high: above {HIGH_LR:g} a model is soon destroyed.")
-
-    def _monitor_step(self, step: int, values: dict[str, float], groups: Sequence[Sequence[Rollout]]) -> None:
-        self.scored = self.scored or metrics.REWARD in values
-        finite = {name: value for name, value in values.items() if math.isfinite(value)}
-        self._report(self.monitor.check_step(step, finite, groups))
-        self.recovery.observe_skipped(values.get(metrics.SKIPPED_UPDATES, 0.0))
 
     def _report(self, alerts: Sequence[Alert]) -> None:
         for alert in alerts:

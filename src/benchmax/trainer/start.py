@@ -19,7 +19,7 @@ import torch
 from benchmax.envs.base_env import with_system_prompt
 from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, DatasetError
-from benchmax.inference.engine.engine import Engine
+from benchmax.inference.engine.engine import Engine, pick_device
 from benchmax.inference.local import LocalModel
 from benchmax.inference.tokens.prompt_cache import CachedChatTokens
 from benchmax.inference.weights.llama import ModelSpec
@@ -64,7 +64,7 @@ async def train(
     config = config.model_copy(deep=True)
     make_paths_absolute(config)
     directory = _fetch_model(config, on_event)
-    chosen = fit_to_device(config, pick_device(config.model.device))
+    chosen = fit_to_device(config, pick_device(config.model.device).type)
     folder = Path(config.output.dir)
     config.output.name = name = config.output.name or _fresh_name(folder, _short_name(config.data.env))
     path = folder / name
@@ -172,7 +172,7 @@ async def _train(
         note(message)
     ModelSpec.from_directory(directory)  # refuses a model that the engine cannot run before anything is loaded
     torch.manual_seed(config.seed)
-    device = pick_device(config.model.device)
+    device = pick_device(config.model.device).type
     with log_file(run.path / "logs" / "train.log"):
         learner = load_learner(config, directory)
         async with _open_sampler(config, directory, device, task) as sampler:
@@ -198,7 +198,7 @@ def load_learner(config: TrainConfig, directory: Path) -> Learner:
         directory,
         tune=config.model.tune,
         lora=config.lora,
-        device=pick_device(config.model.device),
+        device=pick_device(config.model.device).type,
         temperature=config.rollouts.temperature,
         gradient_checkpointing=config.model.gradient_checkpointing,
     )
@@ -283,10 +283,3 @@ async def _restore(trainer: Trainer, solver: Solver, which: str) -> WarmUp | Non
 def warm_start_file(config: TrainConfig) -> str:
     """The file a warm start is read from; empty when it is made from the environment, or there is none."""
     return config.sft.data or ("" if config.warm_start in WARM_STARTS else config.warm_start)
-
-
-def pick_device(wanted: str) -> str:
-    """`auto` is CUDA where there is one."""
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("model.device is cuda, but torch finds no CUDA device. Use --model.device cpu.")
-    return "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"

@@ -444,7 +444,7 @@ async def test_conversations_share_the_engine(directory):
         talks = [model.converse(sampling=Sampling(max_tokens=6, seed=seed)) for seed in range(4)]
         for _ in range(2):
             replies = [await conversation.reply([user("go")]) for conversation in talks]
-        assert [talk.ids[: len(talks[0].ids)] for talk in talks] != [talks[0].ids] * 4
+        assert [talk.dialogue.ids[: len(talks[0].dialogue.ids)] for talk in talks] != [talks[0].dialogue.ids] * 4
         alone = model.converse(sampling=Sampling(max_tokens=6, seed=2))
         await alone.reply([user("go")])
         again = await alone.reply([user("go")])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmax.evaluation.report import summarise
 from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.learning.advantage import AdvantageRule, advantages, assign_advantages
@@ -147,3 +148,18 @@ def test_pay_for_the_form_alone_is_no_pass():
     values = rollout_metrics([group(0.2, 0.2), group(0.2, 0.9)])
     assert (values["pass@k"], values["solve_rate"]) == (0.0, 0.0)
     assert rollout_metrics([group(0.2, 0.2), group(0.2, 1.0)])["pass@k"] == 0.5
+
+
+def test_the_primary_component_decides_what_is_solved_as_in_an_evaluation():
+    rollouts = group(1.2, 1.0, 0.2)
+    for one, correct in zip(rollouts, (1.0, 0.8, 0.0), strict=True):
+        one.rewards = {"correct": correct, "format": 0.2}
+    values, report = rollout_metrics([rollouts], "correct"), summarise(rollouts, primary="correct")
+    assert (values["pass@k"], values["solve_rate"]) == (1.0, pytest.approx(1 / 3))
+    assert (report.pass_at[3].mean, report.solve_rate.mean) == (values["pass@k"], values["solve_rate"])
+    by_total, report = rollout_metrics([rollouts]), summarise(rollouts)
+    assert by_total["solve_rate"] == report.solve_rate.mean == pytest.approx(2 / 3)
+    partial = group(0.5, 0.2)
+    assert rollout_metrics([partial])["pass@k"] == summarise(partial).pass_at[2].mean == 0.0, (
+        "partial credit is no pass"
+    )

@@ -23,6 +23,7 @@ from benchmax.trainer.display.view import LiveView, PlainView, describe, sparkli
 from benchmax.trainer.learning.optim import Optimizer, scale_at
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.loop import Trainer
+from benchmax.trainer.opening import read_weights
 from benchmax.trainer.rundir import RunDir, read_config, read_metrics, read_status
 from benchmax.trainer.tiny import make_tiny
 
@@ -173,6 +174,25 @@ def test_a_kill_while_a_checkpoint_is_replaced_loses_neither(directory, run, tmp
     assert {path.name for path in folder.iterdir()} == {"latest", "step-1"}
     assert find_checkpoint(folder).state()["note"] == "new"
     assert not (folder / "step-1" / "replaced").exists()
+
+
+def test_a_checkpoint_that_training_replaces_while_it_is_read_is_looked_for_again(directory, run, monkeypatch):
+    policy, optimizer = trained(directory)
+    folder = run.path / "checkpoints"
+    save_checkpoint(folder, 1, policy, optimizer, {})
+    choose = checkpoints.choose_checkpoint
+
+    def replaced(*given):
+        found = choose(*given)
+        if found.step == 1:  # the run goes on: this one is gone before it is read
+            save_checkpoint(folder, 2, policy, optimizer, {})
+            prune(folder, 1, False)
+        return found
+
+    monkeypatch.setattr(checkpoints, "choose_checkpoint", replaced)
+    found, weights = read_weights(run.path, "latest")
+    assert found.step == 2
+    assert set(weights) == set(policy.parameters())
 
 
 @pytest.mark.parametrize(("best", "named"), [(1, "step-1"), (0, None)])

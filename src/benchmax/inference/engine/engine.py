@@ -396,7 +396,7 @@ def pick_device(name: str) -> torch.device:
     except RuntimeError as error:
         raise UsageError(f"There is no device {name!r}. Use auto, cpu or cuda.") from error
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise UsageError("This torch sees no CUDA device. Choose the device cpu.")
+        raise UsageError("torch finds no CUDA device. Choose the device cpu.")
     return torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else device
 
 

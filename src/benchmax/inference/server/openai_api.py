@@ -38,14 +38,15 @@ IGNORED = frozenset({
 """Fields that do not change the answer, whatever they hold: labels of a request, and hints on speed."""
 NEUTRAL: dict[str, Any] = {
     "add_generation_prompt": True, "bad_words": [], "best_of": 1, "chat_template_kwargs": {},
-    "continue_final_message": False, "dry_multiplier": 0, "echo": False, "function_call": "none", "functions": [],
-    "ignore_eos": False, "include_stop_str_in_output": False, "length_penalty": 1, "logits_processors": [], "min_p": 0,
-    "min_tokens": 0, "mirostat": 0, "modalities": ["text"], "parallel_tool_calls": True, "reasoning_effort": "none",
-    "repetition_penalty": 1, "return_tokens_as_token_ids": False, "skip_special_tokens": True,
-    "spaces_between_special_tokens": True, "stop_token_ids": [], "typical_p": 1, "use_beam_search": False,
-    "verbosity": "medium",
+    "continue_final_message": False, "dry_multiplier": 0, "echo": False, "frequency_penalty": 0,
+    "function_call": "none", "functions": [], "ignore_eos": False, "include_stop_str_in_output": False,
+    "length_penalty": 1, "logit_bias": {}, "logits_processors": [], "min_p": 0, "min_tokens": 0, "mirostat": 0,
+    "modalities": ["text"], "parallel_tool_calls": True, "presence_penalty": 0, "reasoning_effort": "none",
+    "repetition_penalty": 1, "response_format": {"type": "text"}, "return_tokens_as_token_ids": False,
+    "skip_special_tokens": True, "spaces_between_special_tokens": True, "stop_token_ids": [], "suffix": "",
+    "top_logprobs": 0, "typical_p": 1, "use_beam_search": False, "verbosity": "medium",
 }  # fmt: skip
-"""Fields of other servers, each with the value that changes nothing; with any other they are refused."""
+"""Fields that this server does not support, each with the value that changes nothing; any other is refused."""
 
 
 def _only_known(
@@ -88,9 +89,6 @@ class Request(BaseModel):
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
     return_token_ids: bool = False
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    logit_bias: Json = {}
     _bytes: int = PrivateAttr(0)
 
     @classmethod
@@ -128,13 +126,6 @@ class Request(BaseModel):
             raise ValueError(f"a text of {longest:,} characters; the limit is {limits.SERVE_STOP_CHARS:,}")
         return stops
 
-    @field_validator("presence_penalty", "frequency_penalty", "logit_bias")
-    @classmethod
-    def _unsupported(cls, value: Any) -> Any:
-        if value:
-            raise ValueError("not supported by this server; leave it out")
-        return value
-
     def sampling(self, choice: int) -> Sampling:
         """How the choice of that index is drawn."""
         return Sampling(
@@ -170,10 +161,8 @@ class ChatRequest(Request):
     messages: list[Json] = Field(min_length=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     tools: list[ToolSpec] = []
-    tool_choice: Any = "auto"
+    tool_choice: Literal["auto", "none"] = "auto"
     logprobs: bool = False
-    top_logprobs: int = Field(0, ge=0)
-    response_format: Json = {"type": "text"}
 
     @field_validator("messages")
     @classmethod
@@ -186,27 +175,6 @@ class ChatRequest(Request):
             if wrong := _wrong_part(message):
                 raise ValueError(f"message {index}: {wrong}")
         return messages
-
-    @field_validator("tool_choice")
-    @classmethod
-    def _choice(cls, value: Any) -> Any:
-        if value not in ("auto", "none"):
-            raise ValueError("only 'auto' and 'none' are supported")
-        return value
-
-    @field_validator("top_logprobs")
-    @classmethod
-    def _sampled_only(cls, value: int) -> int:
-        if value:
-            raise ValueError("only the sampled token's log-probability is known here; use 0")
-        return value
-
-    @field_validator("response_format")
-    @classmethod
-    def _text(cls, value: Json) -> Json:
-        if value.get("type") != "text":
-            raise ValueError("only {'type': 'text'} is supported")
-        return value
 
     @model_validator(mode="after")
     def _newer_name(self) -> ChatRequest:
@@ -228,14 +196,7 @@ class CompletionRequest(Request):
     max_tokens: int | None = Field(16, ge=1)
     logprobs: int | None = Field(None, ge=0, le=1)
     """0 or 1: the sampled token's own."""
-    echo: bool = False
-    suffix: str = ""
     best_of: int | None = None
-
-    @field_validator("echo", "suffix")
-    @classmethod
-    def _refused(cls, value: Any) -> Any:
-        return cls._unsupported(value)
 
     @model_validator(mode="after")
     def _all_of(self) -> CompletionRequest:

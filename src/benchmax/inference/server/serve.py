@@ -21,6 +21,7 @@ import signal
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -58,16 +59,15 @@ class Listener:
         """Status, message and code for a request that is not accepted; None for any other."""
         for header in ("Host", "Origin"):
             value = request.headers.get(header)
-            if value and not self._knows(_hostname(value if header == "Origin" else f"//{value}")):
+            name = _hostname(value if header == "Origin" else f"//{value}") if value else ""
+            known = name in LOCAL_NAMES or name == self.host or self.host in ("0.0.0.0", "::")
+            if value and not known:
                 return 403, f"{header} {value!r} is not this server's. Connect to {self.host}.", "foreign_host"
         if self.api_key and request.path != "/health":
             given = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
             if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self.api_key.encode()):
                 return 401, "The API key is missing or wrong. Send it as a Bearer token.", "invalid_api_key"
         return None
-
-    def _knows(self, name: str) -> bool:
-        return name in LOCAL_NAMES or name == self.host or self.host in ("0.0.0.0", "::")
 
 
 class Server:
@@ -84,8 +84,11 @@ class Server:
         app.router.add_get("/health", self._health)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/v1/models/{name:.+}", self._one_model)
-        app.router.add_post("/v1/chat/completions", self._chat)
-        app.router.add_post("/v1/completions", self._complete)
+        answers = self.completions
+        chat = partial(self._answer, api.ChatRequest, answers.chat, answers.chat_stream)
+        complete = partial(self._answer, api.CompletionRequest, answers.complete, answers.complete_stream)
+        app.router.add_post("/v1/chat/completions", chat)
+        app.router.add_post("/v1/completions", complete)
         return app
 
     @web.middleware
@@ -132,21 +135,19 @@ class Server:
     async def _one_model(self, request: web.Request) -> web.Response:
         return self._unknown(request.match_info["name"]) or web.json_response(self._card())
 
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        body = await _read(request, api.ChatRequest)
+    async def _answer(
+        self,
+        kind: type[RequestT],
+        whole: Callable[[RequestT], Awaitable[api.Json]],
+        chunks: Callable[[RequestT], AsyncGenerator[api.Json, None]],
+        request: web.Request,
+    ) -> web.StreamResponse:
+        body = await _read(request, kind)
         if unknown := self._unknown(body.model):
             return unknown
         if body.stream:
-            return await _send_events(request, self.completions.chat_stream(body))
-        return web.json_response(await self.completions.chat(body))
-
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
-        body = await _read(request, api.CompletionRequest)
-        if unknown := self._unknown(body.model):
-            return unknown
-        if body.stream:
-            return await _send_events(request, self.completions.complete_stream(body))
-        return web.json_response(await self.completions.complete(body))
+            return await _send_events(request, chunks(body))
+        return web.json_response(await whole(body))
 
     def _unknown(self, name: str) -> web.Response | None:
         if name in self.names:

@@ -15,11 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from itertools import accumulate
 from typing import Literal
 
-from benchmax.envs.types import ChatMessage, Messages, ToolDefinition
+from benchmax.envs.types import ChatMessage, ToolDefinition
 from benchmax.errors import ModelRejected
 from benchmax.inference.tokens.chat import ChatTokens, parse_reply
+from benchmax.inference.tokens.dialogue import TokenDialogue
 from benchmax.prompts.tools import render_tool_call
 
 Kind = Literal["drift", "injection", "lossy", "refused"]
@@ -117,22 +119,14 @@ def _lookalikes(chat: ChatTokens) -> Iterator[Case]:
 
 
 @dataclass(slots=True)
-class _Walk:
+class _Walk(TokenDialogue):
     """A conversation built turn by turn."""
 
     segments: list[list[int]] = field(default_factory=list)
-    messages: Messages = field(default_factory=list)
-
-    @property
-    def ids(self) -> list[int]:
-        return [token for segment in self.segments for token in segment]
 
     def segment_at(self, position: int) -> int:
-        for index, segment in enumerate(self.segments):
-            if position < len(segment):
-                return index
-            position -= len(segment)
-        return len(self.segments) - 1
+        ends = accumulate(map(len, self.segments))
+        return next((index for index, end in enumerate(ends) if position < end), len(self.segments) - 1)
 
 
 def _audit(chat: ChatTokens, case: Case) -> Iterator[Finding]:
@@ -148,26 +142,20 @@ def _audit(chat: ChatTokens, case: Case) -> Iterator[Finding]:
 
 
 def _walk(chat: ChatTokens, case: Case) -> _Walk:
-    walk, new, prompt_turns = _Walk(), [], 0
-    tools = _tools(case)
+    walk, new = _Walk(chat, _tools(case)), []
     for turn in case.turns:
         if not isinstance(turn, str):
             new.append(turn)
             continue
-        if walk.messages:
-            observed = chat.delta(walk.messages, new, tools, prompt_turns=prompt_turns, stopped=not case.cut)
-        else:
-            observed, prompt_turns = chat.prompt(new, tools), len(new)
-        walk.segments += [observed, chat.encode(turn) + ([] if case.cut else [chat.stop_ids[0]])]
-        walk.messages += [*new, parse_reply(turn, tools=case.tools)]
+        observed, said = walk.observe(new), chat.encode(turn) + ([] if case.cut else [chat.stop_ids[0]])
+        walk.add(new, observed, parse_reply(turn, tools=case.tools), said)
+        walk.segments += [observed, said]
         new = []
     return walk
 
 
 def _drifts(chat: ChatTokens, case: Case, walk: _Walk, whole: list[int]) -> Iterator[Finding]:
-    ids = walk.ids
-    if case.cut:
-        ids.append(chat.stop_ids[0])  # the last turn is still open here
+    ids = walk.ids + ([chat.stop_ids[0]] if case.cut else [])  # a cut turn is still open here
     misread = _misread(walk, whole)
     for turn, (start, end, other_start, other_end) in _differences(walk, ids, whole, misread).items():
         expected, got = Span(other_start, whole[other_start:other_end]), Span(start, ids[start:end])
@@ -210,7 +198,7 @@ def _differences(
 
 def _injections(chat: ChatTokens, case: Case, walk: _Walk) -> Iterator[Finding]:
     """Control tokens of observed parts, against the same conversation with harmless contents."""
-    harmless = [turn if isinstance(turn, str) else _with_content(turn, "x") for turn in case.turns]
+    harmless = [turn if isinstance(turn, str) else ChatMessage(**{**turn, "content": "x"}) for turn in case.turns]
     expected = _walk(chat, Case(case.name, harmless, case.tools, case.cut))
     # A token for unknown text is no forgery unless it was spelled; the loss of the text is another finding.
     unknown = chat.tokenizer.unk_token or ""
@@ -238,12 +226,8 @@ def _losses(chat: ChatTokens, case: Case, walk: _Walk) -> Iterator[Finding]:
             yield Finding(case.name, "lossy", turn, content, got, True, "the tokenizer cannot write this text")
 
 
-def _with_content(message: ChatMessage, content: str) -> ChatMessage:
-    return {**message, "content": content}
-
-
-def _tools(case: Case) -> list[ToolDefinition]:
-    return [TOOL] if case.tools else []
+def _tools(case: Case) -> tuple[ToolDefinition, ...]:
+    return (TOOL,) if case.tools else ()
 
 
 def _until_last_end(chat: ChatTokens, ids: list[int]) -> list[int]:

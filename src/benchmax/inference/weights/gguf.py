@@ -2,8 +2,8 @@
 
 Weights are dequantised to fp32, so that training starts from the very numbers in the file. llama.cpp interleaves the
 rows of the query and key projections for its rotary kernel; that is undone here. The result loads offline with
-`AutoModelForCausalLM.from_pretrained(directory)`. transformers reads GGUF files too, but not the way their tokenizers
-split text (`tokens.tokenizer`).
+`AutoModelForCausalLM.from_pretrained(directory)`. transformers' own reader of GGUF files is not used: it does not see
+a damaged or incomplete file.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from benchmax.errors import UsageError
 from benchmax.inference.tokens.tokenizer import write_tokenizer
+from benchmax.inference.weights.llama import ModelSpec, Weights
 
 Array = npt.NDArray[Any]
 
@@ -217,35 +218,13 @@ def _config(meta: Mapping[str, Any], eos: int) -> dict[str, Any]:
 
 
 def _check_shapes(weights: Mapping[str, Array], config: Mapping[str, Any]) -> None:
-    shapes = _shapes(config)
+    """Raise ValueError unless the weights have the shapes of such a model."""
+    import torch
+
+    shapes = Weights(ModelSpec.from_config(config), torch.device("meta"), torch.float32).shapes
     strange = next((name for name, weight in weights.items() if weight.shape != shapes.get(name)), None)
     if strange:
-        raise ValueError(f"{strange} does not fit the sizes it tells of")
-
-
-def _shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """The shapes of the weights of such a model, by their Hugging Face names."""
-    vocab, hidden, inner = config["vocab_size"], config["hidden_size"], config["intermediate_size"]
-    q = config["num_attention_heads"] * config["head_dim"]
-    kv = config["num_key_value_heads"] * config["head_dim"]
-    layer: dict[str, tuple[int, ...]] = {
-        "attn_norm": (hidden,),
-        "attn_q": (q, hidden),
-        "attn_k": (kv, hidden),
-        "attn_v": (kv, hidden),
-        "attn_output": (hidden, q),
-        "ffn_norm": (hidden,),
-        "ffn_gate": (inner, hidden),
-        "ffn_up": (inner, hidden),
-        "ffn_down": (hidden, inner),
-    }
-    layers = range(config["num_hidden_layers"])
-    return {
-        "model.embed_tokens.weight": (vocab, hidden),
-        "model.norm.weight": (hidden,),
-        "lm_head.weight": (vocab, hidden),
-        **{f"model.layers.{i}.{_LAYER[name]}.weight": shape for i in layers for name, shape in layer.items()},
-    }
+        raise ValueError(f"{strange} does not fit the sizes that the file names")
 
 
 def _unpermute(weight: Array, heads: int) -> Array:

@@ -58,14 +58,19 @@ class ModelSpec:
         if config.get("hidden_act", "silu") != "silu":
             raise UsageError(f"The engine knows the activation silu; this model uses {config['hidden_act']!r}.")
         heads, hidden = _size(config, "num_attention_heads"), _size(config, "hidden_size")
+        kv_heads, head_dim = _size(config, "num_key_value_heads", heads), _size(config, "head_dim", hidden // heads)
+        if heads % kv_heads:
+            raise _wrong("num_key_value_heads", kv_heads, f"a divisor of num_attention_heads ({heads})")
+        if head_dim % 2:
+            raise _wrong("head_dim", head_dim, "an even number")  # rotation pairs its halves
         bias = bool(config.get("attention_bias", False))
         return cls(
             vocab=_size(config, "vocab_size"),
             hidden=hidden,
             layers=_size(config, "num_hidden_layers"),
             heads=heads,
-            kv_heads=_key_value_heads(config, heads),
-            head_dim=_head_dim(config, hidden // heads),
+            kv_heads=kv_heads,
+            head_dim=head_dim,
             intermediate=_size(config, "intermediate_size"),
             context=_size(config, "max_position_embeddings"),
             eps=_number(config, "rms_norm_eps"),
@@ -115,20 +120,6 @@ def _number(config: Mapping[str, Any], key: str) -> float:
 def _wrong(key: str, value: Any, wanted: str) -> UsageError:
     said = "there is none" if value is None else f"it is {repr(value)[:80]}"
     return UsageError(f"The model's config must have {wanted} as {key}; {said}. Copy or save the model again.")
-
-
-def _key_value_heads(config: Mapping[str, Any], heads: int) -> int:
-    count = _size(config, "num_key_value_heads", heads)
-    if heads % count:
-        raise _wrong("num_key_value_heads", count, f"a divisor of num_attention_heads ({heads})")
-    return count
-
-
-def _head_dim(config: Mapping[str, Any], default: int) -> int:
-    width = _size(config, "head_dim", default)
-    if width % 2:
-        raise _wrong("head_dim", width, "an even number")  # rotation pairs its halves
-    return width
 
 
 _ROPE_NUMBERS = {
@@ -182,18 +173,12 @@ def _llama3(frequency: Tensor, rope: Mapping[str, Any]) -> Tensor:
 class Projection:
     """A linear layer. On a CPU with oneDNN it keeps a packed copy, up to twice as fast for small batches."""
 
-    def __init__(self, rows: int, columns: int, bias: bool, device: torch.device, dtype: torch.dtype) -> None:
-        self.weight = torch.zeros(rows, columns, device=device, dtype=dtype)
-        self.bias = torch.zeros(rows, device=device, dtype=dtype) if bias else None
+    def __init__(self, weight: Tensor, bias: bool = False) -> None:
+        self.weight = weight
+        self.bias = torch.zeros(len(weight), device=weight.device, dtype=weight.dtype) if bias else None
         self.packed: Tensor | None = None
         self.gain: Tensor | None = None
         self.folded: Tensor | None = None
-
-    @classmethod
-    def tied_to(cls, weight: Tensor) -> Projection:
-        self = cls.__new__(cls)
-        self.weight, self.bias, self.packed, self.gain, self.folded = weight, None, None, None, None
-        return self
 
     def fold(self, gain: Tensor) -> None:
         """Keep a second copy of the weight, multiplied by the gain of the norm before it."""
@@ -251,7 +236,7 @@ class Layer:
             return torch.ones(width, device=device, dtype=dtype)
 
         def linear(rows: int, columns: int, bias: bool) -> Projection:
-            return Projection(rows, columns, bias, device, dtype)
+            return Projection(torch.zeros(rows, columns, device=device, dtype=dtype), bias)
 
         self.norm_1, self.norm_2 = ones(spec.hidden), ones(spec.hidden)
         self.q_norm = ones(spec.head_dim) if spec.qk_norm else None
@@ -292,10 +277,7 @@ class Weights:
         self.embed = torch.zeros(spec.vocab, spec.hidden, device=device, dtype=dtype)
         self.layers = [Layer(spec, device, dtype) for _ in range(spec.layers)]
         self.norm = torch.ones(spec.hidden, device=device, dtype=dtype)
-        if spec.tied:
-            self.lm_head = Projection.tied_to(self.embed)
-        else:
-            self.lm_head = Projection(spec.vocab, spec.hidden, False, device, dtype)
+        self.lm_head = Projection(self.embed if spec.tied else torch.zeros_like(self.embed))
         self._targets = dict(self._named_targets())
 
     def _named_targets(self) -> Iterator[tuple[str, tuple[Tensor, Projection | None]]]:
@@ -314,6 +296,10 @@ class Weights:
     def names(self) -> set[str]:
         """Every parameter `update` takes."""
         return set(self._targets)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(view.shape) for name, (view, _) in self._targets.items()}
 
     @property
     def bytes(self) -> int:

@@ -209,7 +209,10 @@ def read_card(directory: Path) -> Card | None:
     """The card of a directory made by benchmax; None for any other."""
     path = directory / CARD
     try:
-        return _parsed_card(path, path.read_text(encoding="utf-8"))
+        known = KNOWN.get(directory.name)  # a card of an earlier version lacks what is known of its file
+        facts = {"file": known.wheel.member, "quantisation": known.quantisation} if known else {}
+        raw = {**facts, **json.loads(path.read_text(encoding="utf-8"))}
+        return Card(**{field: raw[field] for field in Card.__slots__ if field in raw})
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except (OSError, ValueError, TypeError) as error:
@@ -226,17 +229,6 @@ def _stored(name: str) -> Path | None:
 def _undamaged(stored: Path) -> Path:
     """A stored model, its files checked by header and size; their contents are not read."""
     return _model_directory(stored, f"Run: benchmax models rm {stored.name}, and then pull or add it again.")
-
-
-def _parsed_card(path: Path, text: str) -> Card:
-    raw = {**_facts_of_known(path.parent.name), **json.loads(text)}
-    return Card(**{field: raw[field] for field in Card.__slots__ if field in raw})
-
-
-def _facts_of_known(name: str) -> dict[str, str]:
-    """What a card of a known model lacks when an earlier version wrote it."""
-    known = KNOWN.get(name)
-    return {"file": known.wheel.member, "quantisation": known.quantisation} if known else {}
 
 
 def _model_directory(path: Path, advice: str = "") -> Path:

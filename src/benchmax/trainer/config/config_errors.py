@@ -22,7 +22,7 @@ _RANGES = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 
 
 def describe(issue: Mapping[str, Any], root: type[BaseModel], known: Sequence[str], usual: Mapping[str, str]) -> str:
-    """One of pydantic's errors about `root` as one line; `usual` maps the names of other trainers to ours."""
+    """One of pydantic's errors about `root` as one line; `usual` maps other trainers' names to settings."""
     path = [str(part) for part in issue["loc"]]
     if issue["type"] == "extra_forbidden":
         return f"{'.'.join(path)}: there is no such setting{_guess(path, known, usual)}"
@@ -59,12 +59,8 @@ def _kind(kind: Any) -> str:
     if origin is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     words = _KINDS.get(origin or kind, "another value")
-    inner = [_KINDS.get(each, "") for each in get_args(kind)][-1:]
-    return f"{words} of {_plural(inner[0])}" if inner and inner[0] else words
-
-
-def _plural(words: str) -> str:
-    return {"a text": "texts", "a number": "numbers"}.get(words, words)
+    inner = [{str: "texts", float: "numbers"}.get(each, "") for each in get_args(kind)][-1:]
+    return f"{words} of {inner[0]}" if inner and inner[0] else words
 
 
 def _field(root: type[BaseModel], path: Iterable[str]) -> FieldInfo | None:

@@ -83,7 +83,7 @@ def plan(trainer: Trainer, groups: Sequence[Sequence[Rollout]], sample_seconds: 
     began = time.monotonic()
     computed = learner.dry_run(groups)
     update = time.monotonic() - began
-    made = outline(trainer)
+    made = _configured(trainer)
     made.sampled_tokens = sum(response_tokens(rollout) for group in groups for rollout in group)
     made.computed_tokens = computed
     made.step_seconds = sample_seconds + update
@@ -95,7 +95,7 @@ def plan(trainer: Trainer, groups: Sequence[Sequence[Rollout]], sample_seconds: 
     return made
 
 
-def outline(trainer: Trainer) -> Plan:
+def _configured(trainer: Trainer) -> Plan:
     """The plan without any measurement."""
     config, policy = trainer.config, trainer.learner.policy
     algorithm = config.algorithm

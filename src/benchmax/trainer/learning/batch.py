@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout
 
 Ints = npt.NDArray[np.int64]
@@ -42,11 +43,16 @@ class TokenSequence:
 
 
 def sequence_of(rollout: Rollout, group: int = 0) -> TokenSequence:
-    """The exact tokens of a rollout; what was observed is context, what was sampled is a target."""
+    """The exact tokens of a rollout."""
+    return sequence_of_segments(rollout.tokens, rollout.advantage or 0.0, group)
+
+
+def sequence_of_segments(segments: Iterable[TokenSegment], advantage: float, group: int = 0) -> TokenSequence:
+    """The tokens of a conversation; what was observed is context, what was sampled is a target."""
     ids: list[int] = []
     targets: list[int] = []
     logprobs: list[float] = []
-    for segment in rollout.tokens:
+    for segment in segments:
         if segment.sampled:
             targets += range(len(ids), len(ids) + len(segment.ids))
             logprobs += segment.logprobs or [float("nan")] * len(segment.ids)
@@ -57,7 +63,7 @@ def sequence_of(rollout: Rollout, group: int = 0) -> TokenSequence:
         np.asarray(ids[:end], np.int64),
         np.asarray(targets[first:], np.int64),
         np.asarray(logprobs[first:], np.float32),
-        rollout.advantage or 0.0,
+        advantage,
         group,
     )
 

@@ -6,9 +6,10 @@
 
 `correction` is min(exp(exact - sampler), cap): 1 when trainer and sampler agree; `exact` is `old` unless that was
 computed with dropout. `weight` spreads 1 over tokens or sequences (`Batch.weights`), so a batch may be split into
-micro-batches anywhere. A demonstration in the place of a group without signal has A = 1 and no sampler: the gradient
-of its tokens is that of their cross-entropy. Shaped weights p / (p + 0.1) (LUFFY, arXiv 2504.14945) do not help: they
-leave a token with p = 1e-4 a thousandth of its gradient, so a model that gives every question one answer goes on so.
+micro-batches anywhere. A demonstration in the place of a group without signal has A = 1 and no sampler: the gradient of
+its tokens is that of their cross-entropy. Shaped weights p / (p + 0.1) (LUFFY, arXiv 2504.14945) do not help: they
+leave a token with p = 1e-4 a thousandth of its gradient, so a model that gives every question one answer never leaves
+it.
 """
 
 from __future__ import annotations

@@ -144,21 +144,16 @@ class Policy:
 @contextlib.contextmanager
 def _precision(device: torch.device) -> Iterator[None]:
     """On CUDA, bfloat16 products and the kernels that go with them."""
-    if device.type != "cuda":
-        yield
-        return
-    with torch.autocast("cuda", torch.bfloat16), _kernels(device):
+    autocast = torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else contextlib.nullcontext()
+    with autocast, _kernels(device):
         yield
 
 
-@contextlib.contextmanager
-def _kernels(device: torch.device) -> Iterator[None]:
+def _kernels(device: torch.device) -> contextlib.AbstractContextManager[None]:
     """On CUDA, attention kernels that are not planned anew for every shape."""
     if device.type != "cuda":
-        yield
-        return
-    with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
-        yield
+        return contextlib.nullcontext()
+    return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
 def merged_weight(layer: Any) -> Tensor:

@@ -7,47 +7,30 @@ the rollouts, the tools' results as observed, every assistant turn as sampled, w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
+from dataclasses import dataclass, field, replace
 
 from benchmax.envs.demonstration import Turn
-from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
+from benchmax.envs.types import ChatMessage, ToolDefinition
 from benchmax.inference.tokens.chat import ChatTokens, parse_reply
+from benchmax.inference.tokens.dialogue import TokenDialogue
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, TokenSegment, Usage
 from benchmax.models.hermes import as_text, plain_text
-from benchmax.trainer.learning.batch import TokenSequence
+from benchmax.trainer.learning.batch import TokenSequence, sequence_of_segments
 
 
 @dataclass(slots=True)
-class ForcedDialogue:
-    """The exact ids of a conversation in which the assistant's turns are given."""
+class ForcedDialogue(TokenDialogue):
+    """A conversation in which the assistant's turns are given."""
 
-    chat: ChatTokens
-    tools: tuple[ToolDefinition, ...] = ()
-    ids: list[int] = field(default_factory=list)
-    messages: Messages = field(default_factory=list)
     segments: list[TokenSegment] = field(default_factory=list)
-    _prompt_turns: int = 0
 
     def say(self, new: Sequence[ChatMessage], text: str) -> ChatMessage:
         """Take in the new messages and the assistant's turn; returns the turn as a message."""
-        observed = self._observe(new)
-        said = [*self.chat.encode(text), *self.chat.end_of_turn]
+        observed, said = self.observe(new), [*self.chat.encode(text), *self.chat.end_of_turn]
         message = parse_reply(text, tools=bool(self.tools), salt=len(self.ids) + len(observed))
-        if not self.messages:
-            self._prompt_turns = len(new)
-        self.messages += [*new, message]
-        self.ids += observed + said
+        self.add(new, observed, message, said)
         self.segments += [TokenSegment(observed, sampled=False), TokenSegment(said, sampled=True)]
         return message
-
-    def _observe(self, new: Sequence[ChatMessage]) -> list[int]:
-        if not self.messages:
-            return self.chat.prompt(new, self.tools)
-        return self.chat.delta(
-            self.messages, new, self.tools, prompt_turns=self._prompt_turns, stopped=self.chat.ends_turn(self.ids)
-        )
 
 
 class ForcedModel(ModelClient):
@@ -83,30 +66,14 @@ def turn_text(turn: Turn) -> str:
     """A turn as the model writes it, with tool calls as text."""
     if isinstance(turn, str):
         return turn
-    message: ChatMessage = (
-        {"role": "assistant", "content": "", "tool_calls": [_named(call).to_dict() for call in turn]}
-        if isinstance(turn, tuple)
-        else turn
-    )
-    (spoken,) = as_text([message])
-    return plain_text(spoken.get("content"))
-
-
-def _named(call: ToolCall) -> ToolCall:
-    return call if call.id else ToolCall(call.name, call.arguments, "call")
+    if isinstance(turn, tuple):
+        calls = [replace(call, id=call.id or "call").to_dict() for call in turn]
+        turn = {"role": "assistant", "content": "", "tool_calls": calls}
+    (message,) = as_text([turn])
+    return plain_text(message.get("content"))
 
 
 def demonstration_sequence(segments: Sequence[TokenSegment]) -> TokenSequence:
-    """All tokens; those of the assistant's turns are targets."""
-    ids: list[int] = []
-    targets: list[int] = []
-    for segment in segments:
-        if segment.sampled:
-            targets += range(len(ids), len(ids) + len(segment.ids))
-        ids += segment.ids
-    return TokenSequence(
-        np.asarray(ids, np.int64),
-        np.asarray(targets, np.int64),
-        np.full(len(targets), np.nan, np.float32),
-        advantage=1.0,
-    )
+    """The tokens of a demonstration: those of the assistant's turns are targets, without the sampler's log-probs."""
+    unknown = [replace(segment, logprobs=None) for segment in segments]
+    return sequence_of_segments(unknown, advantage=1.0)

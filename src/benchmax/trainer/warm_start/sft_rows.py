@@ -16,7 +16,7 @@ from benchmax.envs.base_env import BaseEnv, overrides, with_system_prompt
 from benchmax.envs.datasets.load import DatasetReport, load_examples
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.datasets.rows import Finding, Row, RowFault, check_messages, check_shape, kind
-from benchmax.envs.types import ChatMessage, Messages, ToolDefinition
+from benchmax.envs.types import Messages, ToolDefinition
 from benchmax.errors import DatasetError, ModelRejected
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.host import EnvHost
@@ -122,7 +122,8 @@ def _chat(column: str, messages: Any) -> SftRow:
         raise RowFault(*errors)
     chat = cast(Messages, messages)
     asked = max((at for at, turn in enumerate(chat) if turn["role"] in ("user", "system")), default=-1) + 1
-    silent = [turn for turn in chat[asked:] if turn["role"] == "assistant" and not _says_something(turn)]
+    answers = [turn for turn in chat[asked:] if turn["role"] == "assistant"]
+    silent = [turn for turn in answers if turn.get("content") is None and not turn.get("tool_calls")]
     if not asked or chat[-1]["role"] != "assistant" or silent or (asked < len(chat) and chat[asked]["role"] == "tool"):
         shape = 'write [{"role": "user", "content": "…"}, {"role": "assistant", "content": "…"}]'
         raise RowFault(Finding(column, "does not end with an assistant turn that answers", shape))
@@ -139,10 +140,6 @@ def _tools(given: Any) -> tuple[ToolDefinition, ...]:
             raise RowFault(Finding("tools", "has an entry without a function's name", shape))
         found.append(ToolDefinition(spec["name"], str(spec.get("description") or ""), spec.get("parameters")))
     return tuple(found)
-
-
-def _says_something(turn: ChatMessage) -> bool:
-    return turn.get("content") is not None or bool(turn.get("tool_calls"))
 
 
 def _answer(row: Mapping[str, Any]) -> str:

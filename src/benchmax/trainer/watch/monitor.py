@@ -7,39 +7,29 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchmax.trainer.config import WatchConfig
+from benchmax.trainer.watch import response_alarms, reward_alarms, signal_alarms, update_alarms
 from benchmax.trainer.watch.history import Finding, Groups, History, Values, flat
-from benchmax.trainer.watch.response_alarms import all_cut_off, length_blow_up, repetition, too_long
-from benchmax.trainer.watch.reward_alarms import (
-    all_equal,
-    component_saturated,
-    held_out_collapse,
-    held_out_unscored,
-    not_moving,
-    reward_collapse,
-    unscored,
-)
-from benchmax.trainer.watch.signal_alarms import count_silent_groups, no_signal, nothing_learned
-from benchmax.trainer.watch.update_alarms import drift, entropy_blow_up, entropy_collapse, not_finite
+from benchmax.trainer.watch.signal_alarms import count_silent_groups
 
 ALARMS: tuple[Callable[[History, Groups], Finding | None], ...] = (
-    not_finite,
-    reward_collapse,
-    all_equal,
-    entropy_collapse,
-    entropy_blow_up,
-    length_blow_up,
-    all_cut_off,
-    component_saturated,
-    repetition,
-    too_long,
-    nothing_learned,
-    no_signal,
-    drift,
-    not_moving,
-    unscored,
+    update_alarms.not_finite,
+    reward_alarms.reward_collapse,
+    reward_alarms.all_equal,
+    update_alarms.entropy_collapse,
+    update_alarms.entropy_blow_up,
+    response_alarms.length_blow_up,
+    response_alarms.all_cut_off,
+    reward_alarms.component_saturated,
+    response_alarms.repetition,
+    response_alarms.too_long,
+    signal_alarms.nothing_learned,
+    signal_alarms.no_signal,
+    update_alarms.drift,
+    reward_alarms.not_moving,
+    reward_alarms.unscored,
 )
 """The alarms of a training step; each one's name is the kind of its alerts."""
-HELD_OUT_ALARMS = (held_out_collapse, held_out_unscored)
+HELD_OUT_ALARMS = (reward_alarms.held_out_collapse, reward_alarms.held_out_unscored)
 
 
 @dataclass(slots=True)
@@ -76,8 +66,7 @@ class Monitor:
 
     def check_evaluation(self, step: int, best: float | None, now: float | None, groups: Groups) -> list[Alert]:
         """Take in one evaluation, made after `step`, and the best one before it."""
-        found = held_out_collapse(self.history, best, now, groups), held_out_unscored(groups)
-        return self._raise(step, {alarm.__name__: each for alarm, each in zip(HELD_OUT_ALARMS, found, strict=True)})
+        return self._raise(step, {alarm.__name__: alarm(self.history, best, now, groups) for alarm in HELD_OUT_ALARMS})
 
     def _raise(self, step: int, found: Mapping[str, Finding | None]) -> list[Alert]:
         """Alerts for the findings whose alarm has been silent for a window."""

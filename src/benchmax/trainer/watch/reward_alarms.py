@@ -158,7 +158,7 @@ def unscored(history: History, groups: Groups) -> Finding | None:
     )
 
 
-def held_out_unscored(groups: Groups) -> Finding | None:
+def held_out_unscored(history: History, best: float | None, now: float | None, groups: Groups) -> Finding | None:
     rollouts = flat(groups)
     failed = [rollout for rollout in rollouts if rollout.reward is None]
     if len(failed) <= MOST_UNSCORED * len(rollouts):
