@@ -47,7 +47,8 @@ def train_toy(folder: Path, steps: int = 12) -> Path:
     from benchmax.envs.example_id import make_example
     from benchmax.envs.reward_helpers import extract_completion_text
     from benchmax.trainer.config import build_config
-    from benchmax.trainer.start import Task, train
+    from benchmax.trainer.start import train
+    from benchmax.trainer.task import Task
     from benchmax.trainer.tiny import make_tiny
 
     class DigitsEnv(BaseEnv):

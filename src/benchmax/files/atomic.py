@@ -1,7 +1,7 @@
-"""Replacing a file in one instant: a reader sees the old content or the new, never half of it.
+"""Replacing a file or a folder in one instant: a reader sees the old content or the new, never half of it.
 
-The new content is written beside the file and renamed over it. Whatever goes wrong before that leaves the old file as
-it was and nothing beside it.
+The new content is written beside the old and renamed over it. Whatever goes wrong before that leaves the old one as it
+was and nothing beside it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any, BinaryIO
 
 TEMPORARY = ".tmp-"
 """How the names of files in the making begin."""
+_REPLACED = "replaced"
+"""Where a folder that is being replaced waits, inside the new one, until that one has its name."""
 
 
 @contextmanager
@@ -56,3 +59,63 @@ def write_json(path: Path, value: Any, *, private: bool = False, durable: bool =
     """Replace a file by a JSON value, indented for people. Half characters become question marks."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_text(path, text.encode("utf-8", "replace").decode(), private=private, durable=durable)
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which takes the place of `path` when the block ends without an error.
+
+    After a kill between the two renames, `recover_folders` finishes what was begun. An empty folder that is there
+    already keeps its identity: a shell may stand in it.
+    """
+    new = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    try:
+        yield new
+        _sync(new)
+        _put_in_place(new, path)
+    except BaseException:
+        if (new / _REPLACED).exists():
+            (new / _REPLACED).rename(path)
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    _sync(path.parent)
+
+
+def _put_in_place(new: Path, path: Path) -> None:
+    if path.is_dir() and not any(path.iterdir()):
+        for file in new.iterdir():
+            file.rename(path / file.name)
+        new.rmdir()
+        return
+    if path.exists():
+        path.rename(new / _REPLACED)
+    new.rename(path)
+    shutil.rmtree(path / _REPLACED, ignore_errors=True)
+
+
+def recover_folders(parent: Path) -> None:
+    """Finish the replacements of folders in `parent` that a kill interrupted."""
+    for replaced in parent.glob(f"{TEMPORARY}*/{_REPLACED}"):
+        whole = replaced.parent  # and the one it replaces has already made room
+        whole.rename(whole.with_name(whole.name.removeprefix(TEMPORARY).rpartition("-")[0]))
+    for replaced in parent.glob(f"*/{_REPLACED}"):
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove half-made files and folders that a killed process left below `folder`."""
+    for path in folder.rglob(f"{TEMPORARY}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -5,7 +5,7 @@ scripted:TEXT                   always answers TEXT
 NAME:REST                       a kind of model that an installed package adds (`benchmax.plugins`)
 NAME with a base URL            a model on an OpenAI-compatible server
 RUN, RUN:CHECKPOINT             the model a training run made
-smollm2-135m, path/to/model     a local model
+smollm2-135m, path/to/model     a local model; MODEL:FOLDER with a trained adapter or checkpoint
 
 The rooms that run models lie above this one, so they are imported by name when they are asked for.
 """
@@ -56,15 +56,17 @@ def open_model(
         from benchmax.models.http import HttpModel
 
         return HttpModel(spec, base_url, key_variable=api_key_var)
-    return _on_this_machine(spec, say)
+    return open_local(spec, say)
 
 
 def check_model(spec: str, base_url: str | None = None, *, say: Say = lambda what: None) -> None:
     """Refuse a model that is nowhere to be found, before anything else is done; one that can be fetched is."""
     if base_url is None and not spec.startswith(_SCRIPTED) and _added(spec) is None:
+        opening = import_module("benchmax.trainer.opening")
+        name, _ = opening.split_checkpoint(spec)
         with _needing_packages(spec):
-            if _run_of(spec) is None:
-                import_module("benchmax.inference.weights.store").resolve(spec, say=say)
+            if opening.find_run(name) is None:
+                import_module("benchmax.inference.weights.store").resolve(name, say=say)
 
 
 def _added(spec: str) -> str | None:
@@ -73,23 +75,21 @@ def _added(spec: str) -> str | None:
     return scheme if colon and scheme in plugins.entries("models") else None
 
 
-def _on_this_machine(spec: str, say: Say) -> ModelClient:
-    model: ModelClient
-    with _needing_packages(spec):
-        if (found := _run_of(spec)) is not None:
-            model = import_module("benchmax.trainer.opening").open_trained(*found, say)
-        else:
-            import_module("benchmax.inference.weights.store").resolve(spec, say=say)
-            model = import_module("benchmax.inference.local").LocalModel.load(spec)
-    return model
+def open_local(spec: str, say: Say = lambda what: None, **options: Any) -> ModelClient:
+    """A model of this machine: a training run's, or one by name, path or hub id, fetched when it is not here.
 
-
-def _run_of(spec: str) -> tuple[Any, str | None] | None:
-    """The training run and the checkpoint that `spec` names; None when it names a model."""
+    `options` are those of `inference.local.LocalModel.load`.
+    """
     opening = import_module("benchmax.trainer.opening")
     name, checkpoint = opening.split_checkpoint(spec)
-    run = opening.find_run(name)
-    return None if run is None else (run, checkpoint)
+    model: ModelClient
+    with _needing_packages(spec):
+        if (run := opening.find_run(name)) is not None:
+            model = opening.open_checkpoint(run, checkpoint or "best", say=say, **options)
+        else:
+            import_module("benchmax.inference.weights.store").resolve(name, say=say)
+            model = import_module("benchmax.inference.local").LocalModel.load(name, checkpoint=checkpoint, **options)
+    return model
 
 
 @contextmanager

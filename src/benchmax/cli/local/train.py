@@ -12,7 +12,7 @@ from rich.table import Table
 
 from benchmax.cli.output import INTERRUPTED, safe, shorten, words
 from benchmax.errors import UsageError
-from benchmax.trainer.display.view import printing_on
+from benchmax.trainer.display.pipes import ignoring_broken_pipes
 from benchmax.trainer.opening import split_checkpoint
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ def export(
 ) -> None:
     """Write a trained checkpoint as a model directory that plain transformers loads."""
     from benchmax.errors import ConfigError
-    from benchmax.trainer.export import choose_checkpoint, export_adapter, export_merged
+    from benchmax.trainer.checkpoint import choose_checkpoint
+    from benchmax.trainer.export import export_adapter, export_merged
 
     if dtype not in ("float32", "bfloat16", "float16"):
         raise ConfigError(f"--dtype {dtype} is not known. Use float32, bfloat16 or float16.")
@@ -193,7 +194,7 @@ def _within(asked: Any, reached: float) -> bool:
     return isinstance(asked, int | float) and asked <= reached
 
 
-@printing_on()
+@ignoring_broken_pipes()
 def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "latest") -> None:
     import asyncio
 

@@ -6,7 +6,6 @@ Rollouts are kept as they finish, so an evaluation that was cut off goes on with
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +34,7 @@ async def evaluate_rows(folder: Path, word: Mapping[str, Any], phase: Phase) -> 
     from benchmax.evaluation.evaluate import evaluate
     from benchmax.files.redaction import keep_secret
     from benchmax.rollouts.host import EnvHost
-    from benchmax.trainer.sampler import Draw, rollout_settings
+    from benchmax.trainer.sampling.sampler import Draw, rollout_settings
 
     launch = read_note(folder / LAUNCH_FILE)
     files = {name: Path(file) for name, file in launch["files"].items()}
@@ -47,15 +46,12 @@ async def evaluate_rows(folder: Path, word: Mapping[str, Any], phase: Phase) -> 
         write_note(folder / "plan.json", {"total": len(examples) * samples})
         config = train_config(run_dir, launch["args"], len(examples))
         phase.say("loading the model")
-        model = await _open_model(launch, folder, config, word.get("endpoint_key", ""))
+        model = await _open_model(launch, config, word.get("endpoint_key", ""))
         draw = Draw("external-eval", 0, samples, config.eval.temperature if samples == 1 else 1.0)
         phase.say(WORKING)
-        try:
-            async with model, EnvHost(env) as host:
-                settings = rollout_settings(config, draw)
-                done = await evaluate(host, examples, model, settings, group_size=samples, directory=folder)
-        finally:
-            shutil.rmtree(folder / "model", ignore_errors=True)
+        async with model, EnvHost(env) as host:
+            settings = rollout_settings(config, draw)
+            done = await evaluate(host, examples, model, settings, group_size=samples, directory=folder)
     refuse_unscored(done.rollouts)
     return "All rows were played."
 
@@ -65,30 +61,26 @@ def refuse_unscored(rollouts: Sequence[Rollout]) -> None:
     if not rollouts or any(rollout.reward is not None for rollout in rollouts):
         return
     from benchmax.files.redaction import without_secrets
-    from benchmax.trainer.watch.alarms import most_common_error
+    from benchmax.trainer.watch.history import most_common_error
 
     why = without_secrets(most_common_error([rollouts]))
     raise RewardError(f"None of the {len(rollouts)} rollouts got a score. The most common reason: {why}.")
 
 
-async def _open_model(launch: Mapping[str, Any], folder: Path, config: TrainConfig, key: str) -> ModelClient:
+async def _open_model(launch: Mapping[str, Any], config: TrainConfig, key: str) -> ModelClient:
     kind, _, name = str(launch["model"]).partition(":")
     if kind == "endpoint":
         from benchmax.models.endpoints import endpoint_model
 
         return await endpoint_model({**launch["endpoint"], "api_key": key, "reach": launch.get("reach")})
-    return await asyncio.to_thread(_load_model, kind, name, Path(launch["run_dir"]), folder, config)
+    return await asyncio.to_thread(_load_model, kind, name, Path(launch["run_dir"]), config)
 
 
-def _load_model(kind: str, name: str, run_dir: Path, folder: Path, config: TrainConfig) -> ModelClient:
+def _load_model(kind: str, name: str, run_dir: Path, config: TrainConfig) -> ModelClient:
     from benchmax.inference.local import LocalModel
+    from benchmax.trainer.opening import open_checkpoint
 
-    if kind == "base":
-        return LocalModel.load(config.model.name)
-    from benchmax.trainer.export import export_merged
-
-    shutil.rmtree(folder / "model", ignore_errors=True)
-    return LocalModel.load(export_merged(run_dir, folder / "model", which=name), name=name)
+    return LocalModel.load(config.model.name) if kind == "base" else open_checkpoint(run_dir, name, name=name)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from benchmax.envs.remote.surroundings import ProcessLimits
     from benchmax.envs.types import Example
     from benchmax.trainer.config import TrainConfig
-    from benchmax.trainer.start import Task
+    from benchmax.trainer.task import Task
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 BEAT_SECONDS = 5.0
@@ -210,7 +210,7 @@ def env_limits() -> ProcessLimits:
 async def _task(env: Any, files: Mapping[str, Path]) -> Task:
     from benchmax.envs.datasets.split import hold_out
     from benchmax.limits import MIN_TRAIN_ROWS
-    from benchmax.trainer.start import Task
+    from benchmax.trainer.task import Task
 
     train = await _examples(env, files["train_dataset_path"], MIN_TRAIN_ROWS)
     held_out = await _eval_examples(env, files)

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from benchmax.inference.local import LocalModel
-from benchmax.inference.server.answers import Answers, Failed
+from benchmax.inference.server.completions import LocalCompletions, StreamFailed
 from benchmax.inference.server.openai_api import ChatRequest
 from benchmax.models.refusals import error_body, refusal
 
@@ -20,7 +20,7 @@ class Completions:
 
     def __init__(self, model: LocalModel) -> None:
         self._model = model
-        self._answers = Answers(model)
+        self._completions = LocalCompletions(model)
 
     def about(self) -> dict[str, Any]:
         return {"model": self._model.name}
@@ -29,12 +29,12 @@ class Completions:
         try:
             chat = ChatRequest.read(json.dumps(request["body"]).encode())
             if not chat.stream:
-                send({"reply": await self._answers.chat(chat)})
+                send({"reply": await self._completions.chat(chat)})
                 return
-            async with aclosing(self._answers.chat_stream(chat)) as chunks:
+            async with aclosing(self._completions.chat_stream(chat)) as chunks:
                 async for chunk in chunks:
                     send({"chunk": chunk})
-        except Failed as failed:
+        except StreamFailed as failed:
             send({"status": 500, "error": failed.body})
         except Exception as error:
             send(self._failure(error))

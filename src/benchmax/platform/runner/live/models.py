@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmax.envs.types import ToolDefinition
-from benchmax.errors import NotFoundError
 from benchmax.inference.local import LocalConversation, LocalModel, OnTokens, Sampled
 from benchmax.inference.server.stream import TextStream
-from benchmax.inference.tokens.chat import ChatTokens, parse_reply
-from benchmax.inference.weights.store import resolve
+from benchmax.inference.tokens.chat import parse_reply
 from benchmax.models.base import Sampling
 
 ROOM: dict[str, Any] = {"slots": 8, "kv_bytes": 1024**3}
 """A session shares the machine with training: few sequences, little memory."""
 NICE = 5
-TRIES = 3
-"""A checkpoint may be replaced by the next one while it is read."""
 
 Say = Callable[[str], None]
 
@@ -39,40 +34,15 @@ def load_local(name: str) -> LocalModel:
     return LocalModel.load(name, **ROOM)
 
 
-def load_checkpoint(run_dir: Path, which: str, base: str, folder: Path) -> LocalModel:
-    """A run's weights at a checkpoint, or those it began with; nothing in the run's directory is changed."""
+def load_checkpoint(run_dir: Path, which: str, base: str) -> LocalModel:
+    """A run's weights at a checkpoint, or those it began with."""
+    from benchmax.trainer.opening import open_checkpoint
+
     if which == "base":
         return LocalModel.load(base, name="base", **ROOM)
-    from benchmax.inference.engine.engine import Engine
-    from benchmax.trainer.checkpoint import Checkpoint
-    from benchmax.trainer.export import merged_model
-    from benchmax.trainer.rundir import read_config
-
-    config = read_config(run_dir)
-    try:
-        step = _hold(run_dir, which, folder)
-        engine = Engine.from_model(merged_model(config, Checkpoint(folder, step)), **ROOM)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return LocalModel(engine, ChatTokens(resolve(config.model.name)), name=f"step-{step}")
-
-
-def _hold(run_dir: Path, which: str, folder: Path) -> int:
-    """Second names for a checkpoint's files in `folder`, for training may remove the first any time; gives its step."""
-    from benchmax.trainer.export import choose_checkpoint
-
-    for left in reversed(range(TRIES)):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(mode=0o700)
-        try:
-            found = choose_checkpoint(run_dir, which)
-            for name in ("state.json", "weights.safetensors"):
-                os.link(found.path / name, folder / name)
-            return found.step
-        except (FileNotFoundError, NotFoundError):
-            if not left:
-                raise
-    raise AssertionError("unreachable")
+    model = open_checkpoint(run_dir, which, **ROOM)
+    model.name = model.name.rpartition(":")[2]
+    return model
 
 
 class SpokenModel(LocalModel):

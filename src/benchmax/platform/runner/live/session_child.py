@@ -103,7 +103,7 @@ async def _chat_desk(
     files, run_dir = _files(launch), Path(launch["run_dir"])
     base = train_config(run_dir, launch["args"], 1).model.name
     phase.say("loading the model")
-    model = await asyncio.to_thread(load_checkpoint, run_dir, launch["checkpoint"], base, folder / "model")
+    model = await asyncio.to_thread(load_checkpoint, run_dir, launch["checkpoint"], base)
     async with model:
         if not launch["environment"]:
             async with EnvHost(NoEnv) as host, Chat.open(host, model, None) as chat:
