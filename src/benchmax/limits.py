@@ -1,4 +1,4 @@
-"""Every limit in one place, with its unit; `benchmax limits` prints this table."""
+"""Every limit as a constant with its unit; `benchmax limits` prints this table."""
 
 from __future__ import annotations
 

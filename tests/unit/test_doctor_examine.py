@@ -15,7 +15,7 @@ from benchmax.doctor.probe_answers import exploits, labelled, mentions
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ConfigError, ToolError
-from benchmax.rollouts.toolbox import Toolbox
+from benchmax.rollouts.tools import Toolbox
 from benchmax.testing import run_env_contract
 from broken_envs import (
     HURRIED,

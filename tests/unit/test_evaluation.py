@@ -199,7 +199,7 @@ async def test_a_folder_belongs_to_one_environment_model_and_group_size(tmp_path
 
 def test_gold_needs_answers_to_give():
     known, unknown = {"prompt": "a", "ground_truth": "b"}, {"prompt": "c"}
-    with pytest.raises(UsageError, match="knows no gold answer for 2 of 2 examples"):
+    with pytest.raises(UsageError, match="has no gold answer for 2 of 2 examples"):
         open_model("scripted:gold", env_class=Right, examples=load_examples([unknown, {"prompt": "d"}]))
     open_model("scripted:gold", env_class=Right, examples=load_examples([known, unknown]))
 

@@ -30,7 +30,7 @@ from benchmax.bundle.metadata import (
     python_minor,
     requirement_name,
 )
-from benchmax.envs.remote.surroundings import scrubbed_environment
+from benchmax.envs.remote.process_limits import scrubbed_environment
 
 INSTALL_SECONDS = 900.0
 SHOWN_LINES = 15

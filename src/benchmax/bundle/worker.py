@@ -33,14 +33,14 @@ from benchmax.envs.legacy import is_old_group_reward, is_old_reward
 from benchmax.envs.loading import load_env_class
 from benchmax.envs.logging import current_rollouts, group_context
 from benchmax.envs.remote.preprocess import batch_outcomes
+from benchmax.envs.remote.process_limits import readable_bytes
 from benchmax.envs.remote.proxy import ATTRIBUTES
-from benchmax.envs.remote.surroundings import readable_bytes
 from benchmax.envs.remote.wire import Frames, describe, pack, restore_transcripts
 from benchmax.envs.reward_values import normalise_rewards
 from benchmax.envs.types import ToolDefinition, Unscored
 from benchmax.errors import EnvDefinitionError, EnvError, RewardError
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.toolbox import result_text
+from benchmax.rollouts.tools import as_result
 
 HOOKS = [name for name, value in vars(BaseEnv).items() if callable(getattr(BaseEnv, name)) and not name.startswith("_")]
 FOREVER = 7 * 86_400.0
@@ -240,9 +240,8 @@ class Worker(asyncio.Protocol):
             return plain_turn(turn)
         restore_transcripts(kwargs, message.get("starts", {}))
         tool = str(args[1]) if hook == "run_tool" else ""
-        label = f"{hook} {tool}" if tool else hook
         with group_context(rollouts):
-            value = await host.outcome(host.start(hook, tuple(args), kwargs, tool, label), FOREVER)
+            value = await host.outcome(host.start(hook, tuple(args), kwargs, tool), FOREVER)
         return _plain(hook, value)
 
     def _out_of_memory(self, hook: str) -> dict[str, Any]:
@@ -261,7 +260,7 @@ def _packed_result(number: int, hook: str, value: Any) -> bytes:
 def _plain(hook: str, value: Any) -> Any:
     """What a hook returned, as it is understood on the other side."""
     if hook == "run_tool":
-        return value if isinstance(value, str) else result_text(value)
+        return value if isinstance(value, str) else as_result(value)
     if hook == "compute_reward":
         return _plain_rewards(value)
     if hook == "compute_group_reward":

@@ -21,15 +21,14 @@ from benchmax.doctor.probe_player import Probe, ProbePlayer, Shot, edge_calls, i
 from benchmax.doctor.trivial import lazy_answers
 from benchmax.doctor.watched import WatchedHost
 from benchmax.envs.base_env import overrides
-from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import Example
-from benchmax.errors import DeadlineExceeded, EnvDefinitionError
+from benchmax.errors import DeadlineExceeded, EnvDefinitionError, describe_error
 from benchmax.models.base import Sampling
-from benchmax.rollouts.play import new_rollout, opened, play, run_rollout
+from benchmax.rollouts.play import new_rollout, open_rollout, play, run_rollout
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.scoring import finish, score
 from benchmax.rollouts.settings import RolloutSettings
-from benchmax.rollouts.toolbox import Toolbox
+from benchmax.rollouts.tools import Toolbox
 
 GOLD_SHARE = 1 / 3
 """Of the time for probes, for the search of the gold answer."""
@@ -306,7 +305,7 @@ class Examination:
         async def one(example: Example) -> Rollout:
             model = self.gold.probe(example, self._golds[example["id"]]).model()
             rollout = new_rollout(self.host, example, model, sample=0, attempt=0, split="eval", step=None)
-            async with opened(self.host, rollout, self.settings) as ready:
+            async with open_rollout(self.host, rollout, self.settings) as ready:
                 if ready:
                     await play(self.host, rollout, model, self.settings)
                 await played.wait()
@@ -324,7 +323,9 @@ class Examination:
         place: dict[str, Any] = {"sample": 0, "attempt": 0, "split": "eval", "step": None}
         rollouts = [new_rollout(self.host, example, probe.model(), **place) for example, probe in pair]
         async with AsyncExitStack() as stack:
-            ready = [await stack.enter_async_context(opened(self.host, rollout, settings)) for rollout in rollouts]
+            ready = [
+                await stack.enter_async_context(open_rollout(self.host, rollout, settings)) for rollout in rollouts
+            ]
             for rollout, (_, probe) in zip(rollouts, pair, strict=True):
                 if all(ready):
                     await play(self.host, rollout, probe.model(), settings)

@@ -26,8 +26,7 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.datasets.readers import Source, read_rows
 from benchmax.envs.legacy import example_from
-from benchmax.envs.reward_values import describe_error
-from benchmax.errors import ConfigError, DatasetError, UsageError
+from benchmax.errors import ConfigError, DatasetError, UsageError, describe_error
 
 T = TypeVar("T")
 

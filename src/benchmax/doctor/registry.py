@@ -9,7 +9,7 @@ from typing import TypeAlias
 from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import CheckLine, Finding, by_severity
 from benchmax.envs.base_env import overrides
-from benchmax.envs.reward_values import describe_error
+from benchmax.errors import describe_error
 
 Look: TypeAlias = Callable[[Evidence], Iterator[Finding]]
 Need: TypeAlias = Callable[[Evidence], str | None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from benchmax.envs.reward_values import describe_error
+from benchmax.errors import describe_error
 from benchmax.rollouts.hooks import Call
 from benchmax.rollouts.host import EnvHost
 
@@ -42,20 +42,14 @@ class WatchedHost(EnvHost):
         self._open: dict[Call, _Note] = {}
 
     def start(
-        self,
-        hook: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        key: str = "",
-        label: str = "",
-        seconds: float | None = None,
+        self, hook: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str = "", seconds: float | None = None
     ) -> Call:
         first = args[0] if args and isinstance(args[0], str) else ""
         written = HookCall(hook, key, first)
         self.calls.append(written)
         watched = {name: kwargs[name] for name in _TRANSCRIPTS if name in kwargs} if hook in _REWARDS else {}
         note = _Note(written, perf_counter(), watched, {name: deepcopy(list(value)) for name, value in watched.items()})
-        call = super().start(hook, args, kwargs, key, label, seconds)
+        call = super().start(hook, args, kwargs, key, seconds)
         self._open[call] = note
         return call
 

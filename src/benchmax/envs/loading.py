@@ -21,8 +21,7 @@ from typing import Any
 from benchmax import plugins
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import BUILT_IN, environments
-from benchmax.envs.reward_values import describe_error
-from benchmax.errors import BenchmaxError, EnvDefinitionError, NotFoundError, UsageError
+from benchmax.errors import BenchmaxError, EnvDefinitionError, NotFoundError, UsageError, describe_error
 
 
 def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]:

@@ -21,7 +21,7 @@ from benchmax.envs.types import Example
 from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.evaluation.report import Report, summarise
 from benchmax.files.atomic import write_json
-from benchmax.memory import settled
+from benchmax.memory import gc_frozen
 from benchmax.models.base import ModelClient
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.groups import run_groups
@@ -68,9 +68,15 @@ async def evaluate(
     try:
         done = latest_rollouts(log.path) if log else {}
         done = {key: rollout for key, rollout in done.items() if key[0] in unique and key[1] < group_size}
-        owed = _owed(done, group_size, whole_groups=host.overrides("compute_group_reward"))
+        samples_of = _unfinished(done, group_size, whole_groups=host.overrides("compute_group_reward"))
         groups = run_groups(
-            host, unique.values(), model, settings, group_size=group_size, concurrency=concurrency, owed=owed
+            host,
+            unique.values(),
+            model,
+            settings,
+            group_size=group_size,
+            concurrency=concurrency,
+            samples_of=samples_of,
         )
 
         def keep(rollout: Rollout) -> None:
@@ -92,14 +98,14 @@ async def evaluate(
 
 
 async def _play(groups: AsyncGenerator[list[Rollout], None], keep: Callable[[Rollout], None]) -> None:
-    with settled():
+    with gc_frozen():
         async with aclosing(groups):
             async for group in groups:
                 for rollout in group:
                     keep(rollout)
 
 
-def _owed(
+def _unfinished(
     done: Mapping[tuple[str, int], Rollout], group_size: int, *, whole_groups: bool
 ) -> Callable[[Example], list[int]]:
     """Which samples of an example are missing or failed; all of them when siblings are scored together."""

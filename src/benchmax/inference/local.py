@@ -22,7 +22,7 @@ from benchmax.inference.engine.sampling import SamplingParams
 from benchmax.inference.tokens.chat import ChatTokens, parse_reply
 from benchmax.inference.weights.store import read_card, resolve
 from benchmax.models.base import Conversation, FinishReason, ModelClient, Reply, Sampling, TokenSegment, Usage
-from benchmax.models.wire import turn_cap
+from benchmax.models.chat_api import turn_cap
 
 if TYPE_CHECKING:
     from benchmax.inference.engine.engine import Engine
@@ -152,9 +152,8 @@ class LocalConversation(Conversation):
 
     def _turn_sampling(self, max_tokens: int | None) -> Sampling:
         seed = self.sampling.seed
-        return self.sampling.redrawn(
-            seed=None if seed is None else derive_seed(seed, self._turn), max_tokens=turn_cap(self.sampling, max_tokens)
-        )
+        derived = None if seed is None else derive_seed(seed, self._turn)
+        return self.sampling.with_seed(derived, turn_cap(self.sampling, max_tokens))
 
 
 class StopStrings:

@@ -21,8 +21,7 @@ from benchmax.doctor.words import shown
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.datasets.readers import Source, read_rows
 from benchmax.envs.datasets.rows import kind
-from benchmax.envs.reward_values import describe_error
-from benchmax.errors import BenchmaxError, UsageError
+from benchmax.errors import BenchmaxError, UsageError, describe_error
 from benchmax.platform.sdk.rollout_client import ExampleValidation, RolloutClient
 from benchmax.rollouts.host import EnvHost
 

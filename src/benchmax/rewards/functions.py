@@ -18,9 +18,9 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.envs.reward_helpers import content_text, extract_completion_text
-from benchmax.envs.reward_values import close_coroutines, describe_error, finite, name_problem
+from benchmax.envs.reward_values import close_coroutines, finite, name_problem
 from benchmax.envs.types import RewardValue, Transcript, Unscored
-from benchmax.errors import ConfigError
+from benchmax.errors import ConfigError, describe_error
 
 FUNCTION_SECONDS = 0.9 * limits.REWARD_SECONDS
 """Less than compute_reward may take, so that one hung function does not cost the others."""

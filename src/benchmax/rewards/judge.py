@@ -18,8 +18,7 @@ from weakref import WeakKeyDictionary
 
 from benchmax import config
 from benchmax.envs.reward_helpers import content_text
-from benchmax.envs.reward_values import describe_error
-from benchmax.errors import ConfigError, JudgeError, ModelError
+from benchmax.errors import ConfigError, JudgeError, ModelError, describe_error
 from benchmax.models.base import ModelClient, Sampling, Usage
 from benchmax.rewards.judge_cache import JudgeCache, cache_key
 from benchmax.rewards.verdict import parse_object

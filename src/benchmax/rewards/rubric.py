@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchmax import limits
-from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import RewardValue, Unscored
-from benchmax.errors import ConfigError, JudgeError
+from benchmax.errors import ConfigError, JudgeError, describe_error
 from benchmax.rewards.judge import Judge
 from benchmax.rewards.verdict import read_reasoning, read_score
 

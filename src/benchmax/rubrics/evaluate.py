@@ -10,8 +10,7 @@ from typing import Any
 
 from benchmax import config
 from benchmax.envs.reward_helpers import extract_completion_text
-from benchmax.envs.reward_values import describe_error
-from benchmax.errors import ConfigError, JudgeError
+from benchmax.errors import ConfigError, JudgeError, describe_error
 from benchmax.rewards.adaptive import generate_rubrics
 from benchmax.rewards.functions import prompt_text
 from benchmax.rewards.judge import Judge

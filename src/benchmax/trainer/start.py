@@ -32,7 +32,7 @@ from benchmax.inference.engine.engine import Engine
 from benchmax.inference.local import LocalModel
 from benchmax.inference.weights.llama import ModelSpec
 from benchmax.inference.weights.store import is_name, resolve
-from benchmax.memory import settled
+from benchmax.memory import gc_frozen
 from benchmax.rollouts.host import EnvHost
 from benchmax.trainer.backend import EMBEDDED, OnEvent, open_backend
 from benchmax.trainer.checkpoint import find_checkpoint
@@ -234,7 +234,7 @@ async def _train(
             trainer = Trainer(run, learner, sampler, task.train, task.held_out, on_event, guide, grace)
             trainer.chosen = [each._asdict() for each in chosen]
             begin = await _restore(trainer, sampler, checkpoint)
-            with handle_signals(trainer, run), settled():
+            with handle_signals(trainer, run), gc_frozen():
                 return await trainer.train(begin)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmax.memory import settled
+from benchmax.memory import gc_frozen
 from benchmax.trainer.opening import find_run, open_trained, split_checkpoint
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def serve(
                 on_ready=lambda url: typer.echo(f"Serving {local.name} at {url} (Ctrl-C stops)"),
             )
 
-    with settled():
+    with gc_frozen():
         asyncio.run(run())
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import Finding, error, info, warning
 from benchmax.doctor.registry import check, environment, examples
-from benchmax.envs.reward_values import describe_error
+from benchmax.errors import describe_error
 
 PROMPT_CHARS = 10_000
 

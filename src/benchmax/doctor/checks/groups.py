@@ -10,6 +10,7 @@ from benchmax.doctor.findings import Finding, error
 from benchmax.doctor.probe_player import Shot
 from benchmax.doctor.registry import check, grouped
 from benchmax.errors import DeadlineExceeded
+from benchmax.rollouts.scoring import ONE_EACH, OWN_NAMES
 
 _FIX = "Return a list with one dict per rollout, in the order of rollout_ids."
 
@@ -28,7 +29,7 @@ def group_reward_raises(evidence: Evidence) -> Iterator[Finding]:
 
 @check("group-reward-wrong-length", "compute_group_reward gives one dict per sibling", grouped)
 def group_reward_wrong_length(evidence: Evidence) -> Iterator[Finding]:
-    refused = _refused(evidence, " for ")
+    refused = _refused(evidence, ONE_EACH)
     if refused:
         yield error("compute_group_reward gives the wrong number of results.", refused[0], _FIX)
         return
@@ -40,7 +41,7 @@ def group_reward_wrong_length(evidence: Evidence) -> Iterator[Finding]:
 
 @check("group-reward-duplicate-key", "group components have names of their own", grouped)
 def group_reward_duplicate_key(evidence: Evidence) -> Iterator[Finding]:
-    refused = _refused(evidence, "both give")
+    refused = _refused(evidence, OWN_NAMES)
     if refused:
         yield error(
             "compute_group_reward repeats a component of compute_reward.",
@@ -53,9 +54,9 @@ def _kinds(values: Any) -> str:
     return "a list of " + ", ".join(sorted({type(each).__name__ for each in values}))
 
 
-def _refused(evidence: Evidence, words: str) -> list[str]:
+def _refused(evidence: Evidence, advice: str) -> list[str]:
     """Reasons for which the results of a group were refused."""
-    return [reason for shot in evidence.shots if (reason := _group_reason(shot)) and words in reason]
+    return [reason for shot in evidence.shots if (reason := _group_reason(shot)) and advice in reason]
 
 
 def _group_reason(shot: Shot) -> str:

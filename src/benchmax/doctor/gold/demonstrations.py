@@ -15,8 +15,8 @@ from benchmax.doctor.gold.programs import ProgramSearch
 from benchmax.doctor.probe_answers import REFUSAL
 from benchmax.doctor.probe_player import ProbePlayer
 from benchmax.envs.demonstration import Script, Turn
-from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import ChatMessage, Example, ToolDefinition
+from benchmax.errors import describe_error
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.play import run_rollout
 from benchmax.rollouts.record import Rollout

@@ -14,8 +14,8 @@ from benchmax.doctor.probe_answers import GARBAGE, REFUSAL
 from benchmax.doctor.probe_player import Probe, ProbePlayer, tool_turns
 from benchmax.envs.base_env import overrides
 from benchmax.envs.reward_helpers import content_text
-from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import Example, ToolCall, ToolDefinition
+from benchmax.errors import describe_error
 
 OWN = "gold_completion"
 SCOUTED = 3

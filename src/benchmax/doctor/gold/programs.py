@@ -21,8 +21,8 @@ from benchmax.doctor.probe_answers import mentions
 from benchmax.doctor.probe_player import Probe, ProbePlayer
 from benchmax.envs.types import Example, ToolCall, ToolDefinition
 from benchmax.models.scripted import ScriptedModel
-from benchmax.rollouts.play import new_rollout, opened
-from benchmax.rollouts.toolbox import BadToolCall, Toolbox, result_text
+from benchmax.rollouts.play import new_rollout, open_rollout
+from benchmax.rollouts.tools import BadToolCall, Toolbox, as_result
 
 DEPTH = 3
 """Look-ups in a row."""
@@ -137,7 +137,7 @@ class ProgramSearch:
         rollout = new_rollout(
             self.player.host, example, ScriptedModel(""), sample=0, attempt=0, split="eval", step=None
         )
-        async with opened(self.player.host, rollout, self.player.settings) as ready:
+        async with open_rollout(self.player.host, rollout, self.player.settings) as ready:
             for call in path.calls if ready else ():
                 await self._call(rollout.id, call)
             for step in steps if ready else ():
@@ -151,8 +151,8 @@ class ProgramSearch:
         host = self.player.host
         try:
             given = self.toolbox.arguments(call)
-            running = host.start("run_tool", (rollout_id, call.name), given, call.name, f"run_tool {call.name}")
-            said = result_text(await host.outcome(running, self.player.settings.tool_seconds))
+            running = host.start("run_tool", (rollout_id, call.name), given, call.name)
+            said = as_result(await host.outcome(running, self.player.settings.tool_seconds))
         except (BadToolCall, Exception):
             return None
         return None if said.is_error or said.text.startswith("Error") else said.text
@@ -177,7 +177,7 @@ class ProgramSearch:
             if not truth or not name or not shapes:
                 continue
             rollout = new_rollout(host, example, ScriptedModel(""), sample=0, attempt=0, split="eval", step=None)
-            async with opened(host, rollout, self.player.settings) as ready:
+            async with open_rollout(host, rollout, self.player.settings) as ready:
                 ask = partial(self._ask, rollout.id, tool.name, name)
                 told = [value.value for value in values(example, []) if not value.place.startswith("column")]
                 statement = await find_query(ask, shapes, told, truth) if ready else None

@@ -19,8 +19,8 @@ Not covered
 
 from __future__ import annotations
 
-from benchmax.envs.remote.placement import example_context
+from benchmax.envs.remote.process_limits import ProcessLimits
 from benchmax.envs.remote.proxy import RemoteEnv, open_remote_env
-from benchmax.envs.remote.surroundings import ProcessLimits
+from benchmax.envs.remote.routing import example_context
 
 __all__ = ["ProcessLimits", "RemoteEnv", "example_context", "open_remote_env"]

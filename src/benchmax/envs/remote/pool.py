@@ -17,10 +17,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from benchmax import limits, retries
+from benchmax.cross_loop import LoopCalls
 from benchmax.envs.remote.process import EnvProcess, Plan, Request
 from benchmax.envs.remote.wire import pack, transcript_starts
 from benchmax.errors import EnvDefinitionError, EnvError
-from benchmax.mailbox import Mailbox
 
 logger = logging.getLogger(__name__)
 
@@ -77,9 +77,9 @@ class EnvPool:
         self._homes: dict[str, EnvProcess] = {}
         self._numbers = itertools.count(1)
         self._closing = False
-        self._returns: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
+        self._returns: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls] = WeakKeyDictionary()
         self._loop = asyncio.new_event_loop()
-        self._inbox = Mailbox(self._loop)
+        self._inbox = LoopCalls(self._loop)
         self._thread = threading.Thread(target=self._run, name="benchmax-env-io", daemon=True)
         self._thread.start()
 
@@ -148,30 +148,28 @@ class EnvPool:
         """Run a hook in its process and wait for the outcome; cancelling gives it up there too."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        returns = self._returns.get(loop)
-        if returns is None:
-            returns = self._returns[loop] = Mailbox(loop)
+        returns = self._returns.get(loop) or self._returns.setdefault(loop, LoopCalls(loop))
 
         def answer(value: Any, error: Exception | None) -> None:
-            returns.post_from(self._loop, _settle, future, value, error)
+            returns.schedule_from(self._loop, _settle, future, value, error)
 
         request = self._request(hook, rollouts, key, args, kwargs, answer)
-        self._inbox.post_from(loop, self._submit, request)
+        self._inbox.schedule_from(loop, self._submit, request)
         try:
             return await future
         except asyncio.CancelledError:
-            self._inbox.post_from(loop, self._cancel, request)
+            self._inbox.schedule_from(loop, self._cancel, request)
             raise
 
     def ask_now(self, hook: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float) -> Any:
         """Run a hook from plain code, which waits for it."""
         future: Future[Any] = Future()
         request = self._request(hook, (), None, args, kwargs, lambda value, error: _settle(future, value, error))
-        self._inbox.post(self._submit, request)
+        self._inbox.schedule(self._submit, request)
         try:
             return future.result(seconds)
         except TimeoutError:
-            self._inbox.post(self._cancel, request)
+            self._inbox.schedule(self._cancel, request)
             raise EnvError(f"{hook} took longer than {seconds:g} s. Make it faster.") from None
 
     def _request(

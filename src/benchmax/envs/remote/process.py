@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.envs.logging import group_context
-from benchmax.envs.remote.surroundings import ProcessLimits, readable_bytes, scrubbed_environment
+from benchmax.envs.remote.process_limits import ProcessLimits, readable_bytes, scrubbed_environment
 from benchmax.envs.remote.wire import Frames, pack, rebuild
 from benchmax.errors import EnvDefinitionError, EnvError
 

@@ -17,11 +17,11 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import LENIENT, DatasetReport, ExampleSet
 from benchmax.envs.datasets.readers import Source, named_rows, source_name
 from benchmax.envs.demonstration import told_elsewhere
-from benchmax.envs.remote.placement import placement_basis, placement_key
 from benchmax.envs.remote.pool import EnvPool
 from benchmax.envs.remote.preprocess import preprocess
 from benchmax.envs.remote.process import Output, Plan
-from benchmax.envs.remote.surroundings import ProcessLimits
+from benchmax.envs.remote.process_limits import ProcessLimits
+from benchmax.envs.remote.routing import placement_basis, placement_key
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, EnvDefinitionError
 

@@ -15,7 +15,7 @@ from benchmax.envs.demonstration import Turn
 from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
 from benchmax.inference.tokens.chat import ChatTokens, parse_reply
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, TokenSegment, Usage
-from benchmax.models.hermes import as_text, plain_text
+from benchmax.models.text_tools import as_text, plain_text
 from benchmax.trainer.learning.batch import TokenSequence
 
 

@@ -92,7 +92,7 @@ async def _python(launch: Mapping[str, Any], phase: Phase) -> Path:
 
 
 async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str]) -> None:
-    from benchmax.envs.remote.surroundings import scrubbed_environment
+    from benchmax.envs.remote.process_limits import scrubbed_environment
 
     home = folder / "home"
     home.mkdir(exist_ok=True)

@@ -29,7 +29,7 @@ from benchmax.platform.runner.processes import parent_watch as lifeline
 
 if TYPE_CHECKING:
     from benchmax.envs.remote import RemoteEnv
-    from benchmax.envs.remote.surroundings import ProcessLimits
+    from benchmax.envs.remote.process_limits import ProcessLimits
     from benchmax.envs.types import Example
     from benchmax.trainer.config import TrainConfig
     from benchmax.trainer.start import Task
@@ -187,7 +187,7 @@ async def opened_env(
 def env_limits() -> ProcessLimits:
     """What one environment process may use: half of the machine's memory, or `BENCHMAX_ENV_MEMORY` GiB (0: all)."""
     from benchmax.config import setting
-    from benchmax.envs.remote.surroundings import ProcessLimits
+    from benchmax.envs.remote.process_limits import ProcessLimits
     from benchmax.errors import ConfigError
 
     given = setting("ENV_MEMORY")

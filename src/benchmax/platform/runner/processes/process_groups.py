@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.remote.surroundings import PASSED_ON
+from benchmax.envs.remote.process_limits import PASSED_ON
 from benchmax.platform.runner.processes import process_ids as proc
 from benchmax.platform.runner.processes import process_tags as marks
 from benchmax.platform.runner.processes.parent_watch import Policy, fifo_path
