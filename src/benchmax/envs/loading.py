@@ -21,6 +21,7 @@ from typing import Any
 from benchmax import plugins
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import BUILT_IN, environments
+from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import BenchmaxError, EnvDefinitionError, NotFoundError, UsageError, describe_error
 
 
@@ -260,5 +261,5 @@ def _no_such_data(env_class: type[BaseEnv], name: str) -> str:
     hub = name if "/" in name else "owner/name"
     return (
         f"{name!r} is no file, and {env_class.__name__} knows no dataset of that name. "
-        f"Give the path of a .jsonl, .json, .csv, .tsv or .parquet file, or hf:{hub} for one on the hub."
+        f"Give the path of a file ({', '.join(FORMATS)}), or hf:{hub} for one on the hub."
     )

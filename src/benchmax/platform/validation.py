@@ -20,7 +20,7 @@ from benchmax.doctor.findings import MARKS
 from benchmax.doctor.words import shown
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.datasets.readers import Source, read_rows
-from benchmax.envs.datasets.rows import kind
+from benchmax.envs.datasets.rows import json_type
 from benchmax.errors import BenchmaxError, UsageError, describe_error
 from benchmax.platform.sdk.rollout_client import ExampleValidation, RolloutClient
 from benchmax.rollouts.host import EnvHost
@@ -141,7 +141,7 @@ def _in_place(env_args: Any, *datasets: Any) -> tuple[Any, ...]:
     is_rows = isinstance(env_args, str | PathLike | Iterable)
     if not is_rows or not (datasets[-1] is None or datasets[-1] is _NO_ROWS):
         raise UsageError(
-            f"env_args is {kind(env_args)}. Give the constructor's arguments as a dict, or None, and rows after them."
+            f"env_args is {json_type(env_args)}. Give the constructor's arguments as a dict or None, then the rows."
         )
     return None, env_args, *datasets[:-1]
 

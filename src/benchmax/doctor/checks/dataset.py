@@ -45,7 +45,7 @@ def too_few_rows(evidence: Evidence) -> Iterator[Finding]:
         yield warning(
             f"Too few rows to train on: {len(evidence.examples)}.",
             f"{len(evidence.examples)} usable rows; training refuses fewer than {limits.MIN_TRAIN_ROWS}.",
-            "Add rows: 200 are recommended, 1,000 are better.",
+            f"Add rows: {limits.GOOD_TRAIN_ROWS} are recommended, 1,000 are better.",
         )
 
 

@@ -12,14 +12,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmax.envs.datasets.readers import file_format
 from benchmax.errors import DatasetError, UsageError
 
-WHOLE = frozenset({".json", ".parquet"})
-"""Suffixes of files that cannot be read in pieces of a bounded size."""
 AT_ONCE = 2
 WAIT_SECONDS = 60.0
 
 _places = threading.BoundedSemaphore(AT_ONCE)
+
+
+def is_needed(file: Path) -> bool:
+    """Whether a file cannot be read in pieces of a bounded size."""
+    known = file_format(file)
+    return known is not None and known.whole
 
 
 def ask(file: Path, do: str, **more: Any) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def _rows(here: Platform, caller: Principal, body: BatchRequest) -> list[Any]:
         raise UsageError("Send one of dataset_bytes and dataset_path.")
     if body.dataset_path is not None:
         where, sha256 = _dataset(here, caller, body.dataset_path, body.split)
-        if Path(where).suffix.lower() in bounded_rows.WHOLE:
+        if bounded_rows.is_needed(Path(where)):
             return list(islice(datasets.rows(here.blobs, sha256, where), body.max_examples))
         with dataset_file(here.blobs, sha256, where) as path:
             return [row.data for row, _ in zip(read_rows(path), range(body.max_examples), strict=False)]
