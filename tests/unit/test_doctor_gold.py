@@ -363,7 +363,7 @@ async def test_a_broken_demonstration_is_told_and_costs_nothing_else() -> None:
         player, tools = player_on(host), (await host.toolbox()).tools
         demonstrator = Demonstrator(player, await GoldFinder(player, tools).find([example]), tools)
         shown = await demonstrator.solve(example)
-    assert "demonstrate gave int as a turn" in demonstrator.error
+    assert "demonstrate returned int as a turn" in demonstrator.error
     assert shown is not None
     assert shown.source == "searched"
 

@@ -114,9 +114,9 @@ class EnvHost:
             self._toolbox = Toolbox(await self.call("list_tools", deadline=limits.INIT_SECONDS))
         return self._toolbox
 
-    async def call(self, hook: str, *args: Any, deadline: float) -> Any:
-        """Run a hook that takes no keyword arguments, and return its result."""
-        return await self.outcome(self.start(hook, args, {}), deadline)
+    async def call(self, hook: str, *args: Any, deadline: float, **kwargs: Any) -> Any:
+        """Run a hook and return its result; use `start` where a keyword argument may be named like one of this method."""
+        return await self.outcome(self.start(hook, args, kwargs), deadline)
 
     async def perform(self, function: Callable[..., Any], *args: Any, deadline: float, label: str) -> Any:
         """Run an async function on the environment's loop, because it calls into the environment."""

@@ -82,10 +82,10 @@ async def _python(launch: Mapping[str, Any], phase: Phase) -> Path:
     """The interpreter to examine with: for a bundle, one with its packages."""
     if "cls" not in launch:
         return Path(sys.executable)
-    from benchmax.bundle import envs_venv, read_bundle_files, with_companions
+    from benchmax.bundle import envs_venv, read_bundle_files, with_implied_packages
 
     bundle = await asyncio.to_thread(read_bundle_files, launch["cls"], launch["metadata"])
-    metadata = await asyncio.to_thread(with_companions, bundle.pickled, bundle.metadata)
+    metadata = await asyncio.to_thread(with_implied_packages, bundle.pickled, bundle.metadata)
     if metadata.pip_dependencies:
         phase.say("installing the environment's packages")
     return await asyncio.to_thread(envs_venv, metadata, Path(launch["venvs"]))

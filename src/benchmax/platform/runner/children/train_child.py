@@ -159,12 +159,12 @@ async def opened_env(
     files: Mapping[str, Path], venvs: Path, variables: Mapping[str, str], phase: Phase
 ) -> AsyncIterator[RemoteEnv]:
     """The bundle's environment, in a process of its own with its packages."""
-    from benchmax.bundle import envs_venv, read_bundle_files, with_companions
+    from benchmax.bundle import envs_venv, read_bundle_files, with_implied_packages
     from benchmax.envs.remote import open_remote_env
     from benchmax.files.redaction import keep_secret
 
     bundle = read_bundle_files(files["env_cls_path"], files["env_metadata_path"])
-    metadata = await asyncio.to_thread(with_companions, bundle.pickled, bundle.metadata)
+    metadata = await asyncio.to_thread(with_implied_packages, bundle.pickled, bundle.metadata)
     if metadata.pip_dependencies:
         phase.say("installing the environment's packages")
     python = await asyncio.to_thread(envs_venv, metadata, venvs)

@@ -104,13 +104,13 @@ class Assets:
 
 def row_reader(store: BlobStore, cls_sha256: str, metadata_sha256: str) -> str:
     """Whose columns a bundle's rows must have: a built-in environment's, "" for those all know, or its own code's."""
-    from benchmax.bundle import rows_read_by
+    from benchmax.bundle import known_row_reader
     from benchmax.bundle.metadata import BundleMetadata
 
     pickled, manifest = store.path(cls_sha256), store.path(metadata_sha256)
     if max(pickled.stat().st_size, manifest.stat().st_size) > _INSPECTED_BYTES:
         return OWN_CODE
-    known = rows_read_by(pickled.read_bytes(), BundleMetadata.from_json_bytes(manifest.read_bytes()))
+    known = known_row_reader(pickled.read_bytes(), BundleMetadata.from_json_bytes(manifest.read_bytes()))
     return OWN_CODE if known is None else known
 
 
@@ -126,7 +126,7 @@ def check_rows(store: BlobStore, sha256: str, path: str, reader: str) -> int:
 
 def check_bundle(pickled: Path | bytes, manifest: BundleMetadata) -> None:
     """UsageError when no process of this machine could open a bundle; it says which Python or which name is missing."""
-    from benchmax.bundle import check_servable
+    from benchmax.bundle import check_compatible
     from benchmax.bundle.interpreters import HERE, interpreters
     from benchmax.bundle.metadata import python_minor
 
@@ -138,7 +138,7 @@ def check_bundle(pickled: Path | bytes, manifest: BundleMetadata) -> None:
         )
     size = len(pickled) if isinstance(pickled, bytes) else pickled.stat().st_size
     if size <= _INSPECTED_BYTES:
-        check_servable(pickled if isinstance(pickled, bytes) else pickled.read_bytes(), manifest)
+        check_compatible(pickled if isinstance(pickled, bytes) else pickled.read_bytes(), manifest)
 
 
 @contextmanager
