@@ -62,11 +62,14 @@ UPDATE_SECONDS = "seconds/update"
 TOKENS_PER_SECOND = "tokens_per_second"
 
 SOLVED_REWARD = 1.0 - 1e-6
-"""A reward from here on counts as solved, everywhere."""
+"""A reward of at least this counts as solved."""
 
 
 def solved(reward: float | None) -> bool:
-    """Whether a rollout with this reward, of all components together, solved its task."""
+    """Whether a rollout with this reward solved its task: the one definition of 'solved'.
+
+    Training takes the total reward; an evaluation the primary component, where the environment names one.
+    """
     return reward is not None and reward >= SOLVED_REWARD
 
 

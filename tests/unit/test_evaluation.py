@@ -224,7 +224,7 @@ async def test_a_server_that_tells_an_endless_cost_does_not_end_the_evaluation(t
 
 def test_files_are_utf8_whatever_the_locale(tmp_path):
     program = (
-        "import sys; from pathlib import Path; from benchmax.evaluation.evaluate import read_config, save_config\n"
+        "import sys; from pathlib import Path; from benchmax.evaluation.directory import read_config, save_config\n"
         "path = Path(sys.argv[1]); save_config(path, {'model': '\\xe8 \\udcff \\u6a21'})\n"
         "print(ascii(read_config(path)))"
     )

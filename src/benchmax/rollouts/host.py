@@ -115,7 +115,7 @@ class EnvHost:
         return self._toolbox
 
     async def call(self, hook: str, *args: Any, deadline: float, **kwargs: Any) -> Any:
-        """Run a hook and return its result; use `start` where a keyword argument may be named like one of this method."""
+        """Run a hook and return its result; `start` is for arguments that may be named like those of this method."""
         return await self.outcome(self.start(hook, args, kwargs), deadline)
 
     async def perform(self, function: Callable[..., Any], *args: Any, deadline: float, label: str) -> Any:
