@@ -9,9 +9,9 @@ from decimal import Decimal
 import pytest
 
 from benchmax.doctor import CHECKS, Pace, examine, examine_sync
-from benchmax.doctor.arguments import arguments_for, edge_arguments
 from benchmax.doctor.gold.truths import truth_text
 from benchmax.doctor.probe_answers import exploits, labelled, mentions
+from benchmax.doctor.tool_arguments import arguments_for, edge_arguments
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ConfigError, ToolError

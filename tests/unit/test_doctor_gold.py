@@ -12,10 +12,10 @@ from benchmax.doctor import examine
 from benchmax.doctor.gold.demonstrations import Demonstrator
 from benchmax.doctor.gold.finder import GoldFinder
 from benchmax.doctor.gold.forms import asked_forms
-from benchmax.doctor.gold.queries import tables
+from benchmax.doctor.gold.sql_queries import tables
 from benchmax.doctor.gold.truths import truths
+from benchmax.doctor.lazy_strategies import play_lazily
 from benchmax.doctor.probe_player import ProbePlayer
-from benchmax.doctor.trivial import play_lazily
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import load_examples
 from benchmax.envs.example_id import make_example

@@ -13,7 +13,7 @@ import pytest
 
 from benchmax.cross_loop import LoopCalls
 from benchmax.doctor import examine_sync
-from benchmax.doctor.arguments import LONG_TEXT, MOST_ITEMS, arguments_for
+from benchmax.doctor.tool_arguments import LONG_TEXT, MOST_ITEMS, arguments_for
 from benchmax.envs.arithmetic import ArithmeticEnv
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.calculator.calculator_env import compute

@@ -1,4 +1,4 @@
-"""An `EnvHost` that writes down every hook call: how long it took, what it gave, what it changed."""
+"""An `EnvHost` that records every hook call: how long it took, what it returned, what it changed."""
 
 from __future__ import annotations
 
@@ -26,51 +26,44 @@ class HookCall:
     value: Any = None
     error: Exception | None = None
     mutated: bool = False
-    """The hook changed the messages it was given."""
+    """The hook changed the messages it received."""
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         return describe_error(self.error) if self.error else ""
 
 
-class WatchedHost(EnvHost):
-    """Hooks run exactly as in training; only the notes are new."""
+class RecordingHost(EnvHost):
+    """Hooks run exactly as in training, and are recorded."""
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         self.calls: list[HookCall] = []
-        self._open: dict[Call, _Note] = {}
+        self._running: dict[Call, tuple[HookCall, float, list[tuple[Any, Any]]]] = {}
+        """Each call with when it began, and the messages it received with a copy of them."""
 
     def start(
         self, hook: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str = "", seconds: float | None = None
     ) -> Call:
-        first = args[0] if args and isinstance(args[0], str) else ""
-        written = HookCall(hook, key, first)
-        self.calls.append(written)
-        watched = {name: kwargs[name] for name in _TRANSCRIPTS if name in kwargs} if hook in _REWARDS else {}
-        note = _Note(written, perf_counter(), watched, {name: deepcopy(list(value)) for name, value in watched.items()})
+        record = HookCall(hook, key, args[0] if args and isinstance(args[0], str) else "")
+        self.calls.append(record)
+        received = [kwargs[name] for name in _TRANSCRIPTS if name in kwargs and hook in _REWARDS]
+        copies = [(value, deepcopy(list(value))) for value in received]
+        began = perf_counter()
         call = super().start(hook, args, kwargs, key, seconds)
-        self._open[call] = note
+        self._running[call] = record, began, copies
         return call
 
     async def outcome(self, call: Call, deadline: float) -> Any:
-        note = self._open.pop(call, None)
-        if note is None:
+        if call not in self._running:
             return await super().outcome(call, deadline)
+        record, began, copies = self._running.pop(call)
         try:
-            note.call.value = await super().outcome(call, deadline)
-            return note.call.value
+            record.value = await super().outcome(call, deadline)
+            return record.value
         except Exception as error:
-            note.call.error = error
+            record.error = error
             raise
         finally:
-            note.call.seconds = perf_counter() - note.began
-            note.call.mutated = any(list(note.given[name]) != was for name, was in note.before.items())
-
-
-@dataclass(slots=True)
-class _Note:
-    call: HookCall
-    began: float
-    given: dict[str, Any]
-    before: dict[str, Any]
+            record.seconds = perf_counter() - began
+            record.mutated = any(list(now) != before for now, before in copies)
