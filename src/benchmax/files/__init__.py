@@ -1,7 +1,7 @@
-"""Files, safely: whole or not at all, without following links, without secrets. Every room may use this one.
+"""Files written and read safely: whole or not at all, without following links, without secrets. Any room may use it.
 
-atomic      replace a file in one instant
+atomic      replaces a file in one step
 jsonl       append-only records that survive a crash
-links       open a file below a folder that others may write to
-redaction   take secrets out of text
+links       opens files below a directory that others may write to
+redaction   removes secrets from text
 """

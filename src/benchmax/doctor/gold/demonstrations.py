@@ -114,10 +114,9 @@ class Demonstrator:
         probes = [self.gold.probe(example, text) for text in dict.fromkeys((*written, *texts))]
         if not probes:
             return None
-        paid = [answer for answer in await self.player.play(example, probes) if answer.total is not None]
-        best = max(
-            (answer for answer in paid if answer.kind == "gold"), key=lambda answer: answer.total or 0.0, default=None
-        )
+        played = await self.player.play(example, probes)
+        scored = [each for each in played if each.kind == "gold" and each.total is not None]
+        best = max(scored, key=lambda each: each.total or 0.0, default=None)
         if best is None or best.total is None or best.total <= self.gold.floor + 1e-9:
             return None
         probe = self.gold.probe(example, best.text)
