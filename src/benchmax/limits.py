@@ -1,4 +1,4 @@
-"""Every limit in one place, with its unit; `benchmax limits` prints this table."""
+"""Every limit as a constant with its unit; `benchmax limits` prints this table."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ MIB = 1024 * KIB
 
 # Datasets
 MIN_TRAIN_ROWS = _limit("MIN_TRAIN_ROWS", 16, "rows", "fewest rows a training run accepts")
+GOOD_TRAIN_ROWS = _limit("GOOD_TRAIN_ROWS", 200, "rows", "fewer train with a warning")
 ROW_BYTES = _limit("ROW_BYTES", 2 * MIB, "bytes", "largest dataset row, as JSON")
 JSON_DEPTH = _limit("JSON_DEPTH", 64, "levels", "deepest nesting in a row or in tool arguments")
 ROW_COLUMNS = _limit("ROW_COLUMNS", 1_000, "columns", "most columns in a row")

@@ -1,7 +1,7 @@
-"""Every number a run measures, in one table: its name on disk and on the wire, and what people are told about it.
+"""Every number a run measures, in one table: its name in files and in the API, its title and its meaning.
 
 The trainer writes these names, the platform indexes them, the console and the documents show them; the console's
-TypeScript (`console/src/chart/metrics.generated.ts`) and the table in `docs/training.md` are made from this one.
+TypeScript (`console/src/chart/metrics.generated.ts`) and the table in `docs/training.md` are generated from this one.
 """
 
 from __future__ import annotations

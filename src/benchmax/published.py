@@ -1,8 +1,8 @@
-"""Module paths of the published packages that are elsewhere here: imported by their old name, they give our names.
+"""Module paths of the published packages, as aliases of the modules that have their names here.
 
 An environment that a published client pickled refers to classes and functions by these paths. This table is the only
-place that knows them; a finder makes the modules when they are asked for, so no file has to stand for each. What the
-published packages have and this one has not is in no row: a bundle that needs it is refused when it is launched.
+place that knows them; a finder creates the modules when they are imported, so that no file is needed for each. What
+only the published packages have is in no row: a bundle that needs it is refused when it is launched.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ HOMES: dict[str, tuple[str, ...]] = {
     "benchmax.utils": ("benchmax.published",),
     "benchmax.utils.checkpoint": ("benchmax.published",),
 }
-"""A published module, and the modules of ours that have its names, the first that has one giving it."""
+"""A published module, and the modules here that have its names; the first that has a name provides it."""
 
 
 def ensure_safe_python_version() -> None:
-    """Nothing to ensure: bundles are opened by the Python they were made with."""
+    """Does nothing: bundles are opened by the Python they were made with."""
 
 
 class CheckpointBase:
@@ -70,7 +70,7 @@ class CheckpointBase:
 
 
 class _Alias(ModuleType):
-    """A module that takes each name from where it is now."""
+    """A module that gets each name from the module that has it now."""
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__"):
@@ -87,7 +87,7 @@ class _Alias(ModuleType):
 
 
 class AliasFinder:
-    """Finds the modules of the table, after everything that has a file."""
+    """Finds the modules of the table, after all finders of files."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         if name not in HOMES:
@@ -98,10 +98,10 @@ class AliasFinder:
         return _Alias(spec.name, f"{spec.name}, by its published path.")
 
     def exec_module(self, module: ModuleType) -> None:
-        """Its names come when they are asked for."""
+        """Names are resolved when they are accessed."""
 
 
 def install() -> None:
-    """Let the published paths be imported."""
+    """Make the published paths importable."""
     if not any(isinstance(each, AliasFinder) for each in sys.meta_path):
         sys.meta_path.append(AliasFinder())

@@ -56,11 +56,12 @@ def test_a_file_is_stored_and_previewed(client, stranger):
     assert stranger.get("/v1/datasets/preview", params={"path": found["path"]}).status_code == 404
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "json", "tsv"])
+@pytest.mark.parametrize("kind", ["jsonl", "ndjson", "json", "tsv"])
 def test_every_kind_of_text_file(client, kind):
     rows = [{"prompt": f"{n}?", "ground_truth": str(n)} for n in range(16)]
     texts = {
         "jsonl": "\n".join(map(json.dumps, rows)),
+        "ndjson": "\n".join(map(json.dumps, rows)),
         "json": json.dumps(rows),
         "tsv": "prompt\tground_truth\n" + "\n".join("\t".join(row.values()) for row in rows),
     }

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmax.bundle import dump_bundle, rows_read_by
+from benchmax.bundle import dump_bundle, known_row_reader
 from benchmax.envs.arithmetic import ArithmeticEnv
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
@@ -93,7 +93,7 @@ def rows_of(live, run, name):
 def test_who_reads_the_rows_is_known_without_opening_the_bundle():
     for env_class, reader in ((Plain, ""), (Own, None), (ArithmeticEnv, "arithmetic"), (Sum, "arithmetic")):
         bundle = dump_bundle(env_class)
-        assert rows_read_by(bundle.pickled, bundle.metadata) == reader, env_class
+        assert known_row_reader(bundle.pickled, bundle.metadata) == reader, env_class
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "json"])

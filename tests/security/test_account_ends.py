@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import func, select
 
-from benchmax.models.addresses import Reach
+from benchmax.models.address_rules import AddressRules
 from benchmax.platform.server.security import passwords
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.tables import BlobPath, Chunk, Corpus, Endpoint, Secret, Upload
@@ -137,5 +137,5 @@ def test_scores_tell_nothing_of_other_corpora(store):
 def test_no_metadata_service_is_called_even_where_private_networks_are(address):
     import ipaddress
 
-    assert not Reach(private=True).allows(ipaddress.ip_address(address))
-    assert Reach(private=True).allows(ipaddress.ip_address("10.0.0.1"))
+    assert not AddressRules(private=True).allows(ipaddress.ip_address(address))
+    assert AddressRules(private=True).allows(ipaddress.ip_address("10.0.0.1"))

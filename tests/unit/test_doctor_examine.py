@@ -9,13 +9,13 @@ from decimal import Decimal
 import pytest
 
 from benchmax.doctor import CHECKS, Pace, examine, examine_sync
-from benchmax.doctor.arguments import arguments_for, edge_arguments
 from benchmax.doctor.gold.truths import truth_text
 from benchmax.doctor.probe_answers import exploits, labelled, mentions
+from benchmax.doctor.tool_arguments import arguments_for, edge_arguments
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, EnvDefinitionError, RewardError, ToolError
-from benchmax.rollouts.toolbox import Toolbox
+from benchmax.rollouts.tools import Toolbox
 from benchmax.testing import run_env_contract
 from broken_envs import (
     HURRIED,

@@ -19,7 +19,7 @@ from benchmax.envs.mcp.client.http_session import HttpSession
 from benchmax.envs.mcp.client.mcp_session import RpcError, StdioSession
 from benchmax.envs.mcp.fork.fork_server_client import Nursery, Rules
 from benchmax.envs.mcp.provisioners import RayProvisioner
-from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, pack, taken
+from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, next_frames, pack
 from benchmax.errors import EnvDefinitionError, McpError, UsageError
 
 DEMO = Path(__file__).parents[2] / "examples" / "mcp_demo"
@@ -66,11 +66,11 @@ def test_what_is_sent_at_once_is_bounded_and_nothing_is_lost() -> None:
     frames = [bytes([each]) * (MESSAGE_BYTES // 4) for each in range(10)] + [b"last"]
     outbox, sent = list(frames), []
     while outbox:
-        sent.append(taken(outbox))
+        sent.append(next_frames(outbox))
     assert b"".join(sent) == b"".join(frames)
     assert max(map(len, sent)) <= MESSAGE_BYTES
     assert len(sent) == 3
-    assert taken(outbox) == b""
+    assert next_frames(outbox) == b""
 
 
 async def test_functions_may_log_from_many_threads_while_the_agent_is_slow() -> None:
@@ -217,4 +217,4 @@ async def test_a_node_that_starts_late_is_ended_when_another_cannot() -> None:
 
 
 def test_frames_are_frames() -> None:
-    assert [*Frames().feed(taken([pack({"a": 1}), pack({"b": 2})]))] == [{"a": 1}, {"b": 2}]
+    assert [*Frames().feed(next_frames([pack({"a": 1}), pack({"b": 2})]))] == [{"a": 1}, {"b": 2}]

@@ -1,4 +1,4 @@
-"""What a set of rollouts says about a model on an environment."""
+"""The report on a set of rollouts: how a model does on an environment."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Report:
     seconds_p95: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON; an interval that cannot be told (one example) has null ends."""
+        """Plain JSON; an interval that is unknown (one example) has null ends."""
         return {name: _plain(getattr(self, name)) for name in self.__slots__}
 
 
@@ -77,7 +77,7 @@ def by_example(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
 
 
 def summarise(rollouts: Sequence[Rollout], *, primary: str | None = None) -> Report:
-    """Everything a report says. Unscored samples are counted, and leave every mean."""
+    """The report on a set of rollouts. Unscored samples are counted, and excluded from every mean."""
     groups = by_example(rollouts)
     scored = {key: kept for key, group in groups.items() if (kept := [r for r in group if r.reward is not None])}
     report = Report(examples=len(groups), rollouts=len(rollouts), scored=sum(map(len, scored.values())))
@@ -133,10 +133,10 @@ def _add_counts(report: Report, rollouts: Sequence[Rollout]) -> None:
     report.seconds_p50, report.seconds_p95 = quantile(seconds, 0.5), quantile(seconds, 0.95)
 
 
-def _reasons(told: Iterable[tuple[str, str]]) -> dict[str, Reason]:
-    """For each kind the message heard most, as one line of bounded length."""
-    heard: dict[str, Counter[str]] = defaultdict(Counter)
-    for kind, message in told:
+def _reasons(failures: Iterable[tuple[str, str]]) -> dict[str, Reason]:
+    """The most frequent message of each kind, as one line of bounded length."""
+    messages: dict[str, Counter[str]] = defaultdict(Counter)
+    for kind, message in failures:
         line = " ".join(str(message).split())
-        heard[kind][line if len(line) <= REASON_CHARS else line[: REASON_CHARS - 1] + "…"] += 1
-    return {kind: Reason(*counts.most_common(1)[0]) for kind, counts in heard.items()}
+        messages[kind][line if len(line) <= REASON_CHARS else line[: REASON_CHARS - 1] + "…"] += 1
+    return {kind: Reason(*counts.most_common(1)[0]) for kind, counts in messages.items()}

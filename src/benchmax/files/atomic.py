@@ -1,7 +1,7 @@
-"""Replacing a file or a folder in one instant: a reader sees the old content or the new, never half of it.
+"""Replaces a file or a directory in one step: a reader sees the old content or the new, never a part of it.
 
-The new content is written beside the old and renamed over it. Whatever goes wrong before that leaves the old one as it
-was and nothing beside it.
+The new content is written beside the file and renamed over it. When something fails before that, the old file stays as
+it was and nothing is left beside it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 TEMPORARY = ".tmp-"
-"""How the names of files in the making begin."""
+"""The prefix of files that are being written."""
 _REPLACED = "replaced"
-"""Where a folder that is being replaced waits, inside the new one, until that one has its name."""
+"""Where a directory that is being replaced waits, inside the new one, until that one has its name."""
 
 
 @contextmanager
 def replacing(path: Path, *, private: bool = False, durable: bool = True, keep: bool = False) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` when the block ends without an error.
+    """A file that replaces `path` when the block ends without an error.
 
-    `private` lets only its owner read it; `durable` makes it survive a power cut; with `keep`, a file that is there
-    already stays.
+    `private` lets only its owner read it; `durable` makes it survive a power cut; with `keep`, an existing file stays.
     """
     temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
@@ -42,7 +41,7 @@ def replacing(path: Path, *, private: bool = False, durable: bool = True, keep: 
         else:
             temporary.replace(path)
     except OSError as error:
-        if error.filename is None:  # a full disk shows when writing, not when opening
+        if error.filename is None:  # a full disk is reported when writing, not when opening
             error.filename = str(path)
         raise
     finally:
@@ -50,13 +49,13 @@ def replacing(path: Path, *, private: bool = False, durable: bool = True, keep: 
 
 
 def write_text(path: Path, text: str, *, private: bool = False, durable: bool = True, keep: bool = False) -> None:
-    """Replace a file by a text. Half characters are kept as they are."""
+    """Replace a file by a text. Lone surrogates are kept as they are."""
     with replacing(path, private=private, durable=durable, keep=keep) as file:
         file.write(text.encode("utf-8", "surrogatepass"))
 
 
 def write_json(path: Path, value: Any, *, private: bool = False, durable: bool = True) -> None:
-    """Replace a file by a JSON value, indented for people. Half characters become question marks."""
+    """Replace a file by a JSON value, indented for people. Lone surrogates become question marks."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_text(path, text.encode("utf-8", "replace").decode(), private=private, durable=durable)
 

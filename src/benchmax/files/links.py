@@ -1,6 +1,6 @@
-"""Files of run directories, opened without following a link: what a run's own code puts there is not to be trusted.
+"""Opens files of run directories without following links: a run's own code may have put them there.
 
-A link in a run directory could lead to the platform's keys, and reading it on the run's behalf would hand them over.
+A link in a run directory could point to the platform's keys, and reading it for the run would disclose them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_plain(root: Path, name: str | os.PathLike[str]) -> BinaryIO:
-    """A regular file below `root`, to be read; OSError when it, or a folder on the way to it, is anything else."""
+    """A regular file below `root`, opened for reading; OSError when it, or a directory on the way, is anything else."""
     parts = Path(name).parts
     if not parts or Path(name).is_absolute() or ".." in parts:
         raise FileNotFoundError(2, "not below the folder", str(name))
@@ -45,7 +45,7 @@ def append_to(root: Path, name: str) -> int:
 
 
 def read_plain(root: Path, name: str | os.PathLike[str], most: int) -> bytes:
-    """What is in such a file; OSError also when it is larger than `most` bytes."""
+    """The content of such a file; OSError also when it is larger than `most` bytes."""
     with open_plain(root, name) as file:
         if os.fstat(file.fileno()).st_size > most:
             raise OSError(27, "too large", str(name))

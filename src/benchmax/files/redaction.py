@@ -1,9 +1,9 @@
-"""Takes secrets out of text, by value: as they are, as other programs write them, and in pieces.
+"""Removes secrets from text, by value: as they are, in the encodings of other programs, and in pieces.
 
-A value is known in every form a log or a message may give it (JSON, URL, base64 inside a longer text such as Basic
-auth, hexadecimal, HTML; upper or lower case), line by line when it has several, across line breaks that were put into
-it, and where a limit on the length of a text cut it in two. Signs that are written by their number, as URLs, JSON, HTML
-and Python do, are read as what they are, twice over where one writing is inside another.
+A value is found in every form that a log or a message may have it in (JSON, URL, base64 inside a longer text such as
+Basic auth, hexadecimal, HTML; upper or lower case), line by line when it has several, with line breaks inserted into
+it, and where a limit on the length of a text cut it in two. Characters written by their
+number, as URLs, JSON, HTML and Python do, are decoded, twice where one encoding is inside another.
 
     hide = Redactor([value])
     hide("the key is …")        # the key is [secret]
@@ -24,13 +24,13 @@ MARK = "[secret]"
 SECRET_CHARS = 6
 """Shorter values are too common in ordinary text to be hidden."""
 CODED_CHARS = 8
-"""Values from this length on are also known in other forms, and in either case."""
+"""Values of at least this length are also found in other encodings, and in either case."""
 PIECE_CHARS = 8
-"""The least that is left of a value that was cut, to be known as a piece of it."""
+"""The shortest piece of a cut value that is recognised."""
 _BROKEN_CHARS = 24
-"""Forms from this length on are also found with line breaks or spaces in them."""
+"""Forms of at least this length are also found with line breaks or spaces in them."""
 _CUT_CHARS = 4
-"""What may stand behind the place of a cut: `…` or `...`, and a quote."""
+"""What may follow a cut: `…` or `...`, and a quote."""
 
 _BREAKS = re.compile(r"(?:\\+[nrt]|\s)+")
 _NUMBERED = re.compile(
@@ -45,7 +45,7 @@ Spans = Iterator[tuple[int, int]]
 
 
 class Redactor:
-    """Takes the given values out of texts."""
+    """Removes the given values from texts."""
 
     def __init__(self, values: Iterable[str]) -> None:
         values = {value for value in values if len(value.strip()) >= SECRET_CHARS}
@@ -69,7 +69,7 @@ class Redactor:
         return _cut_out(text, spans) if spans else text
 
     def _broken(self, lower: str) -> list[tuple[int, int]]:
-        """Where values stand that line breaks divide."""
+        """Where values are that contain line breaks."""
         if not self._squeezed or (squeezed := _BREAKS.sub("", lower)) == lower:
             return []
         found = _found(squeezed, self._squeezed)
@@ -90,7 +90,7 @@ class Redactor:
 
 
 def hide_texts(value: Any, hide: Callable[[str], str]) -> Any:
-    """A JSON value with every text in it, names too, as `hide` gives it."""
+    """A JSON value with `hide` applied to every text in it, keys included."""
     if isinstance(value, str):
         return hide(value)
     if isinstance(value, Mapping):
@@ -99,7 +99,7 @@ def hide_texts(value: Any, hide: Callable[[str], str]) -> Any:
 
 
 def _forms(value: str) -> set[str]:
-    """How a value may be written."""
+    """The forms a value may be written in."""
     parts = {value, value.strip()} | {line.strip() for line in value.splitlines()}
     parts = {part for part in parts if len(part) >= CODED_CHARS}
     found = {form for part in parts for form in (*_escaped(part), *_coded(part.encode("utf-8", "surrogatepass")))}
@@ -119,7 +119,7 @@ def _escaped(part: str) -> Iterator[str]:
 
 
 def _coded(part: bytes) -> Iterator[str]:
-    """Hexadecimal, and base64 wherever the value begins in what was encoded."""
+    """Hexadecimal, and base64 for every alignment of the value."""
     yield part.hex()
     yield from _in_base64(part)
 
@@ -167,18 +167,15 @@ def _sign(found: re.Match[str]) -> str:
     if itself or name:
         return itself or _NAMED[name]
     number = int(decimal) if decimal else int(next(filter(None, hexadecimal)), 16)
-    return _lower_sign(chr(number)) if 0 < number < 0xD800 else "\ufffd"
+    return _lower(chr(number)) if 0 < number < 0xD800 else "\ufffd"
 
 
 def _lower(text: str) -> str:
-    """In lower case, every sign in its place."""
+    """In lower case, with every character at the same index."""
     lower = text.lower()
-    return lower if len(lower) == len(text) else "".join(map(_lower_sign, text))
-
-
-def _lower_sign(sign: str) -> str:
-    lower = sign.lower()
-    return lower if len(lower) == 1 else sign
+    if len(lower) == len(text):
+        return lower
+    return "".join(each.lower() if len(each.lower()) == 1 else each for each in text)
 
 
 def _found(text: str, forms: list[str]) -> list[tuple[int, int]]:
@@ -198,7 +195,7 @@ def _occurrences(text: str, form: str) -> Spans:
 
 
 def _cut_at_the_end(text: str, form: str) -> Spans:
-    """The first part of a form, where the text ends: `sk-012…`."""
+    """The first part of a form, at the end of the text: `sk-012…`."""
     end = len(text.rstrip("…. \"')"))
     end = len(text) if len(text) - end > _CUT_CHARS else end
     at = text.find(form[:PIECE_CHARS], max(0, end - len(form)), end)
@@ -210,7 +207,7 @@ def _cut_at_the_end(text: str, form: str) -> Spans:
 
 
 def _cut_at_the_start(text: str, form: str) -> Spans:
-    """The last part of a form, where the text begins: `…789`."""
+    """The last part of a form, at the start of the text: `…789`."""
     start = len(text) - len(text.lstrip("…. \"'("))
     start = 0 if start > _CUT_CHARS else start
     at = text.find(form[-PIECE_CHARS:], start, start + len(form))
@@ -223,7 +220,7 @@ def _cut_at_the_start(text: str, form: str) -> Spans:
 
 
 def _stretched(text: str, span: tuple[int, int]) -> tuple[int, int]:
-    """A place in the text without breaks, in the text with them."""
+    """A span of the text without breaks, as a span of the text with them."""
     kept, before, lengths = [], 0, []
     at = 0
     for broken in _BREAKS.finditer(text):
@@ -257,20 +254,20 @@ _of_this_process = Redactor(())
 
 
 def keep_secret(values: Iterable[str]) -> None:
-    """Values that no record or log of this process shall hold, in whatever form."""
+    """Set the values that no record or log of this process may contain, in any form."""
     global _of_this_process
     _of_this_process = Redactor(values)
 
 
 def without_secrets(text: str) -> str:
-    """The text with every value of `keep_secret` taken out."""
+    """The text without the values of `keep_secret`."""
     return _of_this_process(text)
 
 
 def without_secrets_in(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A record whose texts hold no value of `keep_secret`: text by text, where a cut is seen and no number is damaged.
+    """The record without the values of `keep_secret`: text by text, so that cuts are found and numbers stay intact.
 
-    Token ids spell what the texts did, so they go too when a text held one.
+    Token ids encode the texts, so they are removed too when a text held a secret.
     """
     if not _of_this_process:
         return record
@@ -282,7 +279,7 @@ def without_secrets_in(record: Mapping[str, Any]) -> Mapping[str, Any]:
             found.append(hidden)
         return hidden
 
-    told: dict[str, Any] = hide_texts(record, hide)
+    clean: dict[str, Any] = hide_texts(record, hide)
     if found:
-        told.pop("tokens", None)
-    return told
+        clean.pop("tokens", None)
+    return clean

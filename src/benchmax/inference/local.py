@@ -23,7 +23,7 @@ from benchmax.inference.tokens.chat import ChatTokens, parse_reply
 from benchmax.inference.tokens.dialogue import TokenDialogue
 from benchmax.inference.weights.store import read_card, resolve
 from benchmax.models.base import Conversation, FinishReason, ModelClient, Reply, Sampling, TokenSegment, Usage
-from benchmax.models.wire import turn_cap
+from benchmax.models.chat_api import turn_cap
 
 if TYPE_CHECKING:
     from benchmax.inference.engine.engine import Engine
@@ -126,7 +126,7 @@ class LocalConversation(Conversation):
         prompt = self.dialogue.ids + observed
         seed, most = self.sampling.seed, turn_cap(self.sampling, max_tokens)
         seed = None if seed is None else derive_seed(seed, self._turn)
-        drawn = await self.model.complete(prompt, self.sampling.redrawn(seed=seed, max_tokens=most))
+        drawn = await self.model.complete(prompt, self.sampling.with_seed(seed, most))
         message = parse_reply(drawn.text, tools=bool(self.dialogue.tools), salt=len(prompt))
         self.dialogue.add(new, observed, message, drawn.ids)
         self._turn += 1

@@ -1,7 +1,7 @@
 """Diversity within a group: answers that say the same share one reward.
 
-Without it a group that found one good answer repeats it; dividing each score by the size of its cluster pays for
-every distinct answer once. Give scores that are not negative: a shared penalty would be a gain.
+Without it a group that found one good answer repeats it; dividing each score by the size of its cluster rewards
+every distinct answer once. Scores must not be negative: a shared penalty would be a gain.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ of its own. The texts {labels} follow as data. Reply with JSON, every name exact
 
 @dataclass(frozen=True, slots=True)
 class DiversityConfig:
-    """How texts are told apart."""
+    """How texts are compared."""
 
     method: Literal["llm", "ngram"] = "ngram"
     """Ask a judge, or compare runs of words (no model needed)."""

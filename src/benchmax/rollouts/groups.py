@@ -13,13 +13,14 @@ from benchmax.envs.types import Example
 from benchmax.errors import UsageError
 from benchmax.models.base import ModelClient, need_count
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.play import all_or_cancel, new_rollout, opened, play, run_rollout
+from benchmax.rollouts.play import all_or_cancel, new_rollout, open_rollout, play, run_rollout
 from benchmax.rollouts.record import Rollout
-from benchmax.rollouts.scoring import finish, level, score, score_group
+from benchmax.rollouts.scoring import fill_missing_components, finish, score, score_group
 from benchmax.rollouts.settings import RolloutSettings
 
 OnRollout = Callable[[Rollout], None]
-Owed = Callable[[Example], Sequence[int]]
+SamplesOf = Callable[[Example], Sequence[int]]
+"""Which samples of an example are to be played."""
 
 
 async def run_group(
@@ -37,7 +38,7 @@ async def run_group(
 
     A sibling that fails is a record like the others, unless the environment's process ended under it: then it is played
     again (with `compute_group_reward`, the whole group). With `compute_group_reward`, no sibling is released before
-    the group is scored, so that the reward may still look at their state.
+    the group is scored, so that the reward can still read their state.
     """
     group = _Group(host, example, model, settings, {"split": split, "step": step})
     rollouts = await group.play(samples, attempt)
@@ -45,7 +46,7 @@ async def run_group(
         if not any(rollout.lost for rollout in rollouts):
             break
         rollouts = await group.play_lost(rollouts, attempt + again, last=again == limits.ROLLOUT_TRIES - 1)
-    level(rollouts)
+    fill_missing_components(rollouts)
     for rollout in rollouts:
         finish(host.env, rollout, settings)
     return rollouts
@@ -53,7 +54,7 @@ async def run_group(
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Siblings at play."""
+    """The samples of one prompt that are played together."""
 
     host: EnvHost
     example: Example
@@ -64,10 +65,10 @@ class _Group:
 
     async def play(self, samples: Sequence[int], attempt: int) -> list[Rollout]:
         """Each sample once, all at once."""
-        gate = _Gate(self.host, self.settings, len(samples)) if self._scored_together else None
+        barrier = _GroupBarrier(self.host, self.settings, len(samples)) if self._scored_together else None
         if len(samples) == 1:
-            return [await self._sibling(samples[0], attempt, gate)]
-        return await all_or_cancel(self._sibling(sample, attempt, gate) for sample in samples)
+            return [await self._sibling(samples[0], attempt, barrier)]
+        return await all_or_cancel(self._sibling(sample, attempt, barrier) for sample in samples)
 
     async def play_lost(self, rollouts: Sequence[Rollout], attempt: int, *, last: bool) -> list[Rollout]:
         """The rollouts, with those played anew whose process ended under them; all, when they are scored together."""
@@ -83,23 +84,23 @@ class _Group:
     def _scored_together(self) -> bool:
         return self.settings.score and self.host.overrides("compute_group_reward")
 
-    async def _sibling(self, sample: int, attempt: int, gate: _Gate | None) -> Rollout:
+    async def _sibling(self, sample: int, attempt: int, barrier: _GroupBarrier | None) -> Rollout:
         host, settings = self.host, self.settings
         place: dict[str, Any] = {"sample": sample, "attempt": attempt, **self.place}
-        if gate is None:
+        if barrier is None:
             return await run_rollout(host, self.example, self.model, settings, **place)
         rollout = new_rollout(host, self.example, self.model, **place)
-        async with opened(host, rollout, settings) as ready:
+        async with open_rollout(host, rollout, settings) as ready:
             if ready:
                 await play(host, rollout, self.model, settings)
                 if rollout.scorable:
                     await score(host, rollout, settings)
-            await gate.arrive(rollout)
+            await barrier.arrive(rollout)
         return rollout
 
 
-class _Gate:
-    """Holds siblings until all have been played; the last one to arrive scores the group."""
+class _GroupBarrier:
+    """Keeps siblings waiting until all have been played; the last to arrive scores the group."""
 
     def __init__(self, host: EnvHost, settings: RolloutSettings, size: int) -> None:
         self._host, self._settings, self._missing = host, settings, size
@@ -126,18 +127,18 @@ async def run_groups(
     concurrency: int = limits.ROLLOUTS_AT_ONCE,
     split: str = "eval",
     step: int | None = None,
-    owed: Owed | None = None,
+    samples_of: SamplesOf | None = None,
 ) -> AsyncGenerator[list[Rollout], None]:
-    """Play every example, at most `concurrency` rollouts at once; each group is given as it finishes.
+    """Play every example, at most `concurrency` rollouts at once; yields each group as it finishes.
 
-    Examples are taken only as fast as they are played, so a stream of millions is fine. Close the iterator to
-    cancel what is in flight. `owed` tells which samples of an example are still to be played; all when None.
+    Examples are read only as fast as they are played, so a stream of millions is fine. Close the iterator to
+    cancel what is in flight. `samples_of` returns the samples of an example to play; all when None.
     """
     need_count("group_size", group_size)
     need_count("concurrency", concurrency)
     _check_arguments(host, examples, model, settings)
-    everything = range(group_size)
-    source = _owing(_aiter(examples), owed or (lambda example: everything))
+    all_samples = range(group_size)
+    source = _with_samples(examples, samples_of or (lambda example: all_samples))
     most = max(1, concurrency // group_size)
     started = 0
     running: set[asyncio.Task[list[Rollout]]] = set()
@@ -152,7 +153,7 @@ async def run_groups(
                 running.add(task)
                 started += 1
                 if started % 16 == 0:
-                    await asyncio.sleep(0)  # let those begin; a thousand first steps at once would hold the loop
+                    await asyncio.sleep(0)  # let those begin; a thousand first steps at once would block the loop
             if not running:
                 return
             task = await done.get()
@@ -176,7 +177,7 @@ async def run_batch(
     step: int | None = None,
     on_rollout: OnRollout | None = None,
 ) -> list[Rollout]:
-    """Play every example and give all rollouts back, in the order they finished."""
+    """Play every example and return all rollouts, in the order they finished."""
     rollouts: list[Rollout] = []
     groups = run_groups(
         host, examples, model, settings, group_size=group_size, concurrency=concurrency, split=split, step=step
@@ -190,25 +191,23 @@ async def run_batch(
     return rollouts
 
 
-async def _aiter(examples: Iterable[Example] | AsyncIterable[Example]) -> AsyncIterator[Example]:
-    if isinstance(examples, AsyncIterable):
-        async for example in examples:
-            yield example
-    else:
-        for example in examples:
-            yield example
-
-
-async def _owing(examples: AsyncIterator[Example], owed: Owed) -> AsyncIterator[tuple[Example, Sequence[int]]]:
-    async for example in examples:
+async def _with_samples(
+    examples: Iterable[Example] | AsyncIterable[Example], samples_of: SamplesOf
+) -> AsyncIterator[tuple[Example, Sequence[int]]]:
+    """The examples with samples to play."""
+    async for example in examples if isinstance(examples, AsyncIterable) else _aiter(examples):
         _check_example(example)
-        samples = owed(example)
-        if samples:
+        if samples := samples_of(example):
             yield example, samples
 
 
+async def _aiter(examples: Iterable[Example]) -> AsyncIterator[Example]:
+    for example in examples:
+        yield example
+
+
 def _check_arguments(host: object, examples: object, model: object, settings: object) -> None:
-    """What was given in the wrong place, said before anything is played."""
+    """Raise UsageError for arguments of a wrong type, before anything is played."""
     if not isinstance(host, EnvHost):
         raise UsageError(f"host is {_kind(host)}. Give an open EnvHost: `async with EnvHost(MyEnv) as host:`.")
     if not host.is_open:

@@ -24,7 +24,7 @@ from benchmax.inference.local import LocalModel
 from benchmax.inference.tokens.prompt_cache import CachedChatTokens
 from benchmax.inference.weights.llama import ModelSpec
 from benchmax.inference.weights.store import resolve
-from benchmax.memory import settled
+from benchmax.memory import gc_frozen
 from benchmax.rollouts.host import EnvHost
 from benchmax.trainer.backend import EMBEDDED, OnEvent, open_backend
 from benchmax.trainer.checkpoint import find_checkpoint
@@ -188,7 +188,7 @@ async def _train(
             )
             trainer.chosen = [each._asdict() for each in chosen]
             warm_up = await _restore(trainer, solver, checkpoint)
-            with handle_signals(trainer.interrupt, trainer.record_kill), settled():
+            with handle_signals(trainer.interrupt, trainer.record_kill), gc_frozen():
                 return await trainer.train(warm_up)
 
 

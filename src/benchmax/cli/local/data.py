@@ -12,7 +12,7 @@ import typer
 
 from benchmax.cli.output import FAILED, Json, new_table, print_json, print_table, safe, shorten, visible, words
 from benchmax.cli.platform.connection import refusals
-from benchmax.envs.datasets.readers import read_rows
+from benchmax.envs.datasets.readers import file_format, read_rows
 from benchmax.envs.datasets.rows import Row, RowIssue, check_columns, check_shape
 from benchmax.errors import DatasetError, NotFoundError, UsageError
 
@@ -22,8 +22,6 @@ File = Annotated[Path, typer.Argument(help="A JSONL, JSON, CSV, TSV or parquet f
 _COLUMNS = 6
 _CELL = 60
 _SHOWN_ISSUES = 5
-_KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
-"""Those the platform takes as datasets."""
 
 
 @app.command()
@@ -37,7 +35,7 @@ def upload(
     from benchmax.platform.sdk.client import StorageClient
 
     _must_exist(file)
-    if not force and file.suffix.lower() in _KINDS:
+    if not force and file_format(file) is not None:
         _check_rows(file)
     with refusals(), StorageClient() as storage:
         answer = storage.upload_local_file(path or f"datasets/cli/{file.name}", file)

@@ -180,7 +180,7 @@ async def _opened(workdir: Path, servers: int) -> AsyncIterator[ParallelMcpEnv]:
 
 async def _chosen(env: ParallelMcpEnv, tool: str | None, given: Sequence[str] | None) -> tuple[str, dict[str, Any]]:
     """The tool to call, and arguments for it: as told, or made from its schema."""
-    from benchmax.doctor.arguments import arguments_for
+    from benchmax.doctor.tool_arguments import arguments_for
 
     tools = {each.name: each for each in await env.list_tools()}
     if not tools:

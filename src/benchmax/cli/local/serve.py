@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from benchmax.memory import settled
+from benchmax.memory import gc_frozen
 from benchmax.models.registry import open_local
 from benchmax.trainer.opening import split_checkpoint
 
@@ -53,5 +53,5 @@ def serve(
                 on_ready=lambda url: typer.echo(f"Serving {local.name} at {url} (Ctrl-C stops)"),
             )
 
-    with settled():
+    with gc_frozen():
         asyncio.run(run())

@@ -12,7 +12,7 @@ from rich.progress import Progress
 from benchmax.cli.local.models import open_named
 from benchmax.cli.output import safe, words
 from benchmax.doctor.first_samples import first_samples, known_of
-from benchmax.doctor.signal import Known, Signal, measure
+from benchmax.doctor.learning_signal import Known, Signal, measure
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.loading import make_env
 from benchmax.envs.types import Example

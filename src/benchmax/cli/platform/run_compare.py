@@ -139,15 +139,13 @@ def _pairs(ours: Iterable[Mapping[str, Any]], theirs: Iterable[Mapping[str, Any]
 
 def difference(pairs: list[dict[str, Any]]) -> dict[str, Any]:
     """Both means, the mean difference with its 95 % interval, and the verdict."""
-    from benchmax.evaluation.statistics import estimate_difference
+    from benchmax.evaluation.compare import difference as difference_of
 
-    delta = estimate_difference([(pair["run"], pair["other"]) for pair in pairs])
-    assert delta is not None
-    verdict = "better" if delta.low > 0 else "worse" if delta.high < 0 else "no clear difference"
-    means = {name: sum(pair[name] for pair in pairs) / len(pairs) for name in ("run", "other")}
-    known = delta.n > 1  # one example tells nothing of the others
+    found = difference_of([(pair["other"], pair["run"]) for pair in pairs])
+    assert found is not None
+    delta, known = found.delta, found.delta.n > 1  # one example says nothing about the others
     interval = {"delta": delta.mean, "low": delta.low if known else None, "high": delta.high if known else None}
-    return {"verdict": verdict, "examples": len(pairs), **means, **interval}
+    return {"verdict": found.verdict, "examples": len(pairs), "run": found.other, "other": found.base, **interval}
 
 
 def interval_words(found: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, pack, rebuild, taken
+from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, next_frames, pack, rebuild
 from benchmax.errors import McpError, UsageError
 
 PROTOCOL = 1
@@ -107,7 +107,7 @@ class AgentLink:
                 await self._posted.wait()
                 self._posted.clear()
                 while self._outbox:
-                    await self._socket.send_bytes(taken(self._outbox))
+                    await self._socket.send_bytes(next_frames(self._outbox))
         except (aiohttp.ClientError, OSError) as error:
             self._fail(_words(error))
 

@@ -20,7 +20,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 from benchmax import limits
-from benchmax.deadlines import current_seconds, waiting_for_turn
+from benchmax.deadlines import current_hook_seconds, queueing
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.mcp.agent.rollout_dirs import claimed
 from benchmax.envs.mcp.client.content import as_tool_result
@@ -212,7 +212,7 @@ class ParallelMcpEnv(BaseEnv):
         """Wait for servers of the rollout's own."""
         claim = object()
         try:
-            with waiting_for_turn():
+            with queueing():
                 await self._with_pool(lambda pool: pool.acquire(rollout_id, limits.MCP_WAIT_SECONDS, claim))
         except BaseException:  # cancelled in the moment in which it had them
             self._io.begin(lambda: self._pool.give_up(rollout_id, claim))
@@ -304,7 +304,7 @@ class ParallelMcpEnv(BaseEnv):
 
 def _before(usual: float, margin: float) -> float:
     """A little less than the hook may take, so that our own words come first."""
-    given = current_seconds.get() or usual
+    given = current_hook_seconds.get() or usual
     return max(given / 2, given - margin)
 
 

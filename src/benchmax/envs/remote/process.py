@@ -1,4 +1,4 @@
-"""One child process that runs the environment: started, spoken to, and mourned with words."""
+"""One child process that runs the environment: its start, its messages, and the reason of its end."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.envs.logging import group_context
-from benchmax.envs.remote.surroundings import ProcessLimits, readable_bytes, scrubbed_environment
+from benchmax.envs.remote.process_limits import ProcessLimits, readable_bytes, scrubbed_environment
 from benchmax.envs.remote.wire import Frames, pack, rebuild
 from benchmax.errors import EnvDefinitionError, EnvLost
 
 logger = logging.getLogger(__name__)
 
 WORKER = "benchmax.bundle.worker"
-"""The module a child runs; known here by name only, as it stands on layers above this one."""
+"""The module a child runs; known here only by name, because it is on a layer above this one."""
 TAIL_LINES = 20
 _OUT_OF_MEMORY = ("MemoryError", "bad_alloc", "Cannot allocate memory", "memory allocation of", "out of memory")
 
 Output = Callable[[str, str], None]
-"""Told each line a child prints: "stdout" or "stderr", and the line."""
+"""Receives each line a child prints: "stdout" or "stderr", and the line."""
 Answer = Callable[[Any, Exception | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProcessSpec:
     """How the children of one environment are started."""
 
     source: dict[str, Any]
@@ -52,7 +52,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Request:
-    """One hook call on its way."""
+    """One hook call that was sent, or waits to be."""
 
     id: int
     hook: str
@@ -69,11 +69,11 @@ class Request:
 class EnvProcess(asyncio.Protocol):
     """A child and its socket. Everything here runs on the pool's loop."""
 
-    plan: Plan
+    spec: ProcessSpec
     send_again: Callable[[Request], bool] = lambda request: False
-    """Asked about each call that this process leaves unanswered; True when another process answers it."""
+    """Called for each call that this process leaves unanswered; returns True when another process answers it."""
     pending: dict[int, Request] = field(default_factory=dict)
-    death: str | None = None
+    end_reason: str | None = None
     """How it ended, once it has."""
 
     def __post_init__(self) -> None:
@@ -83,27 +83,27 @@ class EnvProcess(asyncio.Protocol):
         self.ended: asyncio.Future[None] = loop.create_future()
         self._frames = Frames()
         self._outbox: list[bytes] = []
-        self._doubted: dict[int, asyncio.TimerHandle] = {}
+        self._cancel_timers: dict[int, asyncio.TimerHandle] = {}
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
-        self._reason = ""
+        self._kill_reason = ""
         self._transport: asyncio.Transport | None = None
         self._popen: subprocess.Popen[bytes] | None = None
-        self._pipes: list[_Lines] = []
+        self._pipes: list[_OutputLines] = []
         self._folder = ""
 
     async def start(self) -> dict[str, Any]:
-        """Start the child and give what it says of its environment; EnvDefinitionError when it cannot."""
+        """Start the child and return its description of the environment; raises EnvDefinitionError when it cannot."""
         ours, theirs = socket.socketpair()
         try:
-            self._folder = tempfile.mkdtemp(prefix="process-", dir=self.plan.workdir)
-            # From the loop's own thread, which lives as long as the child may: Linux ends a child with that thread.
+            self._folder = tempfile.mkdtemp(prefix="process-", dir=self.spec.workdir)
+            # From the loop's thread, which outlives the child: Linux ends a child with the thread that started it.
             self._popen = self._spawn(theirs.fileno())
         except OSError as error:
             ours.close()
             shutil.rmtree(self._folder, ignore_errors=True)
-            self.death = str(error)
+            self.end_reason = str(error)
             self.ended.set_result(None)
-            raise EnvDefinitionError(f"{self.plan.python} cannot be started: {error}. Give another python.") from None
+            raise EnvDefinitionError(f"{self.spec.python} cannot be started: {error}. Give another python.") from None
         finally:
             theirs.close()
         threading.Thread(target=self._wait_for_end, name="benchmax-env-wait", daemon=True).start()
@@ -112,15 +112,15 @@ class EnvProcess(asyncio.Protocol):
         await self._loop.create_unix_connection(lambda: self, sock=ours)
         self._send(pack(self._instructions()))
         try:
-            return await asyncio.wait_for(asyncio.shield(self.hello), self.plan.start_seconds)
+            return await asyncio.wait_for(asyncio.shield(self.hello), self.spec.start_seconds)
         except TimeoutError:
-            self.kill(f"did not start within {self.plan.start_seconds:g} s")
-            raise EnvDefinitionError(f"The environment {self._reason}. Make __init__ faster.") from None
+            self.kill(f"did not start within {self.spec.start_seconds:g} s")
+            raise EnvDefinitionError(f"The environment {self._kill_reason}. Make __init__ faster.") from None
 
     def _spawn(self, fd: int) -> subprocess.Popen[bytes]:
-        variables = {**scrubbed_environment(self.plan.variables), "TMPDIR": self._folder}
+        variables = {**scrubbed_environment(self.spec.variables), "TMPDIR": self._folder}
         return subprocess.Popen(
-            [self.plan.python, "-P", "-m", WORKER, str(fd)],
+            [self.spec.python, "-P", "-m", WORKER, str(fd)],
             pass_fds=[fd],
             start_new_session=True,
             cwd=self._folder,
@@ -131,25 +131,27 @@ class EnvProcess(asyncio.Protocol):
         )
 
     def _instructions(self) -> dict[str, Any]:
-        given = self.plan.limits
+        given = self.spec.limits
         return {
-            **self.plan.source,
+            **self.spec.source,
             "memory_bytes": given.memory_bytes,
             "open_files": given.open_files,
             "nice": given.nice,
-            "start_seconds": self.plan.start_seconds,
+            "start_seconds": self.spec.start_seconds,
         }
 
-    async def _listen(self, name: str) -> _Lines:
+    async def _listen(self, name: str) -> _OutputLines:
         pipe = getattr(self._popen, name)
-        _, lines = await self._loop.connect_read_pipe(lambda: _Lines(lambda line: self._printed(name, line)), pipe)
+        _, lines = await self._loop.connect_read_pipe(
+            lambda: _OutputLines(lambda line: self._printed(name, line)), pipe
+        )
         return lines
 
     def _printed(self, stream: str, line: str) -> None:
         if stream == "stderr":
             self._tail.append(line)
         try:
-            self.plan.output(stream, line)
+            self.spec.output(stream, line)
         except Exception:
             logger.exception("The output callback failed.")
 
@@ -161,12 +163,12 @@ class EnvProcess(asyncio.Protocol):
         self._send(request.frame)
 
     def cancel(self, request: Request) -> None:
-        """Give a call up. A child that does not even say that it heard is stuck, and is killed."""
-        if self.pending.pop(request.id, None) is None or self.death is not None:
+        """Abandon a call. A child that does not acknowledge it is stuck, and is killed."""
+        if self.pending.pop(request.id, None) is None or self.end_reason is not None:
             return
         self._send(pack({"cancel": request.id}))
-        words = f"did not answer for {self.plan.cancel_seconds:g} s after {request.hook} was given up"
-        self._doubted[request.id] = self._loop.call_later(self.plan.cancel_seconds, self.kill, words)
+        reason = f"did not answer for {self.spec.cancel_seconds:g} s after {request.hook} was abandoned"
+        self._cancel_timers[request.id] = self._loop.call_later(self.spec.cancel_seconds, self.kill, reason)
 
     def _send(self, frame: bytes) -> None:
         if not self._outbox:
@@ -178,7 +180,7 @@ class EnvProcess(asyncio.Protocol):
             self._transport.write(b"".join(self._outbox))
         self._outbox.clear()
 
-    # What the child says
+    # Messages of the child
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -187,18 +189,18 @@ class EnvProcess(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for message in self._frames.feed(data):
-                self._heard(message)
+                self._received(message)
         except Exception as error:  # nothing it sends may harm this side
-            self.kill(f"sent something that is not benchmax's ({type(error).__name__}: {error})")
+            self.kill(f"sent an invalid message ({type(error).__name__}: {error})")
 
     def connection_lost(self, error: Exception | None) -> None:
         self.kill("closed its connection")
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _received(self, message: dict[str, Any]) -> None:
         if "log" in message:
             _relog(*message["log"])
-        elif "heard" in message:
-            if (timer := self._doubted.pop(message["heard"], None)) is not None:
+        elif "cancelled" in message:
+            if (timer := self._cancel_timers.pop(message["cancelled"], None)) is not None:
                 timer.cancel()
         elif "hello" in message and not self.hello.done():
             self.hello.set_result(dict(message["hello"]))
@@ -212,16 +214,16 @@ class EnvProcess(asyncio.Protocol):
     # The end
 
     def stop(self) -> None:
-        """Ask the child to shut its environment down and leave."""
+        """Ask the child to shut its environment down and exit."""
         self._send(pack({"stop": True}))
 
     def kill(self, reason: str) -> None:
         """End the child and whatever it started."""
-        if self.death is None and not self._reason:
-            self._reason = reason
+        if self.end_reason is None and not self._kill_reason:
+            self._kill_reason = reason
             self._end_guard()
 
-    async def put_down(self, reason: str) -> None:
+    async def kill_and_wait(self, reason: str) -> None:
         """Kill the child, if there is one, and wait for its end."""
         if self._popen is not None:
             self.kill(reason)
@@ -230,7 +232,7 @@ class EnvProcess(asyncio.Protocol):
     def _end_guard(self) -> None:
         """Its guard kills it and all it started."""
         assert self._popen is not None
-        if self._popen.returncode is not None:  # reaped: the number may be another's by now
+        if self._popen.returncode is not None:  # reaped: its number may belong to another process by now
             return
         try:
             os.kill(self._popen.pid, signal.SIGTERM)
@@ -242,22 +244,22 @@ class EnvProcess(asyncio.Protocol):
         assert self._popen is not None
         code = self._popen.wait()
         try:
-            self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._bury(code)))
+            self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._finish(code)))
         except RuntimeError:  # the loop is closed already
             pass
 
-    async def _bury(self, code: int) -> None:
+    async def _finish(self, code: int) -> None:
         if self._pipes:
             await asyncio.wait([pipe.closed for pipe in self._pipes], timeout=0.5)
-        self.death = self._words(code)
-        for timer in self._doubted.values():
+        self.end_reason = self._describe_end(code)
+        for timer in self._cancel_timers.values():
             timer.cancel()
         if not self.hello.done():
-            self.hello.set_exception(EnvDefinitionError(self.death))
-            self.hello.exception()  # seen: there may be nobody waiting
+            self.hello.set_exception(EnvDefinitionError(self.end_reason))
+            self.hello.exception()  # marked as retrieved: nobody may be waiting
         for request in list(self.pending.values()):
             if not self.send_again(request):
-                request.answer(None, EnvLost(self.death))
+                request.answer(None, EnvLost(self.end_reason))
         self.pending.clear()
         if self._transport is not None:
             self._transport.close()
@@ -267,22 +269,22 @@ class EnvProcess(asyncio.Protocol):
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def _words(self, code: int) -> str:
-        own = self._reason and self._reason != "closed its connection"
+    def _describe_end(self, code: int) -> str:
+        own = self._kill_reason and self._kill_reason != "closed its connection"
         if own:
-            how = f"{self._reason} and was killed"
+            how = f"{self._kill_reason} and was killed"
         elif code < 0:
             how = f"was killed by {signal_name(-code)}"
         else:
             how = f"ended with exit code {code}"
         tail = "\n".join(self._tail)
-        most = self.plan.limits.memory_bytes
+        most = self.spec.limits.memory_bytes
         if most is not None and any(sign in tail for sign in _OUT_OF_MEMORY):
             how += f" at its memory limit {readable_bytes(most)}"
         elif code == -signal.SIGKILL and not own:
             how += " (the system may have run out of memory)"
-        said = f" Its last lines were:\n{tail}" if tail else " It printed no error."
-        return f"The environment's process {how}.{said}"
+        output = f" Its last lines were:\n{tail}" if tail else " It printed no error."
+        return f"The environment's process {how}.{output}"
 
 
 def signal_name(number: int) -> str:
@@ -306,17 +308,17 @@ def _start_failure(described: Any) -> EnvDefinitionError:
 
 def _relog(level: int, name: str, message: str, rollouts: list[str]) -> None:
     record = logging.LogRecord(str(name), int(level), "", 0, "%s", (str(message),), None)
-    # A logger that nobody here has is not made, for its name comes from the other side.
+    # No new logger is created: its name comes from the child.
     known = record.name if record.name in logging.root.manager.loggerDict else "benchmax.env"
     with group_context([str(each) for each in rollouts]):
         logging.getLogger(known).handle(record)
 
 
-class _Lines(asyncio.Protocol):
-    """Cuts what a child prints into lines of bounded length."""
+class _OutputLines(asyncio.Protocol):
+    """Splits what a child prints into lines of bounded length."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self._on_line = on_line
         self._rest = b""
         self._transport: asyncio.BaseTransport | None = None
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -328,11 +330,11 @@ class _Lines(asyncio.Protocol):
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[: limits.LOG_LINE_CHARS]
         for line in lines:
-            self._tell(line[: limits.LOG_LINE_CHARS].decode("utf-8", "replace").rstrip("\r"))
+            self._on_line(line[: limits.LOG_LINE_CHARS].decode("utf-8", "replace").rstrip("\r"))
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._rest:
-            self._tell(self._rest.decode("utf-8", "replace"))
+            self._on_line(self._rest.decode("utf-8", "replace"))
             self._rest = b""
         if not self.closed.done():
             self.closed.set_result(None)

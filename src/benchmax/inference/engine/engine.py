@@ -28,6 +28,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import torch
 from torch import Tensor
 
+from benchmax.cross_loop import LoopCalls
 from benchmax.errors import ModelError, ModelUnavailable, UsageError
 from benchmax.inference.engine.kv_cache import memory_budget, round_up
 from benchmax.inference.engine.request import OnTokens, Request, ShouldStop, check_prompt
@@ -36,7 +37,6 @@ from benchmax.inference.engine.sampling import Generation, SamplingParams
 from benchmax.inference.engine.scheduler import Scheduler
 from benchmax.inference.weights.bfloat16_probe import check_bfloat16
 from benchmax.inference.weights.llama import ModelSpec, Weights
-from benchmax.mailbox import Mailbox
 from benchmax.memory import out_of_memory
 
 logger = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class Engine:
         self._failure: BaseException | None = None
         self._shortages = 0
         """Times in a row that memory ran out."""
-        self._mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
+        self._loop_calls: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls] = WeakKeyDictionary()
         """By event loop: requests that end together wake it once."""
         self._thread = threading.Thread(target=self._run, name="benchmax-engine", daemon=True)
         self._thread.start()
@@ -173,8 +173,8 @@ class Engine:
         done = self.submit(prompt_ids, params, should_stop=should_stop, on_tokens=on_tokens)
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
-        box = self._mailboxes.get(loop) or self._mailboxes.setdefault(loop, Mailbox(loop))
-        done.add_done_callback(lambda _: box.post(_wake, waiter))
+        calls = self._loop_calls.get(loop) or self._loop_calls.setdefault(loop, LoopCalls(loop))
+        done.add_done_callback(lambda _: calls.schedule(_wake, waiter))
         try:
             await waiter
         except asyncio.CancelledError:

@@ -16,7 +16,7 @@ from benchmax.inference.server.stream import TextStream
 from benchmax.inference.tokens.chat import parse_reply
 from benchmax.inference.tokens.conversation_cache import ConversationCache
 from benchmax.models.base import Sampling
-from benchmax.models.hermes import plain_text
+from benchmax.models.text_tools import plain_text
 
 RequestT = TypeVar("RequestT", bound=api.Request)
 PreparedT = TypeVar("PreparedT")

@@ -23,8 +23,8 @@ from benchmax.envs.types import ROLES, ChatMessage, Messages, ToolDefinition
 from benchmax.errors import ModelRejected
 from benchmax.inference.local import Sampled, derive_seed
 from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.models.api_errors import error_body as error_body
 from benchmax.models.base import Sampling
-from benchmax.models.refusals import error_body as error_body
 
 Json: TypeAlias = dict[str, Any]
 

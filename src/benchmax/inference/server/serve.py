@@ -31,7 +31,7 @@ from benchmax.errors import ModelRejected, ModelUnavailable, UsageError
 from benchmax.inference.local import LocalModel
 from benchmax.inference.server import openai_api as api
 from benchmax.inference.server.completions import LocalCompletions, StreamFailed
-from benchmax.models.refusals import refusal
+from benchmax.models.api_errors import error_response
 
 logger = logging.getLogger(__name__)
 
@@ -107,11 +107,11 @@ class Server:
             return self._failed(error)
 
     def _failed(self, error: Exception) -> web.Response:
-        status, body = refusal(error)
+        status, body = error_response(error)
         if status == 500:
             logger.exception("a request failed")
             if trouble := self.model.engine.trouble:
-                status, body = refusal(ModelUnavailable(trouble))
+                status, body = error_response(ModelUnavailable(trouble))
         return web.json_response(body, status=status)
 
     async def _health(self, request: web.Request) -> web.Response:

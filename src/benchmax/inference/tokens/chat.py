@@ -28,7 +28,7 @@ from typing import Any, cast
 from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
 from benchmax.errors import ModelRejected, UsageError
 from benchmax.inference.weights.store import read_json
-from benchmax.models.hermes import as_text, opening, plain_text, read_calls
+from benchmax.models.text_tools import as_text, opening, plain_text, read_calls
 from benchmax.prompts.tools import OPEN_TAG, mcp2openai
 
 LONG_TEXT = 20_000

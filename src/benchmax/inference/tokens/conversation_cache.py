@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from benchmax.envs.types import ChatMessage, ToolCall, ToolDefinition
 from benchmax.inference.tokens.chat import ChatTokens
-from benchmax.models.hermes import plain_text
+from benchmax.models.text_tools import plain_text
 from benchmax.prompts.tools import mcp2openai
 
 REMEMBERED_TOKENS = 8_000_000

@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from benchmax import config, retries
+from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import UsageError
 from benchmax.platform.sdk.credentials import TokenProvider
 from benchmax.platform.sdk.exceptions import JobLaunchError, TrainerError
@@ -48,16 +49,13 @@ __all__ = [
 ]
 
 MIME_TYPES = {
-    ".jsonl": "application/jsonl",
-    ".json": "application/json",
+    **{suffix: known.mime_type for suffix, known in FORMATS.items()},
     ".yaml": "text/yaml",
     ".yml": "text/yaml",
     ".pkl": "application/octet-stream",
     ".pickle": "application/octet-stream",
-    ".csv": "text/csv",
-    ".tsv": "text/tab-separated-values",
-    ".parquet": "application/vnd.apache.parquet",
 }
+"""Files that can be uploaded."""
 
 
 _FEED_TRIES = 6

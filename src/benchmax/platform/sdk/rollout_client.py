@@ -15,7 +15,7 @@ from benchmax.platform.sdk import credentials
 from benchmax.platform.sdk.credentials import TokenProvider
 from benchmax.platform.sdk.exceptions import (
     AuthenticationError,
-    RolloutError,
+    PlatformRolloutError,
     RolloutNotFound,
     RolloutServerError,
     RolloutStreamError,
@@ -146,7 +146,7 @@ class RolloutClient(Connection):
             if event["event"] in ("rollout_completed", "worker_error"):
                 found.append(event)
             elif event["event"] in ("error", "cancelled"):
-                raise RolloutError(f"The group was not played: {event.get('error') or event['event']}.")
+                raise PlatformRolloutError(f"The group was not played: {event.get('error') or event['event']}.")
         raise RolloutStreamError("The stream ended before the group did. Try again.")
 
     def validate_examples(
@@ -262,7 +262,7 @@ def _kind(status: int) -> type[TrainerError]:
         return AuthenticationError
     if status == 404:
         return RolloutNotFound
-    return RolloutServerError if status >= 500 else RolloutError
+    return RolloutServerError if status >= 500 else PlatformRolloutError
 
 
 def _env(cls_path: str | None, metadata_path: str | None, cls: bytes | None, metadata: bytes | None) -> dict[str, str]:

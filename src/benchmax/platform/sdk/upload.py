@@ -20,7 +20,7 @@ from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import write_jsonl
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
-from benchmax.envs.datasets.rows import kind
+from benchmax.envs.datasets.rows import json_type
 from benchmax.envs.datasets.run_rows import check_run_rows
 from benchmax.errors import DatasetError, UsageError
 from benchmax.platform.sdk.client import StorageClient
@@ -87,7 +87,7 @@ def upload_training_run(
 def _plain_name(run_name: Any) -> str:
     """The run's name in letters that are safe in a path."""
     if not isinstance(run_name, str) or not 0 < len(run_name) <= NAME_CHARS:
-        what = f"{len(run_name)} characters long" if isinstance(run_name, str) else kind(run_name)
+        what = f"{len(run_name)} characters long" if isinstance(run_name, str) else json_type(run_name)
         raise UsageError(f"run_name is {what}. Give text of 1 to {NAME_CHARS} characters.")
     return re.sub(r"[^A-Za-z0-9._-]+", "-", run_name).strip("-.") or "run"
 

@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
 from benchmax.files.atomic import write_text
-from benchmax.models.addresses import Reach
+from benchmax.models.address_rules import AddressRules
 from benchmax.platform.server import logs, problems
 from benchmax.platform.server.routes import (
     account,
@@ -74,8 +74,8 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
         with database.write() as session:
             forget_removed(session)
             libraries.sweep(session, platform.blobs)
-        reach = Reach.of(reach_of(settings))
-        sending = asyncio.create_task(Sender(database, platform.vault, reach, base_url(settings)).run())
+        rules = AddressRules.of(reach_of(settings))
+        sending = asyncio.create_task(Sender(database, platform.vault, rules, base_url(settings)).run())
         yield
         sending.cancel()
         await asyncio.wait([sending], timeout=STOP_SECONDS)  # a thread of its may wait for the database

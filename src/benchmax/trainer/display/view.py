@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmax import metrics
-from benchmax.doctor.signal import Signal
+from benchmax.doctor.learning_signal import Signal
 from benchmax.trainer.display.plan import Plan
 
 BARS = "▁▂▃▄▅▆▇█"

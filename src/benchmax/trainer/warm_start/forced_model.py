@@ -14,7 +14,7 @@ from benchmax.envs.types import ChatMessage, ToolDefinition
 from benchmax.inference.tokens.chat import ChatTokens, parse_reply
 from benchmax.inference.tokens.dialogue import TokenDialogue
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, TokenSegment, Usage
-from benchmax.models.hermes import as_text, plain_text
+from benchmax.models.text_tools import as_text, plain_text
 from benchmax.trainer.learning.batch import TokenSequence, sequence_of_segments
 
 

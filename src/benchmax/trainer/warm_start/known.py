@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmax.doctor.signal import Known
+from benchmax.doctor.learning_signal import Known
 from benchmax.envs.types import Example
 from benchmax.inference.local import LocalModel
 from benchmax.models.base import Sampling

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 from benchmax.envs.base_env import BaseEnv, overrides, with_system_prompt
 from benchmax.envs.datasets.load import DatasetReport, load_examples
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
-from benchmax.envs.datasets.rows import Finding, Row, RowFault, check_messages, check_shape, kind
+from benchmax.envs.datasets.rows import Finding, Row, RowFault, check_messages, check_shape, json_type
 from benchmax.envs.types import Messages, ToolDefinition
 from benchmax.errors import DatasetError, ModelRejected
 from benchmax.inference.tokens.chat import ChatTokens
@@ -148,7 +148,7 @@ def _answer(row: Mapping[str, Any]) -> str:
         if answer is None:
             continue
         if isinstance(answer, bool) or not isinstance(answer, str | int | float):
-            raise RowFault(Finding(column, f"is {kind(answer)}, not text", "write the answer as text"))
+            raise RowFault(Finding(column, f"is {json_type(answer)}, not text", "write the answer as text"))
         return str(answer)
     reason = "the row has neither `messages` nor a `completion` to learn"
     raise RowFault(Finding(None, reason, 'write {"prompt": "…", "completion": "…"}'))

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from benchmax.doctor.first_samples import MEASURED, known_from
 from benchmax.doctor.gold.demonstrations import Demonstration, Demonstrator
 from benchmax.doctor.gold.finder import Gold, GoldFinder
+from benchmax.doctor.learning_signal import Known
 from benchmax.doctor.probe_player import ProbePlayer
-from benchmax.doctor.signal import Known
 from benchmax.envs.types import Example
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.models.base import Sampling

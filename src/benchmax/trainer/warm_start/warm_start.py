@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from benchmax import metrics
 from benchmax.doctor.first_samples import MEASURED
-from benchmax.doctor.signal import Known, Signal, measure
+from benchmax.doctor.learning_signal import Known, Signal, measure
 from benchmax.envs.types import Example
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config.chosen_settings import ChosenSetting, fit_to_size, fit_to_solutions

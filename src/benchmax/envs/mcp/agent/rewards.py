@@ -14,7 +14,7 @@ from benchmax.envs.mcp.agent.server_set import Seat
 from benchmax.envs.mcp.agent.servers import Places, user_packages
 from benchmax.envs.mcp.client.mcp_session import Tail
 from benchmax.envs.mcp.fork.fork_server_client import Child, Nursery, Program, Rules
-from benchmax.envs.remote.surroundings import scrubbed_environment
+from benchmax.envs.remote.process_limits import scrubbed_environment
 from benchmax.envs.remote.wire import Frames, describe, pack, rebuild
 from benchmax.errors import RewardError
 

@@ -44,7 +44,7 @@ from benchmax.envs.mcp.agent.workspace_files import Incoming
 from benchmax.envs.mcp.fork.fork_server_client import end_children
 from benchmax.envs.mcp.fork.sandbox import adopt_orphans, hide
 from benchmax.envs.mcp.workdir import Workdir, memory_bytes, read_workdir
-from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, describe, pack, taken
+from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, describe, next_frames, pack
 from benchmax.errors import BenchmaxError, UsageError
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class Connection:
             await self._posted.wait()
             self._posted.clear()
             while self._outbox:
-                await self._socket.send_bytes(taken(self._outbox))
+                await self._socket.send_bytes(next_frames(self._outbox))
 
     def _heard(self, message: dict[str, Any]) -> None:
         if "cancel" in message:

@@ -22,7 +22,7 @@ from benchmax.envs.mcp.fork.preload import ARGUMENTS
 from benchmax.envs.mcp.fork.read_rules import certificates, opened_for, unread
 from benchmax.envs.mcp.workdir import ServerSpec, Workdir, memory_bytes
 from benchmax.envs.remote.process import signal_name
-from benchmax.envs.remote.surroundings import scrubbed_environment
+from benchmax.envs.remote.process_limits import scrubbed_environment
 from benchmax.errors import EnvDefinitionError, McpError
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.doctor.findings import HOLDS, held_interpreter
-from benchmax.doctor.stall import STALL_SECONDS, Stalled, where_is
+from benchmax.doctor.interpreter_watch import STALL_SECONDS, InterpreterHeld, where_is
 from benchmax.errors import UsageError
 from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_note, write_note
@@ -82,17 +82,17 @@ async def _python(launch: Mapping[str, Any], phase: Phase) -> Path:
     """The interpreter to examine with: for a bundle, one with its packages."""
     if "cls" not in launch:
         return Path(sys.executable)
-    from benchmax.bundle import envs_venv, read_bundle_files, with_companions
+    from benchmax.bundle import envs_venv, read_bundle_files, with_implied_packages
 
     bundle = await asyncio.to_thread(read_bundle_files, launch["cls"], launch["metadata"])
-    metadata = await asyncio.to_thread(with_companions, bundle.pickled, bundle.metadata)
+    metadata = await asyncio.to_thread(with_implied_packages, bundle.pickled, bundle.metadata)
     if metadata.pip_dependencies:
         phase.say("installing the environment's packages")
     return await asyncio.to_thread(envs_venv, metadata, Path(launch["venvs"]))
 
 
 async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str]) -> None:
-    from benchmax.envs.remote.surroundings import scrubbed_environment
+    from benchmax.envs.remote.process_limits import scrubbed_environment
 
     home = folder / "home"
     home.mkdir(exist_ok=True)
@@ -109,7 +109,7 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
         stalled = asyncio.create_task(asyncio.to_thread(_stalled, beats, process.pid, dump))
         try:
             await asyncio.wait_for(_done_or_stalled(process, json.dumps(orders).encode(), stalled), SECONDS)
-        except Stalled as held:
+        except InterpreterHeld as held:
             name = str(launch.get("spec") or "the environment")
             write_note(folder / REPORT, held_interpreter(name, held).to_dict())
         except TimeoutError:
@@ -127,12 +127,12 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
 async def _done_or_stalled(
     process: asyncio.subprocess.Process, orders: bytes, stalled: asyncio.Task[str | None]
 ) -> None:
-    """Wait for the worker; raises Stalled when it holds its interpreter."""
+    """Wait for the worker; raises InterpreterHeld when it holds its interpreter."""
     done = asyncio.create_task(process.communicate(orders))
     try:
         await asyncio.wait([done, stalled], return_when=asyncio.FIRST_COMPLETED)
         if stalled.done() and (where := stalled.result()):
-            raise Stalled(where, STALL_SECONDS)
+            raise InterpreterHeld(where, STALL_SECONDS)
         await done
     finally:
         done.cancel()

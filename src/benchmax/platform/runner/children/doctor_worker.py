@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.doctor import examine
-from benchmax.doctor.stall import watch_me
+from benchmax.doctor.interpreter_watch import send_beats
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.loading import load_env_class, own_rows
 from benchmax.envs.remote.guard import go_under_guard
@@ -32,7 +32,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if most := orders.get("memory_bytes"):
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    watch_me(orders["beat"], Path(orders["dump"]))
+    send_beats(orders["beat"], Path(orders["dump"]))
     try:
         found = asyncio.run(_examine(orders))
     except (BenchmaxError, OSError) as error:
@@ -51,7 +51,7 @@ async def _examine(orders: Mapping[str, Any]) -> dict[str, Any]:
         if not overrides(env_class, "load_dataset"):
             raise UsageError(f"{env_class.__name__} brings no rows of its own. Choose a dataset to examine it on.")
         rows = own_rows(env_class)
-    diagnosis = await examine(env_class, arguments, rows=rows, watched=True)
+    diagnosis = await examine(env_class, arguments, rows=rows, supervised=True)
     found = diagnosis.to_dict()
     found["answers"] = found["answers"][:ANSWERS]
     return {**found, "tools": await _tools(env_class, arguments)}

@@ -31,7 +31,7 @@ from benchmax.platform.runner.processes import parent_watch as lifeline
 
 if TYPE_CHECKING:
     from benchmax.envs.remote import RemoteEnv
-    from benchmax.envs.remote.surroundings import ProcessLimits
+    from benchmax.envs.remote.process_limits import ProcessLimits
     from benchmax.envs.types import Example
     from benchmax.trainer.config import TrainConfig
     from benchmax.trainer.task import Task
@@ -164,12 +164,12 @@ async def opened_env(
     files: Mapping[str, Path], venvs: Path, variables: Mapping[str, str], phase: Phase
 ) -> AsyncIterator[RemoteEnv]:
     """The bundle's environment, in a process of its own with its packages."""
-    from benchmax.bundle import envs_venv, read_bundle_files, with_companions
+    from benchmax.bundle import envs_venv, read_bundle_files, with_implied_packages
     from benchmax.envs.remote import open_remote_env
     from benchmax.files.redaction import keep_secret
 
     bundle = read_bundle_files(files["env_cls_path"], files["env_metadata_path"])
-    metadata = await asyncio.to_thread(with_companions, bundle.pickled, bundle.metadata)
+    metadata = await asyncio.to_thread(with_implied_packages, bundle.pickled, bundle.metadata)
     if metadata.pip_dependencies:
         phase.say("installing the environment's packages")
     python = await asyncio.to_thread(envs_venv, metadata, venvs)
@@ -192,7 +192,7 @@ async def opened_env(
 def env_limits() -> ProcessLimits:
     """What one environment process may use: half of the machine's memory, or `BENCHMAX_ENV_MEMORY` GiB (0: all)."""
     from benchmax.config import setting
-    from benchmax.envs.remote.surroundings import ProcessLimits
+    from benchmax.envs.remote.process_limits import ProcessLimits
     from benchmax.errors import ConfigError
 
     given = setting("ENV_MEMORY")

@@ -21,7 +21,7 @@ from benchmax.inference.local import LocalModel
 from benchmax.models.base import Sampling, Usage
 from benchmax.platform.runner.live.models import SpokenModel
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.play import new_rollout, opened, play
+from benchmax.rollouts.play import new_rollout, open_rollout, play
 from benchmax.rollouts.record import Rollout, Termination
 from benchmax.rollouts.scoring import finish, score
 from benchmax.rollouts.settings import RolloutSettings
@@ -116,7 +116,7 @@ class Chat:
             except Exception as error:
                 _settle(turn, error if isinstance(error, BenchmaxError) else UsageError(f"{error}"))
                 continue
-            async with opened(self._host, rollout, RolloutSettings()) as ready:
+            async with open_rollout(self._host, rollout, RolloutSettings()) as ready:
                 await self._converse(rollout, turn, ready)
 
     async def _begin(self, content: str, own: bool) -> Rollout:

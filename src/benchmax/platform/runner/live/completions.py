@@ -10,7 +10,7 @@ from typing import Any
 from benchmax.inference.local import LocalModel
 from benchmax.inference.server.completions import LocalCompletions, StreamFailed
 from benchmax.inference.server.openai_api import ChatRequest
-from benchmax.models.refusals import error_body, refusal
+from benchmax.models.api_errors import error_body, error_response
 
 Send = Callable[[Mapping[str, Any]], None]
 
@@ -40,7 +40,7 @@ class Completions:
             send(self._failure(error))
 
     def _failure(self, error: Exception) -> dict[str, Any]:
-        status, body = refusal(error)
+        status, body = error_response(error)
         if trouble := self._model.engine.trouble if status == 500 else "":
             status, body = 503, error_body(trouble, kind="server_error", code="model_unavailable")
         return {"status": status, "error": body}

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from benchmax.envs.remote.surroundings import PASSED_ON
+from benchmax.envs.remote.process_limits import PASSED_ON
 from benchmax.files.links import append_to
 from benchmax.platform.runner.processes import process_ids as proc
 from benchmax.platform.runner.processes import process_tags as marks

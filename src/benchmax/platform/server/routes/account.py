@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from sqlalchemy import select
 
 from benchmax.errors import UsageError
-from benchmax.models.addresses import Reach, refuse_literal
+from benchmax.models.address_rules import AddressRules, check_literal
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.auth import Caller, shown_key
 from benchmax.platform.server.services.live_sessions import reach_of
@@ -128,7 +128,7 @@ def list_endpoints(here: Here, caller: Caller) -> EndpointList:
 @router.post("/endpoints", status_code=201)
 def create_endpoint(here: Here, caller: Caller, body: EndpointRequest) -> EndpointInfo:
     """Name an OpenAI-compatible server; its key is stored encrypted and never given back."""
-    refuse_literal(body.base_url, Reach.of(reach_of(here.settings)))
+    check_literal(body.base_url, AddressRules.of(reach_of(here.settings)))
     if is_here(here.settings, body.base_url):
         raise UsageError("This is the platform's own address. Its models need no endpoint: name them as they are.")
     with here.database.write() as session:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -12,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from benchmax.envs.catalogue import environments
+from benchmax.envs.datasets.readers import FORMATS, file_format
 from benchmax.envs.datasets.run_rows import check_count
 from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
@@ -47,9 +47,9 @@ def list_datasets(
 ) -> DatasetList:
     """Your datasets, newest first."""
     with here.database.read() as session:
-        found = libraries.datasets_of(session, caller.user_id, datasets.SUFFIXES, prefix, limit)
-    uncounted = [(path, blob) for path, blob in found if blob.rows is None and path.path.endswith(".jsonl")]
-    small = [blob for _, blob in uncounted if blob.size <= _COUNTED_BYTES][:_COUNTED_FILES]
+        found = libraries.datasets_of(session, caller.user_id, tuple(FORMATS), prefix, limit)
+    uncounted = [blob for path, blob in found if blob.rows is None and _has_row_per_line(path.path)]
+    small = [blob for blob in uncounted if blob.size <= _COUNTED_BYTES][:_COUNTED_FILES]
     counts = {blob.sha256: count_lines(here.blobs.path(blob.sha256)) for blob in small if _is_there(here, blob)}
     return DatasetList(
         datasets=[
@@ -150,11 +150,15 @@ def _reader(here: Platform, caller: Principal, environment: str | None) -> str |
     return row_reader(here.blobs, uploaded.cls_sha256, uploaded.metadata_sha256) if uploaded else None
 
 
+def _has_row_per_line(path: str) -> bool:
+    known = file_format(path)
+    return known is not None and known.row_per_line
+
+
 def _path(name: str) -> str:
     """`datasets/<name>`, of letters that are safe in a path."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
-    if PurePosixPath(plain).suffix.lower() not in datasets.SUFFIXES:
-        raise UsageError(f"{name[:80]!r} is no dataset file. Its name must end in {', '.join(datasets.SUFFIXES)}.")
+    datasets.check_suffix(plain[-80:])
     return blobs.check_path(f"datasets/{plain}")
 
 

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.models.refusals import refusal
+from benchmax.models.api_errors import error_response
 from benchmax.platform.server.security.auth import Caller
 from benchmax.platform.server.services import models
 from benchmax.platform.server.services.completions import answer
@@ -51,7 +51,7 @@ async def complete_chat(request: Request, here: Here, caller: Caller, body: Chat
     try:
         chosen = await run_in_threadpool(models.choose_own, here, caller.user_id, body.model)
     except UsageError as error:
-        status, problem = refusal(error)
+        status, problem = error_response(error)
         return JSONResponse(problem, status)
     asked = body.model_dump(mode="json", exclude_unset=True)
     return await answer(here, chosen, asked, request.is_disconnected)

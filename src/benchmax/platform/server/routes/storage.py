@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
+from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.auth import Caller
@@ -20,7 +21,7 @@ from benchmax.platform.wire.runs import StoredFile, StoredFiles, UploadUrl
 
 router = APIRouter(tags=["storage"])
 
-SUFFIXES = (".jsonl", ".json", ".yaml", ".yml", ".pkl", ".pickle", ".csv", ".tsv", ".parquet")
+SUFFIXES = (*FORMATS, ".yaml", ".yml", ".pkl", ".pickle")
 _MINUTES = 60
 BlobPathText = Annotated[str, Query(min_length=1, max_length=blobs.PATH_CHARS)]
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
-from benchmax.models.addresses import Reach, refuse_literal
+from benchmax.models.address_rules import AddressRules, check_literal
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.auth import Caller
 from benchmax.platform.server.services.live_sessions import reach_of
@@ -43,7 +43,7 @@ def list_webhooks(here: Here, caller: Caller) -> WebhookList:
 def create_webhook(here: Here, caller: Caller, body: WebhookRequest) -> NewWebhook:
     """Have an address told of alerts and ends of your runs. The secret its messages are signed with is shown once."""
     here.limiter.hit("webhook", caller.user_id)
-    refuse_literal(body.url, Reach.of(reach_of(here.settings)))
+    check_literal(body.url, AddressRules.of(reach_of(here.settings)))
     if is_here(here.settings, body.url):
         raise UsageError("This is the platform's own address. Give one of a service that wants to be told.")
     with here.database.write() as session:

@@ -13,24 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from benchmax import limits
+from benchmax.envs.datasets.readers import file_format
 from benchmax.errors import DatasetError, UsageError
 from benchmax.files import json_size
 
-WHOLE = frozenset({".json", ".parquet"})
-"""Suffixes of files that cannot be read in pieces of a bounded size."""
 SMALL_BYTES = limits.MIB
-"""Up to this size a file that can is read here: what unfolds from it is no more than the child's own weight."""
+"""A file of up to this size is read here, in pieces: it takes less memory than a child process."""
 ROWS_BYTES = 32 * limits.MIB
-"""Of rows that are kept in memory at one time, as JSON."""
+"""Rows that are kept in memory at one time, as JSON."""
 AT_ONCE = 2
 WAIT_SECONDS = 60.0
 
 _places = threading.BoundedSemaphore(AT_ONCE)
 
 
-def is_large(file: Path) -> bool:
-    """Whether a file is to be read in a child."""
-    return file.suffix in WHOLE or file.stat().st_size > SMALL_BYTES
+def is_needed(file: Path) -> bool:
+    """Whether a file is read in a child: it is large, or cannot be read in pieces of a bounded size."""
+    known = file_format(file)
+    return (known is not None and known.whole) or file.stat().st_size > SMALL_BYTES
 
 
 def ask(file: Path, do: str, **more: Any) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def _source(path: str, text: str) -> SourceFile:
 
 def _inspected(path: Path, manifest: BundleMetadata) -> dict[str, Any]:
     """What the pickle would import, without opening it."""
-    from benchmax.bundle import check_servable, inspect_bundle
+    from benchmax.bundle import check_compatible, inspect_bundle
 
     try:
         if path.stat().st_size > _INSPECTED_BYTES:
@@ -134,7 +134,7 @@ def _inspected(path: Path, manifest: BundleMetadata) -> dict[str, Any]:
     problems = [*report.problems, *([report.incompatible] if report.incompatible else [])]
     try:
         if report.ok:
-            check_servable(path.read_bytes(), manifest)
+            check_compatible(path.read_bytes(), manifest)
     except BundlingError as error:
         problems.append(str(error))
     return {"imports": report.modules, "suspicious": report.suspicious, "problems": problems}

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from benchmax.errors import ModelProtocolError, ModelUnavailable
-from benchmax.models.refusals import error_body, refusal
+from benchmax.models.api_errors import error_body, error_response
 from benchmax.platform.server.services.live_sessions import Broken
 from benchmax.platform.server.services.models import ChosenModel
 from benchmax.platform.server.state import Platform
@@ -131,7 +131,7 @@ def _problem(error: Exception) -> tuple[int, dict[str, Any]]:
         return error.status, error.body
     if isinstance(error, Broken):
         return 503, error_body(str(error), kind="server_error", code="model_unavailable")
-    return refusal(error)
+    return error_response(error)
 
 
 def _event(body: Mapping[str, Any]) -> bytes:

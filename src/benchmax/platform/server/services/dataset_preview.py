@@ -54,7 +54,7 @@ def row_class(environment: str | None) -> type[BaseEnv] | None:
 
 def check(file: Path, path: str, environment: str | None) -> int:
     """The usable rows among the first 100,000; DatasetError, with row, column, reason and fix, for one that is not."""
-    return usable_rows(file, path, row_class(environment), undone="Nothing was launched.", most=PREVIEW_ROWS)
+    return usable_rows(file, path, row_class(environment), outcome="Nothing was launched.", most=PREVIEW_ROWS)
 
 
 def look(file: Path, limit: int, environment: str | None) -> dict[str, Any]:

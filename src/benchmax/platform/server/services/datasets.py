@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from benchmax import limits
 from benchmax.envs.datasets.load import jsonl_line
-from benchmax.envs.datasets.readers import read_rows
+from benchmax.envs.datasets.readers import FORMATS, file_format, read_rows
 from benchmax.envs.datasets.rows import Finding, check_messages
 from benchmax.errors import DatasetError, NotFoundError, UsageError
 from benchmax.platform.server.services import bounded_rows
@@ -25,10 +25,8 @@ from benchmax.platform.store.uploads import uploads as libraries
 from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.platform.wire.runs import DatasetPreview
 
-SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 GROWN_BYTES = 64 * limits.MIB
 """A larger file is not written anew for one row."""
-MIME_TYPE = "application/jsonl"
 _SPLITS = {"train": "train", "eval": "eval", "val": "eval", "validation": "eval", "test": "eval"}
 """Names of files in a folder of both."""
 NOT_THERE = "You have no dataset at that path. Check the path; the console and `list_datasets` show yours."
@@ -37,7 +35,7 @@ NOT_THERE = "You have no dataset at that path. Check the path; the console and `
 def find(session: Session, owner_id: str, path: str) -> tuple[BlobPath, Blob]:
     """The caller's dataset of that path; NotFoundError when there is none."""
     found = blobs.find(session, owner_id, path)
-    if found is None or PurePosixPath(path).suffix.lower() not in SUFFIXES:
+    if found is None or file_format(path) is None:
         raise NotFoundError(NOT_THERE)
     return found
 
@@ -49,7 +47,7 @@ def splits_of(session: Session, owner_id: str, path: str) -> dict[str, tuple[Blo
         return {"train": find(session, owner_id, path)}
     folder = f"{path.rstrip('/')}/"
     found: dict[str, tuple[BlobPath, Blob]] = {}
-    for row, blob in libraries.datasets_of(session, owner_id, SUFFIXES, folder):
+    for row, blob in libraries.datasets_of(session, owner_id, tuple(FORMATS), folder):
         name = PurePosixPath(row.path.removeprefix(folder))
         split = _SPLITS.get(name.stem.lower())
         if split is not None and len(name.parts) == 1:
@@ -73,7 +71,7 @@ def preview(
 ) -> DatasetPreview:
     """The first rows, and what is wrong with any of the first 100,000, as a built-in environment reads them."""
     with dataset_file(store, sha256, path) as file:
-        if bounded_rows.is_large(file):
+        if bounded_rows.is_needed(file):
             seen = bounded_rows.ask(file, "preview", limit=limit, environment=environment)
         else:
             seen = dataset_look.look(file, limit, environment)
@@ -83,14 +81,14 @@ def preview(
 def rows(store: BlobStore, sha256: str, path: str) -> Iterator[dict[str, Any]]:
     """The rows of a file; one that cannot be read stops here, with its line."""
     with dataset_file(store, sha256, path) as file:
-        whole = file.suffix in bounded_rows.WHOLE
-        yield from bounded_rows.rows(file, path) if whole else dataset_look.good_rows(file, path)
+        reader = bounded_rows.rows if bounded_rows.is_needed(file) else dataset_look.good_rows
+        yield from reader(file, path)
 
 
 def first_rows(store: BlobStore, sha256: str, path: str, count: int) -> list[Any]:
     """The first rows of a file, as they are; UsageError when they are too much to be held."""
     with dataset_file(store, sha256, path) as file:
-        if bounded_rows.is_large(file):
+        if bounded_rows.is_needed(file):
             return bounded_rows.first(file, path, count)
         return [row.data for row in islice(read_rows(file), count)]
 
@@ -145,7 +143,8 @@ def with_row(store: BlobStore, blob: Blob, path: str, row: dict[str, Any]) -> tu
 
 def name(session: Session, owner_id: str, path: str, sha256: str, size: int, count: int | None) -> None:
     """Let a path of the owner name a blob."""
-    mime_type = MIME_TYPE if path.endswith(".jsonl") else "application/octet-stream"
+    known = file_format(path)
+    mime_type = known.mime_type if known else "application/octet-stream"
     blobs.name_blob(session, Upload(owner_id=owner_id, path=blobs.check_path(path), mime_type=mime_type), sha256, size)
     blob = session.get(Blob, sha256, populate_existing=True)
     if blob is not None and count is not None:
@@ -154,9 +153,12 @@ def name(session: Session, owner_id: str, path: str, sha256: str, size: int, cou
 
 def lines_path(path: str) -> str:
     """The same path for JSON lines."""
+    check_suffix(path)
     suffix = PurePosixPath(path).suffix
-    if suffix.lower() == ".jsonl":
-        return path
-    if suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{path} is no dataset file. Its name must end in {', '.join(SUFFIXES)}.")
-    return f"{path.removesuffix(suffix)}.jsonl"
+    return path if suffix.lower() == ".jsonl" else f"{path.removesuffix(suffix)}.jsonl"
+
+
+def check_suffix(path: str) -> None:
+    """Raise UsageError for a path that is not of a dataset file."""
+    if file_format(path) is None:
+        raise UsageError(f"{path!r} is no dataset file. Its name must end in {', '.join(FORMATS)}.")

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.orm import Session
 
 from benchmax import limits
-from benchmax.envs.datasets.readers import read_rows
-from benchmax.envs.datasets.run_rows import GOOD_ROWS, check_count
+from benchmax.envs.datasets.readers import file_format, read_rows
+from benchmax.envs.datasets.run_rows import check_count
+from benchmax.envs.datasets.text_readers import JSON_FILE_BYTES
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.server.services import bounded_rows
 from benchmax.platform.server.services import dataset_preview as dataset_look
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from benchmax.bundle.metadata import BundleMetadata
 
 RUN_TYPES = ("simple", "simple-r5", "simple-cpu")
-_STREAMED = frozenset({".jsonl", ".csv", ".tsv", ".parquet"})
-_WHOLE_BYTES = 256 * limits.MIB
 _INSPECTED_BYTES = 16 * limits.MIB
 """A larger bundle is not looked into; its run tells what it lacks."""
 _OLDEST_MINOR = 11
@@ -93,8 +92,8 @@ class Assets:
         rows, held_out = self.count("train_dataset_path"), self.count("eval_dataset_path")
         check_count(rows, "Nothing was launched.")
         warnings = []
-        if rows < GOOD_ROWS:
-            warnings.append(f"Only {rows} training rows; {GOOD_ROWS} or more are recommended.")
+        if rows < limits.GOOD_TRAIN_ROWS:
+            warnings.append(f"Only {rows} training rows; {limits.GOOD_TRAIN_ROWS} or more are recommended.")
         if self._held_out:
             aside = f"{held_out} of the training rows are held out" if held_out else "there are too few to hold any out"
             warnings.append(f"The eval dataset has no rows; {aside}.")
@@ -103,20 +102,20 @@ class Assets:
 
 def row_reader(store: BlobStore, cls_sha256: str, metadata_sha256: str) -> str:
     """Whose columns a bundle's rows must have: a built-in environment's, "" for those all know, or its own code's."""
-    from benchmax.bundle import rows_read_by
+    from benchmax.bundle import known_row_reader
     from benchmax.bundle.metadata import BundleMetadata
 
     pickled, manifest = store.path(cls_sha256), store.path(metadata_sha256)
     if max(pickled.stat().st_size, manifest.stat().st_size) > _INSPECTED_BYTES:
         return OWN_CODE
-    known = rows_read_by(pickled.read_bytes(), BundleMetadata.from_json_bytes(manifest_bytes(manifest)))
+    known = known_row_reader(pickled.read_bytes(), BundleMetadata.from_json_bytes(manifest_bytes(manifest)))
     return OWN_CODE if known is None else known
 
 
 def check_rows(store: BlobStore, sha256: str, path: str, reader: str) -> int:
     """Usable rows of a dataset; DatasetError, with row, column, reason and fix, for one that is not."""
     with dataset_file(store, sha256, path) as file:
-        if bounded_rows.is_large(file):
+        if bounded_rows.is_needed(file):
             usable = int(bounded_rows.ask(file, "check", path=path, environment=reader)["rows"])
         else:
             usable = dataset_look.check(file, path, reader)
@@ -125,7 +124,7 @@ def check_rows(store: BlobStore, sha256: str, path: str, reader: str) -> int:
 
 def check_bundle(pickled: Path | bytes, manifest: BundleMetadata) -> None:
     """UsageError when no process of this machine could open a bundle; it says which Python or which name is missing."""
-    from benchmax.bundle import check_servable
+    from benchmax.bundle import check_compatible
     from benchmax.bundle.interpreters import HERE, interpreters
     from benchmax.bundle.metadata import python_minor
 
@@ -137,14 +136,15 @@ def check_bundle(pickled: Path | bytes, manifest: BundleMetadata) -> None:
         )
     size = len(pickled) if isinstance(pickled, bytes) else pickled.stat().st_size
     if size <= _INSPECTED_BYTES:
-        check_servable(pickled if isinstance(pickled, bytes) else pickled.read_bytes(), manifest)
+        check_compatible(pickled if isinstance(pickled, bytes) else pickled.read_bytes(), manifest)
 
 
 @contextmanager
 def dataset_file(store: BlobStore, sha256: str, path: str) -> Iterator[Path]:
     """A blob under a name with the suffix its path had, for readers that go by it."""
-    suffix = PurePosixPath(path).suffix.lower()
-    if suffix not in _STREAMED and store.path(sha256).stat().st_size > _WHOLE_BYTES:
+    suffix, known = PurePosixPath(path).suffix.lower(), file_format(path)
+    most = JSON_FILE_BYTES if known is None else known.most_bytes
+    if most is not None and store.path(sha256).stat().st_size > most:
         raise UsageError(f"{path} is too large to be read at once. Upload it as .jsonl.")
     with tempfile.TemporaryDirectory(prefix="benchmax-") as folder:
         link = Path(folder) / f"dataset{suffix}"
@@ -158,9 +158,10 @@ def dataset_file(store: BlobStore, sha256: str, path: str) -> Iterator[Path]:
 def count_rows(store: BlobStore, sha256: str, path: str) -> int:
     """Rows of a dataset."""
     with dataset_file(store, sha256, path) as file:
-        if file.suffix in bounded_rows.WHOLE:
+        if bounded_rows.is_needed(file):
             return int(bounded_rows.ask(file, "count")["rows"])
-        return count_lines(file) if file.suffix == ".jsonl" else sum(1 for _ in read_rows(file))
+        known = file_format(file)
+        return count_lines(file) if known and known.row_per_line else sum(1 for _ in read_rows(file))
 
 
 def count_lines(path: Path) -> int:

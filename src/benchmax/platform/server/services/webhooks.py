@@ -26,7 +26,7 @@ from starlette.concurrency import run_in_threadpool
 
 from benchmax import limits
 from benchmax.errors import BenchmaxError, UsageError
-from benchmax.models.addresses import Reach, pin
+from benchmax.models.address_rules import AddressRules, pin
 from benchmax.models.http import proxy_for
 from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.accounts.secrets import Vault
@@ -48,10 +48,10 @@ _PASSING = frozenset({408, 409, 425, 429})
 class Sender:
     """Sends what waits, as long as it runs."""
 
-    def __init__(self, database: Database, vault: Vault, reach: Reach, base_url: str) -> None:
+    def __init__(self, database: Database, vault: Vault, rules: AddressRules, base_url: str) -> None:
         self._database = database
         self._vault = vault
-        self._reach = reach
+        self._rules = rules
         self._base_url = base_url
 
     async def run(self) -> None:
@@ -120,7 +120,7 @@ class Sender:
 
     async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> int:
         """The status of the answer; its body is nobody's business here."""
-        resolver = await pin(url, self._reach)
+        resolver = await pin(url, self._rules)
         proxy = proxy_for(url)
         connector = aiohttp.TCPConnector(resolver=None if proxy else resolver, force_close=True)
         async with (

@@ -9,7 +9,9 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
+from benchmax.envs.reward_values import WHOLE
 from benchmax.errors import UsageError
+from benchmax.evaluation.compare import TOTAL, Difference, compare_scores
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.auth import MaybeCaller, Principal
 from benchmax.platform.server.services.rollout_views import Order, Wanted, rollout_item, scope_of, token_runs
@@ -177,8 +179,9 @@ def comparison_summary(
     with here.database.read() as session:
         other_id, theirs = _compared_with(session, run, caller, external_eval_id, other_run_id)
         other = comparisons.scores(session, other_id, **theirs)
-        found = comparisons.compare(comparisons.scores(session, run.id), other)
-    return ComparisonSummary(n=found[0].delta.n if found else 0, components=[_compared(each) for each in found])
+        found = compare_scores(base=other, other=comparisons.scores(session, run.id))
+    number = found[TOTAL].delta.n if found else 0
+    return ComparisonSummary(n=number, components=[_compared(name or WHOLE, each) for name, each in found.items()])
 
 
 def _compared_with(
@@ -197,18 +200,18 @@ def _compared_with(
     return another.id, {"mode": "eval"}
 
 
-def _compared(each: comparisons.Compared) -> ComparedComponent:
-    known = each.delta.n > 1  # one example tells nothing of the others
+def _compared(name: str, each: Difference) -> ComparedComponent:
+    known = each.delta.n > 1  # one example says nothing about the others
     return ComparedComponent.model_validate(
         {
-            "name": each.name,
-            "ours": each.ours,
-            "other": each.other,
+            "name": name,
+            "ours": each.other,
+            "other": each.base,
             "delta": each.delta.mean,
             "ci_low": each.delta.low if known else None,
             "ci_high": each.delta.high if known else None,
             "n": each.delta.n,
-            "label": each.label,
+            "label": comparisons.label(each),
         }
     )
 

@@ -1,7 +1,7 @@
-"""A SQL query whose result holds the truth: for tools that take a statement, where nobody shows one.
+"""Finds a SQL query whose result contains the truth, for tools that take a statement.
 
-Tables and columns are read out of what the prompt and the tool say of themselves. Which value belongs to which column
-is asked of the table; the query then selects what is left.
+Tables and columns are read from the prompt and the tool's description. Queries on the table show which value belongs
+to which column; the final query then selects the other columns.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from benchmax.doctor.probe_answers import mentions
 from benchmax.envs.types import ToolDefinition
 
 _TABLE = re.compile(r"\b([A-Za-z_]\w*)\s*\(\s*([A-Za-z_]\w*(?:\s+\w+)?(?:\s*,\s*[A-Za-z_]\w*(?:\s+\w+)?)+)\s*\)")
-_SPEAKS_SQL = re.compile(r"\bsql\b|\bselect\b|\bquery\b", re.IGNORECASE)
+_MENTIONS_SQL = re.compile(r"\bsql\b|\bselect\b|\bquery\b", re.IGNORECASE)
 _NOTHING = re.compile(r"\W*(no rows|none|empty|null|0 rows)?\W*", re.IGNORECASE)
 MOST_VALUES = 12
 TOTALS = ("COUNT(*)", "SUM({})", "MAX({})", "MIN({})", "AVG({})")
 
 Ask = Callable[[str], Awaitable[str | None]]
-"""Runs a statement; None when it is refused."""
+"""Runs a statement; returns None when it is refused."""
 
 
 class TableShape(NamedTuple):
@@ -33,7 +33,7 @@ def statement_parameter(tool: ToolDefinition) -> str | None:
     """The one text parameter of a tool that takes SQL; None for any other tool."""
     schema: Mapping[str, Any] = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
     properties: Mapping[str, Any] = schema.get("properties") or {}
-    if len(properties) != 1 or not _SPEAKS_SQL.search(f"{tool.name} {tool.description} {' '.join(properties)}"):
+    if len(properties) != 1 or not _MENTIONS_SQL.search(f"{tool.name} {tool.description} {' '.join(properties)}"):
         return None
     return next(iter(properties))
 
@@ -49,25 +49,25 @@ async def find_query(ask: Ask, shapes: Sequence[TableShape], values: Sequence[An
     for shape in shapes:
         pairs = await _pairs(ask, shape, [str(value) for value in values][:MOST_VALUES])
         for statement in _statements(shape, pairs):
-            said = await ask(statement)
-            if said is not None and mentions(said, truth):
+            result = await ask(statement)
+            if result is not None and mentions(result, truth):
                 return statement
     return None
 
 
 async def _pairs(ask: Ask, shape: TableShape, values: Sequence[str]) -> list[tuple[str, str]]:
-    """Which of the values stand in which columns."""
+    """Which of the values occur in which columns."""
     found = []
     for value in dict.fromkeys(values):
         for column in shape.columns:
-            said = await ask(f"SELECT {column} FROM {shape.name} WHERE {_equals(column, value)} LIMIT 1")
-            if said is not None and not _NOTHING.fullmatch(said):
+            result = await ask(f"SELECT {column} FROM {shape.name} WHERE {_equals(column, value)} LIMIT 1")
+            if result is not None and not _NOTHING.fullmatch(result):
                 found.append((column, value))
     return found
 
 
 def _statements(shape: TableShape, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Everything that can be asked with these values, the most of them at once first."""
+    """All queries with these values, those with most of them first."""
     for size in range(min(3, len(pairs)), -1, -1):
         for chosen in combinations(pairs, size):
             if len({column for column, _ in chosen}) < size:

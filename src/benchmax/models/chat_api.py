@@ -1,7 +1,7 @@
-"""The OpenAI wire format: a request as bytes, a reply as a few plain values.
+"""The OpenAI chat API: requests as bytes, replies as a few plain values.
 
 A message is encoded once, when it enters the conversation; a request is those bytes, joined. Replies
-are read with suspicion: servers differ in everything but the outline.
+are read defensively, because servers differ in details.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmax.models.base import FinishReason, Sampling, TokenSegment
 from benchmax.prompts.tools import mcp2openai
 
 EXCERPT_CHARS = 200
-OURS = frozenset({"messages", "stream", "tools", "max_tokens", "max_completion_tokens"})
+RESERVED = frozenset({"messages", "stream", "tools", "max_tokens", "max_completion_tokens"})
 """Request fields that `Sampling.extra` may not set."""
 
 Json: TypeAlias = Mapping[str, Any]
@@ -36,7 +36,7 @@ _FINISH: dict[Any, FinishReason] = {
 
 
 @dataclass(slots=True)
-class WireReply:
+class ServerReply:
     """What a server answered."""
 
     text: str
@@ -53,13 +53,13 @@ class WireReply:
 
 @dataclass(slots=True)
 class TokenTrail:
-    """The exact tokens of a conversation so far, as long as every request continues the last."""
+    """The exact tokens of a conversation so far, as long as every request continues the previous one."""
 
     ids: list[int] = field(default_factory=list)
     exact: bool = True
 
-    def extend(self, reply: WireReply) -> list[TokenSegment]:
-        """The segments this turn added; none, from here on, once the server's tokens do not fit the known ones."""
+    def extend(self, reply: ServerReply) -> list[TokenSegment]:
+        """The segments this turn added; none from the moment on when the server's tokens contradict the known ones."""
         prompt, sampled, known = reply.prompt_ids, reply.sampled_ids, self.ids
         if not self.exact or prompt is None or sampled is None or prompt[: len(known)] != known:
             self.exact = False
@@ -84,7 +84,7 @@ def turn_cap(sampling: Sampling, max_tokens: int | None) -> int | None:
 
 def encode_head(name: str, sampling: Sampling, tools: Sequence[ToolDefinition], *, token_ids: bool) -> bytes:
     """The request up to its messages: all that stays the same for a whole conversation."""
-    if taken := OURS & sampling.extra.keys():
+    if taken := RESERVED & sampling.extra.keys():
         raise ConfigError(f"Sampling.extra may not set {', '.join(sorted(taken))}. Remove it.")
     request: dict[str, Any] = {"model": name, "temperature": sampling.temperature, "top_p": sampling.top_p}
     if sampling.top_k is not None:
@@ -119,13 +119,12 @@ def encode_message(message: ChatMessage) -> bytes:
 
 
 def _sendable(raw: ToolCallDict) -> ToolCallDict:
-    """The call, made fit to be sent back: servers refuse a history whose arguments are no JSON object."""
+    """The call in a form servers accept: they refuse a history whose arguments are not a JSON object."""
     function = raw.get("function")
     if type(function) is dict and function.get("name") and raw.get("id") and _is_object(function.get("arguments")):
         return raw
     call = ToolCall.from_dict(raw)
-    sound = _is_object(call.arguments)
-    arguments = call.arguments if sound else _dumps({"invalid_json": call.arguments})
+    arguments = call.arguments if _is_object(call.arguments) else _dumps({"invalid_json": call.arguments})
     return ToolCall(call.name or "invalid", arguments, call.id).to_dict()
 
 
@@ -136,15 +135,15 @@ def _is_object(text: Any) -> bool:
         return False
 
 
-def decode_reply(body: bytes) -> WireReply:
-    """Read a server's reply, or say that it is none."""
+def decode_reply(body: bytes) -> ServerReply:
+    """Read a server's reply; raises ModelProtocolError when it is none."""
     raw = _loads(body)
     try:
         choice = raw["choices"][0]
         message = choice["message"]
         calls = [read_call(call) for call in message.get("tool_calls") or ()]
         usage = raw.get("usage") or {}
-        reply = WireReply(
+        reply = ServerReply(
             text=text_of(message.get("content")) or text_of(message.get("refusal")),
             calls=calls,
             finish=_finish(choice.get("finish_reason"), calls),
@@ -163,7 +162,7 @@ def decode_reply(body: bytes) -> WireReply:
 
 
 def read_call(raw: Any) -> ToolCall:
-    """A tool call in any spelling; one that makes no sense keeps its text as arguments, to be answered."""
+    """A tool call in any form; one that makes no sense keeps its text as arguments, to be answered."""
     if not isinstance(raw, Mapping):
         return ToolCall("", json.dumps(raw))
     call = ToolCall.from_dict(raw)
@@ -178,7 +177,7 @@ def not_the_api(body: bytes | str) -> ModelProtocolError:
 
 
 def excerpt(text: bytes | str) -> str:
-    """The first characters of a foreign text, safe to print."""
+    """The first characters of a server's text, safe to print."""
     if isinstance(text, bytes):
         text = text[: EXCERPT_CHARS * 4].decode("utf-8", "replace")
     text = text[:EXCERPT_CHARS]
@@ -187,14 +186,10 @@ def excerpt(text: bytes | str) -> str:
 
 def _loads(body: bytes) -> Any:
     try:
-        return json.loads(body)
-    except UnicodeDecodeError:
-        # A token may end within a character: the rest of the reply is still good.
-        pass
-    except (ValueError, RecursionError):
-        raise not_the_api(body) from None
-    try:
-        return json.loads(body.decode("utf-8", "replace"))
+        try:
+            return json.loads(body)
+        except UnicodeDecodeError:  # a token may end within a character: the rest of the reply is still good
+            return json.loads(body.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         raise not_the_api(body) from None
 
@@ -226,5 +221,5 @@ def _ids(value: Any) -> list[int] | None:
 
 def _logprobs(value: Any) -> list[float] | None:
     content = value.get("content") if isinstance(value, Mapping) else None
-    told = [float(token["logprob"]) for token in content] if content else []
-    return told if told and all(map(math.isfinite, told)) else None
+    found = [float(token["logprob"]) for token in content] if content else []
+    return found if found and all(map(math.isfinite, found)) else None

@@ -1,7 +1,7 @@
-"""The examination: play an environment's whole life on real rows, then everything a model might try.
+"""Collects the evidence: plays an environment's whole life on real rows, then everything a model might try.
 
-Nothing is concluded here; what was seen is the evidence that the checks read. The order goes from cheap to dear, and an
-environment that hangs is left alone after its first deadline.
+Nothing is concluded here; checks do that. The order goes from cheap to costly, and an environment that hangs is left
+alone after its first deadline.
 """
 
 from __future__ import annotations
@@ -14,42 +14,41 @@ from time import perf_counter
 from typing import Any
 
 from benchmax.doctor import probe_answers
-from benchmax.doctor.evidence import Evidence, Mingled, Trial
+from benchmax.doctor.evidence import Evidence, Interference, ToolTrial
 from benchmax.doctor.gold.demonstrations import Demonstrator
 from benchmax.doctor.gold.finder import Gold, GoldFinder
-from benchmax.doctor.probe_player import Probe, ProbePlayer, Shot, edge_calls, in_turns, tool_turns
-from benchmax.doctor.trivial import lazy_answers
-from benchmax.doctor.watched import WatchedHost
-from benchmax.doctor.words import advice
+from benchmax.doctor.lazy_strategies import lazy_answers
+from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer, edge_calls, in_turns, tool_turns
+from benchmax.doctor.quoting import advice
+from benchmax.doctor.recording_host import RecordingHost
 from benchmax.envs.base_env import overrides
-from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import Example
-from benchmax.errors import DeadlineExceeded, EnvDefinitionError, RewardError
+from benchmax.errors import DeadlineExceeded, EnvDefinitionError, RewardError, describe_error
 from benchmax.models.base import Sampling
-from benchmax.rollouts.play import new_rollout, opened, play, run_rollout
+from benchmax.rollouts.play import new_rollout, open_rollout, play, run_rollout
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.scoring import finish, score
 from benchmax.rollouts.settings import RolloutSettings
-from benchmax.rollouts.toolbox import Toolbox
+from benchmax.rollouts.tools import Toolbox
 
 GOLD_SHARE = 1 / 3
-"""Of the time for probes, for the search of the gold answer."""
-KNOWN = 400
-"""Examples whose gold answers are written down."""
+"""The share of the time for probes that the search for the gold answer may take."""
+GOLD_EXAMPLES = 400
+"""Examples whose gold answers are computed."""
 PROBED = 4
 """Examples on which exploits are tried; the gold answer is tried on all."""
 UNFINISHED = 8
 """Ways to leave out one tool call of the gold answer."""
-CROWD = 8
+AT_ONCE = 8
 """Gold answers scored at the same time."""
-NONCE = "benchmax-marker-7f3a91"
+MARKER = "benchmax-marker-7f3a91"
 
 
-class Examination:
-    """One environment on its host, being examined."""
+class EvidenceCollector:
+    """Examines one environment on its host."""
 
     def __init__(
-        self, evidence: Evidence, host: WatchedHost, limits: dict[str, int | None], group_samples: int
+        self, evidence: Evidence, host: RecordingHost, limits: dict[str, int | None], group_samples: int
     ) -> None:
         pace = evidence.pace
         self.evidence, self.host, self.group_samples = evidence, host, group_samples
@@ -82,7 +81,7 @@ class Examination:
             evidence.left_behind = _left_behind(evidence)
 
     async def _play_everything(self) -> None:
-        if not await self._survives_one():
+        if not await self._first_answer_works():
             return
         await self._find_gold()
         if not self.evidence.grouped:
@@ -90,7 +89,7 @@ class Examination:
             await self._play_demonstrations()
         for step in (
             self._try_tools, self._try_edges, self._probe, self._stop_early, self._repeat, self._rewrite_history,
-            self._mingle, self._crowd, self._listen_across, self._small_group,
+            self._play_two_open, self._score_at_once, self._find_crosstalk, self._small_group,
         ):  # fmt: skip
             if perf_counter() - self._began > self.evidence.pace.probe_seconds:
                 self.evidence.cut_short = True
@@ -125,8 +124,8 @@ class Examination:
             for call in (call for turn in probe.turns for call in turn):
                 seen = [c for c in self.host.calls if c.rollout_id == rollout.id and c.key == call.name]
                 text = shown.get(call.id, "")
-                self.evidence.trials.append(
-                    Trial(call.name, call.arguments_dict(), example, text, seen[0] if seen else None)
+                self.evidence.tool_trials.append(
+                    ToolTrial(call.name, call.arguments_dict(), example, text, seen[0] if seen else None)
                 )
 
     async def _try_edges(self) -> None:
@@ -139,65 +138,63 @@ class Examination:
         rollout = await run_rollout(self.host, example, probe.model(), self._free())
         made = [c for c in self.host.calls if c.rollout_id == rollout.id and c.hook == "run_tool"]
         for call, seen in zip(calls, made, strict=False):  # both in the order of the calls
-            self.evidence.edge_trials.append(Trial(call.name, call.arguments_dict(), example, seen.said, seen))
+            self.evidence.edge_trials.append(ToolTrial(call.name, call.arguments_dict(), example, seen.message, seen))
 
     def _free(self) -> RolloutSettings:
         """Settings without budgets, to reach every tool."""
         return replace(self.settings, max_turns=32, max_tool_calls=512)
 
-    async def _listen_across(self) -> None:
-        """Write a marker with every tool of one rollout; no tool of another rollout may show it."""
+    async def _find_crosstalk(self) -> None:
+        """Write a marker with every tool of one rollout; no tool of another rollout may return it."""
         evidence = self.evidence
         if not evidence.tools:
             return
         example = evidence.sample[0]
-        writer, reader = (
-            Probe("tools", "Done.", tool_turns(evidence.tools, NONCE, 2)),
-            Probe("tools", "Done.", tool_turns(evidence.tools, "test", 2)),
-        )
-        _, heard = await self._together([(example, writer), (example, reader)], self._free(), scored=False)
-        for message in heard.completion:
-            if message["role"] == "tool" and NONCE in str(message.get("content")):
+        words = (MARKER, "test")
+        writer, reader = (Probe("tools", "Done.", tool_turns(evidence.tools, word, 2)) for word in words)
+        _, read = await self._open_together([(example, writer), (example, reader)], self._free(), scored=False)
+        for message in read.completion:
+            if message["role"] == "tool" and MARKER in str(message.get("content")):
                 evidence.crosstalk.append(f"{message.get('name')}: {str(message['content'])[:200]}")
 
     # Gold
 
-    async def _survives_one(self) -> bool:
-        """Play one plain answer first: what hangs or cannot start is not worth a hundred deadlines."""
-        shots = await self._play(self.evidence.sample[0], [Probe("first", probe_answers.GARBAGE)])
-        self.evidence.shots += shots
-        given_up = (DeadlineExceeded, RewardError)  # the second: no answer can be scored, whatever it is
-        return bool(shots) and not any(isinstance(call.error, given_up) for call in self.host.calls)
+    async def _first_answer_works(self) -> bool:
+        """Play one plain answer first: an environment that hangs or cannot start is not worth a hundred deadlines."""
+        answers = await self.player.play(self.evidence.sample[0], [Probe("first", probe_answers.GARBAGE)])
+        self.evidence.answers += answers
+        hopeless = (DeadlineExceeded, RewardError)  # the second: no answer can be scored, whatever it is
+        return bool(answers) and not any(isinstance(call.error, hopeless) for call in self.host.calls)
 
     async def _find_gold(self) -> None:
-        """The way of answering that earns most, and the answers of all examples in it."""
+        """Find the way of answering that earns most, and write the answers of all examples that way."""
         finder = GoldFinder(self.player, self.evidence.tools, self.evidence.pace.probe_seconds * GOLD_SHARE)
         self.gold = self.evidence.gold = await finder.find(self.evidence.sample)
-        for example in (*self.evidence.examples[:KNOWN], *self.evidence.sample):
+        for example in (*self.evidence.examples[:GOLD_EXAMPLES], *self.evidence.sample):
             if (text := self.gold.text(example)) is not None:
                 self._golds[example["id"]] = text
 
     async def _play_gold(self) -> None:
         for example in self.evidence.sample:
             if (text := self._golds.get(example["id"])) is not None:
-                self.evidence.shots += await self._play(example, [self.gold.probe(example, text)])
+                self.evidence.answers += await self.player.play(example, [self.gold.probe(example, text)])
 
     async def _play_demonstrations(self) -> None:
-        """The environment's own solutions are gold, too."""
+        """Play the environment's own solutions; they count as gold answers."""
         demonstrator = Demonstrator(self.player, self.gold)
         for example in self.evidence.sample[:PROBED] if demonstrator.scripted else ():
             if (played := await demonstrator.perform(example)) is not None:
                 rollout, turns = played
-                said = turns[-1] if turns and isinstance(turns[-1], str) else ""
-                self.evidence.demonstrated.append(Shot("gold", said, example, rollout))
+                text = turns[-1] if turns and isinstance(turns[-1], str) else ""
+                self.evidence.demonstrated.append(PlayedAnswer("gold", text, example, rollout))
         self.evidence.demonstrate_error = demonstrator.error
-        self.evidence.shots += self.evidence.demonstrated
+        self.evidence.answers += self.evidence.demonstrated
 
     # Exploits
 
     def _exploits(self, example: Example) -> list[Probe]:
         gold = self._golds.get(example["id"])
-        prompt = self.evidence.system_prompt + "".join(str(m.get("content")) for m in example["prompt_messages"])
+        prompt = self.evidence.prompt(example)
         truth, others = self.evidence.truth(example), self._other_golds(example)
         texts = [*probe_answers.exploits(example, truth, gold, others, prompt)]
         texts += lazy_answers(example, self.gold, self.evidence.examples)
@@ -211,7 +208,7 @@ class Examination:
     def _other_golds(self, example: Example) -> list[tuple[str, str]]:
         return [
             (truth, self._golds[other["id"]])
-            for other in self.evidence.examples[:KNOWN]
+            for other in self.evidence.examples[:GOLD_EXAMPLES]
             if other["id"] != example["id"]
             and other["id"] in self._golds
             and (truth := self.evidence.truth(other)) is not None
@@ -219,7 +216,7 @@ class Examination:
 
     async def _probe(self) -> None:
         for example in self.evidence.sample[:PROBED]:
-            self.evidence.shots += await self._play(example, self._exploits(example))
+            self.evidence.answers += await self.player.play(example, self._exploits(example))
             if perf_counter() - self._began > self.evidence.pace.probe_seconds:
                 self.evidence.cut_short = True
                 return
@@ -230,26 +227,24 @@ class Examination:
             text, turns = self._golds.get(example["id"]), [(call,) for call in self.gold.calls_of(example)]
             if text is not None and len(turns) > 1:
                 less = [tuple(turns[:at] + turns[at + 1 :]) for at in range(min(len(turns), UNFINISHED))]
-                self.evidence.shots += await self._play(example, [Probe("unfinished", text, each) for each in less])
+                probes = [Probe("unfinished", text, each) for each in less]
+                self.evidence.answers += await self.player.play(example, probes)
                 return
-
-    async def _play(self, example: Example, probes: Sequence[Probe]) -> list[Shot]:
-        return await self.player.play(example, probes)
 
     # The same again, and differently
 
     async def _repeat(self) -> None:
-        """The same answers on the same examples, twice more."""
+        """Play the same answers on the same examples three times."""
         for example in self.evidence.sample[:2]:
             probes = [p for p in self._exploits(example) if p.kind in ("gold", "garbage", "wrong")]
             gold = self._golds.get(example["id"])
             if gold is not None and not self.evidence.grouped:
                 probes.append(self.gold.probe(example, gold))
-            runs = [await self._play(example, probes) for _ in range(3)]
+            runs = [await self.player.play(example, probes) for _ in range(3)]
             self.evidence.repeats += [list(same) for same in zip(*runs, strict=False)]
 
     async def _rewrite_history(self) -> None:
-        """Conversations whose earlier turns hold an answer: the new one is to be scored, not the old one."""
+        """Play conversations whose earlier turns hold an answer: the new answer must be scored, not the old one."""
         talks = [e for e in self.evidence.sample if any(m.get("role") == "assistant" for m in e["prompt_messages"])]
         for example in talks[:2] if not self.evidence.grouped else ():
             gold = self._golds.get(example["id"])
@@ -261,12 +256,12 @@ class Examination:
             fresh = self.gold.probe(example, gold, kind="old-wrong")
             for old, probe in ((gold, Probe("old-gold", probe_answers.GARBAGE)), (wrong, fresh)):
                 turns = example["prompt_messages"]
-                said: Any = [{"role": "user", "content": "Try once."}, {"role": "assistant", "content": old}]
-                changed: Example = {**example, "prompt_messages": [*turns[:-1], *said, turns[-1]]}
-                self.evidence.history += await self._play(changed, [probe])
+                added: Any = [{"role": "user", "content": "Try once."}, {"role": "assistant", "content": old}]
+                changed: Example = {**example, "prompt_messages": [*turns[:-1], *added, turns[-1]]}
+                self.evidence.history += await self.player.play(changed, [probe])
 
-    async def _mingle(self) -> None:
-        """The gold answers of two examples, alone and then with both rollouts open at once."""
+    async def _play_two_open(self) -> None:
+        """Play the gold answers of two examples alone, and then with both rollouts open at once."""
         stateful = self.host.overrides("init_rollout") or self.evidence.tools
         known = [example for example in self.evidence.sample if example["id"] in self._golds]
         pair = [(example, self.gold.probe(example, self._golds[example["id"]])) for example in known]
@@ -274,51 +269,53 @@ class Examination:
             return
         pair = [pair[0], pair[-1]]
         alone = [(await run_rollout(self.host, e, probe.model(), self.settings)).reward for e, probe in pair]
-        together = await self._together(pair, self.settings, scored=True)
-        self.evidence.mingled = [
-            Mingled(example, before, rollout.reward)
+        together = await self._open_together(pair, self.settings, scored=True)
+        self.evidence.interference = [
+            Interference(example, before, rollout.reward)
             for (example, _), before, rollout in zip(pair, alone, together, strict=True)
         ]
 
-    async def _crowd(self) -> None:
-        """The gold answers of several examples, played and scored at once; a difference must show twice."""
-        known = list({e["id"]: e for e in (*self.evidence.sample, *self.evidence.examples[:KNOWN])}.values())
-        known = [example for example in known if example["id"] in self._golds][:CROWD]
-        size = min(CROWD, getattr(self.host.env, "num_servers", CROWD))  # more would wait for one another's servers
+    async def _score_at_once(self) -> None:
+        """Play and score the gold answers of several examples at once; a difference must show twice."""
+        known = list({e["id"]: e for e in (*self.evidence.sample, *self.evidence.examples[:GOLD_EXAMPLES])}.values())
+        known = [example for example in known if example["id"] in self._golds][:AT_ONCE]
+        size = min(AT_ONCE, getattr(self.host.env, "num_servers", AT_ONCE))  # more would wait for servers
         if len(known) < 2 or size < 2:
             return
-        crowd = [known[at % len(known)] for at in range(size)]
+        chosen = [known[at % len(known)] for at in range(size)]
         alone = {example["id"]: await self._gold_alone(example) for example in known}
         beside = f"with {size - 1} others scored at the same time"
-        seen: list[Mingled] = []
+        seen: list[Interference] = []
         for _ in range(2):
-            rollouts = await self._at_once(crowd)
-            compared = [Mingled(e, alone[e["id"]], r.reward, beside) for e, r in zip(crowd, rollouts, strict=True)]
+            rollouts = await self._all_at_once(chosen)
+            compared = [
+                Interference(e, alone[e["id"]], r.reward, beside) for e, r in zip(chosen, rollouts, strict=True)
+            ]
             seen = [each for each in compared if each.differs()]
             if not seen:
                 return
-        # Chance may do this as well: only an answer that earns the same again when alone can tell.
+        # This may be chance: only an answer that earns the same again when alone shows a real difference.
         for each in seen[:2]:
             if not replace(each, together=await self._gold_alone(each.example, again=True)).differs():
-                self.evidence.mingled.append(each)
+                self.evidence.interference.append(each)
 
     async def _gold_alone(self, example: Example, again: bool = False) -> float | None:
-        """What the gold answer earns with nothing beside it, as seen before if it was."""
+        """What the gold answer earns while no other rollout is open; from an earlier answer if there is one."""
         if not again and not self.evidence.grouped:
-            for shot in self.evidence.of("gold"):
-                if shot.example["id"] == example["id"]:
-                    return shot.total
+            for answer in self.evidence.of("gold"):
+                if answer.example["id"] == example["id"]:
+                    return answer.total
         probe = self.gold.probe(example, self._golds[example["id"]])
         return (await run_rollout(self.host, example, probe.model(), self.settings)).reward
 
-    async def _at_once(self, crowd: Sequence[Example]) -> list[Rollout]:
+    async def _all_at_once(self, examples: Sequence[Example]) -> list[Rollout]:
         """Open and play all at once; when all have been played, score all at once."""
-        played = asyncio.Barrier(len(crowd))
+        played = asyncio.Barrier(len(examples))
 
         async def one(example: Example) -> Rollout:
             model = self.gold.probe(example, self._golds[example["id"]]).model()
-            rollout = new_rollout(self.host, example, model, sample=0, attempt=0, split="eval", step=None)
-            async with opened(self.host, rollout, self.settings) as ready:
+            rollout = new_rollout(self.host, example, model)
+            async with open_rollout(self.host, rollout, self.settings) as ready:
                 if ready:
                     await play(self.host, rollout, model, self.settings)
                 await played.wait()
@@ -327,16 +324,17 @@ class Examination:
             finish(self.host.env, rollout, self.settings)
             return rollout
 
-        return list(await asyncio.gather(*map(one, crowd)))
+        return list(await asyncio.gather(*map(one, examples)))
 
-    async def _together(
+    async def _open_together(
         self, pair: Sequence[tuple[Example, Probe]], settings: RolloutSettings, *, scored: bool
     ) -> list[Rollout]:
-        """Open all, then play one after the other."""
-        place: dict[str, Any] = {"sample": 0, "attempt": 0, "split": "eval", "step": None}
-        rollouts = [new_rollout(self.host, example, probe.model(), **place) for example, probe in pair]
+        """Open all rollouts, then play one after the other."""
+        rollouts = [new_rollout(self.host, example, probe.model()) for example, probe in pair]
         async with AsyncExitStack() as stack:
-            ready = [await stack.enter_async_context(opened(self.host, rollout, settings)) for rollout in rollouts]
+            ready = [
+                await stack.enter_async_context(open_rollout(self.host, rollout, settings)) for rollout in rollouts
+            ]
             for rollout, (_, probe) in zip(rollouts, pair, strict=True):
                 if all(ready):
                     await play(self.host, rollout, probe.model(), settings)
@@ -347,22 +345,22 @@ class Examination:
         return rollouts
 
     async def _small_group(self) -> None:
-        """A group of the size asked for, of two answers in turn."""
+        """Play a group of the requested size, of two answers in turn."""
         if not self.evidence.grouped:
             return
         example = self.evidence.sample[0]
         answers = [self._golds.get(example["id"], "yes"), probe_answers.GARBAGE]
         probes = [Probe("sibling", answers[index % 2]) for index in range(max(1, self.group_samples))]
-        await self._play(example, probes)
+        await self.player.play(example, probes)
 
     async def _ask_own_probe(self, rows: Sequence[Any]) -> None:
         try:
-            said = await self.host.call("validate_probe", list(rows), deadline=self.evidence.pace.reward_seconds)
+            result = await self.host.call("validate_probe", list(rows), deadline=self.evidence.pace.reward_seconds)
         except Exception as error:
-            said = {"ok": False, "summary": describe_error(error)}
-        if said is not None and not isinstance(said, dict):
-            said = {"ok": False, "summary": f"validate_probe returned {type(said).__name__}, not a dict or None"}
-        self.evidence.own_probe = said
+            result = {"ok": False, "summary": describe_error(error)}
+        if result is not None and not isinstance(result, dict):
+            result = {"ok": False, "summary": f"validate_probe returned {type(result).__name__}, not a dict or None"}
+        self.evidence.own_probe = result
 
 
 def _left_behind(evidence: Evidence) -> list[str]:

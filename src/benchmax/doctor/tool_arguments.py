@@ -1,7 +1,7 @@
 """Arguments for a tool, made from its schema alone.
 
-Not covered: `pattern`, `format`, `not`, and conditions between properties. A tool whose schema asks for these may
-refuse what is made here, and that is reported as such, not as a fault of the tool.
+Not covered: `pattern`, `format`, `not`, and conditions between properties. A tool whose schema requires these may
+refuse what is made here, which is reported as such and not as a fault of the tool.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from benchmax.envs.types import ToolDefinition
 EDGES_PER_TOOL = 12
 LONG_TEXT = 10_000
 MOST_ITEMS = 1_000
-"""In all lists of one call; a schema that asks for more refuses what is made here."""
+"""Items in all lists of one call; a schema that requires more refuses what is made here."""
 QUESTIONS = frozenset({"query", "q", "question", "search_query", "text", "prompt"})
-"""Parameters that are given the example's question instead of a plain word."""
+"""Parameters that get the example's question instead of a plain word."""
 
 
 def arguments_for(tool: ToolDefinition, word: str = "test", question: str | None = None) -> dict[str, Any]:
-    """Arguments the schema accepts: free text becomes `word`, or the question where one is asked for."""
+    """Arguments the schema accepts: free text becomes `word`, or the question for parameters named like one."""
     schema = tool.input_schema
     if not isinstance(schema, Mapping):
         return {}
@@ -50,6 +50,8 @@ def _edges(value: Any) -> tuple[Any, ...]:
 
 
 class _Maker:
+    """Makes values for the schema of one tool."""
+
     def __init__(self, root: Mapping[str, Any], word: str, question: str | None) -> None:
         self._root, self._word, self._question = root, word, question
         self._items_left = MOST_ITEMS

@@ -1,10 +1,10 @@
-"""An environment that holds the interpreter: a regular expression that never ends cannot be interrupted by Python.
+"""Runs work in a child process and ends it when it holds the interpreter: a regular expression that never ends, say.
 
-It is watched from another process. The watched one beats once a second; when it stops, it is asked where it is (the
-answer comes from a signal handler that needs no interpreter) and ended.
+Python itself cannot interrupt such code. The child writes a beat into a pipe every second; when the beats stop, a
+signal makes it report where it is (the handler needs no interpreter), and it is killed.
 
-    parent                          child
-    apart(work) ── forks ──▶  beats ─── work ─── result, as JSON, in a file
+    parent                              child
+    run_in_child(work) ── forks ──▶  beats ─── work ─── result, as JSON, in a file
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from benchmax.errors import BenchmaxError
 BEAT_SECONDS = 1.0
 BEAT, DONE = b".", b"="
 STALL_SECONDS = 20.0
-"""Without a beat, after which the interpreter is held. Code that only takes long lets others run in between."""
+"""Seconds without a beat after which the interpreter counts as held. Slow code lets other threads run in between."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 _PACKAGE, _STANDARD = (os.path.join(os.path.dirname(str(module.__file__)), "") for module in (errors, os))
 _OURS = (_PACKAGE, _STANDARD, "<frozen")
 _BUILT_IN = os.path.join(_PACKAGE, "envs", "")
 
 
-class Stalled(Exception):
-    """The work held the interpreter; says where."""
+class InterpreterHeld(Exception):
+    """The work held the interpreter; `where` is the place."""
 
     def __init__(self, where: str, seconds: float) -> None:
         self.where, self.seconds = where, seconds
@@ -46,13 +46,13 @@ class Stalled(Exception):
 
 
 def can_watch() -> bool:
-    """Whether this system lets one process watch a copy of itself."""
+    """Whether this system can fork and report where a process is."""
     return hasattr(os, "fork") and hasattr(faulthandler, "register")
 
 
-def apart(work: Callable[[], dict[str, Any]], *, seconds: float | None = None) -> dict[str, Any]:
-    """What `work` gives, plain JSON, done in a copy of this process. Raises what it raises, and Stalled when it holds
-    its own interpreter for so long."""
+def run_in_child(work: Callable[[], dict[str, Any]], *, seconds: float | None = None) -> dict[str, Any]:
+    """The result of `work`, plain JSON, computed in a fork of this process. Raises what it raises, and InterpreterHeld
+    when it holds its interpreter for so long."""
     seconds = STALL_SECONDS if seconds is None else seconds
     reading, writing = os.pipe()
     with tempfile.TemporaryDirectory(prefix="benchmax-doctor-") as folder:
@@ -64,7 +64,7 @@ def apart(work: Callable[[], dict[str, Any]], *, seconds: float | None = None) -
         os.close(writing)
         try:
             _wait(reading, pid, dump, seconds)
-            told: dict[str, Any] = json.loads(result.read_text("utf-8"))
+            outcome: dict[str, Any] = json.loads(result.read_text("utf-8"))
         except FileNotFoundError:
             raise RuntimeError("The environment ended the process that examined it (os._exit, a crash).") from None
         finally:
@@ -72,15 +72,15 @@ def apart(work: Callable[[], dict[str, Any]], *, seconds: float | None = None) -
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-    if "raised" in told:
-        raise _error(**told["raised"])
-    gave: dict[str, Any] = told["gave"]
-    return gave
+    if "raised" in outcome:
+        raise _error(**outcome["raised"])
+    value: dict[str, Any] = outcome["value"]
+    return value
 
 
-def watch_me(writing: int, dump: Path) -> None:
-    """Beat into a pipe from now on, and tell where this process is when it is asked by a signal."""
-    faulthandler.register(signal.SIGUSR1, file=open(dump, "w"), all_threads=True)  # noqa: SIM115 - open for good
+def send_beats(writing: int, dump: Path) -> None:
+    """Write beats into a pipe from now on, and report where this process is when it gets the signal."""
+    faulthandler.register(signal.SIGUSR1, file=open(dump, "w"), all_threads=True)  # noqa: SIM115 - stays open
 
     def beat() -> None:
         with suppress(OSError):
@@ -92,7 +92,7 @@ def watch_me(writing: int, dump: Path) -> None:
 
 
 def _error(kind: str, message: str) -> Exception:
-    """An error of the child's: ours as it was, another's in words."""
+    """The child's error: one of benchmax's own classes, or a RuntimeError with its text."""
     ours = getattr(errors, kind, None)
     if isinstance(ours, type) and issubclass(ours, BenchmaxError):
         return ours(message)
@@ -102,9 +102,9 @@ def _error(kind: str, message: str) -> Exception:
 def _work(work: Callable[[], dict[str, Any]], writing: int, dump: Path, result: Path) -> None:
     """The child: never returns."""
     try:
-        watch_me(writing, dump)
+        send_beats(writing, dump)
         try:
-            message = json.dumps({"gave": work()})
+            message = json.dumps({"value": work()})
         except BaseException as error:
             message = json.dumps({"raised": {"kind": type(error).__name__, "message": str(error)}})
         result.write_text(message, "utf-8")
@@ -116,30 +116,30 @@ def _work(work: Callable[[], dict[str, Any]], writing: int, dump: Path, result: 
 
 
 def _wait(reading: int, pid: int, dump: Path, seconds: float) -> None:
-    """Until the child is done or gone; raises Stalled when it stops beating."""
+    """Wait until the child has finished or ended; raises InterpreterHeld when the beats stop."""
     while True:
         ready, _, _ = select.select([reading], [], [], seconds)
         if not ready:
-            raise Stalled(where_is(pid, dump), seconds)
+            raise InterpreterHeld(where_is(pid, dump), seconds)
         beats = os.read(reading, 4096)
         if not beats or DONE in beats:
             return
 
 
 def where_is(pid: int, dump: Path, patience: float = 2.0) -> str:
-    """Where a process that no longer beats is, in words: file, line and function of the environment's own code."""
+    """Where a process that stopped beating is: file, line and function of the environment's own code."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGUSR1)
     until = time.monotonic() + patience
     while time.monotonic() < until:
         time.sleep(0.05)
         with suppress(OSError):
-            if found := culprit(dump.read_text("utf-8", "replace")):
+            if found := blocking_frame(dump.read_text("utf-8", "replace")):
                 return found
     return "something"
 
 
-def culprit(dump: str) -> str:
+def blocking_frame(dump: str) -> str:
     """The first frame of the environment's own code in a dump of all threads, the newest first."""
     frames = [frame for thread in dump.split("\n\n") for frame in _FRAME.findall(thread)]
     theirs = [frame for frame in frames if not frame[0].startswith(_OURS) and frame[0] != sys.argv[0]]

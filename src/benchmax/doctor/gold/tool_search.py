@@ -1,8 +1,8 @@
-"""Solutions by tool calls, found by trying: for environments that pay for what tools tell or do, and show no solution.
+"""Searches for solutions by tool calls, for environments that show none.
 
-Two ways are tried. *Looking up*: call tools with what the prompt and earlier results hold until a result holds the
-truth. *Doing*: extend a list of calls by whatever raises the reward. What solved one row is tried first on the next,
-so that after the first few a row takes a handful of calls.
+Three ways are tried. *Looking up*: call tools with values of the prompt and of earlier results until a result contains
+the truth. *Querying*: the same with SQL. *Doing*: extend a list of calls by whatever raises the reward. What solved one
+row is tried first on the next, so that after the first few a row takes a handful of calls.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 
-from benchmax.doctor.gold.queries import find_query, statement_parameter, tables
+from benchmax.doctor.gold.call_values import Arguments, arguments, values
+from benchmax.doctor.gold.sql_queries import find_query, statement_parameter, tables
 from benchmax.doctor.gold.truths import question
-from benchmax.doctor.gold.values import Made, arguments, values
 from benchmax.doctor.probe_answers import mentions
 from benchmax.doctor.probe_player import Probe, ProbePlayer
 from benchmax.envs.types import Example, ToolCall, ToolDefinition
 from benchmax.models.scripted import ScriptedModel
-from benchmax.rollouts.play import new_rollout, opened
-from benchmax.rollouts.toolbox import BadToolCall, Toolbox, result_text
+from benchmax.rollouts.play import new_rollout, open_rollout
+from benchmax.rollouts.tools import BadToolCall, Toolbox, as_result
 
 DEPTH = 3
 """Look-ups in a row."""
 BEAM = 6
-DEEDS = 6
-"""Calls that change something, in a row."""
+ACTIONS = 6
+"""Calls in a row that change something."""
 REPEATS = 12
 """Times the same call is made, where nothing tells how often."""
 PLAYS = 600
@@ -38,19 +38,21 @@ ENOUGH = 1 - 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A call, and where its arguments were found."""
+    """A call, and the places where its arguments were found."""
 
     call: ToolCall
     places: tuple[str, ...]
 
     @property
-    def habit(self) -> tuple[str, ...]:
-        """What this step has in common with the same one on another row."""
+    def pattern(self) -> tuple[str, ...]:
+        """What this step has in common with the same step on another row."""
         return (self.call.name, *self.places)
 
 
 @dataclass(slots=True)
 class Path:
+    """Calls in a row, and their results."""
+
     steps: list[Step] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
 
@@ -60,7 +62,7 @@ class Path:
 
 
 class ProgramSearch:
-    """Searches one environment's rows, one after the other, and learns from those it solved."""
+    """Searches one environment's rows, one after the other, and reuses what solved earlier ones."""
 
     def __init__(self, player: ProbePlayer, tools: Sequence[ToolDefinition], seconds: float) -> None:
         self.player, self.tools = player, list(tools)
@@ -68,7 +70,7 @@ class ProgramSearch:
         self._seconds = seconds
         """Left for searching."""
         self._began = perf_counter()
-        self.habits: Counter[tuple[int, tuple[str, ...]]] = Counter()
+        self.solved_with: Counter[tuple[int, tuple[str, ...]]] = Counter()
         self.last: tuple[str, int] = ("", 0)
         """How the last row was solved, and with how many calls."""
 
@@ -79,7 +81,7 @@ class ProgramSearch:
     async def solve(
         self, example: Example, truth: str | None, answer: str, least: float
     ) -> tuple[list[ToolCall], float] | None:
-        """Calls after which `answer` earns more than `least`, and what it earns."""
+        """The calls after which `answer` earns more than `least`, and what it earns."""
         ways = {"look up": self._look_up, "query": self._query, "do": self._do}
         self._began = perf_counter()
         try:
@@ -89,7 +91,7 @@ class ProgramSearch:
                 if found is not None:
                     path, reward = found
                     self.last = (name, len(path.steps))
-                    self.habits.update((at, step.habit) for at, step in enumerate(path.steps))
+                    self.solved_with.update((at, step.pattern) for at, step in enumerate(path.steps))
                     return path.calls, reward
             return None
         finally:
@@ -103,7 +105,7 @@ class ProgramSearch:
         if not truth:
             return None
         # First the calls that solved earlier rows; if those do not lead to it, all there are.
-        for eager in (True, False) if self.habits else (False,):
+        for eager in (True, False) if self.solved_with else (False,):
             if (found := await self._follow(example, truth, answer, least, eager)) is not None:
                 return found
         return None
@@ -126,7 +128,7 @@ class ProgramSearch:
                         wider.append(longer)
                 if self.over:
                     return None
-            wider.sort(key=lambda path: -self.habits[len(path.steps) - 1, path.steps[-1].habit])
+            wider.sort(key=lambda path: -self.solved_with[len(path.steps) - 1, path.steps[-1].pattern])
             frontier = wider[:BEAM]
         return None
 
@@ -134,36 +136,33 @@ class ProgramSearch:
         """Every call that might follow, made in one rollout after the calls of the path."""
         steps = self._steps(example, path, truth, eager)
         found: list[Path] = []
-        rollout = new_rollout(
-            self.player.host, example, ScriptedModel(""), sample=0, attempt=0, split="eval", step=None
-        )
-        async with opened(self.player.host, rollout, self.player.settings) as ready:
+        rollout = new_rollout(self.player.host, example, ScriptedModel(""))
+        async with open_rollout(self.player.host, rollout, self.player.settings) as ready:
             for call in path.calls if ready else ():
                 await self._call(rollout.id, call)
             for step in steps if ready else ():
-                said = await self._call(rollout.id, step.call)
-                if said:
-                    found.append(Path([*path.steps, step], [*path.results, said]))
+                if result := await self._call(rollout.id, step.call):
+                    found.append(Path([*path.steps, step], [*path.results, result]))
         return found
 
     async def _call(self, rollout_id: str, call: ToolCall) -> str | None:
-        """What the tool says; None when it refuses."""
+        """The tool's result; None when it fails."""
         host = self.player.host
         try:
             given = self.toolbox.arguments(call)
-            running = host.start("run_tool", (rollout_id, call.name), given, call.name, f"run_tool {call.name}")
-            said = result_text(await host.outcome(running, self.player.settings.tool_seconds))
+            running = host.start("run_tool", (rollout_id, call.name), given, call.name)
+            result = as_result(await host.outcome(running, self.player.settings.tool_seconds))
         except (BadToolCall, Exception):
             return None
-        return None if said.is_error or said.text.startswith("Error") else said.text
+        return None if result.is_error or result.text.startswith("Error") else result.text
 
     def _steps(self, example: Example, path: Path, truth: str, eager: bool) -> list[Step]:
-        """Calls that might follow, those that solved earlier rows first; the truth itself is nothing to ask with."""
+        """Calls that might follow, those that solved earlier rows first; the truth itself is not an argument."""
         found = [value for value in values(example, path.results) if str(value.value) != truth]
         steps = [_step(tool, made) for tool in self.tools for made in arguments(tool, found)]
         at = len(path.steps)
-        steps.sort(key=lambda step: -self.habits[at, step.habit])
-        known = [step for step in steps if self.habits[at, step.habit]]
+        steps.sort(key=lambda step: -self.solved_with[at, step.pattern])
+        known = [step for step in steps if self.solved_with[at, step.pattern]]
         return known[:BEAM] if eager else steps
 
     # Asking tables
@@ -176,11 +175,11 @@ class ProgramSearch:
             shapes = tables(f"{host.env.system_prompt}\n{question(example)}\n{tool.description}") if name else []
             if not truth or not name or not shapes:
                 continue
-            rollout = new_rollout(host, example, ScriptedModel(""), sample=0, attempt=0, split="eval", step=None)
-            async with opened(host, rollout, self.player.settings) as ready:
+            rollout = new_rollout(host, example, ScriptedModel(""))
+            async with open_rollout(host, rollout, self.player.settings) as ready:
                 ask = partial(self._ask, rollout.id, tool.name, name)
-                told = [value.value for value in values(example, []) if not value.place.startswith("column")]
-                statement = await find_query(ask, shapes, told, truth) if ready else None
+                known = [value.value for value in values(example, []) if not value.place.startswith("column")]
+                statement = await find_query(ask, shapes, known, truth) if ready else None
             if statement is not None:
                 step = Step(ToolCall(tool.name, json.dumps({name: statement}, ensure_ascii=False)), ("query",))
                 reward = await self._earns(example, [step.call], answer)
@@ -195,15 +194,15 @@ class ProgramSearch:
     # Doing
 
     async def _do(self, example: Example, truth: str | None, answer: str, least: float) -> tuple[Path, float] | None:
-        """Extend the best paths while that pays; where a single call does not, make it several times."""
+        """Extend the best paths while the reward rises; where a single call does not help, repeat it."""
         best: tuple[Path, float] | None = None
-        least += 4e-9  # a call that changes nothing is not worth making
+        least += 4e-9  # a call that changes nothing is not kept
         beam: list[tuple[Path, float]] = [(Path(), least)]
         plays = 0
-        for _ in range(DEEDS):
+        for _ in range(ACTIONS):
             tried: list[tuple[Path, float]] = []
             for path, _ in beam:
-                steps = self._deeds(example, path)[: PLAYS // DEEDS]
+                steps = self._actions(example, path)[: PLAYS // ACTIONS]
                 earned = await self._earn_all(example, [[*path.calls, step.call] for step in steps], answer)
                 longer = [Path([*path.steps, step]) for step in steps]
                 tried += [(each, paid) for each, paid in zip(longer, earned, strict=True) if paid is not None]
@@ -220,13 +219,13 @@ class ProgramSearch:
             beam = tried[:BEAM]
         return best or await self._repeat(example, answer, least)
 
-    def _deeds(self, example: Example, path: Path) -> list[Step]:
+    def _actions(self, example: Example, path: Path) -> list[Step]:
         steps = [_step(tool, made) for tool in self.tools for made in arguments(tool, values(example, path.results))]
-        steps.sort(key=lambda step: -self.habits[len(path.steps), step.habit])
+        steps.sort(key=lambda step: -self.solved_with[len(path.steps), step.pattern])
         return steps
 
     async def _repeat(self, example: Example, answer: str, least: float) -> tuple[Path, float] | None:
-        for step in self._deeds(example, Path())[:BEAM]:
+        for step in self._actions(example, Path())[:BEAM]:
             many = [[step.call] * times for times in range(2, REPEATS + 1)]
             earned = await self._earn_all(example, many, answer)
             paid = [(reward, times) for times, reward in enumerate(earned, 2) if reward is not None and reward > least]
@@ -245,9 +244,9 @@ class ProgramSearch:
         if not many:
             return []
         probes = [Probe(str(at), answer, tuple((call,) for call in calls)) for at, calls in enumerate(many)]
-        shots = {shot.kind: shot.total for shot in await self.player.play(example, probes)}
-        return [shots.get(str(at)) for at in range(len(many))]
+        answers = {answer.kind: answer.total for answer in await self.player.play(example, probes)}
+        return [answers.get(str(at)) for at in range(len(many))]
 
 
-def _step(tool: ToolDefinition, made: Made) -> Step:
-    return Step(ToolCall(tool.name, json.dumps(made.arguments, ensure_ascii=False)), made.places)
+def _step(tool: ToolDefinition, made: Arguments) -> Step:
+    return Step(ToolCall(tool.name, json.dumps(made.values, ensure_ascii=False)), made.places)

@@ -1,4 +1,4 @@
-"""Work handed to an event loop from other threads: many posts, few wake-ups."""
+"""Calls into an event loop from other threads and loops: many calls, few wake-ups."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 BURST = 64
-"""Callbacks run in one turn of a loop, so that a crowd does not hold it."""
+"""Callbacks run in one iteration of a loop, so that a long queue does not block it."""
 
 
-class Mailbox:
-    """`call_soon_threadsafe` for many: any number of posts wake the loop once. It does not keep the loop alive."""
+class LoopCalls:
+    """`call_soon_threadsafe` for many calls: any number of them wake the loop once. It does not keep the loop alive."""
 
     __slots__ = ("_awake", "_loop", "_queue", "_senders")
 
@@ -23,12 +23,13 @@ class Mailbox:
         self._awake = False
         self._senders: set[asyncio.AbstractEventLoop] = set()
 
-    def post(self, callback: Callable[..., Any], *args: Any) -> None:
+    def schedule(self, callback: Callable[..., Any], *args: Any) -> None:
+        """Run the callback on the loop soon; from any thread."""
         self._queue.append((callback, args))
         self._wake()
 
-    def post_from(self, sender: asyncio.AbstractEventLoop, callback: Callable[..., Any], *args: Any) -> None:
-        """Post from a running loop, which wakes this one at the end of its turn.
+    def schedule_from(self, sender: asyncio.AbstractEventLoop, callback: Callable[..., Any], *args: Any) -> None:
+        """The same from a running loop, which wakes this one at the end of its iteration.
 
         A wake-up hands over the interpreter lock: one for each call would make two threads of one program
         spend their time on taking turns.
@@ -62,7 +63,7 @@ class Mailbox:
             for _ in range(min(len(self._queue), BURST)):
                 callback, args = self._queue.popleft()
                 callback(*args)
-        finally:  # one that raises must not keep the others waiting
+        finally:  # a callback that raises must not stop the others
             if self._queue and not self._awake:
                 self._awake = True
                 asyncio.get_running_loop().call_soon(self._drain)

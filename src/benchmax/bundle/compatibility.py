@@ -1,7 +1,7 @@
-"""Whether a bundle can be opened here, told from the names it refers to. Nothing of it is imported, called or run.
+"""Whether this benchmax can run a bundle, judged by the names it refers to. Nothing of it is imported, called or run.
 
 The opcodes of its pickle name what is imported when it is opened, the code in it names what is imported later, and so
-does the source in its manifest. A name of benchmax is looked for in our own files, which are read and not imported.
+does the source in its manifest. A name of benchmax is looked up in benchmax's own files, which are read, not imported.
 """
 
 from __future__ import annotations
@@ -16,64 +16,64 @@ from pathlib import Path
 
 import benchmax
 from benchmax.bundle.errors import DependencyError, ValidationError
+from benchmax.bundle.interpreters import HERE
 from benchmax.bundle.metadata import BundleMetadata, python_minor, requirement_name
-from benchmax.bundle.opcodes import Global, Names, names_in
+from benchmax.bundle.pickle_names import Global, Names, names_in
 from benchmax.envs.catalogue import environments
 from benchmax.published import HOMES
 
-CAME_ALONG = {"openai": "openai", "httpx": "httpx", "datasets": "datasets", "json_repair": "json-repair"}
-"""Modules that were there with the published package, so that its bundles do not declare them, and their packages."""
-RIVALS = frozenset({"castform", "cgft"})
-"""Packages that bring a benchmax of their own, which cannot be opened beside this one."""
+IMPLIED_PACKAGES = {"openai": "openai", "httpx": "httpx", "datasets": "datasets", "json_repair": "json-repair"}
+"""Modules that the published package brought with it, so that its bundles do not declare them; and their packages."""
+CONFLICTING = frozenset({"castform", "cgft"})
+"""Packages that contain a benchmax of their own, which cannot be used beside this one."""
 SOURCE_CHARS = 200_000
-"""Looked at of a source; its tree takes some five hundred times as many bytes."""
-_HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
-_ALWAYS_THERE = frozenset({"benchmax", "__main__", "__builtin__", "copy_reg"})
-"""The last two are what old pickle protocols call modules of the standard library."""
+"""Read of a source; its syntax tree takes some five hundred times as many bytes."""
+_ALWAYS_INSTALLED = frozenset({"benchmax", "__main__", "__builtin__", "copy_reg"})
+"""The last two are the names of standard modules in old pickle protocols."""
 _PLAIN_MODULES = frozenset(
     f"benchmax.envs.{name}"
     for name in ("base", "base_env", "example_id", "logging", "reward_helpers", "reward_values", "types")
 )
-_PLAIN_WORDS = frozenset({"datasets"})
-"""Names of modules that are names of attributes too: to find one in code says nothing."""
+_AMBIGUOUS = frozenset({"datasets"})
+"""Names of modules that are common names of attributes too: finding one in code means nothing."""
 
 
-def check_servable(pickled: bytes, metadata: BundleMetadata) -> None:
-    """Refuse, by name, a bundle that a run would stop at."""
+def check_compatible(pickled: bytes, metadata: BundleMetadata) -> None:
+    """Raise an error that names what a run of this bundle would fail at."""
     names = names_in(pickled)
     tree = _parsed(metadata.env_class_source)
-    _refuse_rivals(names, metadata)
-    missing = sorted(_missing(names) | {name for name in _imports(tree) if _is_ours(name) and not _is_here(name)})
+    _refuse_conflicts(names, metadata)
+    missing = sorted(_missing(names) | {name for name in _imports(tree) if _is_benchmax(name) and not _exists(name)})
     if missing:
         raise ValidationError(
             f"The environment uses {', '.join(missing[:5])}, which this benchmax does not have. Write it without "
-            "that, or bring the code along in a module of your own (local_modules), and upload it again."
+            "that, or put the code into a module of your own (local_modules), and upload it again."
         )
     _refuse_other_style(tree)
-    _refuse_undeclared(names, with_companions(pickled, metadata))
+    _refuse_undeclared(names, with_implied_packages(pickled, metadata))
 
 
-def with_companions(pickled: bytes, metadata: BundleMetadata) -> BundleMetadata:
-    """The manifest with what a published client's bundle needs and does not declare, as it came along there."""
+def with_implied_packages(pickled: bytes, metadata: BundleMetadata) -> BundleMetadata:
+    """The manifest with the packages that a published client's bundle needs and does not declare."""
     if metadata.created_by is not None:
         return metadata
     names = names_in(pickled)
-    later = (names.spoken - _PLAIN_WORDS) | _imports(_parsed(metadata.env_class_source))
+    later = (names.in_code - _AMBIGUOUS) | _imports(_parsed(metadata.env_class_source))
     used = {name.partition(".")[0] for name in (*names.all_modules(), *later)}
     declared = {requirement_name(each) for each in metadata.pip_dependencies}
-    lent = python_minor(metadata) == _HERE
+    shared = python_minor(metadata) == HERE
     wanted = [
         package
-        for module, package in CAME_ALONG.items()
-        if module in used and package not in declared and not (lent and find_spec(module))
+        for module, package in IMPLIED_PACKAGES.items()
+        if module in used and package not in declared and not (shared and find_spec(module))
     ]
     return replace(metadata, pip_dependencies=[*metadata.pip_dependencies, *wanted])
 
 
-def rows_read_by(pickled: bytes, metadata: BundleMetadata) -> str | None:
-    """Who reads a bundle's rows: "" for the columns every environment knows, or the name of a built-in environment.
+def known_row_reader(pickled: bytes, metadata: BundleMetadata) -> str | None:
+    """What reads a bundle's rows: "" for the columns every environment knows, or the name of a built-in environment.
 
-    None: code of its own, or of a package, reads them, and only a run can tell which it takes.
+    None: its own code, or a package, reads them, and only a run shows which rows it accepts.
     """
     names = names_in(pickled)
     if names.hooks:
@@ -98,27 +98,27 @@ def _bases(tree: ast.Module) -> set[str]:
 
 
 def _is_plain(module: str) -> bool:
-    """Whether no class of the module reads rows in its own way."""
+    """Whether no class of the module reads rows in a way of its own."""
     root = module.partition(".")[0]
-    ours = _is_ours(module) and not module.startswith("benchmax.envs.")
+    ours = _is_benchmax(module) and not module.startswith("benchmax.envs.")
     return ours or module in _PLAIN_MODULES or root in ("cloudpickle", "__main__") or root in sys.stdlib_module_names
 
 
-def _refuse_rivals(names: Names, metadata: BundleMetadata) -> None:
+def _refuse_conflicts(names: Names, metadata: BundleMetadata) -> None:
     declared = {requirement_name(each) for each in metadata.pip_dependencies}
-    found = RIVALS & (declared | {name.partition(".")[0] for name in names.all_modules()})
+    found = CONFLICTING & (declared | {name.partition(".")[0] for name in names.all_modules()})
     if found:
         raise DependencyError(
             f"The environment needs {', '.join(sorted(found))}, which brings a benchmax of its own and cannot be "
-            "opened beside this one. Write the environment with benchmax alone, and upload it again."
+            "used beside this one. Write the environment with benchmax alone, and upload it again."
         )
 
 
 def _refuse_undeclared(names: Names, metadata: BundleMetadata) -> None:
-    """Modules that are certainly missing: with a package declared, nobody knows which modules it brings."""
-    if metadata.pip_dependencies or python_minor(metadata) != _HERE:
+    """Raise for modules that are certainly missing: a declared package may bring any module."""
+    if metadata.pip_dependencies or python_minor(metadata) != HERE:
         return
-    roots = {name.partition(".")[0] for name in names.all_modules()} - _ALWAYS_THERE
+    roots = {name.partition(".")[0] for name in names.all_modules()} - _ALWAYS_INSTALLED
     missing = sorted(root for root in roots if root not in sys.stdlib_module_names and not _is_installed(root))
     if missing:
         raise DependencyError(
@@ -138,11 +138,11 @@ def _is_installed(root: str) -> bool:
 def _refuse_other_style(tree: ast.Module) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef) and node.name == "compute_reward":
-            refuse_later_style([each.arg for each in (*node.args.args, *node.args.kwonlyargs)])
+            check_reward_style([each.arg for each in (*node.args.args, *node.args.kwonlyargs)])
 
 
-def refuse_later_style(parameters: list[str]) -> None:
-    """ValidationError for a `compute_reward(self, rollout)`: what benchmax 0.2 calls it with does not exist here."""
+def check_reward_style(parameters: list[str]) -> None:
+    """Raise ValidationError for a `compute_reward(self, rollout)`, which is written for benchmax 0.2."""
     if [name for name in parameters if name != "self"] == ["rollout"]:
         raise ValidationError(
             "compute_reward(self, rollout) is written for benchmax 0.2. Write it as compute_reward(self, rollout_id, "
@@ -151,29 +151,29 @@ def refuse_later_style(parameters: list[str]) -> None:
 
 
 def _missing(names: Names) -> set[str]:
-    """Names of benchmax that it does not have."""
-    gone = {str(each) for each in names.globals if _is_ours(each.module) and not _has(each.module, each.name)}
-    later = {name for name in (*names.modules, *names.spoken) if _is_ours(name) and not _is_here(name)}
+    """Names of benchmax that do not exist here."""
+    gone = {str(each) for each in names.globals if _is_benchmax(each.module) and not _has(each.module, each.name)}
+    later = {name for name in (*names.modules, *names.in_code) if _is_benchmax(name) and not _exists(name)}
     return gone | later
 
 
-def _is_ours(name: str) -> bool:
+def _is_benchmax(name: str) -> bool:
     return name == "benchmax" or name.startswith("benchmax.")
 
 
-def _is_here(module: str) -> bool:
+def _exists(module: str) -> bool:
     return module in HOMES or _file(module) is not None
 
 
 def _has(module: str, name: str) -> bool:
-    """Whether one of our modules has a name at its top; of a dotted name the first part is looked at."""
+    """Whether a module of benchmax defines a name; of a dotted name, its first part counts."""
     first = name.partition(".")[0]
     known = [_top_names(home) for home in HOMES.get(module, (module,))]
     return any(first in names or "__getattr__" in names for names in known)
 
 
 def _file(module: str) -> Path | None:
-    """The file of a module of ours."""
+    """The file of a module of benchmax."""
     parts = module.split(".")[1:]
     if not all(part.isidentifier() for part in parts):
         return None
@@ -200,7 +200,7 @@ def _top_names(module: str) -> frozenset[str]:
 
 
 def _statements(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Those of a module's top, also within `if` and `try`."""
+    """The statements at a module's top level, also those inside `if` and `try`."""
     found = []
     for node in body:
         inner = [*getattr(node, "body", []), *getattr(node, "orelse", [])] if isinstance(node, ast.If | ast.Try) else []
@@ -209,7 +209,7 @@ def _statements(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _parsed(source: str | None) -> ast.Module:
-    """The source a manifest shows; what cannot be read says nothing."""
+    """The source in a manifest, parsed; empty when it cannot be."""
     try:
         return ast.parse(textwrap.dedent(source or "")[:SOURCE_CHARS])
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""A failure in the words of the OpenAI API: the status and the body that its clients expect."""
+"""Errors as the OpenAI API reports them: the status and the body that its clients expect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmax.errors import (
     NotFoundError,
 )
 
-_ELSEWHERE: dict[type[ModelError], int] = {ModelUnavailable: 503, ModelTimeout: 504, ModelProtocolError: 502}
+_UPSTREAM: dict[type[ModelError], int] = {ModelUnavailable: 503, ModelTimeout: 504, ModelProtocolError: 502}
 FAILED = "The server failed; its log says why."
 
 
@@ -25,15 +25,15 @@ def error_body(message: str, *, kind: str = "invalid_request_error", code: str |
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-def refusal(error: BaseException) -> tuple[int, dict[str, Any]]:
-    """Status and body of a failure; what nobody foresaw is a 500 that says nothing more."""
+def error_response(error: BaseException) -> tuple[int, dict[str, Any]]:
+    """Status and body for an error; an unexpected one is a 500 that reveals nothing."""
     if isinstance(error, ContextExceeded):
         return 400, error_body(str(error), code="context_length_exceeded")
     if isinstance(error, NotFoundError):
         return 404, error_body(str(error), code="model_not_found")
     if isinstance(error, ModelRateLimited):
         return 429, error_body(str(error), kind="rate_limit_error", code="rate_limit_exceeded")
-    for kind, status in _ELSEWHERE.items():
+    for kind, status in _UPSTREAM.items():
         if isinstance(error, kind):
             return status, error_body(str(error), kind="server_error", code="model_unavailable")
     if isinstance(error, RecursionError):

@@ -1,7 +1,7 @@
-"""Which of several processes plays a rollout: siblings must meet in one, to be scored together.
+"""Which of several processes plays a rollout: siblings must be in the same one, to be scored together.
 
 Rollouts of one example go to the same process. The example is known from `example_context`. Without it, a rollout goes
-wherever there is least to do, unless the environment scores groups: then the arguments of the first hook decide, which
+to the least busy process, unless the environment scores groups: then the arguments of the first hook decide, which
 siblings share, and where that hook has none (a tool call), one process plays all.
 """
 
@@ -18,7 +18,7 @@ _example: ContextVar[str] = ContextVar("benchmax_example", default="")
 
 @contextmanager
 def example_context(example_id: str) -> Iterator[None]:
-    """Tell which example the rollouts begun in this block belong to."""
+    """Set the example that rollouts begun in this block belong to."""
     token = _example.set(example_id)
     try:
         yield
@@ -26,18 +26,18 @@ def example_context(example_id: str) -> Iterator[None]:
         _example.reset(token)
 
 
-def placement_key(hook: str, kwargs: Mapping[str, Any], basis: str | None) -> str | None:
-    """What decides the process of a new rollout; None for any process."""
+def routing_key(hook: str, kwargs: Mapping[str, Any], deciding: str | None) -> str | None:
+    """Rollouts with the same key go to the same process; None for any process."""
     if example := _example.get():
         return example
-    if basis is None:
+    if deciding is None:
         return None
     shared = {key: value for key, value in kwargs.items() if key not in ("messages", "completion")}
-    return json.dumps(shared, sort_keys=True, default=str) if hook == basis else ""
+    return json.dumps(shared, sort_keys=True, default=str) if hook == deciding else ""
 
 
-def placement_basis(overridden: Collection[str]) -> str | None:
-    """The hook by whose arguments siblings are known, where the example is not; "" for none, None for no need."""
+def deciding_hook(overridden: Collection[str]) -> str | None:
+    """The hook whose arguments identify siblings when the example is unknown; "" for none, None when not needed."""
     if "compute_group_reward" not in overridden:
         return None
     if "init_rollout" in overridden:

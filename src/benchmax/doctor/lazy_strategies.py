@@ -1,7 +1,7 @@
-"""Strategies that need no understanding: what they earn is what a lazy model ends at.
+"""Strategies that need no understanding: a model under training may end at what they earn.
 
-A model finds these before it finds the task: the same answer to everything, the question repeated in the form asked
-for, the first or the longest of the options. Where one of them pays well, training stops there.
+A model finds these before it solves the task: the same answer to everything, the question repeated in the requested
+form, the first or the longest of the options. Where one of them earns much, training stops there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from statistics import fmean
 from benchmax.doctor.gold.finder import OWN, Gold
 from benchmax.doctor.gold.forms import PLAIN, SLOT, Form
 from benchmax.doctor.gold.truths import options, question, truth_text
-from benchmax.doctor.probe_player import Probe, ProbePlayer, Shot
+from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer
 from benchmax.envs.types import Example
 
 CONSTANTS = 3
@@ -30,11 +30,11 @@ NAMES = {
     "longest": "always the longest option",
     "constant": "always the same answer",
 }
-"""Each strategy in words, by the first word of its kind."""
+"""The name of each strategy, by the first word of its kind."""
 
 
 def answer_form(gold: Gold, example: Example) -> Form:
-    """The form in which answers are paid; read off the environment's own gold answer where it has one."""
+    """The form in which answers earn; derived from the environment's own gold answer where it has one."""
     best = gold.best
     if best is not None and best.label != OWN:
         return best.form
@@ -45,7 +45,7 @@ def answer_form(gold: Gold, example: Example) -> Form:
 
 
 def lazy_answers(example: Example, gold: Gold, examples: Sequence[Example]) -> Iterator[tuple[str, str]]:
-    """(kind, text) of every lazy answer to one example; `examples` tell which answers are frequent."""
+    """(kind, text) of every lazy answer to one example; `examples` show which answers are frequent."""
     form = answer_form(gold, example)
     asked, offered = question(example), options(example)
     if asked and len(asked) <= LONGEST and form is not PLAIN:
@@ -55,29 +55,24 @@ def lazy_answers(example: Example, gold: Gold, examples: Sequence[Example]) -> I
         for kind, at in (("first-option", 0), ("longest-option", longest)):
             yield kind, form.write(offered[at])
             yield f"{kind}-letter", form.write(string.ascii_uppercase[at % 26])
-    for place, text in enumerate(_frequent(gold, examples)):
-        yield f"constant-{place}", text
-
-
-def _frequent(gold: Gold, examples: Sequence[Example]) -> list[str]:
-    """The most frequent gold answers, where some are."""
-    texts = [text for example in examples[:COUNTED] if (text := gold.text(example)) is not None]
-    counted = Counter(texts)
-    return [text for text, count in counted.most_common(CONSTANTS) if count > 1]
+    texts = Counter(text for example in examples[:COUNTED] if (text := gold.text(example)) is not None)
+    for place, (text, count) in enumerate(texts.most_common(CONSTANTS)):
+        if count > 1:
+            yield f"constant-{place}", text
 
 
 def strategy(kind: str) -> str:
-    """The strategy of a kind, in words; empty for an answer that is none."""
+    """The name of a kind's strategy; empty for an answer of no strategy."""
     first, dash, _ = kind.partition("-")
     return NAMES.get(first, "") if dash else ""
 
 
-def earnings(shots: Sequence[Shot]) -> dict[str, float]:
-    """What each strategy earns on average: of its variants the best, the same one on every row."""
+def earnings(answers: Sequence[PlayedAnswer]) -> dict[str, float]:
+    """What each strategy earns on average: its best variant, the same one on every row."""
     by_kind: dict[str, list[float]] = {}
-    for shot in shots:
-        if shot.total is not None and strategy(shot.kind):
-            by_kind.setdefault(shot.kind, []).append(shot.total)
+    for answer in answers:
+        if answer.total is not None and strategy(answer.kind):
+            by_kind.setdefault(answer.kind, []).append(answer.total)
     best: dict[str, float] = {}
     for kind, totals in by_kind.items():
         name = strategy(kind)
@@ -89,8 +84,8 @@ async def play_lazily(
     player: ProbePlayer, gold: Gold, examples: Sequence[Example], counted: Sequence[Example]
 ) -> dict[str, float]:
     """Play every lazy strategy on some examples."""
-    shots: list[Shot] = []
+    answers: list[PlayedAnswer] = []
     for example in examples:
         probes = [Probe(kind, text) for kind, text in lazy_answers(example, gold, counted)]
-        shots += await player.play(example, probes) if probes else []
-    return earnings(shots)
+        answers += await player.play(example, probes) if probes else []
+    return earnings(answers)

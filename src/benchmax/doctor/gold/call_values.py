@@ -1,7 +1,7 @@
-"""What a tool may be called with: values found in the prompt, the task and earlier results, with where each was found.
+"""Values to call a tool with, found in the prompt, the task and earlier results, each with the place it was found in.
 
-The place (`word -1 of the prompt`, `the last result`) means the same on every row, so that what solved one row is tried
-first on the next.
+The place (`word -1 of the prompt`, `the last result`) has the same meaning on every row, so that what solved one row is
+tried first on the next.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FILLERS = re.compile(
     r"please|tell|that|the|then|there|this|to|use|was|what|when|where|which|who|whose|with|you|your",
     re.IGNORECASE,
 )
-"""Words that are nothing to call a tool with."""
+"""Words that no tool is called with."""
 LONGEST = 400
 MOST_OF_A_KIND = 12
 PER_PARAMETER = 40
@@ -34,21 +34,21 @@ MOST_TRIED = 10_000
 
 
 class Value(NamedTuple):
-    """Something to call a tool with."""
+    """A value to call a tool with."""
 
     place: str
     value: Any
 
 
-class Made(NamedTuple):
-    """Arguments for one call, and where each of them was found."""
+class Arguments(NamedTuple):
+    """Arguments for one call, and the place of each of them."""
 
-    arguments: dict[str, Any]
+    values: dict[str, Any]
     places: tuple[str, ...]
 
 
 def values(example: Example, results: Sequence[str]) -> list[Value]:
-    """Everything there is to call tools with, the likely first and each value once."""
+    """All values to call tools with, the likely first and each value once."""
     found: dict[str, Value] = {}
     for value in _all(example, results):
         if not isinstance(value.value, str) or 0 < len(value.value.strip()) <= LONGEST:
@@ -79,7 +79,7 @@ def _in_text(where: str, text: str) -> Iterator[Value]:
     )
     for kind, found in kinds:
         for at, item in enumerate(found[-MOST_OF_A_KIND:]):
-            # From the end: what is asked for stands there as a rule, whatever comes before.
+            # Counted from the end: what is asked for is usually there, whatever comes before.
             yield Value(f"{kind} {at - len(found[-MOST_OF_A_KIND:])} of {where}", item)
 
 
@@ -94,7 +94,7 @@ def _in_json(where: str, text: str) -> Iterator[Value]:
             yield from (Value(f"{key} of {where}", value) for key, value in row.items())
 
 
-def arguments(tool: ToolDefinition, found: Sequence[Value]) -> Iterator[Made]:
+def arguments(tool: ToolDefinition, found: Sequence[Value]) -> Iterator[Arguments]:
     """Arguments its schema may accept, made from the values."""
     schema = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
     properties: Mapping[str, Any] = schema.get("properties") or {}
@@ -105,7 +105,7 @@ def arguments(tool: ToolDefinition, found: Sequence[Value]) -> Iterator[Made]:
         ranks = product(*(range(len(each)) for each in choices))
         for ranked in sorted(islice(ranks, MOST_TRIED), key=sum)[:PER_TOOL]:
             picked = [choices[at][rank] for at, rank in enumerate(ranked)]
-            yield Made({name: value for name, _, value in picked}, tuple(place for _, place, _ in picked))
+            yield Arguments({name: value for name, _, value in picked}, tuple(place for _, place, _ in picked))
 
 
 def _choices(name: str, schema: Any, found: Sequence[Value]) -> list[tuple[str, Any]]:
@@ -117,7 +117,7 @@ def _choices(name: str, schema: Any, found: Sequence[Value]) -> list[tuple[str, 
     if kind == "boolean":
         return [("true", True), ("false", False)]
     fitting = [(value.place, cast) for value in found if (cast := _cast(value.value, kind)) is not None]
-    # A column or key that is named like the parameter was most likely made for it.
+    # A column or key with the parameter's name most likely belongs to it.
     fitting.sort(key=lambda choice: name not in choice[0].split())
     return fitting[:PER_PARAMETER]
 

@@ -1,7 +1,7 @@
-"""What a pickle would import and call, found by reading its opcodes. Nothing is imported or called.
+"""Which names a pickle would import, found by reading its opcodes. Nothing is imported or called.
 
-A pickle is a program for a small stack machine. Here the machine is run with placeholders in place of values:
-only strings, tuples and names of globals are followed, since they say what the real machine would import.
+A pickle is a program for a small stack machine. Here the machine runs with placeholders in place of values:
+only strings, tuples and names of globals are tracked, because they determine what the real machine would import.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Names:
     globals: set[Global] = field(default_factory=set)
     modules: set[str] = field(default_factory=set)
     """Modules the pickle asks for as a whole, through cloudpickle."""
-    spoken: set[str] = field(default_factory=set)
+    in_code: set[str] = field(default_factory=set)
     """Names in packed code: of attributes, and of modules it imports when it runs."""
     hooks: set[str] = field(default_factory=set)
-    """Of HOOKS, those that are mentioned anywhere: what does not mention one does not override it."""
-    unclear: int = 0
-    """Names that are computed; an honest pickle has none."""
+    """Those of HOOKS that are mentioned anywhere: a pickle that does not mention one does not override it."""
+    computed: int = 0
+    """Imports whose names are computed; an honest pickle has none."""
 
     def all_modules(self) -> set[str]:
         return self.modules | {each.module for each in self.globals}
@@ -46,7 +46,7 @@ _MARK = object()
 _OTHER = object()
 _SUBIMPORT = Global("cloudpickle.cloudpickle", "subimport")
 _CODE_PARTS, _CODE_NAMES = 16, 8
-"""How many arguments a code object has at least, and which of them are its names."""
+"""The least number of arguments of a code object, and which of them is the tuple of its names."""
 
 
 def names_in(pickled: bytes) -> Names:
@@ -61,6 +61,8 @@ def names_in(pickled: bytes) -> Names:
 
 
 class _Machine:
+    """The stack machine, which computes nothing."""
+
     def __init__(self) -> None:
         self.names = Names()
         self._stack: list[Any] = []
@@ -89,7 +91,7 @@ class _Machine:
             self._compute(opcode, self._take(opcode))
 
     def _take(self, opcode: pickletools.OpcodeInfo) -> list[Any]:
-        """Pop what the opcode uses up."""
+        """Pop the arguments of the opcode."""
         before = opcode.stack_before
         if pickletools.markobject in before or opcode.name == "POP_MARK":
             at = self._marks.pop()
@@ -99,9 +101,9 @@ class _Machine:
         return self._cut(len(self._stack) - len(before))
 
     def _cut(self, start: int) -> list[Any]:
-        """Take everything from `start` off the stack, marks too."""
+        """Remove everything from `start` on from the stack, marks included."""
         if start < 0:
-            raise ValueError("it takes more than it has put down")
+            raise ValueError("it pops more than it has pushed")
         taken = self._stack[start:]
         del self._stack[start:]
         while self._marks and self._marks[-1] >= start:
@@ -119,21 +121,21 @@ class _Machine:
             self._stack.append(tuple(taken))
         else:
             if name == "REDUCE":
-                self._note_call(*taken)
+                self._record_call(*taken)
             self._stack.extend(_OTHER for _ in opcode.stack_after)
 
     def _import(self, module: Any, name: Any) -> Any:
         if not (isinstance(module, str) and isinstance(name, str)):
-            self.names.unclear += 1
+            self.names.computed += 1
             return _OTHER
         found = Global(module, name)
         self.names.globals.add(found)
         return found
 
-    def _note_call(self, function: Any, arguments: Any) -> None:
+    def _record_call(self, function: Any, arguments: Any) -> None:
         if function == _SUBIMPORT and isinstance(arguments, tuple) and arguments and isinstance(arguments[0], str):
             self.names.modules.add(arguments[0])
         if function is _OTHER and isinstance(arguments, tuple) and len(arguments) >= _CODE_PARTS:
-            spoken = arguments[_CODE_NAMES]
-            if isinstance(spoken, tuple):
-                self.names.spoken.update(name for name in spoken if isinstance(name, str))
+            names = arguments[_CODE_NAMES]
+            if isinstance(names, tuple):
+                self.names.in_code.update(name for name in names if isinstance(name, str))

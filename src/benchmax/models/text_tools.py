@@ -1,7 +1,7 @@
-"""Conversations for servers without native tool calls: tools, calls and results travel as text.
+"""Tools, calls and results as text, for servers without native tool calls.
 
 The form is Qwen's: tools in the system message, `<tool_call>` in the assistant's text, results in a
-user message between `<tool_response>` tags. What the model wrote is sent back as it wrote it.
+user message between `<tool_response>` tags. What the model wrote is sent back unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
-from benchmax.models.wire import text_of
+from benchmax.models.chat_api import text_of
 from benchmax.prompts.tools import render_tool_call, render_tool_response, render_tools_prompt, split_tool_calls
 
 _name = re.compile(r'"name"\s*:\s*"([^"\\]{1,200})"')

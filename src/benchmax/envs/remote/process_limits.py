@@ -1,4 +1,4 @@
-"""What an environment's process is given: few variables, and limits."""
+"""What a child process gets: few environment variables, and limits."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PASSED_ON = frozenset(
         "BENCHMAX_NO_AUTO_START", "BENCHMAX_RUN_DIR",
     }
 )  # fmt: skip
-"""Variables an environment's process sees; the rest, keys and database addresses among them, it does not."""
+"""Variables that a child process inherits; keys and database addresses are not among them."""
 
 
 def scrubbed_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's variables, less those an environment has no business with, plus `extra`."""
+    """The variables of this process that a child may have, plus `extra`."""
     kept = {name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith("LC_")}
     return {**kept, **(extra or {})}
 
@@ -28,7 +28,7 @@ class ProcessLimits:
     """What one process may use."""
 
     memory_bytes: int | None = None
-    """Private memory. An allocation beyond it fails in the environment, which is told the limit."""
+    """Private memory. An allocation beyond it fails in the environment, with the limit in the message."""
     open_files: int = 4096
     nice: int = 0
 

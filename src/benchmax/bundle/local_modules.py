@@ -1,4 +1,4 @@
-"""Which modules are the user's own files, and so must travel inside the bundle."""
+"""Which modules are the user's own files, and so must be included in the bundle."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from benchmax.bundle.opcodes import names_in
+from benchmax.bundle.pickle_names import names_in
 
-ALWAYS_THERE = {"benchmax", "cloudpickle", "__main__"}
-"""benchmax is there wherever a bundle is opened, and cloudpickle packs what is in `__main__` by itself."""
+NEVER_LOCAL = {"benchmax", "cloudpickle", "__main__"}
+"""benchmax is installed wherever a bundle is opened, and cloudpickle includes `__main__` by itself."""
 
 
 def unregistered_local_refs(pickled: bytes) -> list[str]:
-    """Modules the pickle refers to by name that are neither installed packages nor the standard library's."""
+    """Modules the pickle refers to by name that belong neither to installed packages nor to the standard library."""
     return sorted(name for name in names_in(pickled).all_modules() if is_local(name))
 
 
 def is_local(module: str) -> bool:
-    """Whether a module is a file of the user's, or cannot be found at all."""
+    """Whether a module is one of the user's files, or cannot be found at all."""
     root = module.partition(".")[0]
-    if root in ALWAYS_THERE or root in sys.stdlib_module_names or root in sys.builtin_module_names:
+    if root in NEVER_LOCAL or root in sys.stdlib_module_names or root in sys.builtin_module_names:
         return False
     spec = find_spec(module)
     if spec is None:
@@ -38,7 +38,7 @@ def is_local(module: str) -> bool:
 
 
 def find_spec(module: str) -> ModuleSpec | None:
-    """Where a module, or at least its package, comes from. Nothing is imported to find out."""
+    """The spec of a module, or of its package. Nothing is imported to find it."""
     loaded = sys.modules.get(module)
     if loaded is not None and loaded.__spec__ is not None:
         return loaded.__spec__
@@ -49,7 +49,7 @@ def find_spec(module: str) -> ModuleSpec | None:
 
 
 def packable(module: str) -> bool:
-    """Whether a local module can travel: it is loaded, and it is Python."""
+    """Whether a local module can be included: it is loaded, and it is Python."""
     loaded = sys.modules.get(module)
     file = getattr(loaded, "__file__", None) or ""
     return isinstance(loaded, ModuleType) and not file.endswith(tuple(EXTENSION_SUFFIXES))
@@ -65,7 +65,7 @@ def _package_homes() -> list[Path]:
 def late_imports(env_class: type) -> list[str]:
     """Local modules that the class, or what it uses, imports inside functions.
 
-    They are not packed, and would not be found where the bundle is opened.
+    They are not included, and would not be found where the bundle is opened.
     """
     found: set[str] = set()
     seen: dict[int, Any] = {}
@@ -79,9 +79,9 @@ def late_imports(env_class: type) -> list[str]:
             codes = list(_codes(thing.__code__))
             found.update(name for code in codes for name in _imports(code))
             left += _used_by(thing, {name for code in codes for name in code.co_names})
-        elif isinstance(thing, type) and _travels(thing):
+        elif isinstance(thing, type) and _is_included(thing):
             left += [*vars(thing).values(), *thing.__bases__]
-    # One that is not here may be a package that is installed only where the bundle is opened.
+    # One that is not found here may be a package that is installed only where the bundle is opened.
     return sorted(name for name in found if find_spec(name) is not None and is_local(name))
 
 
@@ -91,7 +91,7 @@ def _unwrapped(thing: Any) -> Any:
     return thing.fget if isinstance(thing, property) else thing
 
 
-def _travels(thing: type | FunctionType) -> bool:
+def _is_included(thing: type | FunctionType) -> bool:
     return "<locals>" in thing.__qualname__ or thing.__module__ == "__main__" or is_local(str(thing.__module__))
 
 
@@ -102,7 +102,7 @@ def _used_by(function: FunctionType, names: set[str]) -> Iterator[Any]:
         if isinstance(value, ModuleType):
             if is_local(value.__name__):
                 yield from (vars(value)[name] for name in names if name in vars(value))
-        elif not isinstance(value, FunctionType) or _travels(value):
+        elif not isinstance(value, FunctionType) or _is_included(value):
             yield value if isinstance(value, type | FunctionType) else type(value)
 
 

@@ -1,4 +1,4 @@
-"""What went wrong with a model call, as a typed error, and how long to wait before the next try."""
+"""What goes wrong with a model call, as typed errors, and how long to wait before the next try."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmax import retries
 from benchmax.errors import ContextExceeded, ModelError, ModelRateLimited, ModelRejected, ModelTimeout, ModelUnavailable
-from benchmax.models.wire import excerpt, not_the_api
+from benchmax.models.chat_api import excerpt, not_the_api
 
 RETRIED = frozenset({408, 409, 425})
 """Refusals that may pass by themselves."""
@@ -28,7 +28,7 @@ _too_long = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A model's address, as error messages show it, and the secrets they must not show."""
+    """A model's address as error messages show it, and the secrets they must not show."""
 
     model: str
     url: str
@@ -42,24 +42,24 @@ class Endpoint:
 
 
 def refused(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-    """The error of a reply that is no success."""
+    """The error for a reply with a status other than success."""
     code, text = _said(body)
     said = excerpt(endpoint.clean(text))
-    told = f"{endpoint.url} answered {status}: {said}"
+    answer = f"{endpoint.url} answered {status}: {said}"
     if (status in (400, 413, 422) or status >= 500) and _too_long.search(f"{code} {text}"):
         return ContextExceeded(f"The conversation no longer fits {endpoint.model}: {said}. Shorten it.")
     if status == 413:
-        return ContextExceeded(f"{told}. The conversation is too large for this server; shorten it.")
+        return ContextExceeded(f"{answer}. The conversation is too large for this server; shorten it.")
     if status == 429 and "insufficient_quota" not in code:
         wait = retries.retry_after(headers)
-        return ModelRateLimited(f"{told}. Lower the number of rollouts at once, or wait.", wait)
+        return ModelRateLimited(f"{answer}. Lower the number of rollouts at once, or wait.", wait)
     if status in RETRIED or status >= 500:
-        return ModelUnavailable(f"{told}. Look at the server's log.")
-    return ModelRejected(f"{told}. {_advice(endpoint, status, said)}", status)
+        return ModelUnavailable(f"{answer}. Look at the server's log.")
+    return ModelRejected(f"{answer}. {_advice(endpoint, status, said)}", status)
 
 
 def garbled(endpoint: Endpoint, body: bytes) -> ModelError:
-    """The error of a success that holds no reply; some routers put a refusal into one."""
+    """The error for a success that holds no reply; some routers put an error status into the body."""
     try:
         status = json.loads(body)["error"]["code"]
     except (ValueError, RecursionError, LookupError, TypeError):
@@ -83,7 +83,7 @@ def timed_out(endpoint: Endpoint, seconds: float, tries: int, last: ModelError |
 
 
 def after_tries(error: ModelError, tries: int) -> ModelError:
-    """The same error, telling how often it was tried."""
+    """The same error, with the number of tries in its message."""
     if tries > 1:
         error.args = (f"After {tries} tries: {error}",)
     return error
@@ -120,7 +120,7 @@ def _advice(endpoint: Endpoint, status: int, said: str) -> str:
     if 300 <= status < 400:
         return "The server moved; set base_url to its new address."
     if "return_token_ids" in said:
-        return "This server gives no token ids; create the model with token_ids=False."
+        return "This server returns no token ids; create the model with token_ids=False."
     if "max_completion_tokens" in said:
         return 'Create the model with max_tokens_field="max_completion_tokens".'
     return "Correct the request: model name, sampling, tools and messages."

@@ -1,9 +1,9 @@
-"""Where a URL that somebody typed may lead: its name is looked up once, checked, and from then on only that is dialled.
+"""Which addresses a URL that a user gave may lead to.
 
-A name that is looked up again can mean another machine the second time (DNS rebinding), so what was checked is pinned.
-Addresses where clouds keep their metadata and the keys of the machine, link-local ones, multicast and the like are
-never dialled. Loopback and private networks are, where the platform is one person's own. Behind a proxy the proxy looks
-names up, and its rules hold.
+Its host is looked up once and checked, and only the addresses found are connected to: a name that is looked up again
+can resolve to another machine the second time (DNS rebinding). Link-local and multicast addresses and the metadata
+services of clouds, which hold the machine's keys, are never allowed. Loopback and private networks are allowed only on
+a platform of a single person. Behind a proxy the proxy resolves names, and its rules apply.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ _METADATA = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """What may be dialled."""
+class AddressRules:
+    """Which addresses may be connected to."""
 
     private: bool = False
     """Loopback and private networks."""
     hosts: tuple[str, ...] = ()
-    """Names and addresses that may be dialled whatever they lead to."""
+    """Names and addresses that are allowed whatever they resolve to."""
 
     @classmethod
-    def of(cls, note: Mapping[str, Any] | None) -> Reach:
-        """From its JSON form; without one, only public addresses."""
-        note = note or {}
-        return cls(bool(note.get("private")), tuple(str(host).lower() for host in note.get("hosts") or ()))
+    def of(cls, raw: Mapping[str, Any] | None) -> AddressRules:
+        """Read the JSON form; without one, only public addresses are allowed."""
+        raw = raw or {}
+        return cls(bool(raw.get("private")), tuple(str(host).lower() for host in raw.get("hosts") or ()))
 
     def allows(self, address: Address) -> bool:
-        return all(self._allows(each) for each in _meant(address))
+        return all(self._allows(each) for each in _embedded(address))
 
     def _allows(self, address: Address) -> bool:
         if address.is_unspecified or address.is_multicast or address.is_link_local:
@@ -65,8 +65,8 @@ class Reach:
         return self.private and (address.is_loopback or not address.is_reserved)
 
 
-class Pinned(AbstractResolver):
-    """Answers for one host with the addresses that were checked, and for no other."""
+class PinnedResolver(AbstractResolver):
+    """Resolves one host to the addresses that were checked, and no other host."""
 
     def __init__(self, host: str, addresses: Sequence[str]) -> None:
         self.host = host
@@ -90,41 +90,41 @@ class Pinned(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Nothing is open."""
 
 
-async def pin(base_url: str, reach: Reach) -> Pinned | None:
-    """Look a URL's host up and check it; UsageError when it leads where it may not. None: there is nothing to pin."""
+async def pin(base_url: str, rules: AddressRules) -> PinnedResolver | None:
+    """Resolve and check a URL's host; raises UsageError when it is not allowed. None: nothing needs pinning."""
     from benchmax.models.http import proxy_for
 
     host, port = _host(base_url)
-    if host in reach.hosts:
+    if host in rules.hosts:
         return None
     literal = _literal(host)
     if literal is None and proxy_for(base_url):
         return None
     addresses = [host] if literal else await _look_up(host, port)
-    _check(host, addresses, reach)
-    return None if literal else Pinned(host, addresses)
+    _check(host, addresses, rules)
+    return None if literal else PinnedResolver(host, addresses)
 
 
-def refuse_literal(base_url: str, reach: Reach) -> None:
-    """UsageError when a URL's host is an address, however spelled, that may not be dialled. No name is looked up."""
+def check_literal(base_url: str, rules: AddressRules) -> None:
+    """Raise UsageError when a URL's host is an address, in any spelling, that is not allowed. No name is looked up."""
     host, port = _host(base_url)
-    if host in reach.hosts:
+    if host in rules.hosts:
         return
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
-        return  # a name: what it leads to is checked when it is dialled
-    _check(host, [str(each[4][0]) for each in found], reach)
+        return  # a name: its addresses are checked when it is connected to
+    _check(host, [str(each[4][0]) for each in found], rules)
 
 
-def _check(host: str, addresses: Sequence[str], reach: Reach) -> None:
+def _check(host: str, addresses: Sequence[str], rules: AddressRules) -> None:
     for address in addresses:
-        if not reach.allows(ipaddress.ip_address(address.partition("%")[0])):
+        if not rules.allows(ipaddress.ip_address(address.partition("%")[0])):
             raise UsageError(
-                f"{host} leads to an address that may not be called from here. Use a public address, or have the "
+                f"{host} resolves to an address that may not be called from here. Use a public address, or have the "
                 "platform's operator allow it with BENCHMAX_ENDPOINT_HOSTS."
             )
 
@@ -138,7 +138,7 @@ async def _look_up(host: str, port: int) -> list[str]:
 
 
 def _host(base_url: str) -> tuple[str, int]:
-    """As the client will dial it."""
+    """Host and port as the client will connect to them."""
     from benchmax.models.http import chat_url
 
     url = chat_url(base_url)
@@ -152,8 +152,8 @@ def _literal(host: str) -> Address | None:
         return None
 
 
-def _meant(address: Address) -> list[Address]:
-    """The address, and those it stands for."""
+def _embedded(address: Address) -> list[Address]:
+    """The address, and those embedded in it (IPv4 in IPv6)."""
     if isinstance(address, ipaddress.IPv4Address):
         return [address]
     if address.ipv4_mapped or any(address in network for network in _NAT64):

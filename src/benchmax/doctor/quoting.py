@@ -1,18 +1,18 @@
-"""How scored answers are quoted in findings."""
+"""How findings quote answers and what they earned."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmax.doctor.probe_player import Shot
+from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.envs.datasets.rows import one_line
 from benchmax.errors import BenchmaxError
 
 QUOTE_CHARS = 160
 
 
-def shown(text: str) -> str:
-    """An answer in quotes: on one line, control characters escaped, the middle of a long one left out."""
+def quote(text: str) -> str:
+    """An answer in quotes: on one line, control characters escaped, the middle of a long one omitted."""
     text = one_line(text, 4_000)
     if len(text) > QUOTE_CHARS:
         text = f"{text[: QUOTE_CHARS // 2]} … {text[-QUOTE_CHARS // 2 :]}"
@@ -20,22 +20,22 @@ def shown(text: str) -> str:
 
 
 def advice(error: BaseException) -> str:
-    """What an error of benchmax tells to do, which is its last line or sentence; nothing for any other."""
+    """The advice of a benchmax error, which is its last line or sentence; empty for any other error."""
     if not isinstance(error, BenchmaxError):
         return ""
     lines = str(error).strip().splitlines() or [""]
     return lines[-1] if len(lines) > 1 else lines[-1].rpartition(". ")[2]
 
 
-def paid(shot: Shot) -> str:
+def earned(answer: PlayedAnswer) -> str:
     """What an answer earned, by component."""
-    if shot.total is None:
+    if answer.total is None:
         return "no score"
-    parts = ", ".join(f"{name}={value:g}" for name, value in shot.rollout.rewards.items())
-    return f"{shot.total:g} ({parts})"
+    parts = ", ".join(f"{name}={value:g}" for name, value in answer.rollout.rewards.items())
+    return f"{answer.total:g} ({parts})"
 
 
-def first_of(things: Sequence[object], most: int, count: int | None = None) -> str:
+def first_few(things: Sequence[object], most: int, count: int | None = None) -> str:
     """The first few, and how many more there are."""
     total = len(things) if count is None else count
     shown = [str(thing) for thing in things[:most]]

@@ -1,7 +1,7 @@
 """Can *this* model learn from *this* environment? Measured on its first samples, before anything is trained.
 
-GRPO learns from differences between the answers to one prompt, and can reach no further than what some answer earned.
-So the questions are: do siblings differ, how far does the best of them get, and is that more than laziness pays?
+GRPO learns from differences between the answers to one prompt, and can reach no more than what some answer earned.
+So the questions are: do siblings differ, how much does the best of them earn, and is that more than a lazy strategy?
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from benchmax.rollouts.record import Rollout
 
 EQUAL = 1e-9
 SOLVED = 1e-6
-"""How close to all there is to earn an answer counts as solved."""
+"""An answer within this of the most there is to earn counts as solved."""
 LEAST_SPREAD = 0.1
-"""Share of groups that must differ within, for learning to get going."""
+"""Share of groups that must contain a difference, for learning to start."""
 LEAST_REACH = 0.5
 """Share of what good answers earn that some answer must reach."""
 LEAST_CHANCE = 1e-3
 """Probability of a good answer from which on training finds one by itself, sooner or later."""
 DONE = 0.95
-"""Share of what good answers earn from which on there is little left to learn."""
+"""Share of what good answers earn, from which on there is little left to learn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Known:
     floor: float = 0.0
     """What nonsense earns."""
     form: Form | None = None
-    """The form that is paid."""
+    """The form that earns."""
     lazy: Mapping[str, float] = field(default_factory=dict)
     """What strategies without understanding earn, by their names."""
     chance: float | None = None
@@ -64,13 +64,13 @@ class Signal:
     unscored: float = 0.0
     cut_off: float = 0.0
     in_form: float | None = None
-    """Share of answers in the form that is paid; None where it has no mark."""
+    """Share of answers in the form that earns; None where it cannot be recognised."""
     first_calls: float | None = None
     """Share of rollouts whose first tool call worked; None without tools."""
     gold: float | None = None
     floor: float = 0.0
     chance: float | None = None
-    """The probability of a known good answer; what the samples may have missed."""
+    """The probability of a known good answer, which the samples may have missed."""
     lazy: dict[str, float] = field(default_factory=dict)
     ready: bool = False
     """Whether the model needs no help: its samples have enough signal to learn from, or solve it already."""
@@ -91,8 +91,8 @@ class Signal:
         """The numbers, a line each, then the forecast and what to do."""
         shown = [f"{self.groups} prompts × {self.samples} samples"]
         if self.reward is not None and self.best is not None:
-            shown.append(f"reward {self.reward:.2f} on average, {self.best:.2f} for the best of a group"
-                         + (f"; a good answer earns {self.gold:.2f}" if self.gold is not None else ""))  # fmt: skip
+            good = f"; a good answer earns {self.gold:.2f}" if self.gold is not None else ""
+            shown.append(f"reward {self.reward:.2f} on average, {self.best:.2f} for the best of a group{good}")
         shown.append(f"groups with a difference {self.spread:.0%}, groups with a solution {self.pass_at_k:.0%}")
         details = [f"cut off {self.cut_off:.0%}"]
         if self.in_form is not None:
@@ -113,13 +113,13 @@ def measure(groups: Sequence[Sequence[Rollout]], known: Known = Known(), *, tool
     scored = [[rollout.reward for rollout in group if rollout.reward is not None] for group in groups]
     scored = [rewards for rewards in scored if rewards]
     signal = Signal(len(groups), max(map(len, groups), default=0), gold=known.gold, floor=known.floor)
-    signal.chance = known.chance
-    signal.lazy = dict(known.lazy)
+    signal.chance, signal.lazy = known.chance, dict(known.lazy)
     if rollouts:
         signal.unscored = fmean(rollout.reward is None for rollout in rollouts)
         signal.cut_off = fmean(rollout.cut_off for rollout in rollouts)
         signal.in_form = _in_form(rollouts, known.form)
-        signal.first_calls = fmean(map(_first_call_works, rollouts)) if tools else None
+        first_calls = (bool(each.tool_events) and each.tool_events[0].ok for each in rollouts)
+        signal.first_calls = fmean(first_calls) if tools else None
     if scored:
         most = max([known.gold or 0.0, *(reward for rewards in scored for reward in rewards)])
         signal.reward = fmean(reward for rewards in scored for reward in rewards)
@@ -170,7 +170,7 @@ def _forecast(signal: Signal) -> None:
         signal.forecast = (
             f"{signal.spread:.0%} of {total} had signal: it will learn, first to earn the {paid:.2f} that {name} pays."
         )
-        signal.advice = "If it stays there, pay less for that."
+        signal.advice = "If it stays there, reward that less."
     else:
         signal.ready = signal.learns = True
         signal.forecast = f"{signal.spread:.0%} of {total} had signal: it will learn."
@@ -181,7 +181,7 @@ def _few(signal: Signal) -> str:
 
 
 def _tempting(signal: Signal) -> tuple[str, float] | None:
-    """The lazy strategy that pays a good part, and more than the samples earn now."""
+    """The lazy strategy that earns a good part of the gold reward, and more than the samples do."""
     if signal.laziest is None or signal.gold is None or signal.reward is None:
         return None
     paid = signal.laziest[1]
@@ -190,7 +190,7 @@ def _tempting(signal: Signal) -> tuple[str, float] | None:
 
 
 def _help(signal: Signal) -> str:
-    """The one thing to do."""
+    """What to do."""
     if signal.gold is not None:
         return "Show it solutions first: warm_start = auto does, with those the doctor found."
     if signal.cut_off > 0.5:
@@ -201,7 +201,3 @@ def _help(signal: Signal) -> str:
 def _in_form(rollouts: Sequence[Rollout], form: Form | None) -> float | None:
     held = [form.holds(extract_completion_text(rollout.messages)) for rollout in rollouts] if form else []
     return None if not held or None in held else fmean(bool(each) for each in held)
-
-
-def _first_call_works(rollout: Rollout) -> bool:
-    return bool(rollout.tool_events) and rollout.tool_events[0].ok
