@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from benchmax.errors import UsageError
+from benchmax.files import archives
 from benchmax.inference.weights import download
-from benchmax.platform import unpacking
 from benchmax.platform.client import TrainerClient
 
 SECONDS, MEMORY_BYTES = 3.0, 200e6
@@ -65,7 +65,7 @@ BAD = {
     "control characters": tar(GOOD, member("model/a\x1b[2Jb")),
     "zero byte": tar(GOOD, member("model/a", pax_headers={"path": "model/a\0b"}), format=tarfile.PAX_FORMAT),
     "pax path": tar(GOOD, CLIMBING_PAX, format=tarfile.PAX_FORMAT),
-    "many": tar(*(member(f"model/{number}") for number in range(unpacking.MOST_ENTRIES + 1))),
+    "many": tar(*(member(f"model/{number}") for number in range(archives.MOST_ENTRIES + 1))),
     "gzip": gzip.compress(tar(GOOD, member("model/zeros", content=bytes(50_000_000)))),
     "larger than itself": lying(1 << 40),
     "cut off": tar(GOOD, member("model/long", content=b"y" * 100_000))[:50_000],

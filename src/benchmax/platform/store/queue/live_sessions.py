@@ -16,6 +16,7 @@ import json
 import os
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -77,7 +78,13 @@ class SessionFolder:
 
     @contextmanager
     def socket_path(self) -> Iterator[str]:
-        """A short name for the socket: the kernel takes no more than 107 characters."""
+        """A short name for the socket: the kernel takes no more than about a hundred characters."""
+        if not hasattr(os, "O_PATH"):  # not Linux
+            with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
+                link = Path(temporary) / "s"
+                link.symlink_to(self.path.absolute())
+                yield f"{link}/{SOCKET}"
+            return
         folder = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             yield f"/proc/self/fd/{folder}/{SOCKET}"
