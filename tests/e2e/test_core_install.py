@@ -30,6 +30,9 @@ CASES: dict[str, list[tuple[str, str | None]]] = {
         ("arithmetic -n 2", FREE), ("arithmetic --model smollm2-135m", "train"), ("arithmetic --model runs/r", "train"),
         ("main.py --data hf:a/b", "data"), ("main.py --data rows.parquet", "data"),
     ],
+    "env list": [("", FREE)],
+    "env show": [("arithmetic", FREE)],
+    "env run": [("arithmetic -n 2", FREE)],
     "compare": [("gold gold", FREE)],
     "replay": [("gold", FREE)],
     "show": [("gold", FREE)],
@@ -95,6 +98,7 @@ CASES: dict[str, list[tuple[str, str | None]]] = {
     "mcp inspect": [("servers", "mcp")],
     "mcp run": [("servers tool", "mcp")],
     "mcp bench": [("servers", "mcp")],
+    "mcp setup": [("servers", "mcp")],
     "limits": [("", FREE)],
 }  # fmt: skip
 """By command: arguments, and the extra that they need."""

@@ -221,7 +221,7 @@ async def test_servers_are_forked_once_their_packages_are_imported_however_long_
     done = tmp_path / "installed" / "done"
     package = f"""
 import os, time
-while b"nursery" in open("/proc/self/cmdline", "rb").read() and not os.path.exists({str(done)!r}):
+while b"fork_server" in open("/proc/self/cmdline", "rb").read() and not os.path.exists({str(done)!r}):
     time.sleep(0.02)
 IMPORTED = int(os.readlink("/proc/self"))
 def seen():

@@ -205,9 +205,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path):
 
 def test_ctrl_c_ends_the_foreground(data):
     port = keeper.free_port()
-    code = (
-        "import sys, typer; sys.argv[0] = 'benchmax'; from benchmax.cli.platform import up as p; typer.run(p.up)"
-    )
+    code = "import sys, typer; sys.argv[0] = 'benchmax'; from benchmax.cli.platform import up as p; typer.run(p.up)"
     words = [sys.executable, "-c", code, "--foreground", "--port", str(port), "--data-dir", str(data.root)]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     said = ""

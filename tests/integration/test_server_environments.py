@@ -186,7 +186,7 @@ def test_the_doctor_lets_a_model_try(client, boss, uploaded, tmp_path, monkeypat
 def test_the_doctor_needs_rows_and_says_so(client, boss, uploaded):
     report = examine(client, boss, adder(client)["id"], {})
     assert report["status"] == "failed"
-    assert "has no rows of its own" in report["statusReason"]
+    assert "brings no rows of its own" in report["statusReason"]
     missing = client.post(f"/v1/environments/{adder(client)['id']}/doctor", json={"datasetPath": "datasets/none.csv"})
     assert missing.status_code == 404
 
@@ -214,7 +214,7 @@ def test_launch_by_environment_and_one_dataset(client, uploaded, live):
 
     store = BlobStore(live.data.blobs)
     parts = {name: list(store.lines(run.blobs[f"{name}_dataset_path"])) for name in ("train", "eval")}
-    assert (len(parts["train"]), len(parts["eval"])) == (22, 8)
+    assert (len(parts["train"]), len(parts["eval"])) == (23, 7)
     assert not set(parts["train"]) & set(parts["eval"])
     assert run.asked == {}
     assert {each["path"] for each in client.get("/v1/datasets").json()["datasets"]} == {each["path"] for each in rows}

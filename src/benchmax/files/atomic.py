@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from benchmax.files.redaction import hide_texts, without_secrets
+
 TEMPORARY = ".tmp-"
 """The prefix of files that are being written."""
 _REPLACED = "replaced"
@@ -55,8 +57,11 @@ def write_text(path: Path, text: str, *, private: bool = False, durable: bool = 
 
 
 def write_json(path: Path, value: Any, *, private: bool = False, durable: bool = True) -> None:
-    """Replace a file by a JSON value, indented for people. Lone surrogates become question marks."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """Replace a file by a JSON value, indented for people, without the secrets of this process.
+
+    Lone surrogates become question marks.
+    """
+    text = json.dumps(hide_texts(value, without_secrets), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_text(path, text.encode("utf-8", "replace").decode(), private=private, durable=durable)
 
 

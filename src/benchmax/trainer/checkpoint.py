@@ -27,7 +27,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from benchmax.errors import NotFoundError, RecordError
-from benchmax.files.atomic import replacing_folder, write_text
+from benchmax.files.atomic import replacing_folder, write_json, write_text
 from benchmax.trainer.learning.optim import Optimizer
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.rundir import check_run
@@ -68,8 +68,7 @@ def save_checkpoint(
         _save(trained_weights(policy), new / "weights.safetensors")
         _save(optimizer.tensors(), new / "optimizer.safetensors")
         _save(random_states(), new / "random.safetensors")
-        text = json.dumps({"step": step, "updates": optimizer.updates, "tune": policy.tune, **state})
-        write_text(new / "state.json", text)
+        write_json(new / "state.json", {"step": step, "updates": optimizer.updates, "tune": policy.tune, **state})
     write_text(folder / "latest", path.name)
     return Checkpoint(path, step)
 
