@@ -284,7 +284,7 @@ class Trainer:
             return "patience"
         if progress.step >= config.limits.steps:
             return "steps"
-        if config.limits.seconds is not None and self._seconds() >= config.limits.seconds:
+        if self.seconds_left <= 0:
             return "time"
         return None
 
@@ -415,6 +415,12 @@ class Trainer:
                 self.run.set_status("running", self.progress.step)
             except OSError as error:
                 logger.warning("no heartbeat: %s", error)
+
+    @property
+    def seconds_left(self) -> float:
+        """Until `limits.seconds` ends the run."""
+        limit = self.config.limits.seconds
+        return math.inf if limit is None else limit - self._seconds()
 
     def _seconds(self) -> float:
         return self.progress.seconds + time.monotonic() - self._began

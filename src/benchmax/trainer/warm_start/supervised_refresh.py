@@ -31,7 +31,7 @@ STEPS = 8
 MEASUREMENTS = 20
 """At most."""
 SECONDS = {"cpu": 120.0, "cuda": 60.0}
-"""At most, by device."""
+"""At most, by device. A run with less time left is not taught: it would end late."""
 PATIENCE = 13
 """Measurements without a better one, after which it ends: what is learned late comes suddenly."""
 MEASURED_ROWS = 32
@@ -54,7 +54,11 @@ class SupervisedRefresh:
         if trainer.solver is None or trainer.config.algorithm.guidance == "off" or trainer.config.warm_start == "off":
             return False
         room = progress.gold is not None and progress.last is not None and progress.last < (1 - ROOM) * progress.gold
-        return room and progress.lessons < MOST
+        return room and progress.lessons < MOST and trainer.seconds_left > self._most_seconds
+
+    @property
+    def _most_seconds(self) -> float:
+        return SECONDS[self._trainer.learner.policy.device.type]
 
     async def teach(self) -> None:
         """Show solutions until that no longer helps; keep the best weights, which may be the old ones."""
@@ -84,7 +88,6 @@ class SupervisedRefresh:
     ) -> tuple[float, dict[str, Tensor]]:
         """Take steps and measure in turn; returns the best mean reward and its weights, empty for none better."""
         trainer, weights, since, began = self._trainer, {}, 0, time.monotonic()
-        seconds = SECONDS[trainer.learner.policy.device.type]
         for _ in range(MEASUREMENTS):
             await trainer.interrupts.in_thread(steps.run, STEPS, self._on_step, trainer.interrupts.giving_up)
             await trainer.push()
@@ -92,7 +95,7 @@ class SupervisedRefresh:
             since += 1
             if now > best:
                 best, weights, since = now, _copy(trained_weights(trainer.learner.policy)), 0
-            if best >= enough or since >= PATIENCE or time.monotonic() - began > seconds:
+            if best >= enough or since >= PATIENCE or time.monotonic() - began > self._most_seconds:
                 break
         return best, weights
 
