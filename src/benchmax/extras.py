@@ -16,6 +16,7 @@ MODULES = {
         "fastapi", "sqlalchemy", "alembic", "argon2", "cryptography", "starlette", "structlog", "uvicorn",
     ),
     "mcp": ("mcp", "yaml"),
+    "envs": ("math_verify",),
     "postgres": ("psycopg",),
 }  # fmt: skip
 """The modules benchmax imports from each extra, the best known first."""
