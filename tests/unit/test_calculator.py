@@ -13,7 +13,6 @@ from benchmax.models.registry import gold_model
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts import EnvHost, run_batch, run_rollout
 
-
 VALUES = [
     ("17 * 23", "391"), ("-(4 + 6) / 4", "-2.5"), ("8 / 2", "4"), ("2", "2"), ("0.1 + 0.2", "0.3"), ("1 / 3", "1/3"),
     ("2^10 % 1000", "24"), ("1,250 × 4", "5000"), ("sqrt(9/16)", "0.75"), ("sqrt(2)", "1.41421356237"),

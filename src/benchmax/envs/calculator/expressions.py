@@ -94,7 +94,7 @@ def _power(base: Number, exponent: Number) -> Number:
         return base**exponent.numerator
     if base < 0:
         raise ValueError("a negative number has no real power of that kind")
-    return float(base) ** float(exponent)
+    return math.pow(base, exponent)
 
 
 def _square_root(value: Number) -> Number:
@@ -107,13 +107,13 @@ def _square_root(value: Number) -> Number:
     return math.sqrt(value)
 
 
-def _of_counts(function: Callable[..., int], most: int | None = _LARGEST_COUNT) -> Callable[..., Number]:
+def _of_counts(function: Callable[..., int], most: float = _LARGEST_COUNT) -> Callable[..., Number]:
     """A function of whole numbers, bounded where its cost grows with them."""
 
     def counted(*values: Number) -> Number:
         if any(value != int(value) for value in values):
             raise ValueError("whole numbers are needed")
-        if most is not None and any(abs(value) > most for value in values):
+        if not all(-most <= value <= most for value in values):
             raise OverflowError(f"numbers up to {most} are allowed")
         return Fraction(function(*map(int, values)))
 
@@ -121,7 +121,7 @@ def _of_counts(function: Callable[..., int], most: int | None = _LARGEST_COUNT) 
 
 
 def _rounded(value: Number, digits: Number = Fraction(0)) -> Number:
-    if abs(digits) > _DECIMALS:
+    if not -_DECIMALS <= digits <= _DECIMALS:
         raise OverflowError(f"up to {_DECIMALS} digits are kept")
     return Fraction(round(Fraction(value), int(digits)))
 
@@ -137,8 +137,8 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "factorial": _of_counts(math.factorial),
     "comb": _of_counts(math.comb),
     "perm": _of_counts(math.perm),
-    "gcd": _of_counts(math.gcd, None),
-    "lcm": _of_counts(math.lcm, None),
+    "gcd": _of_counts(math.gcd, math.inf),
+    "lcm": _of_counts(math.lcm, math.inf),
     "exp": math.exp,
     "ln": math.log,
     "log": math.log10,

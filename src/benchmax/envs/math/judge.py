@@ -57,8 +57,8 @@ class Judge:
 
     def close(self) -> None:
         """End the processes that are not busy; the others end with this one."""
-        for _ in range(self._free.qsize()):
-            if (process := self._free.get()) is not None:
+        for process in [self._free.get() for _ in range(self._free.qsize())]:
+            if process is not None:
                 process.end()
             self._free.put(None)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -121,9 +121,10 @@ class MathEnv(ParallelMcpEnv):
             results.append(compute(expression))
         return calls
 
-    def demonstrate(self, example: Example) -> Iterator[Any]:
+    def demonstrate(self, example: Example) -> Generator[Any, str, None]:
         """The calculation of a generated task, step by step; of other rows the answer alone."""
-        task, results = _task(example), []
+        task = _task(example)
+        results: list[str] = []
         for step in task.get("steps", ()):
             result = yield "calculate", {"expression": filled(step, results)}
             results.append(result)

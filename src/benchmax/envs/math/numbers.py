@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-TOLERANCE = Fraction(1, 10**6)
+TOLERANCE = Fraction(2, 10**6)
 """Relative; for numbers written as decimals."""
 NUMBER_CHARS = 100
 
@@ -81,12 +81,16 @@ def same_number(answer: PlainNumber, truth: PlainNumber) -> bool:
     wanted, said = _measured(truth), _measured(answer)
     if wanted is not None and said is not None:
         return wanted[0] == said[0] and _close(said[1], wanted[1], answer, truth)
-    if truth.percent != answer.percent and _close(100 * answer.value, 100 * truth.value, answer, truth):
-        return True
     if answer.unit and truth.unit and answer.unit != truth.unit:
         return False
-    scale = {(True, False): 100, (False, True): Fraction(1, 100)}.get((answer.percent, truth.percent), 1)
-    return _close(answer.value * scale, truth.value, answer, truth)
+    return any(_close(answer.value * scale, truth.value, answer, truth) for scale in _scales(answer, truth))
+
+
+def _scales(answer: PlainNumber, truth: PlainNumber) -> tuple[Fraction, ...]:
+    """`50%` may be answered as 50 and as 0.5, and stand for either."""
+    if answer.percent == truth.percent:
+        return (Fraction(1),)
+    return Fraction(1), Fraction(100) if answer.percent else Fraction(1, 100)
 
 
 def _close(said: Fraction, wanted: Fraction, answer: PlainNumber, truth: PlainNumber) -> bool:
