@@ -45,6 +45,7 @@ NAMES = {
     "benchmax.platform.device_auth": ["request_device_code", "poll_for_token", "DeviceAuthError"],
     "benchmax.platform.login": ["ensure_session"],
     "benchmax.envs.base": ["BaseEnv"],
+    "benchmax.envs.math.math_env": ["MathEnv", "MathEnvLocal", "MathEnvSkypilot"],
     "benchmax.envs.mcp.parallel_mcp_env": ["ParallelMcpEnv"],
     "benchmax.envs.mcp.server_pool": ["ServerPool"],
     "benchmax.envs.mcp.provisioners.base_provisioner": ["BaseProvisioner"],

@@ -87,7 +87,7 @@ def test_without_the_package_it_says_what_to_install(monkeypatch, tmp_path):
 # Which answer it is
 
 
-def said(*texts, calls=False):
+def said(*texts):
     turns = [{"role": "assistant", "content": text} for text in texts]
     return Transcript(
         [{"role": "user", "content": "?"}, {"role": "assistant", "content": "<answer>1</answer>"}, *turns], 2
@@ -165,5 +165,5 @@ def test_the_steps_of_a_task_lead_to_its_answer(level, judge):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_no_single_answer_is_right_for_many(level):
-    answers = Counter(row["answer"] for row in make_rows(level, rows=200))
-    assert answers.most_common(1)[0][1] <= 30
+    answers = Counter(row["answer"] for row in make_rows(level, rows=1000))
+    assert answers.most_common(1)[0][1] < 100

@@ -135,6 +135,7 @@ class MathEnvLocal(MathEnv):
     """Mathematical questions with a calculator on this machine: from one-digit sums to competition style."""
 
     def __init__(self, num_local_servers: int = LOCAL_SERVERS, **kwargs: Any) -> None:
+        extras.require("The math environment", "mcp")
         super().__init__(WORKDIR, LocalProvisioner(WORKDIR, num_local_servers), **kwargs)
 
 
