@@ -1,4 +1,4 @@
-"""Starting the servers of one rollout, and telling how they died."""
+"""Starts MCP servers, and says why one ended."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ import logging
 import os
 import shutil
 import site
-import socket
 import sys
-import tempfile
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmax.envs.mcp.agent.rollout_dirs import DIR_VARIABLES, RolloutDirs
 from benchmax.envs.mcp.client.http_session import HttpSession
-from benchmax.envs.mcp.client.mcp_session import NoAnswer, RpcError, Session, StdioSession, Tail
-from benchmax.envs.mcp.fork.fork_server_client import Child, Nursery, Program, Rules, python_command
+from benchmax.envs.mcp.client.mcp_session import McpSession, NoAnswer, RpcError
+from benchmax.envs.mcp.client.output_tail import OutputTail
+from benchmax.envs.mcp.client.stdio_session import StdioSession
+from benchmax.envs.mcp.fork.fork_server_client import (
+    Child,
+    ForkServerClient,
+    PythonProgram,
+    SandboxRules,
+    python_command,
+)
 from benchmax.envs.mcp.fork.preload import ARGUMENTS
-from benchmax.envs.mcp.fork.read_rules import certificates, opened_for, unread
-from benchmax.envs.mcp.workdir import ServerSpec, Workdir, memory_bytes
+from benchmax.envs.mcp.fork.read_rules import certificate_variables, extra_paths, unreadable_paths
+from benchmax.envs.mcp.ports import free_port
+from benchmax.envs.mcp.server_config import ServerSpec, memory_bytes
+from benchmax.envs.mcp.workdir import Workdir
 from benchmax.envs.remote.process import signal_name
 from benchmax.envs.remote.process_limits import scrubbed_environment
 from benchmax.errors import EnvDefinitionError, McpError
@@ -30,35 +39,33 @@ logger = logging.getLogger(__name__)
 
 _INTERPRETERS = frozenset({"python", "node", "bun", "deno", "ruby", "bash", "sh"})
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh")
-PLACE_VARIABLES = ("HOME", "TMPDIR", "PWD")
 LAST_WORDS_SECONDS = 0.5
-"""How long a dead server's output is waited for."""
+"""How long to wait for the rest of a dead server's output."""
 
 
 @dataclass(eq=False, slots=True)
 class Server:
-    """A running server: its process, unless it was only reached by its URL, and the conversation with it."""
+    """A running server: the session with it, and its process unless it is only reached by its URL."""
 
     spec: ServerSpec
-    session: Session
+    session: McpSession
     child: Child | None = None
-    tails: tuple[Tail, ...] = ()
-    """What it prints: its errors, and over HTTP all else; their lines are one list."""
-    forked: bool = False
+    tails: tuple[OutputTail, ...] = ()
+    """Its stderr, and over HTTP its stdout; they share one list of lines."""
 
     @property
     def last_lines(self) -> str:
         return "\n".join(self.tails[0].lines) if self.tails else ""
 
     async def explained(self, asked: Awaitable[T]) -> T:
-        """What the server answers; when it does not, the error says how it ended, or what it printed last."""
+        """Await an answer; an error is completed with how the server ended, or what it printed last."""
         try:
             return await asked
         except (McpError, asyncio.CancelledError) as error:
-            given_up = isinstance(error, asyncio.CancelledError)
-            if self.child is None or (given_up and not self.child.ended.done()):
+            cancelled = isinstance(error, asyncio.CancelledError)
+            if self.child is None or (cancelled and not self.child.ended.done()):
                 raise
-            if self.session.lost is not None and not self.session.ending:  # it was ended for what it did
+            if self.session.lost is not None and not self.session.ending:  # it was ended, and why is known
                 raise McpError(self._with_lines(self.session.lost)) from None
             done, _ = await asyncio.wait([self.child.ended], timeout=LAST_WORDS_SECONDS)
             if done:
@@ -68,22 +75,21 @@ class Server:
     def _with_lines(self, words: str) -> str:
         stray = getattr(self.session, "stray", ())
         if stray:
-            words += f" It printed what is no message: {', '.join(map(repr, stray))}."
+            words += f" It printed lines that are not messages: {', '.join(map(repr, stray))}."
         return f"{words} Its last lines were:\n{self.last_lines}" if self.last_lines else words
 
     async def death(self) -> str:
-        """How it ended, in words, with the last lines it printed."""
+        """How it ended, with the last lines it printed."""
         if self.child is None:
             return f"MCP server {self.spec.name!r} at {self.spec.url} is gone."
         status = await asyncio.shield(self.child.ended)
         if self.tails:
             await asyncio.wait([tail.closed for tail in self.tails], timeout=LAST_WORDS_SECONDS)
         how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with exit code {status}"
-        lines = self.last_lines
-        said = f" Its last lines were:\n{lines}" if lines else " It printed no error."
-        if self.child.over:
+        if self.child.over_memory:
             how = f"took more than {self.spec.memory} of memory and was ended; raise `memory` if it needs more"
-        return f"MCP server {self.spec.name!r} {how}.{said}"
+        lines = f"Its last lines were:\n{self.last_lines}" if self.last_lines else "It printed no error."
+        return f"MCP server {self.spec.name!r} {how}. {lines}"
 
     async def stop(self) -> None:
         if self.child is not None:
@@ -95,160 +101,140 @@ class Server:
             tail.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """The directories of one rollout: all of `own` is its, and nobody else's."""
+class ServerLauncher:
+    """Starts servers: Python ones as forks of a process that has imported their packages, others by their command."""
 
-    own: Path
-
-    @property
-    def workspace(self) -> Path:
-        return self.own / "workspace"
-
-    @classmethod
-    def make(cls, root: Path) -> Places:
-        own = Path(tempfile.mkdtemp(prefix="r-", dir=root))  # 0700
-        places = cls(own)
-        for each in (places.workspace, own / "home", own / "tmp"):
-            each.mkdir(mode=0o700)
-        return places
-
-    def variables(self) -> dict[str, str]:
-        """What names these directories to a process."""
-        return dict(zip(PLACE_VARIABLES, (f"{self.own}/home", f"{self.own}/tmp", str(self.workspace)), strict=True))
-
-
-class Launcher:
-    """Starts servers: Python ones by fork from a parent that knows their packages, all others by running them."""
-
-    def __init__(self, workdir: Workdir, rules: Rules, path: str, root: Path, memory: str | None = None) -> None:
-        places = {"sync_workdir": str(workdir.path)}
+    def __init__(self, workdir: Workdir, rules: SandboxRules, path: str, root: Path, memory: str | None = None) -> None:
+        here = {"sync_workdir": str(workdir.path)}
         self._path = path
         self._root = root
         self.specs = [
-            _beside(spec.filled(places).with_variables(os.environ), workdir.path, path) for spec in workdir.servers
+            _resolved(spec.filled(here).with_variables(os.environ), workdir.path, path) for spec in workdir.servers
         ]
         if memory is not None:
             self.specs = [replace(spec, memory=spec.memory or memory) for spec in self.specs]
         self._rules = rules
-        self._read = {spec.name: opened_for(spec, workdir, root.parent, path) for spec in self.specs}
+        self._read = {spec.name: extra_paths(spec, workdir, root.parent, path) for spec in self.specs}
         self.unread = {
             spec.name: found
             for spec in self.specs
             if rules.confined
-            and (found := unread(spec, (*rules.read, *self._read[spec.name], str(workdir.path)), workdir.path))
+            and (
+                found := unreadable_paths(spec, (*rules.read, *self._read[spec.name], str(workdir.path)), workdir.path)
+            )
         }
-        """Paths that servers are told of and may not read."""
-        self._plain: Nursery | None = None
-        self._forking: dict[str, Nursery] = {}
-        self._not_forked: dict[str, str] = {}
-        """Servers that are run afresh each time, and why."""
-
-    @property
-    def not_forked(self) -> dict[str, str]:
-        return dict(self._not_forked)
+        """Paths in a server's arguments or variables that it may not read."""
+        self._plain: ForkServerClient | None = None
+        self._forking: dict[str, ForkServerClient] = {}
+        self.not_forked: dict[str, str] = {}
+        """Servers that are run by their command, and why they cannot be forked."""
 
     @property
     def not_preloaded(self) -> dict[str, dict[str, str]]:
         """For each forked server, the packages that it imports itself, and why."""
-        return {name: parent.left for name, parent in self._forking.items() if parent.left}
+        return {name: parent.not_preloaded for name, parent in self._forking.items() if parent.not_preloaded}
 
     def preload(self) -> None:
-        """Begin importing what Python servers need, before the first is asked for."""
+        """Begin importing what Python servers need, before the first one is started."""
         for spec in self.specs:
             if (forking := self._python(spec)) is not None:
-                self._begin_parent(spec, forking)
+                self._start_parent(spec, forking)
 
-    async def start(self, spec: ServerSpec, places: Places) -> Server:
-        """Start one server and shake hands. McpError with its last lines when it cannot be."""
+    async def start(self, spec: ServerSpec, dirs: RolloutDirs) -> Server:
+        """Start one server and initialise its session; McpError with its last lines when that fails."""
         try:
-            return await self._begin(spec, places)
+            return await self._begin(spec, dirs)
         except McpError as error:
             if spec.name not in self.unread or isinstance(error, RpcError):
                 raise
             named = ", ".join(self.unread[spec.name][:3])
             raise type(error)(f"{error}\nIt may not read {named}. Name it in `read` if it should.") from None
 
-    async def _begin(self, spec: ServerSpec, places: Places) -> Server:
+    async def _begin(self, spec: ServerSpec, dirs: RolloutDirs) -> Server:
         if spec.command is None:
-            return await self._reach(spec, places)
+            return await self._reach(spec, dirs)
         forking = self._python(spec)
         if forking is not None:
             try:
-                return await self._start(spec, places, await self._parent(spec, forking), forking[1])
+                return await self._start(spec, dirs, await self._parent(spec, forking), forking[1])
             except _CannotFork as error:
-                self._not_forked[spec.name] = str(error)
+                self.not_forked[spec.name] = str(error)
             except _NotYet:
-                pass  # the next one may be
+                pass  # a later start may use it
             except NoAnswer:
-                raise  # it was given all its time
+                raise  # it has used up its time
             except McpError as failure:
-                server = await self._try_plain(spec, places, failure)
-                self._not_forked[spec.name] = "it starts only in a process of its own"
+                server = await self._try_plain(spec, dirs, failure)
+                self.not_forked[spec.name] = "it starts only in a process of its own"
                 logger.warning("MCP server %r is not forked: %s", spec.name, failure)
                 return server
-        return await self._start(spec, places, self._plain_parent(), None)
+        return await self._start(spec, dirs, self._plain_parent(), None)
 
-    def _python(self, spec: ServerSpec) -> tuple[str, Program] | None:
-        """How to fork this server, if it can be."""
-        if not spec.fork or spec.name in self._not_forked or spec.command is None:
+    def _python(self, spec: ServerSpec) -> tuple[str, PythonProgram] | None:
+        """The interpreter and program of a server that can be forked."""
+        if not spec.fork or spec.name in self.not_forked or spec.command is None:
             return None
         found = python_command(spec.command, spec.args, self._path)
         return None if found is None or "${{" in found[1].target else found
 
-    async def _try_plain(self, spec: ServerSpec, places: Places, failure: McpError) -> Server:
-        """A server that fails when forked may do better alone; one that does not fails as it did at first."""
-        nursery = self._forking.get(spec.name)
-        if nursery is not None and nursery.proven:
+    async def _try_plain(self, spec: ServerSpec, dirs: RolloutDirs, failure: McpError) -> Server:
+        """Start by its command a server that failed when forked; raises the first failure if this fails too."""
+        parent = self._forking.get(spec.name)
+        if parent is not None and parent.proven:
             raise failure
         try:
-            return await self._start(spec, places, self._plain_parent(), None)
+            return await self._start(spec, dirs, self._plain_parent(), None)
         except McpError:
             raise failure from None
 
-    async def _parent(self, spec: ServerSpec, forking: tuple[str, Program]) -> Nursery:
-        nursery = self._forking.get(spec.name)
-        if nursery is None or (nursery.dead and nursery.proven):
-            nursery = self._begin_parent(spec, forking)
-        done, _ = await asyncio.wait([nursery.ready], timeout=spec.start_seconds)
+    async def _parent(self, spec: ServerSpec, forking: tuple[str, PythonProgram]) -> ForkServerClient:
+        parent = self._forking.get(spec.name)
+        if parent is None or (parent.dead and parent.proven):
+            parent = self._start_parent(spec, forking)
+        done, _ = await asyncio.wait([parent.ready], timeout=spec.start_seconds)
         if not done:
             raise _NotYet
-        if (reason := nursery.ready.result()) is not None:
+        if (reason := parent.ready.result()) is not None:
             raise _CannotFork(reason)
-        return nursery
+        return parent
 
-    def _begin_parent(self, spec: ServerSpec, forking: tuple[str, Program]) -> Nursery:
-        """A parent that imports in an empty directory, with the arguments and variables that a server will have."""
-        places = Places.make(self._root)
-        filled = spec.filled({"workspace": str(places.workspace), "port": "0"})
+    def _start_parent(self, spec: ServerSpec, forking: tuple[str, PythonProgram]) -> ForkServerClient:
+        """Start a fork server that imports in an empty directory, with a server's own arguments and variables."""
+        dirs = RolloutDirs.make(self._root)
+        filled = spec.filled({"workspace": str(dirs.workspace), "port": "0"})
         varying = [key for key, value in spec.env.items() if "${{" in value]
         varying += [ARGUMENTS] if any("${{" in each for each in forking[1].arguments) else []
         program = replace(
             forking[1],
             arguments=_last(filled.args, forking[1].arguments),
-            own=str(places.own),
-            varying=(*PLACE_VARIABLES, *varying),
+            own=str(dirs.own),
+            varying=(*DIR_VARIABLES, *varying),
         )
         rules = replace(
-            self._rules, read=(*self._rules.read, *self._read[spec.name]), write=(str(places.own), str(self._root))
+            self._rules, read=(*self._rules.read, *self._read[spec.name]), write=(str(dirs.own), str(self._root))
         )
-        nursery = Nursery(forking[0], rules, {**self._variables(), **places.variables(), **filled.env}, program)
-        nursery.start()
-        self._forking[spec.name] = nursery
-        return nursery
+        parent = ForkServerClient(forking[0], rules, {**self._variables(), **dirs.variables(), **filled.env}, program)
+        parent.start()
+        self._forking[spec.name] = parent
+        return parent
 
-    def _plain_parent(self) -> Nursery:
+    def _plain_parent(self) -> ForkServerClient:
         if self._plain is None or self._plain.dead:
-            self._plain = Nursery(sys.executable, self._rules, self._variables(), None)
+            self._plain = ForkServerClient(sys.executable, self._rules, self._variables(), None)
             self._plain.start()
         return self._plain
 
     def _variables(self) -> dict[str, str]:
         threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        return {**threads, **scrubbed_environment(certificates(os.environ)), **user_packages(), "PATH": self._path}
+        return {
+            **threads,
+            **scrubbed_environment(certificate_variables(os.environ)),
+            **user_packages(),
+            "PATH": self._path,
+        }
 
-    async def _reach(self, spec: ServerSpec, places: Places) -> Server:
-        filled = spec.filled({"workspace": str(places.workspace)})
+    async def _reach(self, spec: ServerSpec, dirs: RolloutDirs) -> Server:
+        filled = spec.filled({"workspace": str(dirs.workspace)})
         session = HttpSession(spec.name, filled.url or "", filled.headers, shared=True)
         try:
             await session.open(spec.start_seconds)
@@ -257,31 +243,37 @@ class Launcher:
             raise
         return Server(filled, session)
 
-    async def _start(self, spec: ServerSpec, places: Places, parent: Nursery, program: Program | None) -> Server:
-        filled = spec.filled({"workspace": str(places.workspace), "port": str(_free_port()) if spec.url else ""})
+    async def _start(
+        self, spec: ServerSpec, dirs: RolloutDirs, parent: ForkServerClient, program: PythonProgram | None
+    ) -> Server:
+        filled = spec.filled({"workspace": str(dirs.workspace), "port": str(free_port()) if spec.url else ""})
         argv = [filled.command or "", *filled.args]
         if program is not None:
             argv = list(_last(filled.args, program.arguments))
-        variables = {**self._variables(), **places.variables(), **filled.env}
-        server = await self._spawn(filled, parent, argv, places, variables)
-        server.forked = program is not None
+        variables = {**self._variables(), **dirs.variables(), **filled.env}
+        server = await self._spawn(filled, parent, argv, dirs, variables)
         try:
             await self._shake_hands(server)
         except BaseException:
             await server.stop()
             raise
-        if server.forked:
+        if program is not None:
             parent.proven = True
         return server
 
     async def _spawn(
-        self, spec: ServerSpec, parent: Nursery, argv: list[str], places: Places, variables: Mapping[str, str]
+        self,
+        spec: ServerSpec,
+        parent: ForkServerClient,
+        argv: list[str],
+        dirs: RolloutDirs,
+        variables: Mapping[str, str],
     ) -> Server:
         stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
         ours, theirs = (stdin[1], stdout[0], stderr[0]), (stdin[0], stdout[1], stderr[1])
         try:
             memory = memory_bytes(spec.memory) if spec.memory is not None else None
-            cwd, own, read = str(places.workspace), [str(places.own)], self._read[spec.name]
+            cwd, own, read = str(dirs.workspace), [str(dirs.own)], self._read[spec.name]
             child = await parent.spawn(argv, cwd, variables, own, theirs, memory, read)
         except BaseException:
             for fd in ours:
@@ -294,15 +286,15 @@ class Launcher:
             raise
 
     async def _connect(self, spec: ServerSpec, child: Child, pipes: tuple[int, int, int]) -> Server:
-        """Take up the pipes of a server that runs."""
+        """Connect to the pipes of a running server."""
         loop = asyncio.get_running_loop()
         files = [os.fdopen(fd, mode, 0) for fd, mode in zip(pipes, ("wb", "rb", "rb"), strict=True)]
         stdin, stdout, stderr = files
         try:
-            _, tail = await loop.connect_read_pipe(Tail, stderr)
+            _, tail = await loop.connect_read_pipe(OutputTail, stderr)
             if spec.url is not None:
                 stdin.close()
-                _, printed = await loop.connect_read_pipe(lambda: Tail(lines=tail.lines), stdout)
+                _, printed = await loop.connect_read_pipe(lambda: OutputTail(lines=tail.lines), stdout)
                 return Server(spec, HttpSession(spec.name, spec.url, spec.headers), child, (tail, printed))
             session = StdioSession(spec.name)
             await session.connect(stdin, stdout)
@@ -336,17 +328,17 @@ class _NotYet(Exception):
 
 
 def user_packages() -> dict[str, str]:
-    """Where packages lie that were installed for the user alone, as HOME is another in servers."""
+    """Where the user's own packages are installed, which Python would look for in HOME."""
     return {"PYTHONUSERBASE": site.getuserbase()} if site.ENABLE_USER_SITE else {}
 
 
 def _last(filled: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]:
-    """As many of the filled-in words as there are arguments of the server's own, which come last."""
+    """The server's own arguments, which come last, with placeholders replaced."""
     return tuple(filled[len(filled) - len(arguments) :])
 
 
-def _beside(spec: ServerSpec, workdir: Path, path: str) -> ServerSpec:
-    """A script named without its folder is looked for in the workdir, as the working directory is the rollout's."""
+def _resolved(spec: ServerSpec, workdir: Path, path: str) -> ServerSpec:
+    """With relative scripts resolved against the workdir, as the working directory is the rollout's."""
     if spec.command is None:
         return spec
     args = tuple(
@@ -363,16 +355,9 @@ def _beside(spec: ServerSpec, workdir: Path, path: str) -> ServerSpec:
 
 
 def _check_script(name: str, command: str, args: Sequence[str], workdir: Path) -> None:
-    """A script that is not there is told before an interpreter does, in many more lines."""
+    """Raise EnvDefinitionError for a script that does not exist, which is clearer than the interpreter's error."""
     script = next((arg for arg in args if not arg.startswith("-")), "")
     runs = os.path.basename(command).rstrip("0123456789.") in _INTERPRETERS and script.endswith(_SCRIPTS)
     if runs and "${{" not in script and not os.path.exists(workdir / script):
         shown = os.path.relpath(script, workdir) if script.startswith(str(workdir)) else script
         raise EnvDefinitionError(f"MCP server {name!r}: there is no file {shown}. Correct its args.")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
