@@ -244,7 +244,7 @@ async def test_files_cannot_leave_the_workspace(doors: Doors, tmp_path: Path) ->
 
 async def test_sizes_are_limited(doors: Doors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmax.limits.MCP_FILE_BYTES", 1000)
-    with Upload(tmp_path, "a") as file:
+    with contextlib.closing(Upload(tmp_path, "a")) as file:
         file.write(b"x" * 1000)
         with pytest.raises(ValueError, match="1,000 bytes"):
             file.write(b"x")

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import socket
-import sys
 import threading
 from pathlib import Path
 
@@ -154,7 +153,7 @@ async def test_a_stream_of_events_in_pieces_of_every_size() -> None:
 
 async def test_a_folder_with_very_many_files_does_not_keep_servers_from_starting(tmp_path: Path) -> None:
     read = ("/", *(str(tmp_path / f"a-file-of-a-crowded-folder-{each}") for each in range(6_000)))
-    fork_server = ForkServerClient(sys.executable, SandboxRules(read, False), dict(os.environ), None)
+    fork_server = ForkServerClient(SandboxRules(read, False), dict(os.environ))
     fork_server.start()
     try:
         assert await asyncio.wait_for(asyncio.shield(fork_server.ready), 30) is None
@@ -174,7 +173,7 @@ async def test_a_folder_with_very_many_files_does_not_keep_servers_from_starting
 
 
 async def test_a_start_that_is_given_up_leaves_no_process(tmp_path: Path) -> None:
-    fork_server = ForkServerClient(sys.executable, SandboxRules(("/",), False), dict(os.environ), None)
+    fork_server = ForkServerClient(SandboxRules(("/",), False), dict(os.environ))
     fork_server.start()
     try:
         await asyncio.wait_for(asyncio.shield(fork_server.ready), 30)

@@ -14,7 +14,7 @@ from benchmax.envs.mcp.agent.reward_worker import load_rewards, score
 from benchmax.envs.mcp.client.content import as_tool_result
 from benchmax.envs.mcp.client.reward_client import CallResult, TextContent
 from benchmax.envs.mcp.env import ParallelMcpEnv
-from benchmax.envs.mcp.fork.fork_server_client import PythonProgram, python_command
+from benchmax.envs.mcp.fork.fork_server_client import PythonProgram, python_program
 from benchmax.envs.mcp.fork.preload import _imports_of, split_command
 from benchmax.envs.mcp.fork.read_rules import _without
 from benchmax.envs.mcp.packed_workdir import ignored_names
@@ -170,18 +170,16 @@ def test_which_commands_can_be_forked(tmp_path: Path) -> None:
     assert split_command(["-c", "pass"]) is None
     assert split_command([]) is None
     path = str(Path(sys.executable).parent)
-    found = python_command("python", ["s.py"], path)
-    assert found is not None
-    assert found[1] == PythonProgram("script", "s.py")
+    found = python_program("python", ["s.py"], path)
+    assert found == PythonProgram("script", "s.py", interpreter=f"{path}/python")
     script = tmp_path / "mcp-server"
     script.write_text(f"#!{sys.executable}\nprint(1)\n")
     script.chmod(0o755)
-    assert python_command("mcp-server", ["a"], str(tmp_path)) == (
-        sys.executable,
-        PythonProgram("script", str(script), ("a",)),
+    assert python_program("mcp-server", ["a"], str(tmp_path)) == PythonProgram(
+        "script", str(script), ("a",), interpreter=sys.executable
     )
-    assert python_command("sh", ["s.py"], "/bin") is None
-    assert python_command("pythonic", ["s.py"], path) is None
+    assert python_program("sh", ["s.py"], "/bin") is None
+    assert python_program("pythonic", ["s.py"], path) is None
 
 
 def test_what_is_imported_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

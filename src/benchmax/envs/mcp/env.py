@@ -195,7 +195,9 @@ class ParallelMcpEnv(BaseEnv):
             raise ToolError(f"The tool {tool_name!r} is not allowed here. Use one of {', '.join(self._allowed)}.")
         seconds = _within_hook(limits.TOOL_SECONDS, _TOOL_MARGIN)
         try:
-            raw = await self._io.run(lambda: self._pool.call(rollout_id, tool_name, tool_args, seconds))
+            raw = await self._io.run(
+                lambda: self._pool.ask(rollout_id, "call", name=tool_name, arguments=tool_args, seconds=seconds)
+            )
         except ToolError as error:
             return ToolResult(f"Error: {error}", is_error=True)
         result = as_tool_result(raw)

@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import logging
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -248,16 +247,10 @@ class ServerPool:
 
     # What a rollout does with its servers
 
-    async def call(self, rollout_id: str, name: str, arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    async def ask(self, rollout_id: str, operation: str, /, **fields: Any) -> Any:
+        """Run an operation of the agent for a rollout (agent/connection.py)."""
         lease = self.lease(rollout_id)
-        result: dict[str, Any] = await lease.machine.agent.request(
-            "call", token=lease.token, name=name, arguments=arguments, seconds=seconds
-        )
-        return result
-
-    async def ask(self, rollout_id: str, what: str, **given: Any) -> Any:
-        lease = self.lease(rollout_id)
-        return await lease.machine.agent.request(what, token=lease.token, **given)
+        return await lease.machine.agent.request(operation, token=lease.token, **fields)
 
     async def put(self, rollout_id: str, path: str, data: bytes) -> None:
         """Write a file in the rollout's workspace."""
@@ -294,12 +287,12 @@ class ServerPool:
         """Start this many server sets, by default all, spread over the machines; returns how many are ready."""
         alive = [machine for machine in self.machines if machine.agent.failure is None]
         left = sum(machine.free for machine in alive) if number is None else number
-        asked = []
+        starting = []
         for index, machine in enumerate(alive):
             share = min(machine.free, -(-left // (len(alive) - index)))
             left -= share
-            asked.append(machine.agent.request("warm", number=share, seconds=seconds))
-        return sum(await asyncio.gather(*asked))
+            starting.append(machine.agent.request("warm", number=share, seconds=seconds))
+        return sum(await asyncio.gather(*starting))
 
     async def state(self) -> list[dict[str, Any]]:
         """The state of every machine."""

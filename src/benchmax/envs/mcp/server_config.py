@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,30 +54,28 @@ class ServerSpec:
 
     def filled(self, values: Mapping[str, str]) -> ServerSpec:
         """A copy with the placeholders in `values` replaced."""
-        return replace(
-            self,
-            command=_fill(self.command, values) if self.command is not None else None,
-            args=tuple(_fill(arg, values) for arg in self.args),
-            env={key: _fill(value, values) for key, value in self.env.items()},
-            url=_fill(self.url, values) if self.url is not None else None,
-            headers={key: _fill(value, values) for key, value in self.headers.items()},
-            read=tuple(_fill(path, values) for path in self.read),
-        )
+
+        def fill(part: str, text: str) -> str:
+            return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text) if "${{" in text else text
+
+        command = fill("command", self.command) if self.command is not None else None
+        return replace(self._rewritten(fill), command=command)
 
     def with_variables(self, variables: Mapping[str, str]) -> ServerSpec:
         """A copy with every `${NAME}` replaced by the variable of that name."""
-
-        def expanded(part: str, text: str) -> str:
-            return self._expanded(part, text, variables)
-
+        expanded = self._rewritten(lambda part, text: self._expanded(part, text, variables))
         shell = os.path.basename(self.command or "") in _SHELLS
+        return replace(expanded, args=self.args) if shell else expanded
+
+    def _rewritten(self, rewrite: Callable[[str, str], str]) -> ServerSpec:
+        """A copy with every text but the command rewritten; `rewrite` gets the part's name and the text."""
         return replace(
             self,
-            args=self.args if shell else tuple(expanded("args", arg) for arg in self.args),
-            env={key: expanded("env", value) for key, value in self.env.items()},
-            url=expanded("url", self.url) if self.url is not None else None,
-            headers={key: expanded("headers", value) for key, value in self.headers.items()},
-            read=tuple(expanded("read", path) for path in self.read),
+            args=tuple(rewrite("args", arg) for arg in self.args),
+            env={key: rewrite("env", value) for key, value in self.env.items()},
+            url=rewrite("url", self.url) if self.url is not None else None,
+            headers={key: rewrite("headers", value) for key, value in self.headers.items()},
+            read=tuple(rewrite("read", path) for path in self.read),
         )
 
     def _expanded(self, part: str, text: str, variables: Mapping[str, str]) -> str:
@@ -226,7 +224,3 @@ def _check_placeholders(where: str, spec: ServerSpec) -> None:
             if name not in _PLACEHOLDERS:
                 known = ", ".join(f"${{{{ {each} }}}}" for each in _PLACEHOLDERS)
                 raise EnvDefinitionError(f"{where}: there is no ${{{{ {name} }}}}. Use one of {known}.")
-
-
-def _fill(text: str, values: Mapping[str, str]) -> str:
-    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text) if "${{" in text else text

@@ -16,7 +16,7 @@ from benchmax.files.locks import lock_file
 PREFIXES = ("benchmax-mcp-", "benchmax-servers-", "benchmax-workdir-")
 LOCK = ".owner-lock"
 _MOST_ROUNDS = 100_000
-"""More than any tree is deep. A directory that another process keeps filling is given up after so many."""
+"""More than any tree is deep. A directory that another process keeps filling is left after so many rounds."""
 _locks: dict[Path, int] = {}
 
 

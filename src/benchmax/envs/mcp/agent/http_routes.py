@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import closing
 from typing import Any
 
 from aiohttp import web
@@ -72,7 +73,7 @@ class HttpRoutes:
                 name = getattr(part, "filename", None)
                 if name is None:
                     continue
-                with self._node.upload(lease.token, name) as file:
+                with closing(self._node.upload(lease.token, name)) as file:
                     while chunk := await part.read_chunk(CHUNK_BYTES):  # type: ignore[union-attr]
                         await asyncio.to_thread(file.write, chunk)
                     file.finish()

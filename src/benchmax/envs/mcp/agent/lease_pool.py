@@ -292,11 +292,11 @@ class LeasePool:
     def _watch(self, lease: Lease) -> None:
         servers = lease.servers
 
-        def lost(words: asyncio.Future[str]) -> None:
+        def lost(reason: asyncio.Future[str]) -> None:
             if lease.servers is servers and lease.token in self._leases:
                 self.metrics.crashes += 1
                 if lease.on_lost is not None:
-                    lease.on_lost(lease.token, words.result())
+                    lease.on_lost(lease.token, reason.result())
 
         servers.lost.add_done_callback(lost)
 

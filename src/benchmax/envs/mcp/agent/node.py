@@ -15,7 +15,7 @@ from benchmax.envs.mcp.agent.lease_pool import Lease, LeasePool, usable_cores
 from benchmax.envs.mcp.agent.reward_runner import RewardRunner
 from benchmax.envs.mcp.agent.server_launcher import ServerLauncher
 from benchmax.envs.mcp.agent.server_set import ServerSetLauncher
-from benchmax.envs.mcp.agent.workspace_files import Upload, open_download, read_chunk
+from benchmax.envs.mcp.agent.workspace_files import Upload, open_download
 from benchmax.envs.mcp.fork.fork_server_client import SandboxRules
 from benchmax.envs.mcp.fork.read_rules import reward_rules, server_rules
 from benchmax.envs.mcp.setup.install import Installed
@@ -72,9 +72,9 @@ class Node:
         }  # fmt: skip
 
     async def open(self, rollout_id: str, seconds: float, notice: Notice | None = None) -> Lease:
-        def lost(token: str, words: str) -> None:
+        def lost(token: str, reason: str) -> None:
             if notice is not None:
-                notice({"lost": token, "reason": words})
+                notice({"lost": token, "reason": reason})
 
         return await self.leases.acquire(rollout_id, seconds, lost)
 
@@ -91,14 +91,11 @@ class Node:
         lease.clean = False
         return Upload(lease.servers.dirs.workspace, path)
 
-    def read(self, token: str, path: str, offset: int, size: int = CHUNK_BYTES) -> tuple[bytes, int]:
+    def read(self, token: str, path: str, offset: int) -> tuple[bytes, int]:
         """A chunk of a file, and the size of the file."""
-        fd, whole = open_download(self.leases.lease(token).servers.dirs.workspace, path)
-        try:
-            os.lseek(fd, max(0, offset), os.SEEK_SET)
-            return read_chunk(fd, min(size, CHUNK_BYTES)), whole
-        finally:
-            os.close(fd)
+        with open_download(self.leases.lease(token).servers.dirs.workspace, path) as file:
+            file.seek(max(0, offset))
+            return file.read(CHUNK_BYTES), os.fstat(file.fileno()).st_size
 
     async def reward(self, token: str, task: Mapping[str, Any], seconds: float, notice: Notice) -> dict[str, Any]:
         """Run reward_fn.py for a rollout: name → {"value"}, {"unscored"} or {"error"}."""

@@ -84,8 +84,10 @@ class RewardRunner:
     async def _parent(self) -> ForkServerClient:
         if self._fork_server is None or self._fork_server.dead:
             dirs = RolloutDirs.make(self._root)
-            python = PythonProgram("function", MODULE, own=str(dirs.own), also=(str(self._file),))
-            self._fork_server = ForkServerClient(self._python, self._rules, self._variables(dirs), python)
+            python = PythonProgram(
+                "function", MODULE, own=str(dirs.own), also=(str(self._file),), interpreter=self._python
+            )
+            self._fork_server = ForkServerClient(self._rules, self._variables(dirs), python)
             self._fork_server.start()
         fork_server = self._fork_server
         await asyncio.wait([fork_server.ready], timeout=START_SECONDS)

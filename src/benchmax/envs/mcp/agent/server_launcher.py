@@ -7,7 +7,6 @@ import logging
 import os
 import shutil
 import site
-import sys
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from benchmax.envs.mcp.fork.fork_server_client import (
     ForkServerClient,
     PythonProgram,
     SandboxRules,
-    python_command,
+    python_program,
 )
 from benchmax.envs.mcp.fork.preload import ARGUMENTS
 from benchmax.envs.mcp.fork.read_rules import certificate_variables, extra_paths, unreadable_paths
@@ -57,37 +56,37 @@ class Server:
     def last_lines(self) -> str:
         return "\n".join(self.tails[0].lines) if self.tails else ""
 
-    async def explained(self, asked: Awaitable[T]) -> T:
+    async def explained(self, answer: Awaitable[T]) -> T:
         """Await an answer; an error is completed with how the server ended, or what it printed last."""
         try:
-            return await asked
+            return await answer
         except (McpError, asyncio.CancelledError) as error:
             cancelled = isinstance(error, asyncio.CancelledError)
             if self.child is None or (cancelled and not self.child.ended.done()):
                 raise
             if self.session.lost is not None and not self.session.ending:  # it was ended, and why is known
-                raise McpError(self._with_lines(self.session.lost)) from None
+                raise McpError(self.with_lines(self.session.lost)) from None
             done, _ = await asyncio.wait([self.child.ended], timeout=LAST_WORDS_SECONDS)
             if done:
                 raise McpError(await self.death()) from None
-            raise type(error)(self._with_lines(str(error))) from None
+            raise type(error)(self.with_lines(str(error))) from None
 
-    def _with_lines(self, words: str) -> str:
+    def with_lines(self, message: str) -> str:
+        """A message with what the server printed last."""
         stray = getattr(self.session, "stray", ())
         if stray:
-            words += f" It printed lines that are not messages: {', '.join(map(repr, stray))}."
-        return f"{words} Its last lines were:\n{self.last_lines}" if self.last_lines else words
+            message += f" It printed lines that are not messages: {', '.join(map(repr, stray))}."
+        return f"{message} Its last lines were:\n{self.last_lines}" if self.last_lines else message
 
     async def death(self) -> str:
         """How it ended, with the last lines it printed."""
-        if self.child is None:
-            return f"MCP server {self.spec.name!r} at {self.spec.url} is gone."
+        assert self.child is not None
         status = await asyncio.shield(self.child.ended)
         if self.tails:
             await asyncio.wait([tail.closed for tail in self.tails], timeout=LAST_WORDS_SECONDS)
         how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with exit code {status}"
         if self.child.over_memory:
-            how = f"took more than {self.spec.memory} of memory and was ended; raise `memory` if it needs more"
+            how = f"used more than {self.spec.memory} of memory and was killed; raise `memory` if it needs more"
         lines = f"Its last lines were:\n{self.last_lines}" if self.last_lines else "It printed no error."
         return f"MCP server {self.spec.name!r} {how}. {lines}"
 
@@ -115,19 +114,16 @@ class ServerLauncher:
             self.specs = [replace(spec, memory=spec.memory or memory) for spec in self.specs]
         self._rules = rules
         self._read = {spec.name: extra_paths(spec, workdir, root.parent, path) for spec in self.specs}
-        self.unread = {
-            spec.name: found
-            for spec in self.specs
-            if rules.confined
-            and (
-                found := unreadable_paths(spec, (*rules.read, *self._read[spec.name], str(workdir.path)), workdir.path)
-            )
-        }
+        self.unread: dict[str, list[str]] = {}
         """Paths in a server's arguments or variables that it may not read."""
         self._plain: ForkServerClient | None = None
         self._forking: dict[str, ForkServerClient] = {}
         self.not_forked: dict[str, str] = {}
         """Servers that are run by their command, and why they cannot be forked."""
+        for spec in self.specs if rules.confined else ():
+            allowed = (*rules.read, *self._read[spec.name], str(workdir.path))
+            if found := unreadable_paths(spec, allowed, workdir.path):
+                self.unread[spec.name] = found
 
     @property
     def not_preloaded(self) -> dict[str, dict[str, str]]:
@@ -137,8 +133,8 @@ class ServerLauncher:
     def preload(self) -> None:
         """Begin importing what Python servers need, before the first one is started."""
         for spec in self.specs:
-            if (forking := self._python(spec)) is not None:
-                self._start_parent(spec, forking)
+            if (program := self._python(spec)) is not None:
+                self._start_parent(spec, program)
 
     async def start(self, spec: ServerSpec, dirs: RolloutDirs) -> Server:
         """Start one server and initialise its session; McpError with its last lines when that fails."""
@@ -153,10 +149,9 @@ class ServerLauncher:
     async def _begin(self, spec: ServerSpec, dirs: RolloutDirs) -> Server:
         if spec.command is None:
             return await self._reach(spec, dirs)
-        forking = self._python(spec)
-        if forking is not None:
+        if (program := self._python(spec)) is not None:
             try:
-                return await self._start(spec, dirs, await self._parent(spec, forking), forking[1])
+                return await self._start(spec, dirs, await self._parent(spec, program), program)
             except _CannotFork as error:
                 self.not_forked[spec.name] = str(error)
             except _NotYet:
@@ -170,12 +165,12 @@ class ServerLauncher:
                 return server
         return await self._start(spec, dirs, self._plain_parent(), None)
 
-    def _python(self, spec: ServerSpec) -> tuple[str, PythonProgram] | None:
-        """The interpreter and program of a server that can be forked."""
+    def _python(self, spec: ServerSpec) -> PythonProgram | None:
+        """The program of a server that can be forked."""
         if not spec.fork or spec.name in self.not_forked or spec.command is None:
             return None
-        found = python_command(spec.command, spec.args, self._path)
-        return None if found is None or "${{" in found[1].target else found
+        found = python_program(spec.command, spec.args, self._path)
+        return None if found is None or "${{" in found.target else found
 
     async def _try_plain(self, spec: ServerSpec, dirs: RolloutDirs, failure: McpError) -> Server:
         """Start by its command a server that failed when forked; raises the first failure if this fails too."""
@@ -187,10 +182,10 @@ class ServerLauncher:
         except McpError:
             raise failure from None
 
-    async def _parent(self, spec: ServerSpec, forking: tuple[str, PythonProgram]) -> ForkServerClient:
+    async def _parent(self, spec: ServerSpec, program: PythonProgram) -> ForkServerClient:
         parent = self._forking.get(spec.name)
         if parent is None or (parent.dead and parent.proven):
-            parent = self._start_parent(spec, forking)
+            parent = self._start_parent(spec, program)
         done, _ = await asyncio.wait([parent.ready], timeout=spec.start_seconds)
         if not done:
             raise _NotYet
@@ -198,40 +193,31 @@ class ServerLauncher:
             raise _CannotFork(reason)
         return parent
 
-    def _start_parent(self, spec: ServerSpec, forking: tuple[str, PythonProgram]) -> ForkServerClient:
+    def _start_parent(self, spec: ServerSpec, program: PythonProgram) -> ForkServerClient:
         """Start a fork server that imports in an empty directory, with a server's own arguments and variables."""
         dirs = RolloutDirs.make(self._root)
         filled = spec.filled({"workspace": str(dirs.workspace), "port": "0"})
         varying = [key for key, value in spec.env.items() if "${{" in value]
-        varying += [ARGUMENTS] if any("${{" in each for each in forking[1].arguments) else []
-        program = replace(
-            forking[1],
-            arguments=_last(filled.args, forking[1].arguments),
-            own=str(dirs.own),
-            varying=(*DIR_VARIABLES, *varying),
-        )
+        varying += [ARGUMENTS] if any("${{" in each for each in program.arguments) else []
+        arguments = _last(filled.args, program.arguments)
+        program = replace(program, arguments=arguments, own=str(dirs.own), varying=(*DIR_VARIABLES, *varying))
         rules = replace(
             self._rules, read=(*self._rules.read, *self._read[spec.name]), write=(str(dirs.own), str(self._root))
         )
-        parent = ForkServerClient(forking[0], rules, {**self._variables(), **dirs.variables(), **filled.env}, program)
+        parent = ForkServerClient(rules, {**self._variables(), **dirs.variables(), **filled.env}, program)
         parent.start()
         self._forking[spec.name] = parent
         return parent
 
     def _plain_parent(self) -> ForkServerClient:
         if self._plain is None or self._plain.dead:
-            self._plain = ForkServerClient(sys.executable, self._rules, self._variables(), None)
+            self._plain = ForkServerClient(self._rules, self._variables())
             self._plain.start()
         return self._plain
 
     def _variables(self) -> dict[str, str]:
-        threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        return {
-            **threads,
-            **scrubbed_environment(certificate_variables(os.environ)),
-            **user_packages(),
-            "PATH": self._path,
-        }
+        inherited = scrubbed_environment(certificate_variables(os.environ))
+        return {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **inherited, **user_packages(), "PATH": self._path}
 
     async def _reach(self, spec: ServerSpec, dirs: RolloutDirs) -> Server:
         filled = spec.filled({"workspace": str(dirs.workspace)})

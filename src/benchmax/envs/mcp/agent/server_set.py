@@ -70,16 +70,14 @@ class ServerSet:
         ends: list[asyncio.Future[Any]] = [failed, *([child.ended] if child else [])]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if child is not None and child.ended.done():
-            words = await server.death()
-            server.session.fail(words)
+            reason = await server.death()
+            server.session.fail(reason)
         else:
-            words = failed.result()
-            if server.last_lines:
-                words += f" Its last lines were:\n{server.last_lines}"
+            reason = server.with_lines(failed.result())
             if child is not None:
                 child.kill()
         if not self.lost.done() and not self._stopping:
-            self.lost.set_result(words)
+            self.lost.set_result(reason)
 
     async def check(self) -> None:
         """McpError when a server is lost or about to be, as the rollout must not be scored for it."""
@@ -167,8 +165,8 @@ class ServerSetLauncher:
             for task in starting:
                 task.cancel()
             await asyncio.wait(starting)
-            begun = [task.result() for task in starting if not task.cancelled() and task.exception() is None]
-            await asyncio.gather(*(server.stop() for server in begun))
+            started = [task.result() for task in starting if not task.cancelled() and task.exception() is None]
+            await asyncio.gather(*(server.stop() for server in started))
             await asyncio.to_thread(remove_tree, dirs.own)
             raise
         return ServerSet(servers, dirs, self.tools)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import BinaryIO
 
 from benchmax import limits
 from benchmax.errors import UsageError
+from benchmax.files.links import open_plain
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PART_BYTES = 255
@@ -38,15 +37,13 @@ def path_parts(path: str) -> list[str]:
 
 
 @contextmanager
-def _folder_of(workspace: Path, parts: list[str], make: bool) -> Iterator[int]:
+def _made_folder_of(workspace: Path, parts: list[str]) -> Iterator[int]:
+    """The descriptor of a file's folder, which is created if needed."""
     fd = os.open(workspace, _FOLDER)
     try:
         for part in parts[:-1]:
-            if make:
-                try:
-                    os.mkdir(part, 0o700, dir_fd=fd)
-                except FileExistsError:
-                    pass
+            with suppress(FileExistsError):
+                os.mkdir(part, 0o700, dir_fd=fd)
             inner = os.open(part, _FOLDER, dir_fd=fd)
             os.close(fd)
             fd = inner
@@ -87,19 +84,11 @@ class Upload:
 
     def finish(self) -> None:
         try:
-            with _folder_of(self._workspace, self._parts, make=True) as folder:
+            with _made_folder_of(self._workspace, self._parts) as folder:
                 os.rename(self._temporary, self._parts[-1], src_dir_fd=self._fd, dst_dir_fd=folder)
         except OSError as error:
             name = "/".join(self._parts)
             raise UsageError(f"{name!r} cannot be written: {error.strerror}. Choose another name.") from None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the upload; a file that is not finished is removed."""
@@ -124,30 +113,15 @@ def _begun(workspace: Path, temporary: str) -> tuple[int, int]:
         raise
 
 
-def open_download(workspace: Path, path: str) -> tuple[int, int]:
-    """The descriptor of a file in the workspace, and its size."""
+def open_download(workspace: Path, path: str) -> BinaryIO:
+    """A file of the workspace, opened for reading."""
     parts = path_parts(path)
     try:
-        with _folder_of(workspace, parts, make=False) as folder:
-            fd = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        file = open_plain(workspace, Path(*parts))
     except OSError:
-        raise FileNotFoundError(f"There is no file {path!r} in the workspace. Check the name.") from None
-    info = os.fstat(fd)
-    if not stat.S_ISREG(info.st_mode):
-        os.close(fd)
-        raise FileNotFoundError(f"{path!r} in the workspace is not a plain file. Name a file.")
-    if info.st_size > limits.MCP_FILE_BYTES:
-        os.close(fd)
-        raise UsageError(
-            f"{path!r} has {info.st_size:,} bytes; at most {limits.MCP_FILE_BYTES:,} can be read. Split it."
-        )
-    return fd, info.st_size
-
-
-def read_chunk(fd: int, size: int) -> bytes:
-    """Up to `size` bytes, fewer only at the end of the file."""
-    chunks: list[bytes] = []
-    while size > 0 and (chunk := os.read(fd, size)):
-        chunks.append(chunk)
-        size -= len(chunk)
-    return b"".join(chunks)
+        raise FileNotFoundError(f"There is no regular file {path!r} in the workspace. Check the name.") from None
+    size = os.fstat(file.fileno()).st_size
+    if size > limits.MCP_FILE_BYTES:
+        file.close()
+        raise UsageError(f"{path!r} has {size:,} bytes; at most {limits.MCP_FILE_BYTES:,} can be read. Split it.")
+    return file

@@ -13,18 +13,18 @@ def as_tool_result(raw: Mapping[str, Any]) -> ToolResult:
     """Convert a raw result: what is not text becomes a content part or a description."""
     texts: list[str] = []
     parts: list[dict[str, Any]] = []
-    said = False
+    has_text = False
     content = raw.get("content")
     for item in content if isinstance(content, list) else ():
         if isinstance(item, Mapping):
             text, part = _read(item)
-            said |= item.get("type") == "text"
+            has_text |= item.get("type") == "text"
             if text:
                 texts.append(text)
             if part is not None:
                 parts.append(part)
     structured = raw.get("structuredContent")
-    if not said and not texts and not parts and structured is not None:
+    if not has_text and not texts and not parts and structured is not None:
         texts.append(_shown(structured))
     return ToolResult("\n".join(texts), bool(raw.get("isError")), tuple(parts))
 

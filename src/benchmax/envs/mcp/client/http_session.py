@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -118,7 +118,8 @@ class HttpSession(McpSession):
             if response.status == 404 and "Mcp-Session-Id" in self._headers:
                 self.fail(f"MCP server {self.name!r} has ended this rollout's session. Run the rollout again.")
                 raise McpError(str(self.lost))
-            for message in _messages(await _read(response, self.name)):
+            body_bytes = b"".join([chunk async for chunk in _chunks(response, self.name)])
+            for message in _messages(body_bytes):
                 if "result" in message or isinstance(message.get("error"), dict):
                     return message
             if response.status < 300:
@@ -175,25 +176,19 @@ def _messages(text: str | bytes) -> list[dict[str, Any]]:
         return []
 
 
-async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:
-    pieces: list[bytes] = []
+async def _chunks(response: aiohttp.ClientResponse, name: str) -> AsyncIterator[bytes]:
     size = 0
-    async for piece in response.content.iter_any():
-        size += len(piece)
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
         if size > limits.MCP_MESSAGE_BYTES:
             raise McpError(f"MCP server {name!r} sent more than {limits.MCP_MESSAGE_BYTES:,} bytes in one answer.")
-        pieces.append(piece)
-    return b"".join(pieces)
+        yield chunk
 
 
-async def _lines(response: aiohttp.ClientResponse, name: str) -> Any:
+async def _lines(response: aiohttp.ClientResponse, name: str) -> AsyncIterator[str]:
     held: list[bytes] = []  # parts of an unfinished line, joined once as it may be long
-    size = 0
-    async for piece in response.content.iter_any():
-        size += len(piece)
-        if size > limits.MCP_MESSAGE_BYTES:
-            raise McpError(f"MCP server {name!r} sent more than {limits.MCP_MESSAGE_BYTES:,} bytes in one answer.")
-        *lines, rest = piece.split(b"\n")
+    async for chunk in _chunks(response, name):
+        *lines, rest = chunk.split(b"\n")
         for line in lines:
             held.append(line)
             yield b"".join(held).rstrip(b"\r").decode("utf-8", "replace")

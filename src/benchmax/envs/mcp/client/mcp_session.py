@@ -82,9 +82,9 @@ class McpSession(ABC):
 
     async def open(self, seconds: float) -> None:
         """Initialise the session, in the version of the protocol that the server knows."""
-        asked = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": _CLIENT}
+        params = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": _CLIENT}
         try:
-            hello = await self.request("initialize", asked, seconds)
+            hello = await self.request("initialize", params, seconds)
         except RpcError as error:
             if error.code not in (UNKNOWN_METHOD, _UNSUPPORTED):
                 raise
@@ -167,10 +167,10 @@ class McpSession(ABC):
         if not as_task or self.modern:
             return await self.request("tools/call", params, seconds)
         began = monotonic()
-        begun = await self.request("tools/call", {**params, "task": {"ttl": int(seconds * 1_000)}}, seconds)
-        task = begun.get("task")
+        answer = await self.request("tools/call", {**params, "task": {"ttl": int(seconds * 1_000)}}, seconds)
+        task = answer.get("task")
         if not isinstance(task, Mapping):
-            return begun
+            return answer
         left = max(0.0, seconds - (monotonic() - began))
         return await self.request("tasks/result", {"taskId": task.get("taskId")}, left)
 

@@ -74,8 +74,8 @@ class StdioSession(McpSession, asyncio.Protocol):
         future = self._waiting.get(number)
         if future is not None and not future.done():
             self._cancel(number)
-            words = f"MCP server {self.name!r} did not answer {method} within {seconds:g} s."
-            future.set_exception(NoAnswer(words))
+            message = f"MCP server {self.name!r} did not answer {method} within {seconds:g} s."
+            future.set_exception(NoAnswer(message))
 
     def _cancel(self, number: int) -> None:
         try:
@@ -116,8 +116,8 @@ class StdioSession(McpSession, asyncio.Protocol):
         try:
             messages = messages_in(line)
         except Unreadable as error:
-            words = f"MCP server {self.name!r} sent an answer that cannot be read. Correct the server."
-            return error.number is not None and self._settle(error.number, {"error": {"message": words}})
+            reason = f"MCP server {self.name!r} sent an answer that cannot be read. Correct the server."
+            return error.number is not None and self._settle(error.number, {"error": {"message": reason}})
         if not messages and len(self.stray) < STRAY_LINES and line.strip():
             self.stray.append(line[:STRAY_CHARS].decode("utf-8", "replace"))
         return sum(map(self._take, messages)) > 0

@@ -104,11 +104,11 @@ class ForkServer:
                 os.read(self._wake[0], 4096)
                 self._reap()
             if self._sock.fileno() in readable:
-                heard = self._receive()
-                if heard is None:
+                received = self._receive()
+                if received is None:
                     self._end()
                     return None
-                begin = self._handle(*heard)
+                begin = self._handle(*received)
                 if begin is not None:
                     return begin
 

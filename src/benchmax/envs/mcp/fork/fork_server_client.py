@@ -62,6 +62,7 @@ class PythonProgram:
     """Variables that differ between rollouts."""
     also: tuple[str, ...] = ()
     """Files whose imports are preloaded too."""
+    interpreter: str = sys.executable
 
 
 @dataclass(eq=False, slots=True)
@@ -85,10 +86,8 @@ class Child:
 class ForkServerClient:
     """A process that starts servers, see fork_server.py."""
 
-    def __init__(
-        self, interpreter: str, rules: SandboxRules, variables: Mapping[str, str], python: PythonProgram | None = None
-    ) -> None:
-        self._interpreter = interpreter
+    def __init__(self, rules: SandboxRules, variables: Mapping[str, str], python: PythonProgram | None = None) -> None:
+        self._interpreter = python.interpreter if python is not None else sys.executable
         self._variables = dict(variables)
         self._folder = f"{python.own}/workspace" if python is not None else "/"
         self._plan = {**rules.plan(), "python": asdict(python) if python is not None else None}
@@ -307,29 +306,26 @@ def require_linux() -> None:
 # Which commands can be forked
 
 
-def python_command(command: str, args: Sequence[str], path: str) -> tuple[str, PythonProgram] | None:
-    """The interpreter and the program of a command that runs Python; None when it does not."""
+def python_program(command: str, args: Sequence[str], path: str) -> PythonProgram | None:
+    """The program of a command that runs Python; None when it does not."""
     found = shutil.which(command, path=path)
     if found is None:
         return None
     name = os.path.basename(command)
     if name.startswith("python") and name[6:].replace(".", "").isdigit() | (name == "python"):
         parts = split_command(args)
-        return None if parts is None else (found, PythonProgram(parts[0], parts[1], tuple(parts[2])))
-    interpreter = _shebang(found)
-    if interpreter is not None:
-        return interpreter, PythonProgram("script", found, tuple(args))
+        return None if parts is None else PythonProgram(parts[0], parts[1], tuple(parts[2]), interpreter=found)
+    words = shebang(found)  # of an installed script, such as `mcp-server-time`
+    if len(words) == 1 and os.path.basename(words[0]).startswith("python") and os.path.isfile(words[0]):
+        return PythonProgram("script", found, tuple(args), interpreter=words[0])
     return None
 
 
-def _shebang(path: str) -> str | None:
-    """The Python interpreter in the first line of a script, such as an installed `mcp-server-time`."""
+def shebang(path: str) -> list[str]:
+    """The interpreter and its arguments in the first line of a script; empty when it has none."""
     try:
         with open(path, "rb") as file:
             line = file.readline(512)
     except OSError:
-        return None
-    words = line[2:].decode("utf-8", "replace").split() if line.startswith(b"#!") else []
-    if len(words) == 1 and os.path.basename(words[0]).startswith("python") and os.path.isfile(words[0]):
-        return words[0]
-    return None
+        return []
+    return line[2:].decode("utf-8", "replace").split() if line.startswith(b"#!") else []

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from benchmax.envs.mcp.fork.fork_server_client import SandboxRules
+from benchmax.envs.mcp.fork.fork_server_client import SandboxRules, shebang
 from benchmax.envs.mcp.fork.sandbox import landlock_version
 from benchmax.envs.mcp.server_config import ServerSpec
 from benchmax.envs.mcp.workdir import CONFIG_NAMES, REWARD_FILE, SETUP_FILE, Workdir
@@ -39,7 +39,6 @@ _PARTS = ("bin", "lib", "lib64", "libexec", "include", "pyvenv.cfg")
 _RUNS_SCRIPTS = ("python", "node", "bun", "deno", "ruby", "perl", "php", "java", "sh", "bash")
 CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 """Variables that servers inherit, and whose files they may read."""
-_HEAD_BYTES = 512
 
 
 def server_rules(workdir: Workdir, root: Path, path: str) -> SandboxRules:
@@ -82,11 +81,11 @@ def extra_paths(spec: ServerSpec, workdir: Workdir, root: Path, path: str) -> tu
 def unreadable_paths(spec: ServerSpec, read: tuple[str, ...], workdir: Path) -> list[str]:
     """Paths in a server's arguments and variables, and targets of links in the workdir, that it may not read."""
     texts = [part for text in (*spec.args, *spec.env.values()) for part in (text, text.partition("=")[2])]
-    told = [text for text in dict.fromkeys(texts) if text.startswith("/") and os.path.exists(text)]
+    mentioned = [text for text in dict.fromkeys(texts) if text.startswith("/") and os.path.exists(text)]
     if (script := _script(spec)) is not None:
-        told.append(str(script.parent))
-    told += [str(each.resolve()) for each in _entries(workdir) if each.is_symlink() and each.exists()]
-    return [text for text in told if not any(Path(text).resolve().is_relative_to(each) for each in read)]
+        mentioned.append(str(script.parent))
+    mentioned += [str(each.resolve()) for each in _entries(workdir) if each.is_symlink() and each.exists()]
+    return [text for text in mentioned if not any(Path(text).resolve().is_relative_to(each) for each in read)]
 
 
 def _never_readable(workdir: Workdir, root: Path) -> set[Path]:
@@ -197,12 +196,7 @@ def _script(spec: ServerSpec) -> Path | None:
 
 def _interpreter_of(program: str, path: str) -> Path | None:
     """The interpreter in the first line of a script."""
-    try:
-        with open(program, "rb") as file:
-            line = file.read(_HEAD_BYTES).partition(b"\n")[0]
-    except OSError:
-        return None
-    words = line[2:].decode("utf-8", "replace").split() if line.startswith(b"#!") else []
+    words = shebang(program)
     if words and os.path.basename(words[0]) == "env":
         found = shutil.which(words[-1], path=path)
         return Path(found) if found else None

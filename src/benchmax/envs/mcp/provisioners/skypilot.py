@@ -197,13 +197,13 @@ class SkypilotProvisioner(BaseProvisioner):
     def _report_cost(self) -> None:
         """Report the cost; ConfigError when it is over the limit."""
         price, best = self._offer()
-        words = f"{self._num_nodes} × {best}: ${price:,.2f} an hour"
-        logger.info("SkyPilot will launch %s as %s", words, self._name)
+        offer = f"{self._num_nodes} × {best}: ${price:,.2f} an hour"
+        logger.info("SkyPilot will launch %s as %s", offer, self._name)
         if self._on_cost is not None:
-            self._on_cost(words, price)
+            self._on_cost(offer, price)
         if self._max_cost is not None and price > self._max_cost:
             raise ConfigError(
-                f"{words} is more than the ${self._max_cost:,.2f} allowed. Raise max_hourly_cost, or ask for less."
+                f"{offer} is more than the ${self._max_cost:,.2f} allowed. Raise max_hourly_cost, or ask for less."
             )
 
     def _offer(self) -> tuple[float, str]:
@@ -224,15 +224,15 @@ class SkypilotProvisioner(BaseProvisioner):
         return self._infra.startswith("slurm")
 
     def _wait_ready(self, tunnel: _Tunnel) -> None:
-        until, asked = time.monotonic() + READY_SECONDS, time.monotonic()
+        until, checked = time.monotonic() + READY_SECONDS, time.monotonic()
         tunnel.open()
         while not tunnel.answers():
             if tunnel.address not in self._tunnels:
                 return  # it was torn down
             if time.monotonic() > until:
                 raise EnvDefinitionError(f"An agent of {self._name} did not answer in time. {self._last_lines()}")
-            if time.monotonic() - asked > 10:
-                asked = time.monotonic()
+            if time.monotonic() - checked > 10:
+                checked = time.monotonic()
                 self._check_job()
                 tunnel.open()
             time.sleep(0.5)
@@ -244,9 +244,9 @@ class SkypilotProvisioner(BaseProvisioner):
             raise EnvDefinitionError(f"The agents on {self._name} ended ({status.name}). {self._last_lines()}")
 
     def _last_lines(self) -> str:
-        said = io.StringIO()
-        _sky().tail_logs(self._name, self._job, follow=False, tail=20, output_stream=said)
-        return f"The job's last lines:\n{said.getvalue()[-2_000:]}"
+        lines = io.StringIO()
+        _sky().tail_logs(self._name, self._job, follow=False, tail=20, output_stream=lines)
+        return f"The job's last lines:\n{lines.getvalue()[-2_000:]}"
 
 
 class _Tunnel:

@@ -193,8 +193,8 @@ def snapshot(folder: Path) -> Snapshot:
         for name in (*folders, *names):
             path = os.path.join(place, name)
             info = os.lstat(path)
-            told = (0, 0, 0) if stat.S_ISDIR(info.st_mode) else (info.st_size, info.st_mtime_ns, info.st_ino)
-            found[os.path.relpath(path, folder)] = (stat.S_IFMT(info.st_mode), *told)
+            content = (0, 0, 0) if stat.S_ISDIR(info.st_mode) else (info.st_size, info.st_mtime_ns, info.st_ino)
+            found[os.path.relpath(path, folder)] = (stat.S_IFMT(info.st_mode), *content)
     return found
 
 
@@ -206,8 +206,8 @@ def changes_since(before: Snapshot, folder: Path, original: Path) -> Changes:
         if was is None or was[0] != what[0]:
             if os.path.dirname(name) in before or not os.path.dirname(name):
                 changes.made.append(name)
-        elif was != what and (told := _digest(original / name)) != _digest(folder / name):
-            changes.changed[name] = told
+        elif was != what and (before_digest := _digest(original / name)) != _digest(folder / name):
+            changes.changed[name] = before_digest
     gone = (name for name in before if name not in after or after[name][0] != before[name][0])
     changes.removed = {name: _digest(original / name) for name in gone}
     return changes
