@@ -119,7 +119,9 @@ def open_download(workspace: Path, path: str) -> BinaryIO:
     try:
         file = open_plain(workspace, Path(*parts))
     except OSError:
-        raise FileNotFoundError(f"There is no regular file {path!r} in the workspace. Check the name.") from None
+        raise FileNotFoundError(
+            f"There is no file {path!r} in the workspace, or it is not a regular one. Check it."
+        ) from None
     size = os.fstat(file.fileno()).st_size
     if size > limits.MCP_FILE_BYTES:
         file.close()
