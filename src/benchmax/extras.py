@@ -15,7 +15,7 @@ MODULES = {
     "platform": (
         "fastapi", "sqlalchemy", "alembic", "argon2", "cryptography", "starlette", "structlog", "uvicorn",
     ),
-    "mcp": ("mcp", "yaml"),
+    "mcp": ("mcp", "psutil", "yaml"),
     "postgres": ("psycopg",),
 }  # fmt: skip
 """The modules benchmax imports from each extra, the best known first."""

@@ -21,7 +21,7 @@ from benchmax.errors import UsageError
 
 if TYPE_CHECKING:
     from benchmax.envs.mcp import ParallelMcpEnv
-    from benchmax.envs.mcp.load_test import Strain
+    from benchmax.envs.mcp.load_test import LoadReport
     from benchmax.envs.types import ToolDefinition
 
 app = typer.Typer(no_args_is_help=True, help="Try the MCP servers of a workdir.")
@@ -117,28 +117,28 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Start a pool of servers and call a tool as often as it goes, every few calls in a fresh rollout."""
-    from benchmax.envs.mcp.load_test import hammer
+    from benchmax.envs.mcp.load_test import run_load_test
 
-    async def strain() -> Strain:
+    async def measure() -> LoadReport:
         async with _opened(workdir, servers) as env:
             name, given = await _chosen(env, tool, arguments)
             with Live(console=words, refresh_per_second=4, transient=True) as live:
 
-                def tell(seen: Strain) -> None:
+                def show(seen: LoadReport) -> None:
                     latest[:] = [seen]
                     live.update(_table(seen))
 
-                return await hammer(env, name, given, seconds=seconds, calls=calls, tell=tell)
+                return await run_load_test(env, name, given, seconds=seconds, calls=calls, on_progress=show)
 
-    latest: list[Strain] = []
+    latest: list[LoadReport] = []
     try:
-        seen = asyncio.run(strain())
+        seen = asyncio.run(measure())
     except KeyboardInterrupt:
         if not latest:
             raise
         seen = latest[-1]
         words.print("Stopped; this is what was seen until then.")
-    print_json(seen.told()) if as_json else Console().print(_table(seen))
+    print_json(seen.to_dict()) if as_json else Console().print(_table(seen))
     if seen.failures:
         raise typer.Exit(FAILED)
 
@@ -240,19 +240,19 @@ def _parameters(tool: ToolDefinition) -> str:
     return ", ".join(name if name in required else f"[{name}]" for name in schema.get("properties") or {})
 
 
-def _table(seen: Strain) -> Table:
-    told = seen.told()
-    call, table = told["call"], Table(box=None, show_header=False)
+def _table(seen: LoadReport) -> Table:
+    values = seen.to_dict()
+    call, table = values["call"], Table(box=None, show_header=False)
     table.add_row("ready in", f"{seen.ready_seconds:.1f} s")
     table.add_row("rollouts", f"{seen.rollouts} in {seen.seconds:.1f} s")
-    table.add_row("calls", f"{seen.calls.count}, {told['calls_per_second']:,.0f} a second", style="bold")
+    table.add_row("calls", f"{seen.calls.count}, {values['calls_per_second']:,.0f} a second", style="bold")
     if seen.calls.count:
         table.add_row("one call", f"{call['p50_ms']:.1f} ms median, {call['p99_ms']:.1f} ms p99")
     for each in seen.machines:
-        seats = f"{each.get('leased', 0)} in use, {each.get('ready', 0)} ready, {each.get('starting', 0)} starting"
+        leases = f"{each.get('leased', 0)} in use, {each.get('ready', 0)} ready, {each.get('starting', 0)} starting"
         start = each.get("start") or {}
         table.add_row(
-            f"machine {safe(shorten(each['address'], 40))}", f"{seats}; a start {start.get('p50_ms', 0):.0f} ms"
+            f"machine {safe(shorten(each['address'], 40))}", f"{leases}; a start {start.get('p50_ms', 0):.0f} ms"
         )
         table.add_row("  crashes, retries", f"{each.get('crashes', 0)}, {each.get('retries', 0)}")
     for reason, count in seen.failures.most_common(3):

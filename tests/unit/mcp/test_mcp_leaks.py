@@ -1,4 +1,4 @@
-"""No seat is lost, in whichever moment a rollout is cancelled and however many ask for the same."""
+"""No lease is lost, in whichever moment a rollout is cancelled and however many ask for the same."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from benchmax.envs.mcp.agent_client import AgentLink
+from benchmax.envs.mcp.agent_client import AgentClient
 from benchmax.envs.mcp.env import ParallelMcpEnv
 from benchmax.envs.mcp.pool import Health, Machine
 from benchmax.envs.mcp.provisioners import ManualProvisioner
 from benchmax.envs.remote.wire import Frames
 from benchmax.errors import McpError
 
-SEATS = 8
+LEASES = 8
 
 
-class Agent(AgentLink):
-    """A connection to an agent that answers in its own time, and counts the seats it has given."""
+class Agent(AgentClient):
+    """A connection to an agent that answers in its own time, and counts the leases it has given."""
 
     def __init__(self) -> None:
-        super().__init__("nowhere", lambda message: None, lambda link: None)
+        super().__init__("nowhere", lambda message: None, lambda agent: None)
         self.held: set[str] = set()
         self.most = 0
         self.closed_twice = 0
@@ -47,11 +47,11 @@ class Agent(AgentLink):
             self.held.add(token)
             self.most = max(self.most, len(self.held))
             given = {"token": token, "workspace": "/nowhere"}
-            self._ticks(self._random.randrange(3), self._heard, {"id": message["id"], "ok": given})
+            self._ticks(self._random.randrange(3), self._received, {"id": message["id"], "ok": given})
         elif message["op"] == "close":
             self.closed_twice += message["token"] not in self.held
             self.held.discard(message["token"])
-            self._ticks(self._random.randrange(2), self._heard, {"id": message["id"], "ok": None})
+            self._ticks(self._random.randrange(2), self._received, {"id": message["id"], "ok": None})
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def env() -> Any:
     made._set_up(ManualProvisioner(["127.0.0.1:1"]), "secret", None, None, Health())
 
     async def join() -> None:
-        made._pool.machines.append(Machine(Agent(), SEATS))
+        made._pool.machines.append(Machine(Agent(), LEASES))
         made._opening = asyncio.ensure_future(asyncio.sleep(0))
 
     await made._io.run(join)
@@ -73,13 +73,13 @@ async def settled(env: Any) -> Agent:
     machine = env._pool.machines[0]
     for _ in range(500):
         await env._io.run(lambda: asyncio.sleep(0.002))
-        if not machine.used and not machine.link.held:
+        if not machine.used and not machine.agent.held:
             break
-    assert isinstance(machine.link, Agent)
-    return machine.link
+    assert isinstance(machine.agent, Agent)
+    return machine.agent
 
 
-async def test_thousands_of_rollouts_cancelled_at_every_moment_lose_no_seat(env: Any) -> None:
+async def test_thousands_of_rollouts_cancelled_at_every_moment_lose_no_lease(env: Any) -> None:
     chance = random.Random(3)
 
     async def play(number: int) -> None:
@@ -97,17 +97,17 @@ async def test_thousands_of_rollouts_cancelled_at_every_moment_lose_no_seat(env:
     agent = await settled(env)
     assert not agent.held
     assert env._pool.machines[0].used == 0
-    assert env._pool.rollouts == {}
+    assert env._pool.leases == {}
     assert env._pool._tokens == {}
     assert agent.closed_twice == 0
-    assert agent.most <= SEATS + 30
+    assert agent.most <= LEASES + 30
 
 
 async def test_an_answer_that_comes_with_the_cancellation_is_given_back(env: Any) -> None:
     async def both() -> None:
-        link = env._pool.machines[0].link
-        asking = asyncio.ensure_future(link.request("open", rollout="a", seconds=1.0))
-        while not link._waiting or not (future := next(iter(link._waiting.values()))).done():
+        agent = env._pool.machines[0].agent
+        asking = asyncio.ensure_future(agent.request("open", rollout="a", seconds=1.0))
+        while not agent._waiting or not (future := next(iter(agent._waiting.values()))).done():
             await asyncio.sleep(0)
         assert future.done()
         asking.cancel()
@@ -118,7 +118,7 @@ async def test_an_answer_that_comes_with_the_cancellation_is_given_back(env: Any
     assert not (await settled(env)).held
 
 
-async def test_two_at_once_for_one_rollout_take_one_seat(env: Any) -> None:
+async def test_two_at_once_for_one_rollout_take_one_lease(env: Any) -> None:
     for number in range(300):
         name = f"r{number}"
         said = await asyncio.gather(*(env.init_rollout(name) for _ in range(3)), return_exceptions=True)
@@ -137,7 +137,7 @@ async def test_a_second_that_waits_goes_on_when_the_first_is_cancelled(env: Any)
         second = asyncio.ensure_future(env.init_rollout(name))
         first.cancel()
         said = await asyncio.gather(first, second, return_exceptions=True)
-        held = env._pool.rollouts.get(name)
+        held = env._pool.leases.get(name)
         assert (held is None) == (said[1] is not None)
         await env.release_rollout(name)
     assert not (await settled(env)).held

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from benchmax.envs.mcp.agent.auth import _trusted
+from benchmax.envs.mcp.agent.auth import _is_own_host
 from benchmax.envs.mcp.agent.reward_worker import load_rewards, score
 from benchmax.envs.mcp.client.content import as_tool_result
 from benchmax.envs.mcp.client.reward_client import CallResult, TextContent
 from benchmax.envs.mcp.env import ParallelMcpEnv
-from benchmax.envs.mcp.fork.fork_server_client import Program, python_command
+from benchmax.envs.mcp.fork.fork_server_client import PythonProgram, python_program
 from benchmax.envs.mcp.fork.preload import _imports_of, split_command
 from benchmax.envs.mcp.fork.read_rules import _without
-from benchmax.envs.mcp.packed_workdir import left_behind
+from benchmax.envs.mcp.packed_workdir import ignored_names
 from benchmax.envs.mcp.provisioners import LocalProvisioner, ManualProvisioner
-from benchmax.envs.mcp.workdir import check_workdir, memory_bytes, parse_config, read_workdir, write_workdir
+from benchmax.envs.mcp.server_config import memory_bytes, parse_config
+from benchmax.envs.mcp.workdir import check_workdir, read_workdir, write_workdir
 from benchmax.errors import EnvDefinitionError
 from mcp_world import make_workdir
 
@@ -109,7 +110,7 @@ def test_pipes_and_caches_do_not_travel(tmp_path: Path) -> None:
     (tmp_path / "console").mkdir()
     (tmp_path / "link").symlink_to("nowhere")
     os.mkfifo(tmp_path / "pipe")
-    assert left_behind(str(tmp_path), os.listdir(tmp_path)) == {"__pycache__", "pipe"}
+    assert ignored_names(str(tmp_path), os.listdir(tmp_path)) == {"__pycache__", "pipe"}
 
 
 def test_a_link_opens_nothing_that_is_closed(tmp_path: Path) -> None:
@@ -169,18 +170,16 @@ def test_which_commands_can_be_forked(tmp_path: Path) -> None:
     assert split_command(["-c", "pass"]) is None
     assert split_command([]) is None
     path = str(Path(sys.executable).parent)
-    found = python_command("python", ["s.py"], path)
-    assert found is not None
-    assert found[1] == Program("script", "s.py")
+    found = python_program("python", ["s.py"], path)
+    assert found == PythonProgram("script", "s.py", interpreter=f"{path}/python")
     script = tmp_path / "mcp-server"
     script.write_text(f"#!{sys.executable}\nprint(1)\n")
     script.chmod(0o755)
-    assert python_command("mcp-server", ["a"], str(tmp_path)) == (
-        sys.executable,
-        Program("script", str(script), ("a",)),
+    assert python_program("mcp-server", ["a"], str(tmp_path)) == PythonProgram(
+        "script", str(script), ("a",), interpreter=sys.executable
     )
-    assert python_command("sh", ["s.py"], "/bin") is None
-    assert python_command("pythonic", ["s.py"], path) is None
+    assert python_program("sh", ["s.py"], "/bin") is None
+    assert python_program("pythonic", ["s.py"], path) is None
 
 
 def test_what_is_imported_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +229,7 @@ def test_a_result_as_rewards_see_it() -> None:
      ("evil.test", False), ("127.0.0.1.evil.test", False), ("[::1]x", False), ("127.1", False), ("", False)],
 )  # fmt: skip
 def test_hosts(host: str, trusted: bool) -> None:
-    assert _trusted(host, {"localhost", "node-7"}) is trusted
+    assert _is_own_host(host, {"localhost", "node-7"}) is trusted
 
 
 def test_importing_it_brings_neither_mcp_nor_yaml() -> None:

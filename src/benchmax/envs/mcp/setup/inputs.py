@@ -1,7 +1,7 @@
-"""What setup.sh depends on: its own text, the files of the workdir that it names, and the interpreter it runs beside.
+"""What setup.sh depends on: its text, the files of the workdir that it names, and the interpreter it runs beside.
 
-A word of the script that is a file or a folder of the workdir counts as named, and so do the usual manifests, which
-package managers read unasked. What else it reads, the script declares in a comment:
+A word of the script that is a file or folder of the workdir counts as named, and so do the usual manifests, which
+package managers read by themselves. The script declares any other input in a comment:
 
     # inputs: data/*.csv schema.sql
 """
@@ -13,7 +13,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmax.envs.mcp.workdir import Workdir
@@ -28,11 +28,11 @@ _DECLARED = re.compile(r"^#\s*inputs:(.*)$", re.MULTILINE | re.IGNORECASE)
 _WORD = re.compile(r"[^\s'\"`=;&|()<>{}$]+")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _OWN_VARIABLES = frozenset({"PATH", "PWD", "OLDPWD", "SHLVL", "VIRTUAL_ENV", "RANDOM", "SECONDS", "LINENO", "_"})
-"""Set by us or by the shell, and another each time."""
+"""Set by the agent or the shell, and different each time."""
 
 
 def setup_key(workdir: Workdir, origin: str) -> str:
-    """A digest that changes when setup.sh is to be run again. `origin` tells apart workdirs with the same script."""
+    """A digest that changes when setup.sh has to run again. `origin` distinguishes workdirs with the same script."""
     assert workdir.setup_script is not None
     script = workdir.setup_script.read_bytes()
     text = script.decode("utf-8", "replace")
@@ -40,7 +40,7 @@ def setup_key(workdir: Workdir, origin: str) -> str:
     for part in (origin, sys.version, sys.prefix, platform.machine(), *_variables(text)):
         _add(digest, part.encode("utf-8", "surrogateescape"))
     _add(digest, script)
-    for file in _files(workdir.path, inputs(workdir.path, text)):
+    for file in sorted({file for each in inputs(workdir.path, text) for file in _inside(each)}):
         _add(digest, str(file.relative_to(workdir.path)).encode("utf-8", "surrogateescape"))
         _add_file(digest, file)
     return digest.hexdigest()[:32]
@@ -53,7 +53,7 @@ def file_digest(path: Path) -> str:
 
 
 def inputs(folder: Path, script: str) -> set[Path]:
-    """Files and folders of the workdir that a script names, or that package managers read unasked."""
+    """Files and folders of the workdir that a script names, or that package managers read by themselves."""
     found = {each for name in MANIFESTS for each in folder.glob(name)}
     for word in _WORD.findall(script):
         named = os.path.normpath(folder / word)
@@ -68,11 +68,6 @@ def inputs(folder: Path, script: str) -> set[Path]:
     return found
 
 
-def _files(folder: Path, found: Iterable[Path]) -> list[Path]:
-    """The files among these and in them, in a fixed order."""
-    return sorted({file for each in found for file in _inside(each)})
-
-
 def _inside(path: Path) -> Iterator[Path]:
     if path.is_symlink() or not path.is_dir():
         yield path
@@ -83,7 +78,7 @@ def _inside(path: Path) -> Iterator[Path]:
 
 
 def _variables(script: str) -> Iterator[str]:
-    """Variables of this process that the script names."""
+    """Environment variables that the script names, with their values."""
     for name in sorted(set(_VARIABLE.findall(script)) - _OWN_VARIABLES):
         if name in os.environ:
             yield f"{name}={os.environ[name]}"

@@ -9,34 +9,43 @@ from pathlib import Path
 
 import pytest
 
-from benchmax.envs.mcp.agent.rollout_dirs import OWNER, claimed, remove, sweep
+from benchmax.envs.mcp.temp_dirs import LOCK, make_owned_dir, remove_orphaned_dirs, remove_tree
 
-CLAIMS = (
-    "from benchmax.envs.mcp.agent.rollout_dirs import claimed; print(claimed('benchmax-mcp-'), flush=True); input()"
-)
+MAKES_ONE = """
+from benchmax.envs.mcp.temp_dirs import make_owned_dir
+print(make_owned_dir('benchmax-mcp-'), flush=True)
+input()
+"""
 
 
 def test_folders_of_the_killed_are_removed_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     running = subprocess.Popen(
-        [sys.executable, "-c", CLAIMS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+        [sys.executable, "-c", MAKES_ONE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ),
     )
     assert running.stdout is not None
-    other, mine = Path(running.stdout.readline().strip()), claimed("benchmax-workdir-")
-    reused = claimed("benchmax-servers-")
-    (reused / OWNER).write_text(f"{os.getpid()} 1")  # the number is another process's now
+    other, mine = Path(running.stdout.readline().strip()), make_owned_dir("benchmax-workdir-")
+    elsewhere, link = tmp_path / "elsewhere", tmp_path / "benchmax-mcp-link"
+    elsewhere.mkdir()
+    (elsewhere / LOCK).touch()
+    link.symlink_to(elsewhere)
     (tmp_path / "benchmax-mcp-unknown").mkdir()
-    (tmp_path / "benchmax-mcp-link").symlink_to(reused)
-    sweep()
+    remove_orphaned_dirs()
     assert other.is_dir()
-    assert not reused.exists()
     running.kill()
     running.communicate()
-    sweep()
+    remove_orphaned_dirs()
     assert not other.exists()
     assert mine.is_dir()
+    assert (elsewhere / LOCK).exists()
     assert (tmp_path / "benchmax-mcp-unknown").is_dir()
+    remove_tree(mine)
+    assert not mine.exists()
 
 
 def test_folders_without_end_are_removed_and_links_are_not_followed(tmp_path: Path) -> None:
@@ -56,6 +65,6 @@ def test_folders_without_end_are_removed_and_links_are_not_followed(tmp_path: Pa
         here = inner
     os.fchmod(here, 0)
     os.close(here)
-    remove(folder)
+    remove_tree(folder)
     assert not folder.exists()
     assert (kept / "a.txt").exists()

@@ -20,7 +20,7 @@ from benchmax.envs.mcp.provisioners import RayProvisioner, SkypilotProvisioner
 from benchmax.envs.mcp.provisioners.skypilot import lay_out, requirements
 from benchmax.errors import EnvDefinitionError
 
-DEMO = Path(__file__).parents[2] / "examples" / "mcp_demo"
+DEMO = Path(__file__).parents[3] / "examples" / "mcp_demo"
 
 
 @pytest.mark.parametrize(
@@ -46,18 +46,11 @@ def test_a_folder_without_a_workdir_is_refused_at_once(tmp_path: Path) -> None:
 def test_sizes_are_known_before_the_launch() -> None:
     assert SkypilotProvisioner(DEMO, "aws", num_nodes=5, servers_per_node=20).num_servers == 100
     assert RayProvisioner(DEMO, num_nodes=2, servers_per_node=3).num_servers == 6
-    told = SkypilotProvisioner(DEMO, "aws", servers_per_node=20, server_memory="1.5 GB")._told
+    told = SkypilotProvisioner(DEMO, "aws", servers_per_node=20, server_memory="1.5 GB")._agent_arguments
     assert told == "--servers 20 --server-memory 1.5GB"
     names = {SkypilotProvisioner(DEMO, "aws").cluster_name for _ in range(20)}
     assert all(name.startswith("benchmax-env-cluster-") for name in names)
     assert len(names) > 1
-
-
-def test_the_port_stays_closed_to_the_world() -> None:
-    from benchmax.envs.mcp.provisioners import skypilot
-
-    assert "0.0.0.0" not in skypilot._RUN
-    assert "ports" not in Path(skypilot.__file__).read_text().split("class _Tunnel")[0]
 
 
 def test_a_packed_workdir_comes_out_the_same(tmp_path: Path) -> None:
@@ -85,7 +78,7 @@ def test_what_travels_to_a_node_is_an_agent_that_starts(tmp_path: Path) -> None:
     found = subprocess.run(
         agent, env={"PYTHONPATH": str(tmp_path / "out" / "package")}, capture_output=True, text=True, check=True
     )
-    assert "--lifeline" in found.stdout
+    assert "--end-with-stdin" in found.stdout
 
 
 class Missing(Exception):
@@ -136,6 +129,15 @@ def sky(monkeypatch: pytest.MonkeyPatch) -> Sky:
     made = Sky()
     monkeypatch.setitem(sys.modules, "sky", made)
     return made
+
+
+async def test_the_port_stays_closed_to_the_world(sky: Sky, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tasks: list[dict[str, str]] = []
+    task = SimpleNamespace(set_resources=lambda resources: resources)
+    monkeypatch.setattr(sky, "Task", lambda **asked: tasks.append(asked) or task)
+    resources = SkypilotProvisioner(DEMO, "aws")._task(tmp_path, "x" * 32)
+    assert not hasattr(resources, "ports")
+    assert "host=127.0.0.1\n" in tasks[0]["run"]
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import socket
-import sys
 import threading
 from pathlib import Path
 
@@ -14,15 +13,16 @@ import pytest
 from aiohttp import web
 
 from benchmax.envs.mcp.agent.reward_worker import Channel
-from benchmax.envs.mcp.agent.workspace_files import Incoming
+from benchmax.envs.mcp.agent.workspace_files import Upload
 from benchmax.envs.mcp.client.http_session import HttpSession
-from benchmax.envs.mcp.client.mcp_session import RpcError, StdioSession
-from benchmax.envs.mcp.fork.fork_server_client import Nursery, Rules
+from benchmax.envs.mcp.client.mcp_session import RpcError
+from benchmax.envs.mcp.client.stdio_session import StdioSession
+from benchmax.envs.mcp.fork.fork_server_client import ForkServerClient, SandboxRules
 from benchmax.envs.mcp.provisioners import RayProvisioner
 from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, next_frames, pack
 from benchmax.errors import EnvDefinitionError, McpError, UsageError
 
-DEMO = Path(__file__).parents[2] / "examples" / "mcp_demo"
+DEMO = Path(__file__).parents[3] / "examples" / "mcp_demo"
 
 
 # Uploads
@@ -30,12 +30,12 @@ DEMO = Path(__file__).parents[2] / "examples" / "mcp_demo"
 
 def test_a_write_that_comes_after_the_end_of_its_upload_reaches_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "workspace").mkdir()
-    upload = Incoming(tmp_path / "workspace", "a.txt")
+    upload = Upload(tmp_path / "workspace", "a.txt")
     upload.write(b"first")
-    upload.__exit__(None, None, None)
+    upload.close()
     others = [os.open(tmp_path / f"other{each}", os.O_WRONLY | os.O_CREAT) for each in range(3)]
     try:
-        with pytest.raises(UsageError, match="given up"):  # the thread that was to write it, late
+        with pytest.raises(UsageError, match="cancelled"):  # the thread that was to write it, late
             upload.write(b"second")
         assert [os.fstat(fd).st_size for fd in others] == [0, 0, 0]
         assert list((tmp_path / "workspace").iterdir()) == []
@@ -55,7 +55,7 @@ def test_an_upload_that_cannot_begin_leaves_no_descriptor(tmp_path: Path, monkey
     before = len(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(os, "open", full)
     with pytest.raises(UsageError, match="No space left"):
-        Incoming(tmp_path, "a.txt")
+        Upload(tmp_path, "a.txt")
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -82,7 +82,7 @@ async def test_functions_may_log_from_many_threads_while_the_agent_is_slow() -> 
 
     def log(name: str) -> None:
         for each in range(25):
-            channel.say({"log": [20, name, f"{each} {line}"]})
+            channel.send({"log": [20, name, f"{each} {line}"]})
 
     writers = [threading.Thread(target=log, args=(f"writer{each}",)) for each in range(4)]
     for writer in writers:
@@ -153,40 +153,40 @@ async def test_a_stream_of_events_in_pieces_of_every_size() -> None:
 
 async def test_a_folder_with_very_many_files_does_not_keep_servers_from_starting(tmp_path: Path) -> None:
     read = ("/", *(str(tmp_path / f"a-file-of-a-crowded-folder-{each}") for each in range(6_000)))
-    nursery = Nursery(sys.executable, Rules(read, False), dict(os.environ), None)
-    nursery.start()
+    fork_server = ForkServerClient(SandboxRules(read, False), dict(os.environ))
+    fork_server.start()
     try:
-        assert await asyncio.wait_for(asyncio.shield(nursery.ready), 30) is None
+        assert await asyncio.wait_for(asyncio.shield(fork_server.ready), 30) is None
         out_read, out_write = os.pipe()
         null = os.open(os.devnull, os.O_RDWR)
-        child = await nursery.spawn(
+        child = await fork_server.spawn(
             ["echo", "hi"], str(tmp_path), dict(os.environ), [], [null, out_write, os.dup(null)]
         )
         assert await asyncio.wait_for(asyncio.shield(child.ended), 30) == 0
         assert os.read(out_read, 10) == b"hi\n"
         os.close(out_read)
         with pytest.raises(McpError, match="Shorten its arguments"):
-            await nursery.spawn(["echo", "x" * 250_000], str(tmp_path), {}, [], [])
-        assert not nursery.dead
+            await fork_server.spawn(["echo", "x" * 250_000], str(tmp_path), {}, [], [])
+        assert not fork_server.dead
     finally:
-        await nursery.close()
+        await fork_server.close()
 
 
 async def test_a_start_that_is_given_up_leaves_no_process(tmp_path: Path) -> None:
-    nursery = Nursery(sys.executable, Rules(("/",), False), dict(os.environ), None)
-    nursery.start()
+    fork_server = ForkServerClient(SandboxRules(("/",), False), dict(os.environ))
+    fork_server.start()
     try:
-        await asyncio.wait_for(asyncio.shield(nursery.ready), 30)
+        await asyncio.wait_for(asyncio.shield(fork_server.ready), 30)
         null = os.open(os.devnull, os.O_RDWR)
         starting = asyncio.ensure_future(
-            nursery.spawn(["sleep", "600"], str(tmp_path), dict(os.environ), [], [null, os.dup(null), os.dup(null)])
+            fork_server.spawn(["sleep", "600"], str(tmp_path), dict(os.environ), [], [null, os.dup(null), os.dup(null)])
         )
         await asyncio.sleep(0)
-        child = nursery._children[1]
+        child = fork_server._children[1]
         starting.cancel()
         assert await asyncio.wait_for(asyncio.shield(child.ended), 30) == -9
     finally:
-        await nursery.close()
+        await fork_server.close()
 
 
 # Clusters

@@ -1,4 +1,7 @@
-"""The agent's side of a reward: a fresh process for it, bounded in time, that may ask the rollout's servers."""
+"""Runs reward functions in a fresh process with a deadline, which may call the rollout's servers.
+
+The process itself runs reward_worker.py.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.agent.server_set import Seat
-from benchmax.envs.mcp.agent.servers import Places, user_packages
-from benchmax.envs.mcp.client.mcp_session import Tail
-from benchmax.envs.mcp.fork.fork_server_client import Child, Nursery, Program, Rules
+from benchmax.envs.mcp.agent.rollout_dirs import RolloutDirs
+from benchmax.envs.mcp.agent.server_launcher import user_packages
+from benchmax.envs.mcp.agent.server_set import ServerSet
+from benchmax.envs.mcp.client.output_tail import OutputTail
+from benchmax.envs.mcp.fork.fork_server_client import Child, ForkServerClient, PythonProgram, SandboxRules
 from benchmax.envs.remote.process_limits import scrubbed_environment
 from benchmax.envs.remote.wire import Frames, describe, pack, rebuild
 from benchmax.errors import RewardError
@@ -25,48 +29,50 @@ Ask = Callable[[str, dict[str, Any]], Awaitable[Any]]
 Log = Callable[[int, str, str], None]
 
 
-class Rewards:
+class RewardRunner:
     """Runs the functions of reward_fn.py."""
 
-    def __init__(self, reward_file: Path, rules: Rules, python: str, path: str, root: Path) -> None:
+    def __init__(self, reward_file: Path, rules: SandboxRules, python: str, path: str, root: Path) -> None:
         self._file = reward_file
         self._rules = replace(rules, read=(*rules.read, str(reward_file.parent)), write=(str(root),))
         self._root = root
         self._python = python
         self._path = path
-        self._nursery: Nursery | None = None
+        self._fork_server: ForkServerClient | None = None
 
-    async def compute(self, seat: Seat, task: Mapping[str, Any], ask: Ask, log: Log, seconds: float) -> dict[str, Any]:
-        """Name → {"value"}, {"unscored"} or {"error"}; RewardError when there are none at all."""
-        nursery = await self._parent()
+    async def compute(
+        self, servers: ServerSet, task: Mapping[str, Any], ask: Ask, log: Log, seconds: float
+    ) -> dict[str, Any]:
+        """Name → {"value"}, {"unscored"} or {"error"}; RewardError when no function could run."""
+        fork_server = await self._parent()
         ours, theirs = socket.socketpair()
         null = os.open(os.devnull, os.O_RDONLY)
         out_read, out_write = os.pipe()
         loop = asyncio.get_running_loop()
         _, tail = await loop.connect_read_pipe(
-            lambda: Tail(lambda line: log(20, "reward_fn", line)), os.fdopen(out_read, "rb", 0)
+            lambda: OutputTail(lambda line: log(20, "reward_fn", line)), os.fdopen(out_read, "rb", 0)
         )
-        own, variables = seat.places.own, self._variables(seat.places)
+        own, variables = servers.dirs.own, self._variables(servers.dirs)
         fds = [null, out_write, os.dup(out_write), theirs.detach()]
-        child = await nursery.spawn([str(self._file)], str(seat.places.workspace), variables, [str(own)], fds)
+        child = await fork_server.spawn([str(self._file)], str(servers.dirs.workspace), variables, [str(own)], fds)
         connection = _Connection(ask, log)
         await loop.create_unix_connection(lambda: connection, sock=ours)
         try:
-            connection.say({"task": {**task, "workspace": str(seat.places.workspace)}})
+            connection.send({"task": {**task, "workspace": str(servers.dirs.workspace)}})
             return await self._wait(child, connection, tail, seconds)
         finally:
             child.kill()
             connection.close()
             tail.close()
 
-    def _variables(self, places: Places) -> dict[str, str]:
-        return {**scrubbed_environment(), **user_packages(), "PATH": self._path, **places.variables()}
+    def _variables(self, dirs: RolloutDirs) -> dict[str, str]:
+        return {**scrubbed_environment(), **user_packages(), "PATH": self._path, **dirs.variables()}
 
-    async def _wait(self, child: Child, connection: _Connection, tail: Tail, seconds: float) -> dict[str, Any]:
+    async def _wait(self, child: Child, connection: _Connection, tail: OutputTail, seconds: float) -> dict[str, Any]:
         both: list[asyncio.Future[Any]] = [connection.outcome, child.ended]
         await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not connection.outcome.done() and child.ended.done():
-            await asyncio.wait([connection.closed], timeout=0.5)  # its last words may still be on the way
+            await asyncio.wait([connection.closed], timeout=0.5)  # its last message may still arrive
         if connection.outcome.done():
             return connection.outcome.result()
         if not child.ended.done():
@@ -75,21 +81,23 @@ class Rewards:
         lines = "\n".join(tail.lines)
         raise RewardError(f"The reward functions ended their process (status {child.ended.result()}). {lines}".strip())
 
-    async def _parent(self) -> Nursery:
-        if self._nursery is None or self._nursery.dead:
-            places = Places.make(self._root)
-            python = Program("function", MODULE, own=str(places.own), also=(str(self._file),))
-            self._nursery = Nursery(self._python, self._rules, self._variables(places), python)
-            self._nursery.start()
-        nursery = self._nursery
-        await asyncio.wait([nursery.ready], timeout=START_SECONDS)
-        if not nursery.ready.done() or nursery.dead:
+    async def _parent(self) -> ForkServerClient:
+        if self._fork_server is None or self._fork_server.dead:
+            dirs = RolloutDirs.make(self._root)
+            python = PythonProgram(
+                "function", MODULE, own=str(dirs.own), also=(str(self._file),), interpreter=self._python
+            )
+            self._fork_server = ForkServerClient(self._rules, self._variables(dirs), python)
+            self._fork_server.start()
+        fork_server = self._fork_server
+        await asyncio.wait([fork_server.ready], timeout=START_SECONDS)
+        if not fork_server.ready.done() or fork_server.dead:
             raise RewardError("The process for rewards cannot be started. Check what reward_fn.py imports.")
-        return nursery
+        return fork_server
 
     async def close(self) -> None:
-        if self._nursery is not None:
-            await self._nursery.close()
+        if self._fork_server is not None:
+            await self._fork_server.close()
 
 
 class _Connection(asyncio.Protocol):
@@ -111,11 +119,11 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for message in self._frames.feed(data):
-                self._heard(message)
+                self._received(message)
         except ValueError:
             self.close()
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _received(self, message: dict[str, Any]) -> None:
         if "log" in message:
             level, name, line = message["log"]
             self._log(int(level), str(name), str(line))
@@ -131,11 +139,11 @@ class _Connection(asyncio.Protocol):
 
     async def _answer(self, message: dict[str, Any]) -> None:
         try:
-            self.say({"id": message["id"], "ok": await self._ask(str(message["ask"]), dict(message["given"]))})
+            self.send({"id": message["id"], "ok": await self._ask(str(message["ask"]), dict(message["given"]))})
         except Exception as error:
-            self.say({"id": message["id"], "error": describe(error)})
+            self.send({"id": message["id"], "error": describe(error)})
 
-    def say(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Mapping[str, Any]) -> None:
         if self._transport is not None:
             self._transport.write(pack(message))
 

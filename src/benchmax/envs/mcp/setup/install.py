@@ -1,9 +1,9 @@
-"""setup.sh, run before the first server starts: what it installs lies in a folder that goes away with the agent.
+"""Runs setup.sh before the first server starts; what it installs is removed with the agent, or kept in a cache.
 
-With a cache it is run once for its content, and what it made is kept for the next agent (setup_cache.py). A script that
-leaves programs running is run each time, as those end with the agent.
+With a cache it runs once for its content, and its results are kept for later agents (cache.py). A script that leaves
+programs running is run each time, as those end with the agent.
 
-`python`, `pip` and `uv pip` in the script mean a virtual environment of the agent's own, which sees the packages of the
+`python`, `pip` and `uv pip` in the script use a virtual environment of the agent, which also sees the packages of the
 one that runs benchmax. Servers whose command is `python` run in it, and so do the rewards.
 """
 
@@ -19,37 +19,41 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from benchmax.envs.mcp.agent.setup_cache import Entry, SetupCache, snapshot
 from benchmax.envs.mcp.fork.fork_server_client import living_children
+from benchmax.envs.mcp.setup.cache import CacheEntry, SetupCache, snapshot
 from benchmax.envs.mcp.workdir import SETUP_FILE, Workdir
 from benchmax.errors import EnvDefinitionError
 
 SETUP_SECONDS = 1_800.0
 _LINES, _TAIL_BYTES = 20, 65_536
 _END_SECONDS = 2.0
-"""How long what setup.sh started may take to end before it counts as left running."""
+"""How long programs that setup.sh started may take to end before they count as left running."""
 
-Tell = Callable[[dict[str, Any]], None]
+Report = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """Where programs are found after setup."""
+    """What setup.sh installed, and where programs are found now."""
 
     path: str
     python: str
     folders: tuple[Path, ...] = ()
-    """What servers must be able to read besides the workdir."""
+    """What servers have to read in addition to the workdir."""
     listed: tuple[Path, ...] = ()
-    """Folders of which they may read the names alone."""
-    entry: Entry | None = None
+    """Folders in which they may only list names."""
+    entry: CacheEntry | None = None
     """Where it is kept, if it is."""
 
 
 async def install(
-    workdir: Workdir, root: Path, cache: SetupCache | None = None, again: bool = False, tell: Tell = lambda what: None
+    workdir: Workdir,
+    root: Path,
+    cache: SetupCache | None = None,
+    again: bool = False,
+    report: Report = lambda event: None,
 ) -> Installed:
-    """Run the workdir's setup.sh, when there is anything in it and it was not run before; `tell` hears when it runs."""
+    """Run the workdir's setup.sh, unless it is empty or its result is cached; `report` is called when it runs."""
     if workdir.setup_script is None:
         return Installed(_usual_path(), sys.executable)
     if cache is None:
@@ -58,8 +62,8 @@ async def install(
     entry = None if again else cache.find()
     if entry is None:
         async with cache.building():
-            entry = None if again else cache.find()  # somebody else may have run it meanwhile
-            entry = entry or await _build(workdir, cache, again, tell)
+            entry = None if again else cache.find()  # another process may have run it meanwhile
+            entry = entry or await _build(workdir, cache, again, report)
     entry.changes.apply(entry.copy, workdir.path)
     return _installed(entry.venv, entry)
 
@@ -68,33 +72,33 @@ def _usual_path() -> str:
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
-def _installed(venv: Path, entry: Entry | None = None) -> Installed:
+def _installed(venv: Path, entry: CacheEntry | None = None) -> Installed:
     path = os.pathsep.join([str(venv / "bin"), _usual_path()])
     read, listed = ([venv], ()) if entry is None else (entry.readable, (entry.copy,))
     return Installed(path, str(venv / "bin" / "python"), tuple(read), listed, entry)
 
 
-async def _build(workdir: Workdir, cache: SetupCache, again: bool, tell: Tell) -> Entry:
+async def _build(workdir: Workdir, cache: SetupCache, again: bool, report: Report) -> CacheEntry:
     """Run setup.sh in a folder of the cache."""
-    tell({"setup": "begins", "again": again})
+    report({"setup": "begins", "again": again})
     began = monotonic()
     entry = await asyncio.to_thread(cache.begin)
     try:
         before = await asyncio.to_thread(snapshot, entry.copy)
         await _run_in(entry.copy, entry.folder)
-        await asyncio.to_thread(entry.settle, before, workdir.path)
+        await asyncio.to_thread(entry.record_changes, before, workdir.path)
         if not await _leaves_programs():
             await asyncio.to_thread(cache.keep, entry)
     except BaseException:
         entry.kept = False
         entry.close()
         raise
-    tell({"setup": "ends", "seconds": monotonic() - began, "kept": entry.kept})
+    report({"setup": "ends", "seconds": monotonic() - began, "kept": entry.kept})
     return entry
 
 
 async def _leaves_programs() -> bool:
-    """Whether something that setup.sh started still runs; what it left is this process's child."""
+    """Whether a program that setup.sh started still runs; as an orphan it is a child of this process."""
     until = monotonic() + _END_SECONDS
     while living_children():
         if monotonic() > until:
@@ -125,7 +129,7 @@ def _make_venv(folder: Path) -> None:
 
 
 async def _run(folder: Path, variables: dict[str, str], log: Path) -> None:
-    with log.open("wb") as output:  # not a pipe, whose end a service that the script started would hold open
+    with log.open("wb") as output:  # a pipe would be held open by a service that the script started
         process = await asyncio.create_subprocess_exec(
             "bash", str(folder / SETUP_FILE), cwd=folder, env=variables, start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=asyncio.subprocess.STDOUT,
