@@ -129,7 +129,7 @@ def test_when_the_run_is_cancelled(world, boss, pids, model):
 
 @pytest.fixture
 def runner(world):
-    """Starts real runners, as the keeper does."""
+    """Starts real runners, as the daemon does."""
     started = []
 
     def begin():

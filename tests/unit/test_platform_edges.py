@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from benchmax.bundle import BundleMetadata, inspect_bundle
 from benchmax.cli.platform import up as platform_commands
 from benchmax.errors import ConfigError, UsageError
+from benchmax.files import logs
 from benchmax.files.atomic import write_text
-from benchmax.platform.daemon import daemon as keeper
 from benchmax.platform.runner.children import doctor_child
 from benchmax.platform.runner.children.train_child import Phase, attempt
 from benchmax.platform.runner.ingest import Ingest
@@ -282,9 +282,9 @@ def test_a_number_beyond_all_numbers_is_a_mistake_like_any_other():
 def test_the_last_lines_are_as_many_as_asked_for(tmp_path):
     log = tmp_path / "server.log"
     log.write_text("".join(f"{number} {'x' * 3000}\n" for number in range(100)))
-    found = keeper.tail(log, 50).splitlines()
+    found = logs.tail(log, 50).splitlines()
     assert [line.split()[0] for line in found] == [str(number) for number in range(50, 100)]
-    assert keeper.tail(log, 500).count("\n") == 99
+    assert logs.tail(log, 500).count("\n") == 99
 
 
 async def test_who_leaves_a_stream_in_the_middle_of_a_step_has_it_closed():

@@ -47,7 +47,7 @@ STALL_SECONDS = 180.0
 SETUP_SECONDS = 1_200.0
 """The same before training: packages are installed, a model is fetched."""
 SAVE_SECONDS = 18.0
-"""For a child to save when the platform stops; less than the keeper waits."""
+"""For a child to save when the platform stops; less than the daemon waits."""
 DRAIN_SECONDS = 30.0
 """For reading what a child left, if reading fails; then the run ends without it and `reindex` can add it."""
 LONGEST_PAUSE = 20.0
@@ -128,7 +128,7 @@ class Supervisor:
             time.sleep(TICK_SECONDS)
 
     def _beat(self) -> None:
-        """Show the keeper that the loop turns."""
+        """Show the daemon that the loop turns."""
         try:
             self.data.runner_beat.touch(mode=0o600)
         except OSError as error:

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from benchmax.files.links import open_plain
+from benchmax.files.logs import tail
 from benchmax.platform.runner.children.child_files import EXIT_FILE, read_note
 
 COMPLETE, CRASHED, MISTAKE, NO_SPACE, NO_MEMORY, INTERRUPTED = 0, 1, 2, 28, 12, 130
@@ -57,20 +57,20 @@ def read_exit(run_dir: Path, pid: int, code: int | None) -> Exit:
     return Exit(note.get("code") if code is None else code, str(note.get("reason", "")))
 
 
-def judge(ended: Exit, why: Why, attempt: int, most: int, tail: str) -> Verdict:
+def judge(ended: Exit, why: Why, attempt: int, most: int, last_lines: str) -> Verdict:
     """What follows from the end of a child."""
     if ended.code == COMPLETE:
         return Verdict("complete", ended.reason)
     if why == "cancel":
         return Verdict("cancelled", "The run was stopped.")
     if ended.code in FINAL:
-        return Verdict("failed", ended.reason or f"{FINAL[ended.code]}\n{tail}")
+        return Verdict("failed", ended.reason or f"{FINAL[ended.code]}\n{last_lines}")
     if why == "stop":
         return Verdict("pending", "The platform was stopped; the run goes on when it starts again.", counted=False)
     what = _WORDS.get(why) or f"Its process {how(ended.code)}"
     if attempt < most:
         return Verdict("pending", f"{what}; attempt {attempt + 1} of {most} follows.")
-    said = ended.reason or (f"Its last lines were:\n{tail}" if tail else "It printed nothing.")
+    said = ended.reason or (f"Its last lines were:\n{last_lines}" if last_lines else "It printed nothing.")
     return Verdict("stalled" if why == "stall" else "failed", f"{what}, in attempt {attempt} of {most}. {said}")
 
 
@@ -88,11 +88,4 @@ def how(code: int | None) -> str:
 
 def log_tail(run_dir: Path) -> str:
     """The last lines of child.log."""
-    try:
-        with open_plain(run_dir, "child.log") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - 4 * TAIL_CHARS))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    return "\n".join(lines[-TAIL_LINES:])[-TAIL_CHARS:]
+    return tail(run_dir / "child.log", TAIL_LINES, most=4 * TAIL_CHARS)[-TAIL_CHARS:]

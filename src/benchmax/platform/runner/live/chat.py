@@ -78,13 +78,13 @@ class Chat:
         chat = cls(host, model, example, shown)
         chat._tools = [asdict(tool) for tool in (await host.toolbox()).tools]
         # All turns are played in one task, for what is known of the rollout (its logs, its place) is the task's.
-        keeper = asyncio.create_task(chat._keep(), name="benchmax-chat")
+        player = asyncio.create_task(chat._keep(), name="benchmax-chat")
         try:
             yield chat
         finally:
-            keeper.cancel()
+            player.cancel()
             with suppress(asyncio.CancelledError):
-                await keeper
+                await player
 
     def about(self) -> dict[str, Any]:
         prompt = list(self._example["prompt_messages"]) if self._example else self._shown

@@ -15,10 +15,10 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from benchmax.envs.remote.process_limits import PASSED_ON
-from benchmax.files.links import append_to
+from benchmax.files.logs import open_log
 from benchmax.platform.runner.processes import process_ids as proc
 from benchmax.platform.runner.processes import process_tags as marks
 from benchmax.platform.runner.processes.parent_watch import Policy, fifo_path
@@ -26,8 +26,6 @@ from benchmax.platform.runner.processes.parent_watch import Policy, fifo_path
 CHILD = "benchmax.platform.runner.children.train_child"
 GRACE_SECONDS = 10.0
 """From SIGTERM to SIGKILL."""
-LOG_BYTES = 32 * 1024 * 1024
-"""A larger child.log is put aside when a child starts."""
 
 _PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "MKL_", "KMP_", "ONEDNN_", "PYTORCH_", "PIP_", "UV_")
 _NAMES = PASSED_ON | {
@@ -80,7 +78,7 @@ class RunProcess:
         program = command or (sys.executable, "-P", "-m", module)
         theirs, ours = os.pipe()
         try:
-            with _open_log(run_dir) as output:
+            with open_log(run_dir / "child.log") as output:
                 popen = subprocess.Popen(
                     [*program, str(run_dir), "--lifeline", str(theirs), "--policy", policy],
                     pass_fds=[theirs],
@@ -241,13 +239,3 @@ def _kill(process: proc.Process) -> None:
             os.kill(process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass
-
-
-def _open_log(run_dir: Path) -> BinaryIO:
-    """The run's log, to add to. What its code put in the place of one, a link or a pipe, is removed."""
-    log = run_dir / "child.log"
-    if log.is_symlink() or (log.exists() and not log.is_file()):
-        log.unlink()
-    elif log.exists() and log.stat().st_size > LOG_BYTES:
-        log.replace(run_dir / "child.log.1")
-    return open(append_to(run_dir, log.name), "ab")
