@@ -19,7 +19,7 @@ from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.daemon import control, liveness, ports
 from benchmax.platform.daemon.backup import back_up
 from benchmax.platform.daemon.options import Options
-from benchmax.platform.runner.processes import process_ids as proc
+from benchmax.platform.runner.processes import process_ids
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import open_database
@@ -111,7 +111,7 @@ def test_the_next_start_finds_the_database_of_the_last(data, monkeypatch):
     control.ensure_running(data)
     wait_until(data.database_note.exists)
     assert data.database_note.stat().st_mode & 0o777 == 0o600
-    assert not [word for pid in pids(data) for word in proc.command_line(pid) if "elsewhere" in word]
+    assert not [word for pid in pids(data) for word in process_ids.command_line(pid) if "elsewhere" in word]
     control.stop(data)
     monkeypatch.delenv("BENCHMAX_DATABASE_URL")
     call("up", "--port", ports.free_port(), "--data-dir", data.root)

@@ -259,11 +259,11 @@ def test_a_fifo_of_an_earlier_process_with_the_same_number_is_no_hindrance(tmp_p
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from benchmax.platform.runner.processes import parent_watch as lifeline\n"
+        "from benchmax.platform.runner.processes import parent_watch\n"
         "folder, (theirs, ours) = Path(sys.argv[1]), os.pipe()\n"
-        "os.mkfifo(lifeline.fifo_path(folder, os.getpid()))\n"
-        "lifeline.hold(theirs, folder, 'adopt')\n"
-        "lifeline.let_go(folder)\n"
+        "os.mkfifo(parent_watch.fifo_path(folder, os.getpid()))\n"
+        "parent_watch.watch_parent(theirs, folder, 'adopt')\n"
+        "parent_watch.refuse_adoption(folder)\n"
         "os._exit(0)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60)

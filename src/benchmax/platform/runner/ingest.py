@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy.orm import Session
 
@@ -26,7 +26,7 @@ from benchmax.errors import NotFoundError
 from benchmax.files import json_size
 from benchmax.files.links import open_plain
 from benchmax.files.redaction import Redactor, hide_texts
-from benchmax.platform.runner.children.child_files import read_note
+from benchmax.platform.runner.children.child_files import read_object
 from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
@@ -84,6 +84,13 @@ class Piece(NamedTuple):
 
 class _CursorMoved(Exception):
     """Somebody else read a file of this run; begin with what is stored."""
+
+
+class Reader(Protocol):
+    """What reads the records of a child."""
+
+    def step(self, seconds: float = ...) -> bool:
+        """Read what is new, for so long; True when nothing was left to read."""
 
 
 class Ingest:
@@ -276,7 +283,7 @@ class Ingest:
 
     def _read_status(self) -> None:
         """The number of steps planned; the rest of status.json is for the supervisor."""
-        if self.total is None and (status := read_note(self.run_dir / STATUS)):
+        if self.total is None and (status := read_object(self.run_dir / STATUS)):
             total = status.get("steps")
             if isinstance(total, int):
                 with self.database.write() as session:
@@ -310,8 +317,8 @@ class EvalIngest(Ingest):
         evals.set_progress(session, self.eval_id, done=done)
 
 
-class NothingToRead(Ingest):
-    """Reads nothing: an errand leaves no rows, and what cannot be hidden is not shown."""
+class NothingToRead:
+    """Reads nothing: for a job without records, or one whose records cannot be redacted and so are not shown."""
 
     def step(self, seconds: float = 0.0) -> bool:
         return True

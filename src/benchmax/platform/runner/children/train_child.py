@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from benchmax.envs.remote.guard import adopt_orphans
 from benchmax.files.redaction import Redactor
-from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, LAUNCH_FILE, write_note
+from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, LAUNCH_FILE, write_object
 from benchmax.platform.runner.children.fork_parent import parent_model
 from benchmax.platform.runner.jobs.outcome import COMPLETE, CRASHED, INTERRUPTED, MISTAKE, NO_MEMORY, NO_SPACE, Exit
-from benchmax.platform.runner.processes import parent_watch as lifeline
+from benchmax.platform.runner.processes import parent_watch
 
 if TYPE_CHECKING:
     from benchmax.envs.remote import RemoteEnv
@@ -63,22 +63,22 @@ def run_child(work: Work) -> int:
     """Wait for the runner's word, work, and leave a note of how it ended."""
     parser = argparse.ArgumentParser(prog="benchmax.platform.runner.children.train_child")
     parser.add_argument("run_dir", type=Path)
-    parser.add_argument("--lifeline", type=int, default=-1)
+    parser.add_argument("--parent-pipe", type=int, default=-1)
     parser.add_argument("--policy", choices=["adopt", "stop"], default="stop")
     given = parser.parse_args()
     run_dir: Path = given.run_dir
     word: dict[str, Any] = {}
-    if given.lifeline >= 0:
-        word = lifeline.wait_for_word(given.lifeline)
-        lifeline.hold(given.lifeline, run_dir, given.policy)
+    if given.parent_pipe >= 0:
+        word = parent_watch.wait_for_message(given.parent_pipe)
+        parent_watch.watch_parent(given.parent_pipe, run_dir, given.policy)
     os.umask(0o077)
     _log_with_time()
     adopt_orphans()  # so that `end_others` knows what an installer, say, left behind
     with Phase(run_dir) as phase:
         ended = attempt(work, run_dir, word, phase)
-    lifeline.let_go(run_dir)
+    parent_watch.refuse_adoption(run_dir)
     _write_exit(run_dir, ended)
-    lifeline.end_others(run_dir)  # the runner would, but it may be gone
+    parent_watch.end_others(run_dir)  # the runner would, but it may be gone
     return ended.code or 0
 
 
@@ -142,7 +142,7 @@ class Phase:
     def _write(self) -> None:
         note = {"pid": os.getpid(), "phase": self._words, "time": time.time()}
         try:
-            write_note(self._path, note)
+            write_object(self._path, note)
         except OSError as error:
             print(f"no heartbeat: {error}", file=sys.stderr)  # noqa: T201
 
@@ -328,7 +328,7 @@ def _is_full(error: BaseException) -> bool:
 def _write_exit(run_dir: Path, ended: Exit) -> None:
     note = {"pid": os.getpid(), "code": ended.code, "reason": ended.reason}
     try:
-        write_note(run_dir / EXIT_FILE, note)
+        write_object(run_dir / EXIT_FILE, note)
     except OSError as error:
         print(f"could not write {EXIT_FILE}: {error}", file=sys.stderr)  # noqa: T201
 

@@ -15,10 +15,9 @@ from collections.abc import Iterable, Sequence
 
 from benchmax.config import setting
 from benchmax.errors import ConfigError
-from benchmax.platform.runner.processes import process_ids as proc
+from benchmax.platform.runner.processes import process_ids
 from benchmax.platform.store.database import Database
-from benchmax.platform.store.queue import jobs
-from benchmax.platform.store.queue import waiting as queue
+from benchmax.platform.store.queue import jobs, waiting
 from benchmax.platform.store.queue.jobs import Holder
 from benchmax.platform.store.tables import Job
 from benchmax.platform.wire.launch_args import gpu_names
@@ -30,7 +29,7 @@ MARGIN_SECONDS = 60.0
 def this_process() -> Holder:
     """A holder no other process ever was."""
     pid = os.getpid()
-    return Holder(f"{socket.gethostname()[:50]}/{secrets.token_hex(8)}", pid, proc.started(pid))
+    return Holder(f"{socket.gethostname()[:50]}/{secrets.token_hex(8)}", pid, process_ids.started(pid))
 
 
 def machine_slots() -> list[str]:
@@ -86,13 +85,13 @@ class Leases:
     def take(self, slots: int, fewest: int = 0) -> Job | None:
         """The next job that fits: highest priority, then oldest. Jobs that need no slot fit unless `fewest` is 1."""
         with self.database.read() as session:
-            if not queue.anything_waits(session, slots, fewest):
+            if not waiting.anything_waits(session, slots, fewest):
                 return None
         with self.database.write() as session:
             return jobs.lease(session, self.holder, slots=slots, fewest=fewest)
 
     def renew(self, job_ids: Iterable[int]) -> list[int]:
-        """Renew leases; gives those that were lost."""
+        """Renew leases; returns those that were lost."""
         with self.database.write() as session:
             return [job_id for job_id in job_ids if not jobs.heartbeat(session, job_id, self.holder)]
 
@@ -112,5 +111,5 @@ class Leases:
             return False
         host, _, _ = self.holder.id.rpartition("/")
         if job.holder.startswith(f"{host}/"):
-            return not proc.alive(job.holder_pid, job.holder_started)
+            return not process_ids.alive(job.holder_pid, job.holder_started)
         return (job.lease_until or 0.0) + MARGIN_SECONDS < time.time()

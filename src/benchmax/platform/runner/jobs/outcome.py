@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from benchmax.files.logs import tail
-from benchmax.platform.runner.children.child_files import EXIT_FILE, read_note
+from benchmax.platform.runner.children.child_files import EXIT_FILE, read_object
 
 COMPLETE, CRASHED, MISTAKE, NO_SPACE, NO_MEMORY, INTERRUPTED = 0, 1, 2, 28, 12, 130
 """Exit codes of a child."""
@@ -51,7 +51,7 @@ class Verdict(NamedTuple):
 
 def read_exit(run_dir: Path, pid: int, code: int | None) -> Exit:
     """The child's own words, if they are this child's, and its exit code."""
-    note = read_note(run_dir / EXIT_FILE)
+    note = read_object(run_dir / EXIT_FILE)
     if note.get("pid") != pid:
         return Exit(code, "")
     return Exit(note.get("code") if code is None else code, str(note.get("reason", "")))

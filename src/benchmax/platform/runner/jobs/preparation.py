@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmax.errors import NotFoundError
 from benchmax.files.atomic import replacing
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, write_note
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, write_object
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Run
 from benchmax.platform.store.uploads.blobs import BlobStore
@@ -39,7 +39,7 @@ def prepare(data: DataDir, run: Run) -> Path:
     asked: dict[str, Any] = {"run_id": run.id, "name": run.name, "type": run.kind, "args": run.args, "files": files}
     if run.parent:
         asked["parent"] = run.parent
-    write_note(run_dir / LAUNCH_FILE, asked)
+    write_object(run_dir / LAUNCH_FILE, asked)
     return run_dir
 
 

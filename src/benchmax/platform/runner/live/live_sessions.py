@@ -19,7 +19,13 @@ from sqlalchemy.orm import Session
 
 from benchmax.errors import BenchmaxError, NotFoundError, UsageError
 from benchmax.files.redaction import Redactor
-from benchmax.platform.runner.children.child_files import CHILD_FILE, LAUNCH_FILE, PROCESS_FILE, read_note, write_note
+from benchmax.platform.runner.children.child_files import (
+    CHILD_FILE,
+    LAUNCH_FILE,
+    PROCESS_FILE,
+    read_object,
+    write_object,
+)
 from benchmax.platform.runner.jobs import outcome
 from benchmax.platform.runner.jobs.outcome import COMPLETE
 from benchmax.platform.runner.jobs.preparation import prepare
@@ -49,7 +55,7 @@ KEPT_SECONDS = 600.0
 
 
 @dataclass(slots=True)
-class Open:
+class LiveSession:
     """A session with a process."""
 
     folder: SessionFolder
@@ -58,7 +64,7 @@ class Open:
     began: float = field(default_factory=time.monotonic)
 
 
-class Sessions:
+class LiveSessions:
     """All sessions of one data directory."""
 
     def __init__(
@@ -71,7 +77,7 @@ class Sessions:
         start: Callable[..., RunProcess] = RunProcess.start,
         device: Callable[[], str] = lambda: "",
     ) -> None:
-        self.open: dict[str, Open] = {}
+        self.open: dict[str, LiveSession] = {}
         self._database = database
         self._data = data
         self._vault = vault
@@ -106,7 +112,7 @@ class Sessions:
     def look_around(self) -> None:
         """Every two seconds: who belongs to whom, runs that are gone, folders nobody needs."""
         for each in self.open.values():
-            self._note_family(each)
+            each.process.record_family()
             if (run_id := each.folder.asked.get("run_id")) and self._is_gone(run_id):
                 self._end(each, "Its run was deleted.")
         sessions.sweep(self._data, time.time() - KEPT_SECONDS)
@@ -116,35 +122,35 @@ class Sessions:
     def _begin(self, folder: SessionFolder) -> None:
         process: RunProcess | None = None
         try:
-            word = self._prepare(folder)
+            message = self._prepare(folder)
             variables = {"CUDA_VISIBLE_DEVICES": self._device()}
             process = self._start(folder.path, module=MODULE, policy=self._policy, variables=variables)
-            write_note(folder.path / PROCESS_FILE, {"pid": process.pid, "started": process.started})
+            write_object(folder.path / PROCESS_FILE, {"pid": process.pid, "started": process.started})
         except Exception as error:
             if process is not None:
-                process.let_go()  # without a word it never begins
+                process.release()  # without a message it never begins
             if isinstance(error, SQLAlchemyError):
                 raise  # it is tried again
             self._close(folder, str(error) if isinstance(error, BenchmaxError) else f"It could not begin: {error!r}")
             return
-        self.open[folder.id] = Open(folder, process)
-        process.begin(word)
+        self.open[folder.id] = LiveSession(folder, process)
+        process.begin(message)
         logger.info("%s is process %d", folder.id, process.pid)
 
     def _prepare(self, folder: SessionFolder) -> dict[str, Any]:
-        """Write down what the child is to do; gives what only it may know."""
+        """Write down what the child is to do; returns the message with what only it may know."""
         asked = folder.asked
         launch = dict(asked)
         if asked.get("run_id"):
             with self._database.read() as session:
                 run = _run(session, asked["run_id"])
             run_dir = prepare(self._data, run)
-            files: Mapping[str, str] = read_note(run_dir / LAUNCH_FILE)["files"]
+            files: Mapping[str, str] = read_object(run_dir / LAUNCH_FILE)["files"]
             launch["files"] = {name: str(run_dir / file) for name, file in files.items()}
             launch |= {"run_dir": str(run_dir), "args": run.args}
         else:
             launch["files"] = {name: str(folder.path / "inputs" / file) for name, file in asked["files"].items()}
-        write_note(folder.path / LAUNCH_FILE, launch)
+        write_object(folder.path / LAUNCH_FILE, launch)
         return {"variables": self._secrets(folder)}
 
     def _secrets(self, folder: SessionFolder) -> dict[str, str]:
@@ -164,30 +170,26 @@ class Sessions:
             self._end(self.open[max(idle)[1]], "It was idle, and another needed its place. Open it again.")
         words = f"waiting for a place: {_most(folder)} sessions are open"
         if folder.note("child").get("phase") != words:
-            write_note(folder.path / CHILD_FILE, {"phase": words})
+            write_object(folder.path / CHILD_FILE, {"phase": words})
 
-    def _rivals(self, folder: SessionFolder) -> list[Open]:
+    def _rivals(self, folder: SessionFolder) -> list[LiveSession]:
         """The open sessions that are counted with this one."""
         return [each for each in self.open.values() if _is_model(each.folder) == _is_model(folder)]
 
     def _take_over(self, folder: SessionFolder) -> None:
         """The session of a runner that died: adopt its child, or see that nothing is left of it."""
-        note = read_note(folder.path / PROCESS_FILE)
-        pid, started = note.get("pid") or 0, note.get("started") or 0.0
-        process = RunProcess.adopt(folder.path, pid, started)
-        lost = process is None
-        process = process or RunProcess.found(folder.path, pid, started)
-        process.remember(note.get("family") or ())
-        taken = self.open[folder.id] = Open(folder, process)
-        logger.info("%s: %s process %s", folder.id, "found no" if lost else "adopted", pid)
-        if lost:
+        note = read_object(folder.path / PROCESS_FILE)
+        process, adopted = RunProcess.take_over(folder.path, note.get("pid"), note.get("started"))
+        taken = self.open[folder.id] = LiveSession(folder, process)
+        logger.info("%s: %s process %s", folder.id, "adopted" if adopted else "found no", process.pid)
+        if not adopted:
             taken.why = "Its runner and its process were lost. Open it again."
             if process.poll():
                 process.ask_to_end(GRACE_SECONDS)
 
     # Watching and ending
 
-    def _tend(self, each: Open) -> None:
+    def _tend(self, each: LiveSession) -> None:
         if (each.folder.path / "end.json").exists():
             self._end(each, each.folder.note("end").get("reason") or "It was ended.")
         if each.process.poll():
@@ -203,12 +205,12 @@ class Sessions:
         self._close(each.folder, self._verdict(each))
         del self.open[each.folder.id]
 
-    def _end(self, each: Open, why: str) -> None:
+    def _end(self, each: LiveSession, why: str) -> None:
         if not each.why:
             each.why = why
             each.process.ask_to_end(GRACE_SECONDS)
 
-    def _verdict(self, each: Open) -> str:
+    def _verdict(self, each: LiveSession) -> str:
         if each.why:
             return each.why
         try:
@@ -228,13 +230,6 @@ class Sessions:
         for name in ("inputs", "model"):
             shutil.rmtree(folder.path / name, ignore_errors=True)
         (folder.path / sessions.SOCKET).unlink(missing_ok=True)
-
-    def _note_family(self, each: Open) -> None:
-        before = each.process.family
-        each.process.look()
-        if each.process.family != before:
-            note = read_note(each.folder.path / PROCESS_FILE) | {"family": each.process.family}
-            write_note(each.folder.path / PROCESS_FILE, note)
 
     def _is_gone(self, run_id: str) -> bool:
         with self._database.read() as session:

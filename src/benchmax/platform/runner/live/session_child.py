@@ -26,7 +26,7 @@ from benchmax.envs.datasets.readers import read_rows
 from benchmax.envs.types import ChatMessage, Example
 from benchmax.errors import NotFoundError
 from benchmax.files.redaction import Redactor, hide_texts
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_note
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_object
 from benchmax.platform.runner.children.train_child import Phase, loading_words, main, opened_env, train_config
 from benchmax.platform.store.queue.live_sessions import MESSAGE_BYTES, SOCKET, SessionFolder
 
@@ -52,7 +52,7 @@ async def sit(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    launch, variables = read_note(folder / LAUNCH_FILE), word.get("variables", {})
+    launch, variables = read_object(folder / LAUNCH_FILE), word.get("variables", {})
     desks = {"rollout": _rollout_desk, "chat": _chat_desk, "model": _model_desk}
     try:
         async with desks[launch["kind"]](folder, launch, variables, phase) as desk:
