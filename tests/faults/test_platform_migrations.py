@@ -112,7 +112,7 @@ def test_ids_of_one_off_jobs_move_to_their_own_column(url):
         command.upgrade(database.alembic_config(connection), "0007")
     jobs = sa.Table("jobs", sa.MetaData(), autoload_with=engine)
     kinds = {"train": None, "eval": "evl_1", "rescore": "evl_2", "doctor": "erd_1", "export": "erd_2"}
-    common = {name: 0 for name in ("priority", "slots", "created", "available", "attempts", "max_attempts")}
+    common = dict.fromkeys(("priority", "slots", "created", "available", "attempts", "max_attempts"), 0)
     with engine.begin() as connection:
         for kind, id in kinds.items():
             connection.execute(jobs.insert().values(kind=kind, eval_id=id, state="queued", **common))

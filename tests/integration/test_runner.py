@@ -10,8 +10,7 @@ from cryptography.fernet import Fernet
 from benchmax.bundle import BundleMetadata, envs_venv
 from benchmax.bundle.venv import COMPLETE, venv_name
 from benchmax.platform.runner import supervisor
-from benchmax.platform.runner.jobs import train_job
-from benchmax.platform.runner.jobs import venvs
+from benchmax.platform.runner.jobs import train_job, venvs
 from benchmax.platform.runner.jobs.leases import Slots
 from benchmax.platform.runner.processes import process_groups as processes
 from benchmax.platform.runner.supervisor import Supervisor

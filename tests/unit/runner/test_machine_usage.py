@@ -20,12 +20,12 @@ def not_supported(_):
 def driver():
     """NVML as it answers for one GPU that does not report its power."""
     made = ModuleType("pynvml")
-    made.NVMLError, made.NVML_TEMPERATURE_GPU = NVMLError, 0
+    made.NVMLError, made.NVML_TEMPERATURE_GPU, made.nvmlMemory_v2 = NVMLError, 0, 2
     made.nvmlInit = made.nvmlShutdown = lambda: None
     made.nvmlDeviceGetCount, made.nvmlDeviceGetHandleByIndex = lambda: 1, lambda index: index
     made.nvmlDeviceGetName = lambda _: "NVIDIA H200"
     made.nvmlDeviceGetUtilizationRates = lambda _: SimpleNamespace(gpu=37)
-    made.nvmlDeviceGetMemoryInfo = lambda _: SimpleNamespace(used=2**30, total=2**37)
+    made.nvmlDeviceGetMemoryInfo = lambda _, version: SimpleNamespace(used=2**30, total=2**37)
     made.nvmlDeviceGetPowerUsage = not_supported
     made.nvmlDeviceGetTemperature = lambda _, sensor: 41
     return made

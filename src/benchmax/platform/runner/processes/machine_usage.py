@@ -128,7 +128,8 @@ def _read_gpu(nvml: Any, index: int) -> dict[str, Any]:
         except nvml.NVMLError:
             return None
 
-    use, memory = read(lambda: nvml.nvmlDeviceGetUtilizationRates(gpu)), read(lambda: nvml.nvmlDeviceGetMemoryInfo(gpu))
+    use = read(lambda: nvml.nvmlDeviceGetUtilizationRates(gpu))
+    memory = read(lambda: nvml.nvmlDeviceGetMemoryInfo(gpu, nvml.nvmlMemory_v2))  # without what the driver reserves
     milliwatts = read(lambda: nvml.nvmlDeviceGetPowerUsage(gpu))
     celsius = read(lambda: nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU))
     return {

@@ -77,7 +77,10 @@ class SessionFolder:
 
     @contextmanager
     def socket_path(self) -> Iterator[str]:
-        """A short name for the socket: the kernel takes no more than 107 characters."""
+        """A short name for the socket: Linux takes no more than 107 characters, others have only the plain name."""
+        if not hasattr(os, "O_PATH"):
+            yield str(self.path / SOCKET)
+            return
         folder = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             yield f"/proc/self/fd/{folder}/{SOCKET}"
