@@ -1,5 +1,7 @@
 """The runner of a killed daemon still saves: the next daemon waits for it, and `up` means that all is up."""
 
+import json
+import signal
 import subprocess
 import sys
 import time
@@ -85,3 +87,18 @@ def test_a_place_is_waited_for_no_longer_than_told(data):
         before.stdout.close()
     with data.lock("runner", wait=30):
         pass
+
+
+def test_a_daemon_of_an_earlier_version_is_found_and_stopped(data):
+    old = subprocess.Popen(["sleep", "300"])
+    try:
+        written = {**liveness.identity(old.pid), "port": 4321, "database_url": None, "server": {}, "runner": {}}
+        (data.root / "keeper.json").write_text(json.dumps(written))
+        assert liveness.read_daemon(data) == written
+        assert control.status(data)["running"]
+        assert control.stop(data)
+        assert old.wait(30) == -signal.SIGTERM
+    finally:
+        old.kill()
+        old.wait()
+    assert liveness.read_daemon(data) is None

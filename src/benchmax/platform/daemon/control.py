@@ -103,13 +103,13 @@ def stop(data: DataDir) -> bool:
 def status(data: DataDir) -> dict[str, Any]:
     """What runs, where, and how many runs there are."""
     found = read_daemon(data)
-    told: dict[str, Any] = {"running": found is not None, "url": server_url(data), "data": str(data.root)}
+    status: dict[str, Any] = {"running": found is not None, "url": server_url(data), "data": str(data.root)}
     for name in ("server", "runner"):
         process = (found or {}).get(name) or {}
         alive = _is_alive(process)
-        told[name] = {"running": alive, "pid": process.get("pid") if alive else None}
+        status[name] = {"running": alive, "pid": process.get("pid") if alive else None}
     url = found["database_url"] if found else data.database_url()
-    return told | _counts(data, url) if data.database.exists() or url else told
+    return status | _counts(data, url) if data.database.exists() or url else status
 
 
 def _is_alive(process: dict[str, Any]) -> bool:

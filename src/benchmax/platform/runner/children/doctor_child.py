@@ -19,7 +19,8 @@ from benchmax.doctor.interpreter_watch import STALL_SECONDS, InterpreterHeld, wh
 from benchmax.errors import UsageError
 from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children.child_files import LAUNCH_FILE, REPORT_FILE, read_object, write_object
-from benchmax.platform.runner.children.train_child import Phase, env_limits, main
+from benchmax.platform.runner.children.child_process import Phase, main
+from benchmax.platform.runner.children.environment import env_limits
 
 WORKER = "benchmax.platform.runner.children.doctor_worker"
 SECONDS = 600.0
@@ -28,10 +29,10 @@ LAST_WORDS_SECONDS = 2.0
 """For what was printed before the end to be passed on."""
 
 
-async def examine_environment(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
+async def examine_environment(folder: Path, message: Mapping[str, Any], phase: Phase) -> str:
     """Have the environment examined; the worker leaves its report in the folder."""
     launch = read_object(folder / LAUNCH_FILE)
-    variables: Mapping[str, str] = word.get("variables", {})
+    variables: Mapping[str, str] = message.get("variables", {})
     python = await _python(launch, phase)
     phase.say("examining the environment")
     await _work(python, folder, launch, variables)

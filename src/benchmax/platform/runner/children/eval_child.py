@@ -18,14 +18,9 @@ from benchmax.platform.runner.children.child_files import (
     read_object,
     write_object,
 )
-from benchmax.platform.runner.children.train_child import (
-    Phase,
-    held_out_examples,
-    main,
-    opened_env,
-    secrets_of,
-    train_config,
-)
+from benchmax.platform.runner.children.child_process import Phase, main, secrets_of
+from benchmax.platform.runner.children.environment import opened_env
+from benchmax.platform.runner.children.train_child import held_out_examples, train_config
 
 if TYPE_CHECKING:
     from benchmax.models.base import ModelClient
@@ -33,7 +28,7 @@ if TYPE_CHECKING:
     from benchmax.trainer.config import TrainConfig
 
 
-async def evaluate_rows(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
+async def evaluate_rows(folder: Path, message: Mapping[str, Any], phase: Phase) -> str:
     """Play the rows and write the report."""
     from benchmax.evaluation.evaluate import evaluate
     from benchmax.files.redaction import keep_secret
@@ -43,14 +38,14 @@ async def evaluate_rows(folder: Path, word: Mapping[str, Any], phase: Phase) -> 
     launch = read_object(folder / LAUNCH_FILE)
     files = {name: Path(file) for name, file in launch["files"].items()}
     run_dir, samples = Path(launch["run_dir"]), launch.get("samples") or 1
-    async with opened_env(files, run_dir.parent.parent / "venvs", word.get("variables", {}), phase) as env:
-        keep_secret(secrets_of(word))
+    async with opened_env(files, run_dir.parent.parent / "venvs", message.get("variables", {}), phase) as env:
+        keep_secret(secrets_of(message))
         phase.say("reading the dataset")
         examples = (await held_out_examples(env, files))[: launch.get("rows")]
         write_object(folder / PLAN_FILE, {"total": len(examples) * samples})
         config = train_config(run_dir, launch["args"], len(examples))
         phase.say("loading the model")
-        model = await _open_model(launch, config, word.get("endpoint_key", ""))
+        model = await _open_model(launch, config, message.get("endpoint_key", ""))
         draw = Draw("external-eval", 0, samples, config.eval.temperature if samples == 1 else 1.0)
         phase.say(EVALUATING)
         async with model, EnvHost(env) as host:

@@ -18,8 +18,10 @@ from benchmax.platform.runner.children.child_files import (
     read_object,
     write_object,
 )
+from benchmax.platform.runner.children.child_process import Phase, main
+from benchmax.platform.runner.children.environment import opened_env
 from benchmax.platform.runner.children.eval_child import refuse_unscored
-from benchmax.platform.runner.children.train_child import Phase, main, opened_env, train_config
+from benchmax.platform.runner.children.train_child import train_config
 
 if TYPE_CHECKING:
     from benchmax.envs.remote import RemoteEnv
@@ -28,14 +30,14 @@ if TYPE_CHECKING:
 ID_CHARS = 80
 
 
-async def rescore(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
+async def rescore(folder: Path, message: Mapping[str, Any], phase: Phase) -> str:
     """Score what is stored and write the report."""
     launch = read_object(folder / LAUNCH_FILE)
     files = {name: Path(file) for name, file in launch["files"].items()}
     run_dir = Path(launch["run_dir"])
     saved = _stored(run_dir, launch["step"])
     write_object(folder / PLAN_FILE, {"total": len(saved)})
-    async with opened_env(files, run_dir.parent.parent / "venvs", word.get("variables", {}), phase) as env:
+    async with opened_env(files, run_dir.parent.parent / "venvs", message.get("variables", {}), phase) as env:
         phase.say(EVALUATING)
         await _score(env, saved, folder, run_dir, launch["args"])
     return "All rollouts were scored again."

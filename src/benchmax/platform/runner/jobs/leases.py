@@ -1,8 +1,8 @@
-"""Who may run what: leases on jobs, and the slots of this machine.
+"""Leases on jobs, and the slots of this machine.
 
-Inside a process time is monotonic; between processes a lease ends by the wall clock, which somebody may set. So the
-kernel is asked, by pid and start time, whether a holder on this machine lives; for another machine the clock decides,
-with a wide margin.
+Inside a process time is monotonic; between processes a lease ends by the wall clock, which somebody may set. So a
+holder on this machine is looked up by pid and start time; for one on another machine the clock decides, with a wide
+margin.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MARGIN_SECONDS = 60.0
 
 
 def this_process() -> Holder:
-    """A holder no other process ever was."""
+    """A holder that no other process ever is."""
     pid = os.getpid()
     return Holder(f"{socket.gethostname()[:50]}/{secrets.token_hex(8)}", pid, process_ids.started(pid))
 

@@ -17,7 +17,7 @@ FINAL = {
     NO_SPACE: "No space left on the disk of the run. Free some, then resume the run.",
     NO_MEMORY: "Out of memory. Use a smaller model, group_size or max_rollout_len.",
 }
-"""Codes after which another attempt would end the same way; and words, for a child that could not leave its own."""
+"""Codes after which another attempt would end the same way, and the reason if the child could not write its own."""
 
 TAIL_LINES = 12
 TAIL_CHARS = 2000
@@ -26,21 +26,21 @@ Why = Literal["", "cancel", "stop", "stall", "lost"]
 """Why the supervisor ended a child: it was cancelled, the platform stops, it hung, it could not be adopted."""
 
 
-_WORDS: dict[Why, str] = {
+_REASONS: dict[Why, str] = {
     "stall": "It made no progress and was ended",
     "lost": "Its runner and its process were lost",
 }
 
 
 class Exit(NamedTuple):
-    """What is known of a child that ended."""
+    """How a child ended."""
 
     code: int | None
     reason: str
 
 
 class Verdict(NamedTuple):
-    """What becomes of the run."""
+    """What follows for the run."""
 
     status: str
     """`pending` is another attempt."""
@@ -50,15 +50,15 @@ class Verdict(NamedTuple):
 
 
 def read_exit(run_dir: Path, pid: int, code: int | None) -> Exit:
-    """The child's own words, if they are this child's, and its exit code."""
-    note = read_object(run_dir / EXIT_FILE)
-    if note.get("pid") != pid:
+    """The exit code, and the reason in exit.json if this very child wrote it."""
+    written = read_object(run_dir / EXIT_FILE)
+    if written.get("pid") != pid:
         return Exit(code, "")
-    return Exit(note.get("code") if code is None else code, str(note.get("reason", "")))
+    return Exit(written.get("code") if code is None else code, str(written.get("reason", "")))
 
 
 def judge(ended: Exit, why: Why, attempt: int, most: int, last_lines: str) -> Verdict:
-    """What follows from the end of a child."""
+    """Decide what follows from the end of a child."""
     if ended.code == COMPLETE:
         return Verdict("complete", ended.reason)
     if why == "cancel":
@@ -67,11 +67,11 @@ def judge(ended: Exit, why: Why, attempt: int, most: int, last_lines: str) -> Ve
         return Verdict("failed", ended.reason or f"{FINAL[ended.code]}\n{last_lines}")
     if why == "stop":
         return Verdict("pending", "The platform was stopped; the run goes on when it starts again.", counted=False)
-    what = _WORDS.get(why) or f"Its process {how(ended.code)}"
+    what = _REASONS.get(why) or f"Its process {how(ended.code)}"
     if attempt < most:
         return Verdict("pending", f"{what}; attempt {attempt + 1} of {most} follows.")
-    said = ended.reason or (f"Its last lines were:\n{last_lines}" if last_lines else "It printed nothing.")
-    return Verdict("stalled" if why == "stall" else "failed", f"{what}, in attempt {attempt} of {most}. {said}")
+    detail = ended.reason or (f"Its last lines were:\n{last_lines}" if last_lines else "It printed nothing.")
+    return Verdict("stalled" if why == "stall" else "failed", f"{what}, in attempt {attempt} of {most}. {detail}")
 
 
 def how(code: int | None) -> str:

@@ -1,7 +1,7 @@
-"""The sessions of this machine: started, adopted, ended and swept, beside the jobs and without their slots.
+"""The live sessions of this machine: started, adopted, ended and swept, beside the jobs and without their slots.
 
-Like a job's child, a session's has a process group, a lifeline and a log of its own, and is adopted by the next runner.
-Unlike a job, it is never tried again: whoever talked to it opens another.
+Like a job's child, a session's has a process group, a pipe to the runner and a log of its own, and the next runner
+adopts it. Unlike a job, it is never tried again: whoever talked to it opens another.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ MODULE = "benchmax.platform.runner.live.session_child"
 MOST = 4
 """Sessions open at once."""
 MOST_MODELS = 2
-"""Of models alone. They are counted apart: what is played in the others may ask them, and would wait for ever."""
+"""Of models alone. They are counted apart: rollouts in the others may call them, and would wait forever."""
 LEFT_SECONDS = 30.0
-"""When another waits, a chat that said nothing for so long is ended; a rollout session as soon as it is idle."""
+"""When another session waits, a chat idle for so long is ended; a rollout session as soon as it is idle."""
 SETUP_SECONDS = 1_200.0
 GRACE_SECONDS = 3.0
 KEPT_SECONDS = 600.0
-"""How long an ended session can still be asked why."""
+"""How long the reason of an ended session is kept."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class LiveSession:
 
 
 class LiveSessions:
-    """All sessions of one data directory."""
+    """All live sessions of one data directory."""
 
     def __init__(
         self,
@@ -87,19 +87,19 @@ class LiveSessions:
         """The GPU a session may use now; empty for none."""
 
     def tick(self, stopping: bool) -> None:
-        """Everything that can be done now; a session that cannot be looked after never keeps the others waiting."""
+        """Do everything that can be done now; a session that fails never keeps the others waiting."""
         for each in list(self.open.values()):
             if stopping:
                 self._end(each, "The platform was stopped.")
             with _logged(each.folder):
-                self._tend(each)
+                self._advance(each)
         for folder in sessions.every(self._data):
             if folder.id not in self.open and not (folder.path / "ended.json").exists():
                 with _logged(folder):
-                    self._look_at(folder, stopping)
+                    self._open(folder, stopping)
 
-    def _look_at(self, folder: SessionFolder, stopping: bool) -> None:
-        """A session nobody looks after yet."""
+    def _open(self, folder: SessionFolder, stopping: bool) -> None:
+        """Begin, adopt or close a session that is not watched yet."""
         if (folder.path / PROCESS_FILE).exists():
             self._take_over(folder)
         elif folder.status == "ended" or stopping:
@@ -110,7 +110,7 @@ class LiveSessions:
             self._make_room(folder)
 
     def look_around(self) -> None:
-        """Every two seconds: who belongs to whom, runs that are gone, folders nobody needs."""
+        """Every two seconds: record families, end sessions of deleted runs, remove old folders."""
         for each in self.open.values():
             each.process.record_family()
             if (run_id := each.folder.asked.get("run_id")) and self._is_gone(run_id):
@@ -130,7 +130,7 @@ class LiveSessions:
             if process is not None:
                 process.release()  # without a message it never begins
             if isinstance(error, SQLAlchemyError):
-                raise  # it is tried again
+                raise  # the next tick tries again
             self._close(folder, str(error) if isinstance(error, BenchmaxError) else f"It could not begin: {error!r}")
             return
         self.open[folder.id] = LiveSession(folder, process)
@@ -138,7 +138,7 @@ class LiveSessions:
         logger.info("%s is process %d", folder.id, process.pid)
 
     def _prepare(self, folder: SessionFolder) -> dict[str, Any]:
-        """Write down what the child is to do; returns the message with what only it may know."""
+        """Write launch.json; returns the message for the child, with what only it may know."""
         asked = folder.asked
         launch = dict(asked)
         if asked.get("run_id"):
@@ -158,7 +158,7 @@ class LiveSessions:
             return dict(self._vault.for_run(session, folder.asked["owner_id"], folder.asked.get("run_id") or ""))
 
     def _make_room(self, folder: SessionFolder) -> None:
-        """End the session that has been idle longest, if one may be; else say what is waited for."""
+        """End the session that has been idle longest, if one may be ended; report what this one waits for."""
         idle, rivals = [], self._rivals(folder)
         for each in rivals:
             activity = each.folder.note("activity")
@@ -168,18 +168,18 @@ class LiveSessions:
                 idle.append((alone, each.folder.id))
         if idle and not any(each.why for each in rivals):
             self._end(self.open[max(idle)[1]], "It was idle, and another needed its place. Open it again.")
-        words = f"waiting for a place: {_most(folder)} sessions are open"
-        if folder.note("child").get("phase") != words:
-            write_object(folder.path / CHILD_FILE, {"phase": words})
+        text = f"waiting for a place: {_most(folder)} sessions are open"
+        if folder.note("child").get("phase") != text:
+            write_object(folder.path / CHILD_FILE, {"phase": text})
 
     def _rivals(self, folder: SessionFolder) -> list[LiveSession]:
-        """The open sessions that are counted with this one."""
+        """The open sessions that count against the same limit."""
         return [each for each in self.open.values() if _is_model(each.folder) == _is_model(folder)]
 
     def _take_over(self, folder: SessionFolder) -> None:
-        """The session of a runner that died: adopt its child, or see that nothing is left of it."""
-        note = read_object(folder.path / PROCESS_FILE)
-        process, adopted = RunProcess.take_over(folder.path, note.get("pid"), note.get("started"))
+        """The session of a dead runner: adopt its child, or see that nothing is left of it."""
+        about = read_object(folder.path / PROCESS_FILE)
+        process, adopted = RunProcess.take_over(folder.path, about.get("pid"), about.get("started"))
         taken = self.open[folder.id] = LiveSession(folder, process)
         logger.info("%s: %s process %s", folder.id, "adopted" if adopted else "found no", process.pid)
         if not adopted:
@@ -189,7 +189,7 @@ class LiveSessions:
 
     # Watching and ending
 
-    def _tend(self, each: LiveSession) -> None:
+    def _advance(self, each: LiveSession) -> None:
         if (each.folder.path / "end.json").exists():
             self._end(each, each.folder.note("end").get("reason") or "It was ended.")
         if each.process.poll():
@@ -202,7 +202,7 @@ class LiveSessions:
         if each.process.remains():
             each.process.kill()
             return
-        self._close(each.folder, self._verdict(each))
+        self._close(each.folder, self._reason(each))
         del self.open[each.folder.id]
 
     def _end(self, each: LiveSession, why: str) -> None:
@@ -210,12 +210,12 @@ class LiveSessions:
             each.why = why
             each.process.ask_to_end(GRACE_SECONDS)
 
-    def _verdict(self, each: LiveSession) -> str:
+    def _reason(self, each: LiveSession) -> str:
         if each.why:
             return each.why
         try:
             hide = Redactor(self._secrets(each.folder).values())
-        except UsageError as error:  # what cannot be hidden is not told
+        except UsageError as error:  # without the secrets nothing can be redacted, so nothing is shown
             return str(error)
         ended = outcome.read_exit(each.folder.path, each.process.pid, each.process.code)
         if ended.code == COMPLETE or ended.reason:
@@ -224,7 +224,7 @@ class LiveSessions:
         return f"Its process {outcome.how(ended.code)}. {tail}".strip()
 
     def _close(self, folder: SessionFolder, reason: str) -> None:
-        """Write why it ended; its log stays for a while, the rest goes."""
+        """Write why it ended; its log stays for a while, the rest is removed."""
         logger.info("%s ended: %s", folder.id, reason)
         folder.write("ended", {"reason": reason, "time": time.time()})
         for name in ("inputs", "model"):

@@ -27,7 +27,9 @@ from benchmax.envs.types import ChatMessage, Example
 from benchmax.errors import NotFoundError
 from benchmax.files.redaction import Redactor, hide_texts
 from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_object
-from benchmax.platform.runner.children.train_child import Phase, loading_words, main, opened_env, train_config
+from benchmax.platform.runner.children.child_process import Phase, main
+from benchmax.platform.runner.children.environment import opened_env
+from benchmax.platform.runner.children.train_child import loading_text, train_config
 from benchmax.platform.store.queue.live_sessions import MESSAGE_BYTES, SOCKET, SessionFolder
 
 ENDED = "It was ended."
@@ -86,7 +88,7 @@ async def _model_handler(
     from benchmax.platform.runner.live.completions import Completions
     from benchmax.platform.runner.live.models import load_local
 
-    phase.say(loading_words(launch["model"]))
+    phase.say(loading_text(launch["model"]))
     async with await asyncio.to_thread(load_local, launch["model"]) as model:
         yield Completions(model)
 
@@ -96,10 +98,10 @@ async def _chat_handler(
     folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str], phase: Phase
 ) -> AsyncIterator[Handler]:
     from benchmax.platform.runner.live.chat import Chat, NoEnv
-    from benchmax.platform.runner.live.models import be_modest, load_checkpoint
+    from benchmax.platform.runner.live.models import load_checkpoint, lower_priority
     from benchmax.rollouts.host import EnvHost
 
-    be_modest()
+    lower_priority()
     files, run_dir = _files(launch), Path(launch["run_dir"])
     base = train_config(run_dir, launch["args"], 1).model.name
     phase.say("loading the model")

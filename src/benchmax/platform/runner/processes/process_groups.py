@@ -24,7 +24,6 @@ from benchmax.platform.runner.processes import process_ids, process_tags
 from benchmax.platform.runner.processes.parent_watch import Policy, fifo_path
 from benchmax.platform.runner.processes.process_ids import Process
 
-CHILD = "benchmax.platform.runner.children.train_child"
 GRACE_SECONDS = 10.0
 """From SIGTERM to SIGKILL."""
 
@@ -81,7 +80,7 @@ class RunProcess:
         *,
         policy: Policy = "adopt",
         variables: Mapping[str, str] | None = None,
-        module: str = CHILD,
+        module: str = "",
         command: Sequence[str] | None = None,
     ) -> RunProcess:
         """Start a child that waits for `begin`."""
@@ -227,7 +226,7 @@ class RunProcess:
 
 
 def _adopt(run_dir: Path, pid: int | None, started: float | None) -> int | None:
-    """The fifo of a living child, with word that a runner has it; None when it is gone or does not wait for one."""
+    """Open the fifo of a living child, which ends its wait; None when it is gone or does not wait for a runner."""
     if pid is None or not process_ids.alive(pid, started) or str(run_dir) not in process_ids.command_line(pid):
         return None
     try:
