@@ -36,13 +36,12 @@ def up(
     console: Annotated[Path | None, typer.Option(help="Folder of the built web console.")] = None,
 ) -> None:
     """Start the platform: server and runner, on this machine alone."""
+    extras.require("The platform", "platform")
     from benchmax.platform.daemon import ports
     from benchmax.platform.daemon.control import start
     from benchmax.platform.daemon.daemon import Daemon
     from benchmax.platform.daemon.liveness import read_daemon
     from benchmax.platform.daemon.options import Options
-
-    extras.require("The platform", "platform")
 
     data = _data(data_dir)
     options = Options(data, port or ports.DEFAULT_PORT, data.database_url(database_url), console)

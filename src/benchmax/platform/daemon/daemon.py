@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmax.envs.remote.guard import end_with_parent
 from benchmax.errors import UsageError
-from benchmax.files.atomic import write_text
+from benchmax.files.atomic import read_object, write_text
 from benchmax.files.logs import open_log, rotate
 from benchmax.platform.daemon import liveness
 from benchmax.platform.daemon.options import Options
@@ -142,7 +142,7 @@ class Daemon:
             for each in self.kept:
                 each.check()
             changed = [each.restart() for each in self.kept]
-            if any(changed) or not liveness.is_complete(liveness.read_object(path)):
+            if any(changed) or not liveness.is_complete(read_object(path)):
                 self._write()
             for each in self.kept:
                 if each.refused >= REFUSALS:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import http.client
-import json
 import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from benchmax.files.atomic import read_object
 from benchmax.platform.daemon.ports import DEFAULT_PORT
 from benchmax.platform.runner.processes import process_ids
 from benchmax.platform.sdk.credentials import answers
@@ -97,12 +97,3 @@ def runner_lives(data: DataDir) -> bool:
         return time.time() - data.runner_beat.stat().st_mtime < 2 * LOOK_SECONDS
     except OSError:
         return False
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty when there is none."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

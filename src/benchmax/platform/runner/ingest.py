@@ -33,7 +33,7 @@ from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import cursors, evals, events, ingested, rollouts, runs
-from benchmax.platform.store.runs import metrics as points
+from benchmax.platform.store.runs import metrics as run_metrics
 from benchmax.platform.store.tables import TERMINAL
 from benchmax.platform.store.text import clean, clean_json
 
@@ -225,16 +225,16 @@ class Ingest:
         tops = {mode: max((each.step for each in metrics if each.mode == mode), default=-1) for mode in MODES}
         if rewound:
             for mode in MODES:
-                points.drop_from(session, self.run_id, mode, tops[mode] + 1)
+                run_metrics.drop_from(session, self.run_id, mode, tops[mode] + 1)
             ingested.forget_step(session, self.run_id)
-        points.record(session, self.run_id, metrics)
+        run_metrics.record(session, self.run_id, metrics)
         if metrics:
             step = tops["train"] if tops["train"] >= 0 else None
             runs.set_progress(session, self.run_id, step=step, activity=self._activity(metrics[-1]))
         data = {mode: top for mode, top in tops.items() if top >= 0}
         events.append(session, self.run_id, "points", category="feed", data=data)
 
-    def _activity(self, line: points.MetricLine) -> str:
+    def _activity(self, line: run_metrics.MetricLine) -> str:
         reward = line.values.get(metrics.REWARD)
         detail = "" if reward is None else f": mean reward {reward:.3f}"
         if line.mode == "eval":
@@ -409,10 +409,10 @@ def _is_metric(line: Mapping[str, Any]) -> bool:
     return isinstance(line.get("step"), int) and isinstance(line.get("values"), dict) and "split" in line
 
 
-def _metric(line: Mapping[str, Any]) -> points.MetricLine:
+def _metric(line: Mapping[str, Any]) -> run_metrics.MetricLine:
     values = {
         clean(str(name)): float(value)
         for name, value in line["values"].items()
         if isinstance(value, int | float) and math.isfinite(value)
     }
-    return points.MetricLine(line["step"], clean(str(line["split"]), 40), float(line.get("time") or 0.0), values)
+    return run_metrics.MetricLine(line["step"], clean(str(line["split"]), 40), float(line.get("time") or 0.0), values)

@@ -25,7 +25,7 @@ from benchmax.platform.runner.jobs.job import Job
 from benchmax.platform.runner.jobs.kinds import KINDS
 from benchmax.platform.runner.jobs.leases import Leases, Slots, machine_slots
 from benchmax.platform.runner.jobs.outcome import Verdict, Why
-from benchmax.platform.runner.jobs.upkeep import keep_up
+from benchmax.platform.runner.jobs.upkeep import keep_up, logged_trouble
 from benchmax.platform.runner.live.live_sessions import LiveSessions
 from benchmax.platform.runner.processes.machine_usage import UsageRecorder
 from benchmax.platform.runner.processes.parent_watch import Policy
@@ -180,12 +180,8 @@ class Supervisor:
             logger.warning("the runner cannot work now: %s", error)
         self.sessions.tick(self.stopping)
         for watched in list(self.watched.values()):
-            try:
+            with logged_trouble(watched.job):
                 self._advance(watched)
-            except (SQLAlchemyError, OSError) as error:
-                logger.warning("%s cannot be looked after now: %s", watched.job, error)
-            except Exception:  # whatever is in one run's directory, the others go on
-                logger.exception("%s cannot be looked after now", watched.job)
 
     def _idle_gpu(self) -> str:
         """A GPU no run uses, for a live session; without one it computes on the CPU and uses no run's memory."""

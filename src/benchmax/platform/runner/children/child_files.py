@@ -29,10 +29,10 @@ EVALUATING = "evaluating"
 FILE_BYTES = 64 * 1024 * 1024
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in such a file; empty when there is none."""
+def read_object(path: Path, most: int = FILE_BYTES) -> dict[str, Any]:
+    """The JSON object in such a file, of at most so many bytes; empty when there is none. No link is followed."""
     try:
-        text = read_plain(path.parent, path.name, FILE_BYTES)
+        text = read_plain(path.parent, path.name, most)
         value = None if json_size.too_many(text) else json.loads(text)
     except (OSError, ValueError, RecursionError):
         return {}

@@ -20,7 +20,7 @@ from benchmax.errors import UsageError
 from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children.child_files import LAUNCH_FILE, REPORT_FILE, read_object, write_object
 from benchmax.platform.runner.children.child_process import Phase, main
-from benchmax.platform.runner.children.environment import env_limits
+from benchmax.platform.runner.children.environment import env_limits, install_packages
 
 WORKER = "benchmax.platform.runner.children.doctor_worker"
 SECONDS = 600.0
@@ -82,13 +82,10 @@ async def _python(launch: Mapping[str, Any], phase: Phase) -> Path:
     """The interpreter to examine with: for a bundle, one with its packages."""
     if "cls" not in launch:
         return Path(sys.executable)
-    from benchmax.bundle import envs_venv, read_bundle_files, with_implied_packages
+    from benchmax.bundle import read_bundle_files
 
     bundle = await asyncio.to_thread(read_bundle_files, launch["cls"], launch["metadata"])
-    metadata = await asyncio.to_thread(with_implied_packages, bundle.pickled, bundle.metadata)
-    if metadata.pip_dependencies:
-        phase.say("installing the environment's packages")
-    return await asyncio.to_thread(envs_venv, metadata, Path(launch["venvs"]))
+    return await install_packages(bundle, Path(launch["venvs"]), phase)
 
 
 async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str]) -> None:

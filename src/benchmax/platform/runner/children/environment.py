@@ -14,6 +14,7 @@ from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children.child_process import Phase, log_time
 
 if TYPE_CHECKING:
+    from benchmax.bundle import Bundle
     from benchmax.envs.remote import RemoteEnv
     from benchmax.envs.remote.process_limits import ProcessLimits
 
@@ -23,15 +24,12 @@ async def opened_env(
     files: Mapping[str, Path], venvs: Path, variables: Mapping[str, str], phase: Phase
 ) -> AsyncIterator[RemoteEnv]:
     """The bundle's environment, in a process of its own with its packages."""
-    from benchmax.bundle import envs_venv, read_bundle_files, with_implied_packages
+    from benchmax.bundle import read_bundle_files
     from benchmax.envs.remote import open_remote_env
     from benchmax.files.redaction import keep_secret
 
     bundle = read_bundle_files(files["env_cls_path"], files["env_metadata_path"])
-    metadata = await asyncio.to_thread(with_implied_packages, bundle.pickled, bundle.metadata)
-    if metadata.pip_dependencies:
-        phase.say("installing the environment's packages")
-    python = await asyncio.to_thread(envs_venv, metadata, venvs)
+    python = await install_packages(bundle, venvs, phase)
     phase.say("opening the environment")
     hide = Redactor(variables.values())
     keep_secret(variables.values())
@@ -46,6 +44,16 @@ async def opened_env(
         yield env
     finally:
         await env.shutdown()
+
+
+async def install_packages(bundle: Bundle, venvs: Path, phase: Phase) -> Path:
+    """The interpreter of a bundle, with its packages."""
+    from benchmax.bundle import envs_venv, with_implied_packages
+
+    metadata = await asyncio.to_thread(with_implied_packages, bundle.pickled, bundle.metadata)
+    if metadata.pip_dependencies:
+        phase.say("installing the environment's packages")
+    return await asyncio.to_thread(envs_venv, metadata, venvs)
 
 
 def env_limits() -> ProcessLimits:

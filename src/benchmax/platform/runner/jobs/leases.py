@@ -50,10 +50,6 @@ class Slots:
         self._free = list(names)
 
     @property
-    def total(self) -> int:
-        return len(self._all)
-
-    @property
     def free(self) -> int:
         return len(self._free)
 

@@ -6,7 +6,6 @@ what it made is in the run's `exports/`.
 
 from __future__ import annotations
 
-import json
 import shutil
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -16,9 +15,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.files.links import read_plain
 from benchmax.files.redaction import Redactor, hide_texts
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, REPORT_FILE, write_object
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, REPORT_FILE, read_object, write_object
 from benchmax.platform.runner.jobs.job import Job
 from benchmax.platform.runner.jobs.preparation import place
 from benchmax.platform.store import tables
@@ -86,11 +84,10 @@ class OneOffJob(Job):
 
     def _result(self, hide: Redactor) -> dict[str, Any]:
         try:
-            text = read_plain(self.folder, REPORT_FILE, REPORT_BYTES).decode("utf-8", "replace")
-            value = clean_json(hide_texts(json.loads(text), hide))
-        except (OSError, ValueError, RecursionError):
+            result: dict[str, Any] = clean_json(hide_texts(read_object(self.folder / REPORT_FILE, REPORT_BYTES), hide))
+        except RecursionError:
             return {}
-        return value if isinstance(value, dict) else {}
+        return result
 
 
 class DoctorJob(OneOffJob):

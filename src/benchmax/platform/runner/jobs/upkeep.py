@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from benchmax.platform.runner.jobs.job import Job
 from benchmax.platform.runner.jobs.leases import Leases
@@ -13,6 +17,19 @@ from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import jobs, waiting
 from benchmax.platform.store.queue.jobs import HEARTBEAT_SECONDS
 from benchmax.platform.store.runs import runs
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def logged_trouble(name: object) -> Iterator[None]:
+    """Log whatever goes wrong with one job or session, so that the others go on."""
+    try:
+        yield
+    except (SQLAlchemyError, OSError) as error:
+        logger.warning("%s cannot be looked after now: %s", name, error)
+    except Exception:
+        logger.exception("%s cannot be looked after now", name)
 
 
 def keep_up(

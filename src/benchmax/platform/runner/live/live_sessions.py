@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,12 +28,13 @@ from benchmax.platform.runner.children.child_files import (
 from benchmax.platform.runner.jobs import outcome
 from benchmax.platform.runner.jobs.outcome import COMPLETE
 from benchmax.platform.runner.jobs.preparation import prepare
+from benchmax.platform.runner.jobs.upkeep import logged_trouble
 from benchmax.platform.runner.processes.parent_watch import Policy
 from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.queue import live_sessions as sessions
+from benchmax.platform.store.queue import live_sessions
 from benchmax.platform.store.queue.live_sessions import SessionFolder
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import Run
@@ -91,11 +91,11 @@ class LiveSessions:
         for each in list(self.open.values()):
             if stopping:
                 self._end(each, "The platform was stopped.")
-            with _logged(each.folder):
+            with logged_trouble(each.folder.id):
                 self._advance(each)
-        for folder in sessions.every(self._data):
+        for folder in live_sessions.every(self._data):
             if folder.id not in self.open and not (folder.path / "ended.json").exists():
-                with _logged(folder):
+                with logged_trouble(folder.id):
                     self._open(folder, stopping)
 
     def _open(self, folder: SessionFolder, stopping: bool) -> None:
@@ -115,7 +115,7 @@ class LiveSessions:
             each.process.record_family()
             if (run_id := each.folder.asked.get("run_id")) and self._is_gone(run_id):
                 self._end(each, "Its run was deleted.")
-        sessions.sweep(self._data, time.time() - KEPT_SECONDS)
+        live_sessions.sweep(self._data, time.time() - KEPT_SECONDS)
 
     # Starting
 
@@ -229,21 +229,11 @@ class LiveSessions:
         folder.write("ended", {"reason": reason, "time": time.time()})
         for name in ("inputs", "model"):
             shutil.rmtree(folder.path / name, ignore_errors=True)
-        (folder.path / sessions.SOCKET).unlink(missing_ok=True)
+        (folder.path / live_sessions.SOCKET).unlink(missing_ok=True)
 
     def _is_gone(self, run_id: str) -> bool:
         with self._database.read() as session:
             return runs.get(session, run_id) is None
-
-
-@contextmanager
-def _logged(folder: SessionFolder) -> Iterator[None]:
-    try:
-        yield
-    except (SQLAlchemyError, OSError) as error:
-        logger.warning("%s cannot be looked after now: %s", folder.id, error)
-    except Exception:
-        logger.exception("%s cannot be looked after now", folder.id)
 
 
 def _is_model(folder: SessionFolder) -> bool:
