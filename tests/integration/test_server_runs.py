@@ -281,16 +281,3 @@ def test_a_torn_sample_is_left_out(client, live, run_id):
     (live.data.run(run_id) / "system.jsonl").write_text(json.dumps(good) + '\n{"time": 1')
     found = client.get(f"/v1/train/runs/{run_id}/system").json()
     assert [each["cpuPercent"] for each in found["points"]] == [5]
-
-
-def test_gpus_are_read_as_nvidia_smi_tells(tmp_path, monkeypatch):
-    from benchmax.platform.runner.processes.machine_usage import read_gpus
-
-    program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho '0, NVIDIA H200, 37, 1024, 143771, [N/A], 41'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    assert read_gpus() == {
-        "0": {"name": "0 NVIDIA H200", "percent": 37.0, "memoryBytes": 2**30, "memoryTotal": 143771 * 2**20,
-              "watts": None, "celsius": 41.0}
-    }  # fmt: skip

@@ -136,7 +136,7 @@ def test_a_checkpoint_is_downloaded_as_one_file(client, boss, run_id, live, form
     with live.database.read() as session:
         assert len([job for job in jobs.of_run(session, run_id) if job.kind == "export"]) <= 2
     drive(boss, lambda: not boss.watched)
-    assert list((live.data.root / "errands").iterdir()) == []
+    assert list((live.data.root / "one_off_jobs").iterdir()) == []
 
 
 def test_a_fork_begins_with_the_checkpoint_and_needs_its_parent_no_more(client, live, boss, run_id):

@@ -55,7 +55,7 @@ def test_another_runner_adopts_and_a_lost_one_is_told(world):
     pids = [each.note("process")["pid"] for each in (one, two)]
     children = [first.sessions.open[each.id].process for each in (one, two)]
     for child in children:
-        child.let_go()  # as the kernel does when a runner dies
+        child.release()  # as the kernel does when a runner dies
     os.kill(pids[1], signal.SIGKILL)
     children[1]._popen.wait()
     second = bossed(database, data)

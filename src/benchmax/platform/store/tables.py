@@ -242,10 +242,10 @@ class Job(Base):
     __tablename__ = "jobs"
     id: Mapped[int] = mapped_column(primary_key=True)
     run_id: Mapped[str] = mapped_column(String(40), ForeignKey("runs.id", ondelete="CASCADE"), nullable=True)
-    """None only for an errand that is about no run."""
+    """None only for a one-off job that is about no run."""
     kind: Mapped[str] = mapped_column(String(20), default="train")
     eval_id: Mapped[str | None] = mapped_column(String(40))
-    """The eval or errand it is for."""
+    one_off_id: Mapped[str | None] = mapped_column(String(40))
     state: Mapped[str] = mapped_column(String(12), default="queued")
     """`queued`, `leased` or `done`."""
     priority: Mapped[int] = mapped_column(default=0)
@@ -383,8 +383,8 @@ class Eval(Base):
     __table_args__ = (Index(None, "run_id"),)
 
 
-class Errand(Base):
-    """Something a child does once for a user, and that is asked for until it is done: a doctor's report, an export."""
+class OneOffJob(Base):
+    """What a child does once for a user, who asks until it is done: a doctor's report, an export."""
 
     __tablename__ = "errands"
     id: Mapped[str] = mapped_column(String(40), primary_key=True, default=lambda: new_id("erd"))

@@ -23,6 +23,7 @@ from benchmax.envs.mcp.fork.fork_server_client import living_children
 from benchmax.envs.mcp.setup.cache import CacheEntry, SetupCache, snapshot
 from benchmax.envs.mcp.workdir import SETUP_FILE, Workdir
 from benchmax.errors import EnvDefinitionError
+from benchmax.files.logs import tail
 
 SETUP_SECONDS = 1_800.0
 _LINES, _TAIL_BYTES = 20, 65_536
@@ -143,13 +144,8 @@ async def _run(folder: Path, variables: dict[str, str], log: Path) -> None:
             os.killpg(process.pid, 9)
             await process.wait()
     if process.returncode:
+        last = tail(log, _LINES, most=_TAIL_BYTES)
         raise EnvDefinitionError(
-            f"setup.sh failed with exit code {process.returncode}. Its last lines were:\n{_tail(log)}\n"
+            f"setup.sh failed with exit code {process.returncode}. Its last lines were:\n{last}\n"
             "Correct setup.sh, or what it needs on this machine."
         )
-
-
-def _tail(log: Path) -> str:
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
-        return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-_LINES:])

@@ -13,8 +13,8 @@ from benchmax.platform.server.services import catalogue, datasets
 from benchmax.platform.server.services.catalogue import Environment
 from benchmax.platform.server.services.launch import models
 from benchmax.platform.server.state import Here
-from benchmax.platform.store.queue import one_off_jobs as errands
-from benchmax.platform.store.tables import Errand
+from benchmax.platform.store.queue import one_off_jobs
+from benchmax.platform.store.tables import OneOffJob
 from benchmax.platform.wire.resources import (
     DoctorFinding,
     DoctorReport,
@@ -37,7 +37,7 @@ def list_environments(here: Here, caller: Caller) -> EnvironmentList:
     """The built-in environments, then your uploads, newest first."""
     with here.database.read() as session:
         found = catalogue.everything(session, caller.user_id)
-        tools = errands.tools(session, caller.user_id)
+        tools = one_off_jobs.tools(session, caller.user_id)
     return EnvironmentList(environments=[catalogue.info(here.blobs, each, tools) for each in found])
 
 
@@ -46,7 +46,7 @@ def get_environment(here: Here, caller: Caller, environment_id: EnvironmentId) -
     """One environment, with its source and its manifest."""
     with here.database.read() as session:
         found = catalogue.find(session, caller.user_id, environment_id)
-        tools = errands.tools(session, caller.user_id)
+        tools = one_off_jobs.tools(session, caller.user_id)
     return catalogue.details(here.blobs, found, tools)
 
 
@@ -58,11 +58,11 @@ def start_doctor(
     path = body.dataset_path if body else None
     with here.database.write() as session:
         found = catalogue.find(session, caller.user_id, environment_id)
-        if errands.going(session, caller.user_id, "doctor") >= MOST_AT_ONCE:
+        if one_off_jobs.going(session, caller.user_id, "doctor") >= MOST_AT_ONCE:
             raise Refused(429, "Two examinations are going on already. Wait for one to end.", Retry_After="10")
         here.limiter.hit("doctor", caller.user_id)
         options = _files(session, caller.user_id, found, path) | _model(body)
-        row = errands.start(session, caller.user_id, "doctor", environment_id, options=options)
+        row = one_off_jobs.start(session, caller.user_id, "doctor", environment_id, options=options)
         caller.note(session, "environment.doctor", environment_id, report=row.id)
     return DoctorStarted(report_id=row.id)
 
@@ -90,7 +90,7 @@ def list_reports(here: Here, caller: Caller, environment_id: EnvironmentId) -> D
     """The doctor's reports on an environment, newest first."""
     with here.database.read() as session:
         catalogue.find(session, caller.user_id, environment_id)
-        found = errands.of_subject(session, caller.user_id, "doctor", environment_id)
+        found = one_off_jobs.of_subject(session, caller.user_id, "doctor", environment_id)
     return DoctorReports(reports=[report_info(row) for row in found])
 
 
@@ -100,13 +100,13 @@ def get_report(
 ) -> DoctorReport:
     """One report: how far it is, and when it is complete what was found."""
     with here.database.read() as session:
-        row = errands.find(session, caller.user_id, "doctor", report_id)
+        row = one_off_jobs.find(session, caller.user_id, "doctor", report_id)
     if row is None or row.subject != environment_id:
         raise Refused(404, "There is no such report on this environment. POST …/doctor makes one.")
     return report_info(row)
 
 
-def report_info(row: Errand) -> DoctorReport:
+def report_info(row: OneOffJob) -> DoctorReport:
     seen = row.result
     findings = [DoctorFinding(**each, message=f"{each['title']} {each['fix']}") for each in seen.get("findings") or ()]
     known = {name: seen[name] for name in ("ok", "rows", "examples", "seconds", "tools") if name in seen}

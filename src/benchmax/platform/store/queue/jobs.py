@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from sqlalchemy import CursorResult, Update, func, or_, select, update
+from sqlalchemy import CursorResult, Update, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store.tables import Job
@@ -81,12 +81,6 @@ def finish(session: Session, job_id: int, holder: Holder) -> bool:
     return _changed(session, _mine(job_id, holder).values(state="done", holder=None, lease_until=None))
 
 
-def requeue(session: Session, job_id: int, holder: Holder, *, delay: float = 0.0) -> bool:
-    """Give the job back to the queue, not to be taken before `delay` seconds have passed."""
-    values = {"state": "queued", "holder": None, "lease_until": None, "available": time.time() + delay}
-    return _changed(session, _mine(job_id, holder).values(**values))
-
-
 def take_over(
     session: Session, job_id: int, old_holder: str | None, holder: Holder, seconds: float = LEASE_SECONDS
 ) -> bool:
@@ -99,12 +93,6 @@ def take_over(
     _hold(job, holder, time.time() + seconds)
     session.flush()
     return True
-
-
-def expired(session: Session, now: float | None = None) -> list[Job]:
-    """Leased jobs nobody renewed."""
-    moment = time.time() if now is None else now
-    return list(session.scalars(select(Job).where(Job.state == "leased", Job.lease_until < moment).order_by(Job.id)))
 
 
 def leased(session: Session, holder_id: str | None = None) -> list[Job]:
@@ -126,12 +114,6 @@ def drop_queued(session: Session, run_id: str, kind: str | None = None) -> int:
         statement = statement.where(Job.kind == kind)
     result = session.execute(statement.values(state="done"))
     return result.rowcount if isinstance(result, CursorResult) else 0
-
-
-def ahead(session: Session, job: Job) -> int:
-    """How many waiting jobs come before this one."""
-    earlier = or_(Job.priority > job.priority, (Job.priority == job.priority) & (Job.id < job.id))
-    return session.scalar(select(func.count()).where(Job.state == "queued", earlier)) or 0
 
 
 def _hold(job: Job, holder: Holder, until: float) -> None:

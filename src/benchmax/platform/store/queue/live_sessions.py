@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmax.files.atomic import write_text
+from benchmax.files.atomic import read_object, write_text
 from benchmax.platform.store.datadir import DataDir
 
 SOCKET = "socket"
@@ -43,11 +43,7 @@ class SessionFolder:
 
     def note(self, name: str) -> dict[str, Any]:
         """One of the small files; empty when it is not there."""
-        try:
-            value = json.loads((self.path / f"{name}.json").read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return value if isinstance(value, dict) else {}
+        return read_object(self.path / f"{name}.json")
 
     def write(self, name: str, note: Mapping[str, Any]) -> None:
         write_text(self.path / f"{name}.json", json.dumps(note), private=True)

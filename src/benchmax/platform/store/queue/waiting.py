@@ -29,17 +29,16 @@ def give_back(session: Session, job_id: int, holder: Holder, *, attempts: int, d
     return isinstance(result, CursorResult) and result.rowcount == 1
 
 
-def to_drop(session: Session) -> list[tuple[int, str, str | None, str]]:
-    """(job, run, eval, kind) of waiting jobs whose run is to be stopped, or was deleted."""
-    query = (
-        select(Job.id, Job.run_id, Job.eval_id, Job.kind)
-        .join(Run, Run.id == Job.run_id)
-        .where(
-            Job.state == "queued",
-            Run.deleted.is_not(None) | (Run.cancel_requested.is_not(None) & (Job.kind == "train")),
-        )
-    )
-    return [(row[0], row[1], row[2], row[3]) for row in session.execute(query)]
+def to_drop(session: Session) -> list[Job]:
+    """Waiting jobs whose run is to be stopped, or was deleted."""
+    stopped = Run.deleted.is_not(None) | (Run.cancel_requested.is_not(None) & (Job.kind == "train"))
+    return list(session.scalars(select(Job).join(Run, Run.id == Job.run_id).where(Job.state == "queued", stopped)))
+
+
+def drop(session: Session, job_id: int) -> bool:
+    """Mark a waiting job done; False when it no longer waits."""
+    result = session.execute(update(Job).where(Job.id == job_id, Job.state == "queued").values(state="done"))
+    return isinstance(result, CursorResult) and result.rowcount == 1
 
 
 def waiting_runs(session: Session) -> list[tuple[str, str]]:

@@ -25,10 +25,9 @@ from benchmax.platform.server.services.launch import count_rows, specs
 from benchmax.platform.server.services.launch_sources import SOURCES, checked_assets
 from benchmax.platform.server.services.run_views import OwnedRun
 from benchmax.platform.server.state import Here, Platform
-from benchmax.platform.store.queue import jobs
-from benchmax.platform.store.queue import one_off_jobs as errands
+from benchmax.platform.store.queue import jobs, one_off_jobs
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.tables import Errand, Run
+from benchmax.platform.store.tables import OneOffJob, Run
 from benchmax.platform.wire.launch_args import total_steps
 from benchmax.platform.wire.resources import DownloadPending, ForkRequest
 from benchmax.platform.wire.runs import RUN_PATHS, Launched, check_launch_args
@@ -91,8 +90,8 @@ def _file(here: Platform, run: Run, path: FilePath) -> FileResponse:
 
 def _look(
     here: Platform, run: Run, caller: Principal, name: str, format: Format
-) -> tuple[FilePath | None, Errand | None]:
-    """The file, when it is there and not older than its checkpoint; else the errand that makes it."""
+) -> tuple[FilePath | None, OneOffJob | None]:
+    """The file, when it is there and not older than its checkpoint; else the one-off job that makes it."""
     checkpoint = forks.checkpoint(here.data.run(run.id), name)
     path = here.data.run(run.id) / "exports" / f"{checkpoint.name}-{format}.tar"
     if _is_fresh(path, checkpoint):
@@ -107,14 +106,14 @@ def _look(
         if row is None:
             options = {"checkpoint": checkpoint.name, "format": format, "file": path.name}
             subject = f"{run.id}/{path.name}"
-            row = errands.start(session, caller.user_id, "export", subject, run_id=run.id, options=options)
+            row = one_off_jobs.start(session, caller.user_id, "export", subject, run_id=run.id, options=options)
             caller.note(session, "checkpoint.export", run.id, file=path.name)
     return None, row
 
 
-def _going(session: Session, run: Run, caller: Principal, file: str) -> Errand | None:
-    """The errand that makes the file now; UsageError with the reason when it just failed."""
-    found = errands.of_subject(session, caller.user_id, "export", f"{run.id}/{file}")
+def _going(session: Session, run: Run, caller: Principal, file: str) -> OneOffJob | None:
+    """The one-off job that makes the file now; UsageError with the reason when it just failed."""
+    found = one_off_jobs.of_subject(session, caller.user_id, "export", f"{run.id}/{file}")
     latest = found[0] if found else None
     if latest is None or latest.status == "complete":
         return None
@@ -122,7 +121,7 @@ def _going(session: Session, run: Run, caller: Principal, file: str) -> Errand |
         if (latest.ended or 0.0) > time.time() - _FAILED_SECONDS:
             raise UsageError(f"The file could not be made: {latest.reason}")
         return None
-    return latest if errands.has_job(session, latest.id) else None
+    return latest if one_off_jobs.has_job(session, latest.id) else None
 
 
 def _is_fresh(path: FilePath, checkpoint: FilePath) -> bool:

@@ -21,7 +21,7 @@ from benchmax.platform.server.services.launch import specs
 from benchmax.platform.server.services.run_logs import Process, Wanted
 from benchmax.platform.server.services.run_views import Limit, OwnedRun, VisibleRun, run_infos
 from benchmax.platform.server.state import Here
-from benchmax.platform.store.queue import one_off_jobs as errands
+from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import metrics as points
 from benchmax.platform.store.runs import run_summaries as standings
 from benchmax.platform.store.runs import runs
@@ -101,7 +101,7 @@ def get_doctor(here: Here, run: OwnedRun) -> RunDoctor:
     """What the doctor found in the environment of a run."""
     with here.database.read() as session:
         environment = catalogue.of_run(session, run)
-        found = errands.of_subject(session, run.owner_id, "doctor", environment) if environment else []
+        found = one_off_jobs.of_subject(session, run.owner_id, "doctor", environment) if environment else []
     rows = run.blobs.get("train_dataset_path")
     done = [each for each in found if each.status == "complete"]
     report = next((each for each in done if each.options.get("rows") == rows), done[0] if done else None)

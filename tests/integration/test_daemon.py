@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 
 from benchmax.cli.platform import up as commands
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.daemon import control, liveness, ports
 from benchmax.platform.daemon.backup import back_up
-from benchmax.platform.runner.processes import process_ids as proc
+from benchmax.platform.daemon.options import Options
+from benchmax.platform.runner.processes import process_ids
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import open_database
@@ -43,25 +44,25 @@ def call(*words, code=0):
 
 @pytest.fixture
 def data(tmp_path, monkeypatch):
-    monkeypatch.setattr(keeper, "DEFAULT_PORT", keeper.free_port())  # another test's platform may be about to take it
+    monkeypatch.setattr(ports, "DEFAULT_PORT", ports.free_port())  # another test's platform may be about to take it
     made = DataDir(tmp_path / "data")
     yield made
-    keeper.stop(made)
+    control.stop(made)
 
 
 def pids(data):
-    note = keeper.read_keeper(data)
+    note = liveness.read_daemon(data)
     return [note["pid"], note["server"].get("pid"), note["runner"].get("pid")]
 
 
 def test_up_keeps_both_alive_and_down_ends_all(data):
-    port = keeper.free_port()
+    port = ports.free_port()
     first = call("up", "--port", port, "--data-dir", data.root)
     assert f"http://127.0.0.1:{port}" in first.stderr
     assert "Sign in, once, with http" in first.stderr
     assert "token=" not in (data.logs / "server.log").read_text(), "a link is for one person, not for a log"
     link = next(word for word in first.stderr.split() if "/login" in word)
-    other = keeper.free_port()
+    other = ports.free_port()
     second = call("up", "--port", other, "--data-dir", data.root)
     assert f"already runs, as process {pids(data)[0]}, at http://127.0.0.1:{port}. To use port {other}" in second.stderr
     assert link not in second.stderr, "a link is for once"
@@ -74,13 +75,13 @@ def test_up_keeps_both_alive_and_down_ends_all(data):
     for pid in old[1:]:
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not any(map(is_running, old[1:])))
-    wait_until(lambda: keeper.status(data)["server"]["running"] and keeper.status(data)["runner"]["running"])
-    wait_until(lambda: keeper.server_url(data))
+    wait_until(lambda: control.status(data)["server"]["running"] and control.status(data)["runner"]["running"])
+    wait_until(lambda: liveness.server_url(data))
     new = pids(data)
     assert new[0] == old[0]
     assert not {*old[1:]} & {*new[1:]}
     with pytest.raises(UsageError, match="in use"):
-        keeper.start(keeper.Options(DataDir(data.root.parent / "other"), port))
+        control.start(Options(DataDir(data.root.parent / "other"), port))
 
     assert "Stopped" in call("down", "--data-dir", data.root).stderr
     assert not any(map(is_running, new))
@@ -89,17 +90,17 @@ def test_up_keeps_both_alive_and_down_ends_all(data):
     assert not data.server_info.exists()
 
 
-def test_server_and_runner_end_with_a_killed_keeper(data, capfd):
-    url = keeper.ensure_running(data)
+def test_server_and_runner_end_with_a_killed_daemon(data, capfd):
+    url = control.ensure_running(data)
     assert "in the background" in capfd.readouterr().err
-    assert keeper.ensure_running(data) == url
+    assert control.ensure_running(data) == url
     assert capfd.readouterr().err == "", "it is only said when it is done"
     running = pids(data)
     os.kill(running[0], signal.SIGKILL)
     wait_until(lambda: not any(map(is_running, running)))
-    assert keeper.read_keeper(data) is None
+    assert liveness.read_daemon(data) is None
     revoke_local_key(data)
-    assert keeper.ensure_running(data)
+    assert control.ensure_running(data)
     assert set(pids(data)).isdisjoint(running)
     assert local_key_works(data), "who starts the platform can use it"
 
@@ -107,14 +108,14 @@ def test_server_and_runner_end_with_a_killed_keeper(data, capfd):
 def test_the_next_start_finds_the_database_of_the_last(data, monkeypatch):
     """With another one all runs would seem lost. Its address, which may hold a password, is no secret in `ps`."""
     monkeypatch.setenv("BENCHMAX_DATABASE_URL", f"sqlite:///{data.root.parent}/elsewhere.db")
-    keeper.ensure_running(data)
+    control.ensure_running(data)
     wait_until(data.database_note.exists)
     assert data.database_note.stat().st_mode & 0o777 == 0o600
-    assert not [word for pid in pids(data) for word in proc.command_line(pid) if "elsewhere" in word]
-    keeper.stop(data)
+    assert not [word for pid in pids(data) for word in process_ids.command_line(pid) if "elsewhere" in word]
+    control.stop(data)
     monkeypatch.delenv("BENCHMAX_DATABASE_URL")
-    call("up", "--port", keeper.free_port(), "--data-dir", data.root)
-    assert keeper.read_keeper(data)["database_url"].endswith("elsewhere.db")
+    call("up", "--port", ports.free_port(), "--data-dir", data.root)
+    assert liveness.read_daemon(data)["database_url"].endswith("elsewhere.db")
     assert not data.database.exists()
     assert local_key_works(data)
 
@@ -127,7 +128,7 @@ def test_a_port_that_cannot_be_is_refused_in_words(data, port):
 def test_a_platform_that_does_not_answer_yet_is_not_at_none(data, monkeypatch):
     found = {"running": True, "url": None, "data": str(data.root)}
     process = {"running": True, "pid": 1}
-    monkeypatch.setattr(keeper, "status", lambda _: {**found, "server": process, "runner": process})
+    monkeypatch.setattr(control, "status", lambda _: {**found, "server": process, "runner": process})
     assert "The platform starts, and does not answer yet" in call("status", "--data-dir", data.root).stderr
 
 
@@ -153,38 +154,38 @@ def local_key_works(data):
 
 def test_two_that_start_it_at_once_share_one(data):
     urls: list[str] = []
-    threads = [threading.Thread(target=lambda: urls.append(keeper.ensure_running(data))) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: urls.append(control.ensure_running(data))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(urls) == 2
-    assert keeper.server_url(data) in urls
+    assert liveness.server_url(data) in urls
 
 
 def test_a_port_that_is_taken_meanwhile_is_not_insisted_on(data, monkeypatch):
-    looks, is_free = iter([True, True]), keeper.is_free
-    monkeypatch.setattr(keeper, "is_free", lambda port: next(looks, False) or is_free(port))
-    with socket.create_server(("127.0.0.1", keeper.DEFAULT_PORT)):
-        url = keeper.ensure_running(data)
-        assert url == keeper.server_url(data) != f"http://127.0.0.1:{keeper.DEFAULT_PORT}"
+    looks, is_free = iter([True, True]), ports.is_free
+    monkeypatch.setattr(ports, "is_free", lambda port: next(looks, False) or is_free(port))
+    with socket.create_server(("127.0.0.1", ports.DEFAULT_PORT)):
+        url = control.ensure_running(data)
+        assert url == liveness.server_url(data) != f"http://127.0.0.1:{ports.DEFAULT_PORT}"
 
 
 @pytest.mark.parametrize("damage", ['{"pid": ', "{}", '{"pid": 1, "started": 0.0}'])
 def test_a_damaged_note_does_not_hide_a_running_platform(data, damage):
-    keeper.start(keeper.Options(data, keeper.free_port()))
+    control.start(Options(data, ports.free_port()))
     wait_until(lambda: data.holder("runner"))
-    whole, text = keeper.read_keeper(data), keeper.keeper_file(data).read_text()
+    whole, text = liveness.read_daemon(data), liveness.daemon_file(data).read_text()
     os.kill(whole["pid"], signal.SIGSTOP)
     try:
-        keeper.keeper_file(data).write_text(damage)
-        assert keeper.read_keeper(data) == whole, "the locks tell"
+        liveness.daemon_file(data).write_text(damage)
+        assert liveness.read_daemon(data) == whole, "the locks tell"
         assert "The platform runs at" in call("status", "--data-dir", data.root).stderr
         assert f", as process {whole['pid']}" in call("up", "--data-dir", data.root).stderr
     finally:
         os.kill(whole["pid"], signal.SIGCONT)
-    wait_until(lambda: keeper.keeper_file(data).read_text() == text)
-    keeper.keeper_file(data).write_text(damage)
+    wait_until(lambda: liveness.daemon_file(data).read_text() == text)
+    liveness.daemon_file(data).write_text(damage)
     assert "Stopped" in call("down", "--data-dir", data.root).stderr
     assert not any(map(is_running, (whole["pid"], whole["server"]["pid"], whole["runner"]["pid"])))
     assert "does not run" in call("down", "--data-dir", data.root).stderr
@@ -195,17 +196,17 @@ def test_a_server_that_cannot_start_says_why(tmp_path):
     data = DataDir(tmp_path / "data").create()
     data.database.write_text("this is no database")
     data.database.chmod(0o600)
-    options = keeper.Options(data, keeper.free_port())
+    options = Options(data, ports.free_port())
     (data.logs / "server.log").write_text("said by an earlier start\n")
     with pytest.raises(UsageError, match=r"not a database|cannot be used") as caught:
-        keeper.start(options)
+        control.start(options)
     assert "earlier start" not in str(caught.value)
-    assert keeper.read_keeper(data) is None
+    assert liveness.read_daemon(data) is None
 
 
 def test_ctrl_c_ends_the_foreground(data):
-    port = keeper.free_port()
-    code = "import sys, typer; sys.argv[0] = 'benchmax'; from benchmax.cli.platform import up as p; typer.run(p.up)"
+    port = ports.free_port()
+    code = "import sys; sys.argv[0] = 'benchmax'; import typer; from benchmax.cli.platform.up import up; typer.run(up)"
     words = [sys.executable, "-c", code, "--foreground", "--port", str(port), "--data-dir", str(data.root)]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     said = ""
@@ -227,7 +228,7 @@ def finished(tmp_path):
     database, data = open_world(tmp_path)
     boss = Supervisor(database, data, slots=["cpu:0"], start=start_stub)
     run_id = launch(database, steps=5, crash_at=3, every=2)
-    while not keeper.status(data)["runs"].get("complete"):
+    while not control.status(data)["runs"].get("complete"):
         boss.tick()
     yield database, data, run_id
     database.close()
@@ -292,7 +293,7 @@ def test_a_backup_is_whole_and_can_be_used(finished, tmp_path):
     )
     restored = DataDir(tmp_path / "restored")
     assert points(restored.database) == points(data.database)
-    assert keeper.status(restored)["runs"] == {"complete": 1}
+    assert control.status(restored)["runs"] == {"complete": 1}
     assert (restored.blobs / "ab" / "abc").read_bytes() == b"content"
     copied = (restored.run(run_id) / "metrics.jsonl").read_bytes()
     assert copied == (data.run(run_id) / "metrics.jsonl").read_bytes()
