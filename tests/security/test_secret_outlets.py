@@ -201,7 +201,7 @@ def asked(world, client):
     for mode in ("train", "eval", "external-eval"):
         yield f"{run}/rollouts?mode={mode}&limit=1000"
         for item in client.get(f"{run}/rollouts?mode={mode}&limit=1000").json().get("data", []):
-            yield f"{run}/rollouts/{item['id']}"
+            yield f"{run}/rollouts/{item['id']}/details"
 
 
 def test_no_answer_has_one(world):
