@@ -12,7 +12,7 @@ from benchmax.platform.client import RolloutClient
 from benchmax.platform.server.services import models
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.validation import validate_env
-from benchmax.platform.wire.sessions import RolloutLlm
+from benchmax.platform.wire.rollout_requests import RolloutLlm
 from platform_world import LiveServer
 from session_world import bundled, events_of, fake_model, supervised
 from training_world import store_tiny

@@ -17,7 +17,7 @@ from benchmax.platform.runner.ingest import Ingest, reindex
 from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.webhook_tables import Delivery, Webhook
+from benchmax.platform.store.tables import Delivery, Webhook
 from platform_world import LiveServer, make_run
 from runner_world import wait_until
 

@@ -8,9 +8,8 @@ from sqlalchemy import func, select
 from benchmax.models.address_rules import AddressRules
 from benchmax.platform.server.security import passwords
 from benchmax.platform.store.accounts import users
-from benchmax.platform.store.tables import BlobPath, Chunk, Corpus, Endpoint, Secret, Upload
+from benchmax.platform.store.tables import BlobPath, Chunk, Corpus, Endpoint, Secret, Upload, Webhook
 from benchmax.platform.store.uploads import corpora
-from benchmax.platform.store.webhook_tables import Webhook
 from platform_world import LiveServer
 
 OLD, NEW = "the old password", "the new password"

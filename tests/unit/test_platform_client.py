@@ -29,7 +29,7 @@ from benchmax.platform.sdk import credentials, transport
 from benchmax.platform.sdk.rollout_client import ExampleValidation
 from benchmax.platform.training_run import upload_training_run
 from benchmax.platform.wire.launch_args import TABLE
-from benchmax.platform.wire.runs import WHEN_HIGH, LaunchArg, check_launch_args
+from benchmax.platform.wire.launches import WHEN_HIGH, LaunchArg, check_launch_args
 
 
 class Scripted:

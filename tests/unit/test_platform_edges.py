@@ -41,7 +41,7 @@ from benchmax.platform.store.runs import rollout_search as outline
 from benchmax.platform.store.runs import rollouts, runs
 from benchmax.platform.store.tables import Job
 from benchmax.platform.store.uploads import blobs
-from benchmax.platform.wire.runs import LaunchArg, check_launch_args
+from benchmax.platform.wire.launches import LaunchArg, check_launch_args
 from platform_world import make_run
 
 # The data directory

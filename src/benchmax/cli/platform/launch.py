@@ -127,7 +127,7 @@ def read_settings(
 
     Every mistake in them is told at once.
     """
-    from benchmax.platform.wire.runs import LaunchArg, check_launch_args
+    from benchmax.platform.wire.launches import LaunchArg, check_launch_args
 
     kinds = {spec.name: spec.type for spec in specs}
     given = dict(project)

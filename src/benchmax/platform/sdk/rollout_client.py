@@ -22,7 +22,7 @@ from benchmax.platform.sdk.exceptions import (
     TrainerError,
 )
 from benchmax.platform.sdk.transport import AsyncTwin, Connection, failure
-from benchmax.platform.wire.sessions import DEFAULT_MODEL
+from benchmax.platform.wire.rollout_requests import DEFAULT_MODEL
 
 _LAST = frozenset({"rollout_completed", "worker_error", "error", "cancelled"})
 

@@ -54,7 +54,7 @@ from benchmax.platform.store.accounts import users
 from benchmax.platform.store.accounts.user_admin import forget_removed
 from benchmax.platform.store.database import Database, open_database
 from benchmax.platform.store.uploads import uploads as libraries
-from benchmax.platform.wire.runs import Problem
+from benchmax.platform.wire.base import Problem
 
 THREADS = 16
 STOP_SECONDS = 2.0

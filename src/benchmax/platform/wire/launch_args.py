@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from benchmax.config import setting
 from benchmax.errors import ConfigError
-from benchmax.platform.wire.runs import LaunchArg
+from benchmax.platform.wire.launches import LaunchArg
 
 EVALUATIONS, MOST_BETWEEN = 5, 5
 """Evaluations in one run besides the first, at least, and steps between two, at most, unless `eval_every` says

@@ -21,9 +21,6 @@ from benchmax.platform.store.tables import Endpoint
 from benchmax.platform.wire.accounts import (
     AuditLine,
     AuditList,
-    EndpointInfo,
-    EndpointList,
-    EndpointRequest,
     KeyList,
     KeyRequest,
     NewKey,
@@ -32,7 +29,8 @@ from benchmax.platform.wire.accounts import (
     SecretValue,
     WhoAmI,
 )
-from benchmax.platform.wire.runs import Success
+from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.models import EndpointInfo, EndpointList, EndpointRequest
 
 router = APIRouter(prefix="/v1", tags=["account"])
 

@@ -18,7 +18,8 @@ from benchmax.platform.server.state import Here
 from benchmax.platform.store.tables import Chunk, Corpus
 from benchmax.platform.store.uploads import corpora
 from benchmax.platform.store.uploads.filters import predicate
-from benchmax.platform.wire.accounts import (
+from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.corpora import (
     ChunkInfo,
     ChunkPage,
     ChunksAdded,
@@ -29,7 +30,6 @@ from benchmax.platform.wire.accounts import (
     SearchRequest,
     SearchResults,
 )
-from benchmax.platform.wire.runs import Success
 
 router = APIRouter(prefix="/v1/corpora", tags=["corpora"])
 

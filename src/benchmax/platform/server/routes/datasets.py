@@ -24,8 +24,8 @@ from benchmax.platform.server.state import Here, Platform
 from benchmax.platform.store.tables import Blob
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads import uploads as libraries
-from benchmax.platform.wire.resources import DatasetInfo, DatasetList, RowAdded, RowRequest
-from benchmax.platform.wire.runs import DatasetPreview, Success
+from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.datasets import DatasetInfo, DatasetList, DatasetPreview, RowAdded, RowRequest
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 

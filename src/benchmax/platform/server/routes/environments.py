@@ -15,7 +15,7 @@ from benchmax.platform.server.services.launch import models
 from benchmax.platform.server.state import Here
 from benchmax.platform.store.queue import one_off_jobs as errands
 from benchmax.platform.store.tables import Errand
-from benchmax.platform.wire.resources import (
+from benchmax.platform.wire.environments import (
     DoctorFinding,
     DoctorReport,
     DoctorReports,

@@ -14,7 +14,7 @@ from benchmax.platform.server.security.auth import Caller
 from benchmax.platform.server.services import models
 from benchmax.platform.server.services.completions import answer
 from benchmax.platform.server.state import Here, Platform
-from benchmax.platform.wire.sessions import ChatBody, ModelCard, ModelCards
+from benchmax.platform.wire.models import ChatBody, ModelCard, ModelCards
 
 router = APIRouter(prefix="/v1", tags=["models"])
 

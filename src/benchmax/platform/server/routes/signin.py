@@ -29,7 +29,7 @@ from benchmax.platform.wire.accounts import (
     SignOut,
     TokenAnswer,
 )
-from benchmax.platform.wire.runs import Success
+from benchmax.platform.wire.base import Success
 
 router = APIRouter(tags=["sign-in"])
 

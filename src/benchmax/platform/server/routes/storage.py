@@ -17,7 +17,7 @@ from benchmax.platform.server.security.auth import Caller
 from benchmax.platform.server.state import Here, Platform
 from benchmax.platform.store.tables import Upload
 from benchmax.platform.store.uploads import blobs
-from benchmax.platform.wire.runs import StoredFile, StoredFiles, UploadUrl
+from benchmax.platform.wire.datasets import StoredFile, StoredFiles, UploadUrl
 
 router = APIRouter(tags=["storage"])
 

@@ -14,8 +14,8 @@ from benchmax.platform.server.state import Here
 from benchmax.platform.store.accounts import user_admin as people
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.tables import User
-from benchmax.platform.wire.resources import UserInfo, UserList, UserRequest
-from benchmax.platform.wire.runs import Success
+from benchmax.platform.wire.accounts import UserInfo, UserList, UserRequest
+from benchmax.platform.wire.base import Success
 
 router = APIRouter(prefix="/v1/users", tags=["users"])
 

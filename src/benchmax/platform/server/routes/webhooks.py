@@ -16,8 +16,9 @@ from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.services.models import is_here
 from benchmax.platform.server.state import Here
 from benchmax.platform.store.accounts import users, webhooks
-from benchmax.platform.store.webhook_tables import Delivery, Webhook
-from benchmax.platform.wire.accounts import (
+from benchmax.platform.store.tables import Delivery, Webhook
+from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.webhooks import (
     NewWebhook,
     WebhookDeliveries,
     WebhookDelivery,
@@ -25,7 +26,6 @@ from benchmax.platform.wire.accounts import (
     WebhookList,
     WebhookRequest,
 )
-from benchmax.platform.wire.runs import Success
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
 

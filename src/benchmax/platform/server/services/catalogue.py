@@ -31,7 +31,7 @@ from benchmax.platform.store.tables import Run
 from benchmax.platform.store.uploads import uploads as libraries
 from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.platform.store.uploads.uploads import OURS, Uploaded
-from benchmax.platform.wire.resources import EnvironmentDetails, EnvironmentInfo, SourceFile
+from benchmax.platform.wire.environments import EnvironmentDetails, EnvironmentInfo, SourceFile
 
 SHOWN_BYTES = 200 * 1024
 """Of one source file."""

@@ -23,7 +23,7 @@ from benchmax.platform.store.tables import Blob, BlobPath, Upload
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads import uploads as libraries
 from benchmax.platform.store.uploads.blobs import BlobStore
-from benchmax.platform.wire.runs import DatasetPreview
+from benchmax.platform.wire.datasets import DatasetPreview
 
 GROWN_BYTES = 64 * limits.MIB
 """A larger file is not written anew for one row."""

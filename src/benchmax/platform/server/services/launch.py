@@ -27,7 +27,7 @@ from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.platform.store.uploads.uploads import manifest_bytes
 from benchmax.platform.wire.launch_args import launch_args
-from benchmax.platform.wire.runs import RUN_PATHS, LaunchArg
+from benchmax.platform.wire.launches import RUN_PATHS, LaunchArg
 
 if TYPE_CHECKING:
     from benchmax.bundle.metadata import BundleMetadata

@@ -20,7 +20,7 @@ from benchmax.platform.server.services.launch import Assets, check_rows, row_rea
 from benchmax.platform.server.state import Platform
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.uploads import SPLITS
-from benchmax.platform.wire.resources import SFT_FORMAT, SftDataset
+from benchmax.platform.wire.launches import SFT_FORMAT, SftDataset
 
 SOURCES = ("environment", "dataset_path", "eval_share")
 _BUNDLE = ("env_cls_path", "env_metadata_path")

@@ -23,7 +23,7 @@ from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.server.state import Platform
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.tables import Endpoint, Secret
-from benchmax.platform.wire.sessions import DEFAULT_MODEL, RolloutLlm
+from benchmax.platform.wire.rollout_requests import DEFAULT_MODEL, RolloutLlm
 
 DEFAULT_ENDPOINT = "default"
 """An endpoint of this name stands for every model the platform does not have."""

@@ -16,7 +16,7 @@ from benchmax.platform.server.services.run_views import EvalId, Mode
 from benchmax.platform.store.runs import evals
 from benchmax.platform.store.tables import RolloutRow
 from benchmax.platform.store.text import clean
-from benchmax.platform.wire.runs import RolloutItem, TokenRun
+from benchmax.platform.wire.rollouts import RolloutItem, TokenRun
 
 VOCABULARY = "vocabulary.json"
 """Beside a run's rollouts: what each token reads, written when tokens are saved."""

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from benchmax.files.links import open_plain
 from benchmax.platform.store.tables import EnvLog
-from benchmax.platform.wire.resources import LogPage, LogRow
+from benchmax.platform.wire.runs import LogPage, LogRow
 
 Process: TypeAlias = Literal["trainer", "environment", "child"]
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

@@ -22,7 +22,8 @@ from benchmax.platform.store.runs.run_summaries import Standing
 from benchmax.platform.store.tables import TERMINAL, ApiKey, EnvLog, Eval, Job, Run
 from benchmax.platform.store.uploads.uploads import OURS
 from benchmax.platform.wire.accounts import KeyInfo
-from benchmax.platform.wire.runs import EnvLogLine, EvalInfo, RunInfo
+from benchmax.platform.wire.evals import EvalInfo
+from benchmax.platform.wire.runs import EnvLogLine, RunInfo
 
 RunId = Annotated[str, Path(max_length=80)]
 Page = Annotated[int, Query(ge=1, le=100_000)]

@@ -32,8 +32,7 @@ from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.accounts.webhooks import Outcome
 from benchmax.platform.store.database import Database
-from benchmax.platform.store.tables import Secret
-from benchmax.platform.store.webhook_tables import Delivery, Webhook
+from benchmax.platform.store.tables import Delivery, Secret, Webhook
 
 log = structlog.get_logger("benchmax.server")
 

@@ -20,9 +20,9 @@ from benchmax.platform.store.tables import (
     Secret,
     Upload,
     User,
+    Webhook,
     WebSession,
 )
-from benchmax.platform.store.webhook_tables import Webhook
 
 
 def everyone(session: Session, only: str | None = None) -> list[tuple[User, int]]:

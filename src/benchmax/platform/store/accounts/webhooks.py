@@ -20,8 +20,7 @@ from benchmax.errors import UsageError
 from benchmax.platform.store.accounts import secrets as vault
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.runs import run_summaries as standings
-from benchmax.platform.store.tables import Run
-from benchmax.platform.store.webhook_tables import Delivery, Webhook
+from benchmax.platform.store.tables import Delivery, Run, Webhook
 
 ENDED, ALERT, TEST = "run.ended", "run.alert", "test"
 EVENTS = (ENDED, ALERT)

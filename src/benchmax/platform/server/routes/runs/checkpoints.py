@@ -30,8 +30,8 @@ from benchmax.platform.store.queue import one_off_jobs as errands
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import Errand, Run
 from benchmax.platform.wire.launch_args import total_steps
-from benchmax.platform.wire.resources import DownloadPending, ForkRequest
-from benchmax.platform.wire.runs import RUN_PATHS, Launched, check_launch_args
+from benchmax.platform.wire.launches import RUN_PATHS, ForkRequest, Launched, check_launch_args
+from benchmax.platform.wire.runs import DownloadPending
 
 router = APIRouter(prefix="/v1/train/runs/{run_id}", tags=["checkpoints"])
 

@@ -16,8 +16,14 @@ from benchmax.platform.server.state import Here
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import runs
 from benchmax.platform.wire.launch_args import sft_args, sft_steps, total_steps
-from benchmax.platform.wire.resources import SftRequest
-from benchmax.platform.wire.runs import RUN_PATHS, LaunchArgs, Launched, LaunchRequest, check_launch_args
+from benchmax.platform.wire.launches import (
+    RUN_PATHS,
+    LaunchArgs,
+    Launched,
+    LaunchRequest,
+    SftRequest,
+    check_launch_args,
+)
 
 router = APIRouter(tags=["launch"])
 

@@ -16,8 +16,8 @@ from benchmax.platform.server.services.live_sessions import Broken, Event, event
 from benchmax.platform.server.services.run_views import own_run
 from benchmax.platform.server.state import Here, Platform
 from benchmax.platform.store.queue.live_sessions import SessionFolder
-from benchmax.platform.wire.runs import Success
-from benchmax.platform.wire.sessions import Say, SessionInfo, SessionOpened, SessionRequest
+from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.playground import Say, SessionInfo, SessionOpened, SessionRequest
 
 router = APIRouter(prefix="/v1/playground/sessions", tags=["playground"])
 

@@ -26,7 +26,7 @@ from benchmax.platform.server.services.models import ChosenModel, choose
 from benchmax.platform.server.state import Here, Platform
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.uploads import manifest_bytes
-from benchmax.platform.wire.sessions import BatchRequest, RolloutEnv, RolloutOptions, RolloutRequest
+from benchmax.platform.wire.rollout_requests import BatchRequest, RolloutEnv, RolloutOptions, RolloutRequest
 
 router = APIRouter(tags=["rollouts"])
 

@@ -20,17 +20,18 @@ from benchmax.platform.server.state import Here
 from benchmax.platform.store.runs import comparisons, evals, rollouts, runs
 from benchmax.platform.store.runs import rollout_search as outlines
 from benchmax.platform.store.tables import RolloutRow, Run
-from benchmax.platform.wire.resources import ComparedComponent, ComparisonSummary
-from benchmax.platform.wire.rollouts import FoundRollout, FoundRollouts, RolloutOutline, StepOutline
-from benchmax.platform.wire.runs import (
-    ComparedGroup,
-    Comparison,
+from benchmax.platform.wire.evals import ComparedComponent, ComparedGroup, Comparison, ComparisonSummary
+from benchmax.platform.wire.rollouts import (
+    FoundRollout,
+    FoundRollouts,
     HeatCell,
     ModeAverage,
     NamedReward,
     RolloutDetails,
     RolloutList,
+    RolloutOutline,
     RolloutSummary,
+    StepOutline,
 )
 
 router = APIRouter(prefix="/v1/train/runs/{run_id}/rollouts", tags=["rollouts"])

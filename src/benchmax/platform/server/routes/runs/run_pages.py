@@ -27,17 +27,17 @@ from benchmax.platform.store.runs import run_summaries as standings
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import Run
 from benchmax.platform.store.text import clean_json
-from benchmax.platform.wire.resources import (
+from benchmax.platform.wire.environments import RunDoctor
+from benchmax.platform.wire.runs import (
     LaunchedArg,
     LogPage,
     RunConfig,
     RunCurves,
-    RunDoctor,
+    RunInfo,
     SystemNow,
     SystemPoint,
     SystemSeries,
 )
-from benchmax.platform.wire.runs import RunInfo
 
 router = APIRouter(prefix="/v1/train", tags=["runs"])
 

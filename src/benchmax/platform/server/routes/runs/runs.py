@@ -34,20 +34,18 @@ from benchmax.platform.store.runs import evals, events, rollouts, runs
 from benchmax.platform.store.runs import metrics as points
 from benchmax.platform.store.tables import TERMINAL, Endpoint, Run
 from benchmax.platform.store.uploads import blobs
-from benchmax.platform.wire.resources import RescoreRequest
+from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.evals import EvalInfo, EvalList, EvalRequest
+from benchmax.platform.wire.launches import RescoreRequest
 from benchmax.platform.wire.runs import (
     Checkpoint,
     Checkpoints,
     EnvLogs,
-    EvalInfo,
-    EvalList,
-    EvalRequest,
     RunChange,
     RunDetails,
     RunEvents,
     RunInfo,
     ScalarPoint,
-    Success,
 )
 
 router = APIRouter(prefix="/v1/train/runs", tags=["runs"])

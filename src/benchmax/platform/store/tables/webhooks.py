@@ -1,14 +1,19 @@
-"""The tables of webhooks: where a user wants to be told, and what was sent there."""
+"""Webhooks: where a user wants to be notified, and what was sent there."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
+from sqlalchemy import (
+    ForeignKey,
+    Index,
+    String,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
-from benchmax.platform.store.tables import BIG, Base, new_id
+from benchmax.platform.store.tables.base import BIG, Base, new_id, owner_column
 
 
 class Webhook(Base):
@@ -16,7 +21,7 @@ class Webhook(Base):
 
     __tablename__ = "webhooks"
     id: Mapped[str] = mapped_column(String(40), primary_key=True, default=lambda: new_id("whk"))
-    owner_id: Mapped[str] = mapped_column(String(40), ForeignKey("users.id", ondelete="CASCADE"))
+    owner_id: Mapped[str] = owner_column()
     url: Mapped[str]
     events: Mapped[list[str]]
     secret_id: Mapped[str | None] = mapped_column(String(40), ForeignKey("secrets.id", ondelete="SET NULL"))
