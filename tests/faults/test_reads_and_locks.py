@@ -8,7 +8,7 @@ import time
 import pytest
 
 from benchmax.platform.server.security import last_uses
-from benchmax.platform.server.services.run_views import latest_step
+from benchmax.platform.server.services.runs.run_views import latest_step
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import ApiKey

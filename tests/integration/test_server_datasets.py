@@ -143,7 +143,7 @@ def test_a_row_can_begin_a_dataset(client, stranger):
 
 def test_a_large_file_is_not_written_anew_for_one_row(client, monkeypatch):
     create(client, "large.csv", CSV)
-    monkeypatch.setattr("benchmax.platform.server.services.datasets.GROWN_BYTES", 10)
+    monkeypatch.setattr("benchmax.platform.server.services.datasets.uploaded.GROWN_BYTES", 10)
     answer = client.post("/v1/datasets/rows", json={"path": "datasets/large.csv", "row": {"prompt": "a"}})
     assert (answer.status_code, "too large" in answer.json()["error"]) == (400, True)
 

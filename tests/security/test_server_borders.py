@@ -379,9 +379,9 @@ def test_server_and_store_hold_no_way_to_run_what_they_are_given():
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
                 found = {name.split(".")[0] for name in names} & modules
                 assert found <= allowed.get(path.name, set()), path
-    started = (Path(benchmax.platform.server.__path__[0]) / "bounded_rows.py").read_text()
+    started = (Path(benchmax.platform.server.__path__[0]) / "services/datasets/bounded_rows.py").read_text()
     assert started.count("subprocess.Popen(command,") == started.count("subprocess.Popen(") == 1
-    assert 'command = [sys.executable, "-P", "-m", "benchmax.platform.server.services.rows_child"]' in started
+    assert 'command = [sys.executable, "-P", "-m", "benchmax.platform.server.services.datasets.rows_child"]' in started
 
 
 # S36

@@ -13,7 +13,7 @@ from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.auth import Caller, shown_key
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.services.models import is_here
-from benchmax.platform.server.services.run_views import key_info
+from benchmax.platform.server.services.runs.run_views import key_info
 from benchmax.platform.server.state import Here
 from benchmax.platform.store.accounts import audit, users
 from benchmax.platform.store.accounts import secrets as vault

@@ -17,9 +17,10 @@ from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.routes.storage import BlobPathText, broken_upload, pieces
 from benchmax.platform.server.security.auth import Caller, Principal
-from benchmax.platform.server.services import catalogue, datasets
-from benchmax.platform.server.services.dataset_preview import PREVIEW_ROWS
-from benchmax.platform.server.services.launch import count_lines, row_reader
+from benchmax.platform.server.services import catalogue
+from benchmax.platform.server.services.datasets import stored_rows, uploaded
+from benchmax.platform.server.services.datasets.preview import PREVIEW_ROWS
+from benchmax.platform.server.services.runs.launch import row_reader
 from benchmax.platform.server.state import Here, Platform
 from benchmax.platform.store.tables import Blob
 from benchmax.platform.store.uploads import blobs
@@ -50,7 +51,9 @@ def list_datasets(
         found = libraries.datasets_of(session, caller.user_id, tuple(FORMATS), prefix, limit)
     uncounted = [blob for path, blob in found if blob.rows is None and _has_row_per_line(path.path)]
     small = [blob for blob in uncounted if blob.size <= _COUNTED_BYTES][:_COUNTED_FILES]
-    counts = {blob.sha256: count_lines(here.blobs.path(blob.sha256)) for blob in small if _is_there(here, blob)}
+    counts = {
+        blob.sha256: stored_rows.count_lines(here.blobs.path(blob.sha256)) for blob in small if _is_there(here, blob)
+    }
     return DatasetList(
         datasets=[
             DatasetInfo(
@@ -94,11 +97,11 @@ def _read_as(
 ) -> DatasetPreview:
     """A preview by the environment that is asked for, else by whichever can read the rows."""
     reader = _reader(here, caller, environment)
-    seen = datasets.preview(here.blobs, sha256, size, path, limit, reader)
+    seen = stored_rows.preview(here.blobs, sha256, size, path, limit, reader)
     if reader is not None:
         return seen.model_copy(update={"environment": environment})
     for name in environments() if seen.rows and not seen.usable and environment is None else ():
-        other = datasets.preview(here.blobs, sha256, size, path, limit, name)
+        other = stored_rows.preview(here.blobs, sha256, size, path, limit, name)
         if other.usable:
             return other.model_copy(update={"environment": name})
     return seen
@@ -130,13 +133,13 @@ def _keep(
     try:
         seen = _read_as(here, caller, path, sha256, size, 20, environment)
         # Rows none of which has our columns may still be what some environment reads: then readable is enough.
-        check_count(seen.usable or sum(1 for _ in islice(datasets.rows(here.blobs, sha256, path), PREVIEW_ROWS)))
+        check_count(seen.usable or sum(1 for _ in islice(stored_rows.read(here.blobs, sha256, path), PREVIEW_ROWS)))
     except UsageError:
         with here.database.write() as session:
             libraries.note_nameless(session, sha256, size)
         raise
     with here.database.write() as session:
-        datasets.name(session, caller.user_id, path, sha256, size, seen.rows)
+        uploaded.name(session, caller.user_id, path, sha256, size, seen.rows)
         caller.note(session, "dataset.create", path, rows=seen.rows)
     return seen
 
@@ -158,7 +161,7 @@ def _has_row_per_line(path: str) -> bool:
 def _path(name: str) -> str:
     """`datasets/<name>`, of letters that are safe in a path."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
-    datasets.check_suffix(plain[-80:])
+    uploaded.check_suffix(plain[-80:])
     return blobs.check_path(f"datasets/{plain}")
 
 
@@ -167,14 +170,14 @@ def add_row(here: Here, caller: Caller, body: RowRequest) -> RowAdded:
     """Add a row: the path names a new version of the file, and runs that were launched with the old one keep it."""
     if body.create:
         return _first_row(here, caller, body)
-    target = datasets.lines_path(body.path)
+    target = uploaded.lines_path(body.path)
     for _ in range(_APPEND_TRIES):
         with here.database.read() as session:
-            source, blob = datasets.latest(session, caller.user_id, body.path)
-        sha256, size, count = datasets.with_row(here.blobs, blob, source.path, body.row)
+            source, blob = uploaded.latest(session, caller.user_id, body.path)
+        sha256, size, count = uploaded.with_row(here.blobs, blob, source.path, body.row)
         with here.database.write() as session:
-            if datasets.latest(session, caller.user_id, body.path, lock=True)[1].sha256 == blob.sha256:
-                datasets.name(session, caller.user_id, target, sha256, size, count)
+            if uploaded.latest(session, caller.user_id, body.path, lock=True)[1].sha256 == blob.sha256:
+                uploaded.name(session, caller.user_id, target, sha256, size, count)
                 caller.note(session, "dataset.append", target, rows=count)
                 return RowAdded(path=target, rows=count)
     raise Refused(409, "Others add rows to this dataset at the same time. Try again.")
@@ -182,14 +185,14 @@ def add_row(here: Here, caller: Caller, body: RowRequest) -> RowAdded:
 
 def _first_row(here: Platform, caller: Principal, body: RowRequest) -> RowAdded:
     """A dataset that begins with one row; it may be shorter than a training run asks for, since more are to come."""
-    path = datasets.lines_path(_path(body.path.removeprefix("datasets/")))
-    sha256, size, count = datasets.store_rows(here.blobs, [body.row])
+    path = uploaded.lines_path(_path(body.path.removeprefix("datasets/")))
+    sha256, size, count = uploaded.store_rows(here.blobs, [body.row])
     with here.database.write() as session:
         taken = blobs.find(session, caller.user_id, path) is not None
         if taken:
             libraries.note_nameless(session, sha256, size)
         else:
-            datasets.name(session, caller.user_id, path, sha256, size, count)
+            uploaded.name(session, caller.user_id, path, sha256, size, count)
             caller.note(session, "dataset.create", path, rows=count)
     if taken:
         raise Refused(409, f"You have a dataset of the name {path}. Choose it to add the row, or give another name.")
@@ -200,7 +203,7 @@ def _first_row(here: Platform, caller: Principal, body: RowRequest) -> RowAdded:
 def delete_dataset(here: Here, caller: Caller, path: BlobPathText) -> Success:
     """Remove a dataset. Runs that were launched with it keep their copy."""
     with here.database.write() as session:
-        row, blob = datasets.find(session, caller.user_id, path)
+        row, blob = uploaded.find(session, caller.user_id, path)
         session.delete(row)
         session.flush()
         libraries.drop_if_unused(session, here.blobs, blob.sha256)

@@ -9,9 +9,10 @@ from sqlalchemy.orm import Session
 
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.auth import Caller
-from benchmax.platform.server.services import catalogue, datasets
+from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.catalogue import Environment
-from benchmax.platform.server.services.launch import models
+from benchmax.platform.server.services.datasets import uploaded
+from benchmax.platform.server.services.runs.launch import models
 from benchmax.platform.server.state import Here
 from benchmax.platform.store.queue import one_off_jobs as errands
 from benchmax.platform.store.tables import Errand
@@ -81,7 +82,7 @@ def _files(session: Session, owner_id: str, found: Environment, path: str | None
     if found.uploaded is not None:
         options = {"cls": found.uploaded.cls_sha256, "metadata": found.uploaded.metadata_sha256}
     if path is not None:
-        options |= {"rows": datasets.find(session, owner_id, path)[1].sha256, "rows_path": path}
+        options |= {"rows": uploaded.find(session, owner_id, path)[1].sha256, "rows_path": path}
     return options
 
 

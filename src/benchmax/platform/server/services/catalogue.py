@@ -26,7 +26,7 @@ from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import environments
 from benchmax.envs.loading import load_env_class, own_rows
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.platform.server.services import datasets
+from benchmax.platform.server.services.datasets import uploaded
 from benchmax.platform.store.tables import Run
 from benchmax.platform.store.uploads import uploads as libraries
 from benchmax.platform.store.uploads.blobs import BlobStore
@@ -217,7 +217,7 @@ def bundle_paths(session: Session, store: BlobStore, owner_id: str, environment:
         with store.receive() as incoming:
             incoming.write(content)
             sha256 = incoming.keep()
-        datasets.name(session, owner_id, path, sha256, len(content), None)
+        uploaded.name(session, owner_id, path, sha256, len(content), None)
     return {name: path for name, (path, _) in files.items()}
 
 

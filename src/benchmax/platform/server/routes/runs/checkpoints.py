@@ -20,10 +20,11 @@ from benchmax.files.links import open_plain
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.auth import Caller, Principal
 from benchmax.platform.server.security.middleware import attachment
-from benchmax.platform.server.services import forks
-from benchmax.platform.server.services.launch import count_rows, specs
-from benchmax.platform.server.services.launch_sources import SOURCES, checked_assets
-from benchmax.platform.server.services.run_views import OwnedRun
+from benchmax.platform.server.services.datasets import stored_rows
+from benchmax.platform.server.services.runs import forks
+from benchmax.platform.server.services.runs.launch import specs
+from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_assets
+from benchmax.platform.server.services.runs.run_views import OwnedRun
 from benchmax.platform.server.state import Here, Platform
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.queue import one_off_jobs as errands
@@ -173,4 +174,4 @@ def _sources(
         assets, rows, _ = checked_assets(here, caller.user_id, given)
         return assets.paths, assets.blobs, rows
     train = "train_dataset_path"
-    return parent.paths, parent.blobs, count_rows(here.blobs, parent.blobs[train], parent.paths[train])
+    return parent.paths, parent.blobs, stored_rows.count(here.blobs, parent.blobs[train], parent.paths[train])

@@ -9,9 +9,9 @@ from fastapi import APIRouter
 
 from benchmax.errors import UsageError
 from benchmax.platform.server.security.auth import Caller
-from benchmax.platform.server.services.launch import RUN_TYPES, specs
-from benchmax.platform.server.services.launch_sources import SOURCES, checked_assets, lessons
-from benchmax.platform.server.services.run_views import environment_name
+from benchmax.platform.server.services.runs.launch import RUN_TYPES, specs
+from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_assets, lessons
+from benchmax.platform.server.services.runs.run_views import environment_name
 from benchmax.platform.server.state import Here
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import runs

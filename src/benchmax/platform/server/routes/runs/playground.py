@@ -13,7 +13,7 @@ from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.auth import Caller, Principal
 from benchmax.platform.server.services.live_sessions import Broken, Event, event_stream, talk
-from benchmax.platform.server.services.run_views import own_run
+from benchmax.platform.server.services.runs.run_views import own_run
 from benchmax.platform.server.state import Here, Platform
 from benchmax.platform.store.queue.live_sessions import SessionFolder
 from benchmax.platform.wire.base import Success

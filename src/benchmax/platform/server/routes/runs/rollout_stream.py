@@ -19,10 +19,10 @@ from benchmax.bundle.metadata import BundleMetadata
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files import json_size
 from benchmax.platform.server.security.auth import Caller, Principal
-from benchmax.platform.server.services import datasets
-from benchmax.platform.server.services.launch import check_bundle
+from benchmax.platform.server.services.datasets import stored_rows, uploaded
 from benchmax.platform.server.services.live_sessions import Broken, Event, event_stream
 from benchmax.platform.server.services.models import ChosenModel, choose
+from benchmax.platform.server.services.runs.launch import check_bundle
 from benchmax.platform.server.state import Here, Platform
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.uploads import manifest_bytes
@@ -124,7 +124,7 @@ def _rows(here: Platform, caller: Principal, body: BatchRequest) -> list[Any]:
         raise UsageError("Send one of dataset_bytes and dataset_path.")
     if body.dataset_path is not None:
         where, sha256 = _dataset(here, caller, body.dataset_path, body.split)
-        return datasets.first_rows(here.blobs, sha256, where, body.max_examples)
+        return stored_rows.first(here.blobs, sha256, where, body.max_examples)
     content = _decoded(body.dataset_bytes or "", "dataset_bytes")
     if json_size.too_many(content):
         raise UsageError("dataset_bytes holds too many values. Upload the rows as .jsonl and give dataset_path.")
@@ -141,7 +141,7 @@ def _rows(here: Platform, caller: Principal, body: BatchRequest) -> list[Any]:
 def _dataset(here: Platform, caller: Principal, path: str, split: str) -> tuple[str, str]:
     """The file a path names, or the one of a split in the folder it names; gives its path and SHA-256."""
     with here.database.read() as session:
-        found = datasets.splits_of(session, caller.user_id, path)
+        found = uploaded.splits_of(session, caller.user_id, path)
     chosen = found.get(split) or found.get("train")
     if chosen is None:
         raise NotFoundError(f"You have no upload at {path[:200]!r}. Upload it first, or send the bytes.")

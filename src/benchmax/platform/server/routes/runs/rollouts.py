@@ -14,8 +14,8 @@ from benchmax.errors import UsageError
 from benchmax.evaluation.compare import TOTAL, Difference, compare_scores
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.auth import MaybeCaller, Principal
-from benchmax.platform.server.services.rollout_views import Order, Wanted, rollout_item, scope_of, token_runs
-from benchmax.platform.server.services.run_views import NOT_FOUND, EvalId, Limit, Mode, Page, VisibleRun
+from benchmax.platform.server.services.runs.rollout_views import Order, Wanted, rollout_item, scope_of, token_runs
+from benchmax.platform.server.services.runs.run_views import NOT_FOUND, EvalId, Limit, Mode, Page, VisibleRun
 from benchmax.platform.server.state import Here
 from benchmax.platform.store.runs import comparisons, evals, rollouts, runs
 from benchmax.platform.store.runs import rollout_search as outlines

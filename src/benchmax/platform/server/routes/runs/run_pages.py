@@ -16,10 +16,11 @@ from benchmax.files.links import open_plain, read_plain
 from benchmax.platform.server.routes.environments import report_info
 from benchmax.platform.server.security.auth import Caller
 from benchmax.platform.server.security.middleware import attachment
-from benchmax.platform.server.services import catalogue, run_logs
-from benchmax.platform.server.services.launch import specs
-from benchmax.platform.server.services.run_logs import Process, Wanted
-from benchmax.platform.server.services.run_views import Limit, OwnedRun, VisibleRun, run_infos
+from benchmax.platform.server.services import catalogue
+from benchmax.platform.server.services.runs import run_logs
+from benchmax.platform.server.services.runs.launch import specs
+from benchmax.platform.server.services.runs.run_logs import Process, Wanted
+from benchmax.platform.server.services.runs.run_views import Limit, OwnedRun, VisibleRun, run_infos
 from benchmax.platform.server.state import Here
 from benchmax.platform.store.queue import one_off_jobs as errands
 from benchmax.platform.store.runs import metrics as points

@@ -17,7 +17,7 @@ from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.auth import Caller, MaybeCaller
 from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.live_sessions import reach_of
-from benchmax.platform.server.services.run_views import (
+from benchmax.platform.server.services.runs.run_views import (
     Limit,
     RunId,
     VisibleRun,

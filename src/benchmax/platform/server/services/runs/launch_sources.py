@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 from benchmax.envs.datasets.run_rows import check_count
 from benchmax.envs.datasets.split import HELD_OUT_SHARE, held_out_indices
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.platform.server.services import catalogue, datasets
+from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.catalogue import Environment
-from benchmax.platform.server.services.dataset_preview import OWN_CODE
-from benchmax.platform.server.services.launch import Assets, check_rows, row_reader
+from benchmax.platform.server.services.datasets import stored_rows, uploaded
+from benchmax.platform.server.services.datasets.preview import OWN_CODE
+from benchmax.platform.server.services.runs.launch import Assets, row_reader
 from benchmax.platform.server.state import Platform
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.uploads import SPLITS
@@ -60,7 +61,7 @@ def checked_assets(here: Platform, owner_id: str, args: Mapping[str, Any]) -> tu
 def _held_out(here: Platform, owner_id: str, assets: Assets) -> dict[str, str]:
     """The two paths for a launch whose eval dataset has no rows: a part of the training rows is held out."""
     path, sha256 = assets.paths["train_dataset_path"], assets.blobs["train_dataset_path"]
-    return _split(here, owner_id, lambda: datasets.rows(here.blobs, sha256, path), HELD_OUT_SHARE)
+    return _split(here, owner_id, lambda: stored_rows.read(here.blobs, sha256, path), HELD_OUT_SHARE)
 
 
 class Lessons(NamedTuple):
@@ -76,24 +77,24 @@ class Lessons(NamedTuple):
 def lessons(here: Platform, owner_id: str, dataset: SftDataset, held_out: int) -> Lessons:
     """The one file a supervised run learns from; the two of a folder become one, its eval rows the last."""
     with here.database.read() as session:
-        found = datasets.splits_of(session, owner_id, dataset.path)
+        found = uploaded.splits_of(session, owner_id, dataset.path)
     if "train" not in found:
-        raise NotFoundError(datasets.NOT_THERE)
+        raise NotFoundError(uploaded.NOT_THERE)
     path, sha256 = found["train"][0].path, found["train"][1].sha256
     # Of the published format's digest it is not told over what it is made.
     plain = dataset.format != SFT_FORMAT and dataset.digest
     if plain and plain.removeprefix("sha256:") != sha256:
         raise UsageError(f"{path} is not the file its digest describes. Upload it again.")
-    rows = datasets.sft_rows(here.blobs, sha256, path)
+    rows = stored_rows.check_sft(here.blobs, sha256, path)
     if "eval" not in found:
         return Lessons(path, sha256, rows, held_out)
     other, blob = found["eval"]
-    aside = datasets.sft_rows(here.blobs, blob.sha256, other.path)
+    aside = stored_rows.check_sft(here.blobs, blob.sha256, other.path)
     both = ((sha256, path), (blob.sha256, other.path))
-    joined = datasets.store_rows(here.blobs, (row for each in both for row in datasets.rows(here.blobs, *each)))
+    joined = uploaded.store_rows(here.blobs, (row for each in both for row in stored_rows.read(here.blobs, *each)))
     where = f"{SPLITS}{joined[0][:16]}/train.jsonl"
     with here.database.write() as session:
-        datasets.name(session, owner_id, where, *joined)
+        uploaded.name(session, owner_id, where, *joined)
     return Lessons(where, joined[0], rows + aside, aside)
 
 
@@ -134,28 +135,28 @@ def _datasets(
     if not isinstance(path, str):
         raise UsageError("args.dataset_path must be the path of an upload. `list_datasets` shows them.")
     with here.database.read() as session:
-        found = datasets.splits_of(session, owner_id, path)
+        found = uploaded.splits_of(session, owner_id, path)
     train, held_out = found.get("train"), found.get("eval")
     if train is None:
-        raise NotFoundError(datasets.NOT_THERE)
+        raise NotFoundError(uploaded.NOT_THERE)
     if held_out is not None:
         return {"train_dataset_path": train[0].path, "eval_dataset_path": held_out[0].path}
     where, sha256 = train[0].path, train[1].sha256
-    check_count(check_rows(here.blobs, sha256, where, reader), "Nothing was launched.")
-    return _split(here, owner_id, lambda: datasets.rows(here.blobs, sha256, where), share)
+    check_count(stored_rows.check(here.blobs, sha256, where, reader), "Nothing was launched.")
+    return _split(here, owner_id, lambda: stored_rows.read(here.blobs, sha256, where), share)
 
 
 def _split(here: Platform, owner_id: str, rows: Any, share: float) -> dict[str, str]:
     """Three passes over the rows, none of which holds them all."""
     count = sum(1 for _ in rows())
     aside = set(held_out_indices(count, share))
-    train = datasets.store_rows(here.blobs, _chosen(rows(), lambda at: at not in aside))
-    held_out = datasets.store_rows(here.blobs, _chosen(rows(), lambda at: at in aside))
+    train = uploaded.store_rows(here.blobs, _chosen(rows(), lambda at: at not in aside))
+    held_out = uploaded.store_rows(here.blobs, _chosen(rows(), lambda at: at in aside))
     folder = f"{SPLITS}{train[0][:8]}{held_out[0][:8]}"
     paths = {"train_dataset_path": f"{folder}/train.jsonl", "eval_dataset_path": f"{folder}/eval.jsonl"}
     with here.database.write() as session:
         for path, stored in zip(paths.values(), (train, held_out), strict=True):
-            datasets.name(session, owner_id, path, *stored)
+            uploaded.name(session, owner_id, path, *stored)
     return paths
 
 

@@ -5,24 +5,18 @@ Nothing of the bundle is opened: its manifest is JSON, and of its pickle only th
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
 from benchmax import limits
-from benchmax.envs.datasets.readers import file_format, read_rows
 from benchmax.envs.datasets.run_rows import check_count
-from benchmax.envs.datasets.text_readers import JSON_FILE_BYTES
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.platform.server.services import bounded_rows
-from benchmax.platform.server.services import dataset_preview as dataset_look
-from benchmax.platform.server.services.dataset_preview import OWN_CODE
+from benchmax.platform.server.services.datasets import stored_rows
+from benchmax.platform.server.services.datasets.preview import OWN_CODE
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.platform.store.uploads.uploads import manifest_bytes
@@ -80,11 +74,11 @@ class Assets:
 
     def count(self, name: str) -> int:
         """Usable rows of one of the two datasets; DatasetError for rows that the run could not use."""
-        return check_rows(self._store, self.blobs[name], self.paths[name], self.reader)
+        return stored_rows.check(self._store, self.blobs[name], self.paths[name], self.reader)
 
     @cached_property
     def reader(self) -> str:
-        """Whose columns the rows must have, as `dataset_look` calls it."""
+        """Whose columns the rows must have, as `preview` names it."""
         return row_reader(self._store, self.blobs["env_cls_path"], self.blobs["env_metadata_path"])
 
     def check_rows(self) -> tuple[int, list[str]]:
@@ -112,16 +106,6 @@ def row_reader(store: BlobStore, cls_sha256: str, metadata_sha256: str) -> str:
     return OWN_CODE if known is None else known
 
 
-def check_rows(store: BlobStore, sha256: str, path: str, reader: str) -> int:
-    """Usable rows of a dataset; DatasetError, with row, column, reason and fix, for one that is not."""
-    with dataset_file(store, sha256, path) as file:
-        if bounded_rows.is_needed(file):
-            usable = int(bounded_rows.ask(file, "check", path=path, environment=reader)["rows"])
-        else:
-            usable = dataset_look.check(file, path, reader)
-    return usable if usable < dataset_look.PREVIEW_ROWS else count_rows(store, sha256, path)
-
-
 def check_bundle(pickled: Path | bytes, manifest: BundleMetadata) -> None:
     """UsageError when no process of this machine could open a bundle; it says which Python or which name is missing."""
     from benchmax.bundle import check_compatible
@@ -137,43 +121,6 @@ def check_bundle(pickled: Path | bytes, manifest: BundleMetadata) -> None:
     size = len(pickled) if isinstance(pickled, bytes) else pickled.stat().st_size
     if size <= _INSPECTED_BYTES:
         check_compatible(pickled if isinstance(pickled, bytes) else pickled.read_bytes(), manifest)
-
-
-@contextmanager
-def dataset_file(store: BlobStore, sha256: str, path: str) -> Iterator[Path]:
-    """A blob under a name with the suffix its path had, for readers that go by it."""
-    suffix, known = PurePosixPath(path).suffix.lower(), file_format(path)
-    most = JSON_FILE_BYTES if known is None else known.most_bytes
-    if most is not None and store.path(sha256).stat().st_size > most:
-        raise UsageError(f"{path} is too large to be read at once. Upload it as .jsonl.")
-    with tempfile.TemporaryDirectory(prefix="benchmax-") as folder:
-        link = Path(folder) / f"dataset{suffix}"
-        os.symlink(store.path(sha256).absolute(), link)
-        try:
-            yield link
-        except UsageError as error:  # it names the file, and that name is the server's own business
-            raise UsageError(str(error).replace(str(link), path)) from None
-
-
-def count_rows(store: BlobStore, sha256: str, path: str) -> int:
-    """Rows of a dataset."""
-    with dataset_file(store, sha256, path) as file:
-        if bounded_rows.is_needed(file):
-            return int(bounded_rows.ask(file, "count")["rows"])
-        known = file_format(file)
-        return count_lines(file) if known and known.row_per_line else sum(1 for _ in read_rows(file))
-
-
-def count_lines(path: Path) -> int:
-    """Non-blank lines, in bounded memory however long a line is."""
-    rows, blank = 0, True
-    with open(path, "rb") as file:
-        while piece := file.readline(limits.MIB):
-            blank = blank and piece.isspace()
-            if piece.endswith(b"\n"):
-                rows += not blank
-                blank = True
-    return rows + (not blank)
 
 
 def _text(args: Mapping[str, Any], name: str) -> str:

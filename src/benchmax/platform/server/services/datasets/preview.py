@@ -52,12 +52,12 @@ def row_class(environment: str | None) -> type[BaseEnv] | None:
     return load_env_class(environment) if environment in environments() else None
 
 
-def check(file: Path, path: str, environment: str | None) -> int:
+def check_file(file: Path, path: str, environment: str | None) -> int:
     """The usable rows among the first 100,000; DatasetError, with row, column, reason and fix, for one that is not."""
     return usable_rows(file, path, row_class(environment), outcome="Nothing was launched.", most=PREVIEW_ROWS)
 
 
-def look(file: Path, limit: int, environment: str | None) -> dict[str, Any]:
+def make_preview(file: Path, limit: int, environment: str | None) -> dict[str, Any]:
     """The first rows, and what is wrong with any of the first 100,000; read as a built-in environment does."""
     env_class = row_class(environment)
     report = check_dataset(file, env_class, limit=PREVIEW_ROWS)
@@ -87,7 +87,7 @@ def _sample(file: Path, limit: int) -> list[dict[str, Any]]:
     return found
 
 
-def good_rows(file: Path, path: str) -> Iterator[dict[str, Any]]:
+def readable_rows(file: Path, path: str) -> Iterator[dict[str, Any]]:
     """The rows of a file; one that cannot be read stops here, with its line."""
     for row in read_rows(file):
         if row.fault is not None:

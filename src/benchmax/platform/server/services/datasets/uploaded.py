@@ -5,7 +5,6 @@ a path is let name another blob.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -13,17 +12,12 @@ from sqlalchemy.orm import Session
 
 from benchmax import limits
 from benchmax.envs.datasets.load import jsonl_line
-from benchmax.envs.datasets.readers import FORMATS, file_format, read_rows
-from benchmax.envs.datasets.rows import Finding, check_messages
-from benchmax.errors import DatasetError, NotFoundError, UsageError
-from benchmax.platform.server.services import bounded_rows
-from benchmax.platform.server.services import dataset_preview as dataset_look
-from benchmax.platform.server.services.launch import dataset_file
+from benchmax.envs.datasets.readers import FORMATS, file_format
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.platform.server.services.datasets import stored_rows
 from benchmax.platform.store.tables import Blob, BlobPath, Upload
-from benchmax.platform.store.uploads import blobs
-from benchmax.platform.store.uploads import uploads as libraries
+from benchmax.platform.store.uploads import blobs, uploads
 from benchmax.platform.store.uploads.blobs import BlobStore
-from benchmax.platform.wire.datasets import DatasetPreview
 
 GROWN_BYTES = 64 * limits.MIB
 """A larger file is not written anew for one row."""
@@ -47,7 +41,7 @@ def splits_of(session: Session, owner_id: str, path: str) -> dict[str, tuple[Blo
         return {"train": find(session, owner_id, path)}
     folder = f"{path.rstrip('/')}/"
     found: dict[str, tuple[BlobPath, Blob]] = {}
-    for row, blob in libraries.datasets_of(session, owner_id, tuple(FORMATS), folder):
+    for row, blob in uploads.datasets_of(session, owner_id, tuple(FORMATS), folder):
         name = PurePosixPath(row.path.removeprefix(folder))
         split = _SPLITS.get(name.stem.lower())
         if split is not None and len(name.parts) == 1:
@@ -66,60 +60,6 @@ def latest(session: Session, owner_id: str, path: str, *, lock: bool = False) ->
     return lines or find(session, owner_id, path)
 
 
-def preview(
-    store: BlobStore, sha256: str, size: int, path: str, limit: int, environment: str | None = None
-) -> DatasetPreview:
-    """The first rows, and what is wrong with any of the first 100,000, as a built-in environment reads them."""
-    with dataset_file(store, sha256, path) as file:
-        if bounded_rows.is_needed(file):
-            seen = bounded_rows.ask(file, "preview", limit=limit, environment=environment)
-        else:
-            seen = dataset_look.look(file, limit, environment)
-    return DatasetPreview.model_validate({"path": path, "bytes": size, **seen})
-
-
-def rows(store: BlobStore, sha256: str, path: str) -> Iterator[dict[str, Any]]:
-    """The rows of a file; one that cannot be read stops here, with its line."""
-    with dataset_file(store, sha256, path) as file:
-        reader = bounded_rows.rows if bounded_rows.is_needed(file) else dataset_look.good_rows
-        yield from reader(file, path)
-
-
-def first_rows(store: BlobStore, sha256: str, path: str, count: int) -> list[Any]:
-    """The first rows of a file, as they are; UsageError when they are too much to be held."""
-    with dataset_file(store, sha256, path) as file:
-        if bounded_rows.is_needed(file):
-            return bounded_rows.first(file, path, count)
-        return [row.data for row in islice(read_rows(file), count)]
-
-
-def sft_rows(store: BlobStore, sha256: str, path: str) -> int:
-    """The number of rows of a supervised run; refuses the first that has no answer to learn."""
-    count = 0
-    for count, row in enumerate(rows(store, sha256, path), start=1):
-        if fault := _nothing_to_learn(row):
-            column = f", {fault.column}" if fault.column else ""
-            way = f"{fault.fix[:1].upper()}{fault.fix[1:]}, or leave it out."
-            raise DatasetError(f"Row {count} of {path}{column}: {fault.reason}. {way}")
-    if not count:
-        raise DatasetError(f"{path} has no rows. Add some.")
-    return count
-
-
-def _nothing_to_learn(row: dict[str, Any]) -> Finding | None:
-    """Why a supervised run could not learn from a row, if it could not."""
-    for column in ("messages", "prompt_messages"):
-        if chat := row.get(column):
-            errors = [each for each in check_messages(column, chat) if each.severity == "error"]
-            if not errors and chat[-1].get("role") != "assistant":
-                return Finding(column, "does not end with an assistant turn", "add the answer to be learned")
-            return errors[0] if errors else None
-    if row.get("prompt") and any(row.get(name) is not None for name in ("completion", "ground_truth")):
-        return None
-    reason = "has neither `messages` that end with the assistant, nor `prompt` with `completion`"
-    return Finding(None, reason, "correct it")
-
-
 def store_rows(store: BlobStore, found: Iterable[dict[str, Any]]) -> tuple[str, int, int]:
     """Write rows as JSON lines; gives SHA-256, bytes and rows. It has no name yet."""
     count = 0
@@ -135,7 +75,7 @@ def with_row(store: BlobStore, blob: Blob, path: str, row: dict[str, Any]) -> tu
         raise UsageError(f"{path} is too large to add rows to one by one. Upload it again with them.")
 
     def every() -> Iterator[dict[str, Any]]:
-        yield from rows(store, blob.sha256, path)
+        yield from stored_rows.read(store, blob.sha256, path)
         yield row
 
     return store_rows(store, every())

@@ -12,7 +12,7 @@ from fastapi import Depends, Query
 
 from benchmax.files import json_size
 from benchmax.files.links import read_plain
-from benchmax.platform.server.services.run_views import EvalId, Mode
+from benchmax.platform.server.services.runs.run_views import EvalId, Mode
 from benchmax.platform.store.runs import evals
 from benchmax.platform.store.tables import RolloutRow
 from benchmax.platform.store.text import clean

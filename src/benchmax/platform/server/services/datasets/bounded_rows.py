@@ -63,7 +63,7 @@ def first(file: Path, path: str, count: int) -> list[Any]:
 def _answers(
     file: Path, do: str, more: dict[str, Any], held: json_size.Count | None = None
 ) -> Iterator[tuple[str, Any]]:
-    command = [sys.executable, "-P", "-m", "benchmax.platform.server.services.rows_child"]
+    command = [sys.executable, "-P", "-m", "benchmax.platform.server.services.datasets.rows_child"]
     variables = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with _place(), subprocess.Popen(command, env=variables, **pipes) as child:

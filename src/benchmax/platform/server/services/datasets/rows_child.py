@@ -1,7 +1,7 @@
-"""`python -m benchmax.platform.server.services.rows_child`: reads a dataset that cannot be read piece by piece.
+"""`python -m …datasets.rows_child`: reads a dataset that cannot be read piece by piece, in a process of its own.
 
-A file of a few bytes can unfold into gigabytes (Parquet), one of sixty megabytes into thirty times that (JSON). So they
-are read here, in a process with bounds of its own, and the server is told only what is in them.
+A Parquet file of a few bytes can unfold into gigabytes, a JSON file of sixty megabytes into thirty times that. This
+process has limits on memory and time, and prints only what the server asked for.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def main() -> int:
 
 def _answer(asked: dict[str, Any]) -> None:
     from benchmax.envs.datasets.readers import read_rows
-    from benchmax.platform.server.services import dataset_preview as dataset_look
+    from benchmax.platform.server.services.datasets import preview
 
     file = Path(asked["file"])
     if asked["do"] == "preview":
-        _say("answer", dataset_look.look(file, asked["limit"], asked["environment"]))
+        _say("answer", preview.make_preview(file, asked["limit"], asked["environment"]))
     elif asked["do"] == "check":
-        _say("answer", {"rows": dataset_look.check(file, asked["path"], asked["environment"])})
+        _say("answer", {"rows": preview.check_file(file, asked["path"], asked["environment"])})
     elif asked["do"] == "count":
         _say("answer", {"rows": sum(1 for _ in read_rows(file))})
     elif asked["do"] == "first":
@@ -49,7 +49,7 @@ def _answer(asked: dict[str, Any]) -> None:
             _say("row", found.data)
         _say("end")
     else:
-        for row in dataset_look.good_rows(file, asked["path"]):
+        for row in preview.readable_rows(file, asked["path"]):
             _say("row", row)
         _say("end")
 
