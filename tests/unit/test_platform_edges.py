@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import os
@@ -26,8 +25,6 @@ from benchmax.platform.runner.children import doctor_child
 from benchmax.platform.runner.children.train_child import Phase, attempt
 from benchmax.platform.runner.ingest import Ingest
 from benchmax.platform.runner.jobs import preparation
-from benchmax.platform.sdk.playground import AsyncPlaygroundSession
-from benchmax.platform.sdk.transport import in_threads
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.middleware import Limiter
 from benchmax.platform.server.services.response_cache import Charts
@@ -285,48 +282,6 @@ def test_the_last_lines_are_as_many_as_asked_for(tmp_path):
     found = keeper.tail(log, 50).splitlines()
     assert [line.split()[0] for line in found] == [str(number) for number in range(50, 100)]
     assert keeper.tail(log, 500).count("\n") == 99
-
-
-async def test_who_leaves_a_stream_in_the_middle_of_a_step_has_it_closed():
-    going, go_on, closed = threading.Event(), threading.Event(), threading.Event()
-
-    def events():
-        try:
-            yield 1
-            going.set()
-            go_on.wait(60)
-            yield 2
-        finally:
-            closed.set()
-
-    async def read():
-        async for _ in AsyncPlaygroundSession(SimpleNamespace(id="ses_1", say=lambda _: events())).say():
-            pass
-
-    reader = asyncio.create_task(read())
-    assert await asyncio.to_thread(going.wait, 60)
-    reader.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await reader
-    assert not closed.is_set()
-    go_on.set()
-    assert await asyncio.to_thread(closed.wait, 60)
-
-
-async def test_who_leaves_a_stream_between_two_steps_has_it_closed_at_once():
-    closed = threading.Event()
-
-    def events():
-        try:
-            yield 1
-            yield 2
-        finally:
-            closed.set()
-
-    found = in_threads(events())
-    assert await anext(found) == 1
-    await found.aclose()
-    assert closed.is_set()
 
 
 def test_a_job_dropped_by_its_kind_leaves_the_others(store):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 
 import pytest
 from typer.testing import CliRunner
@@ -79,3 +80,21 @@ def test_mistakes(own, monkeypatch):
     own.write_text("active_profile = \n")
     with pytest.raises(ConfigError, match="Correct or remove it"):
         config.platform_url()
+
+
+def test_a_file_written_by_hand_keeps_its_comments_and_other_settings(own):
+    own.write_text('# mine\nother = 1\n\n[profiles.home]\nplatform_url = "https://home.example" # at home\n')
+    call("profile", "add", "work", "--url", "https://wörk.example/\U0001f600")
+    call("profile", "activate", "work")
+    call("profile", "add", "home", "--llm-url", "https://llm.example")
+    kept = own.read_text("utf-8")
+    assert "# mine\nother = 1" in kept
+    assert "# at home" in kept
+    assert tomllib.loads(kept) == {
+        "other": 1,
+        "active_profile": "work",
+        "profiles": {
+            "home": {"platform_url": "https://home.example", "llm_url": "https://llm.example"},
+            "work": {"platform_url": "https://wörk.example/\U0001f600"},
+        },
+    }
