@@ -11,8 +11,7 @@ from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import jobs
-from benchmax.platform.store.runs import metrics as points
-from benchmax.platform.store.runs import runs
+from benchmax.platform.store.runs import metrics, runs
 from platform_world import make_run
 
 HERE = Path(__file__).parent
@@ -82,7 +81,7 @@ def starts(data, run_id):
 
 def steps(database, run_id, mode="train", name="loss"):
     with database.read() as session:
-        return [point["step"] for point in points.scalars(session, run_id, mode).get(name, [])]
+        return [point["step"] for point in metrics.scalars(session, run_id, mode).get(name, [])]
 
 
 def is_running(pid):

@@ -16,8 +16,7 @@ from benchmax.platform.runner.jobs.leases import Slots
 from benchmax.platform.runner.processes import process_groups as processes
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.accounts import users
-from benchmax.platform.store.queue import jobs
-from benchmax.platform.store.queue import one_off_jobs as errands
+from benchmax.platform.store.queue import jobs, one_off_jobs
 from benchmax.platform.store.runs import events, rollouts, runs
 from benchmax.platform.store.tables import Job, Run, Upload
 from benchmax.platform.store.uploads import blobs
@@ -315,12 +314,12 @@ def test_an_errand_whose_secrets_cannot_be_read_fails_alone(world, boss):
     with database.write() as session:
         owner = users.ensure_user(session, "a@example.org")
         boss._vault.put(session, owner.id, "JUDGE_KEY", "of the owner")
-        errand = errands.start(session, owner.id, "doctor", "math", options={"spec": "math"})
+        errand = one_off_jobs.start(session, owner.id, "doctor", "math", options={"spec": "math"})
     data.secret_key.write_bytes(Fernet.generate_key())
     later = Supervisor(database, data, slots=["cpu:0"], start=start_stub)
     later.tick()
     with database.read() as session:
-        seen = errands.find(session, owner.id, "doctor", errand.id)
+        seen = one_off_jobs.find(session, owner.id, "doctor", errand.id)
     assert seen.status == "failed"
     assert "JUDGE_KEY" in seen.reason
     assert later.watched == {}

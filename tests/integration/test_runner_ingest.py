@@ -10,7 +10,7 @@ from benchmax.platform.runner.ingest import Ingest, reindex
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import events, rollouts, runs
 from benchmax.platform.store.runs import metrics as points
-from benchmax.platform.store.tables import EnvLog, Event, Point, RolloutRow, Run, Series
+from benchmax.platform.store.tables import EnvLog, Event, MetricName, MetricValue, RolloutRow, Run
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import build_config
 from benchmax.trainer.rundir import RunDir
@@ -55,8 +55,8 @@ def drain(ingest):
 def everything(store, run_id):
     """All that came from the directory, without ids and in a fixed order."""
     with store.read() as session:
-        series = select(Series.mode, Series.name, Point.step, Point.value, Point.time).join(
-            Point, Point.series_id == Series.id
+        series = select(MetricName.mode, MetricName.name, MetricValue.step, MetricValue.value, MetricValue.time).join(
+            MetricValue, MetricValue.series_id == MetricName.id
         )
         columns = [column for column in RolloutRow.__table__.columns if column.name not in ("n", "run_id")]
         logs = select(EnvLog.rollout_id, EnvLog.level, EnvLog.message, EnvLog.time).where(EnvLog.run_id == run_id)
@@ -65,7 +65,7 @@ def everything(store, run_id):
         )
         run = session.get(Run, run_id)
         return {
-            "points": sorted(map(tuple, session.execute(series.where(Series.run_id == run_id)))),
+            "points": sorted(map(tuple, session.execute(series.where(MetricName.run_id == run_id)))),
             "rollouts": sorted(map(str, session.execute(select(*columns).where(RolloutRow.run_id == run_id)))),
             "logs": sorted(map(str, session.execute(logs))),
             "events": list(map(tuple, session.execute(told.order_by(Event.id)))),

@@ -107,11 +107,11 @@ def test_a_password_is_changed_and_sessions_end(live):
     user_id, key = live.user("password@example.org")
     passwords.set_password(live.database, "password@example.org", "the first password")
     with live.database.write() as session:
-        opened = users.open_session(session, user_id)
+        opened = users.open_login(session, user_id)
     with TrainerClient(api_key=key, base_url=live.url) as client:
         assert client.change_password("the first password", "the second password")["success"]
         with live.database.read() as session:
-            assert users.find_session(session, opened) is None
+            assert users.find_login(session, opened) is None
         assert client.sign_out_everywhere(keys=True)["success"]
         client.list_runs()
     assert passwords.check_password(live.database, "password@example.org", "the second password", "") == user_id

@@ -12,7 +12,7 @@ import pytest
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Audit, Blob
-from benchmax.platform.store.uploads import uploads as libraries
+from benchmax.platform.store.uploads import uploads
 from benchmax.platform.store.uploads.blobs import BlobStore
 from platform_world import LiveServer, make_run
 
@@ -204,7 +204,7 @@ def test_refused_files_are_swept(client, live):
     assert len(nameless) == 1
     os.utime(store.path(nameless[0]), (time.time() - 3600,) * 2)
     with live.database.write() as session:
-        libraries.sweep(session, store)
+        uploads.sweep(session, store)
     assert not store.path(nameless[0]).exists()
 
 
@@ -225,12 +225,12 @@ def test_what_a_killed_server_wrote_without_a_row_is_swept(tmp_path):
     database = open_database(data)
     try:
         with database.write() as session:
-            libraries.sweep(session, store)  # an empty database is not the one these belong to
+            uploads.sweep(session, store)  # an empty database is not the one these belong to
         assert store.path(cut_off).exists()
         with database.write() as session:
             session.add(Blob(sha256=known, size=10, created=now - 9 * day))
             make_run(session, blobs={"train_dataset_path": known})
-            libraries.sweep(session, store)
+            uploads.sweep(session, store)
     finally:
         database.close()
     assert [each for each in (known, cut_off, young, foreign) if store.path(each).exists()] == [known, young, foreign]

@@ -7,9 +7,9 @@ from sqlalchemy import delete
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store.queue import one_off_jobs as errands
+from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.tables import Errand
+from benchmax.platform.store.tables import OneOffJob
 from benchmax.platform.training_run import upload_training_run
 from platform_world import LiveServer
 from runner_world import drive
@@ -142,7 +142,7 @@ def test_a_run_tells_what_the_doctor_found_in_its_environment(client, stranger, 
     launched = client.post("/v1/train/runs/launch", json={"args": asdict(uploaded)}).json()["runId"]
     address, mine = f"/v1/train/runs/{launched}/doctor", adder(client)["id"]
     with live.database.write() as session:
-        session.execute(delete(Errand))
+        session.execute(delete(OneOffJob))
     nothing = {"environment": mine, "datasetPath": uploaded.train_dataset_path, "report": None, "sameRows": False}
     assert client.get(address).json() == nothing
     finding = {"check": "always_pays", "severity": "error", "title": "An empty answer is paid.", "fix": "Do not.",
@@ -152,7 +152,7 @@ def test_a_run_tells_what_the_doctor_found_in_its_environment(client, stranger, 
         body = {"datasetPath": path}
         made = client.post(f"/v1/environments/{mine}/doctor", json=body).json()["reportId"]
         with live.database.write() as session:
-            errands.set_status(session, made, "complete", result={"ok": False, "findings": [finding], **result})
+            one_off_jobs.set_status(session, made, "complete", result={"ok": False, "findings": [finding], **result})
         return made
 
     on_these = reported(uploaded.train_dataset_path)
@@ -214,7 +214,7 @@ def test_launch_by_environment_and_one_dataset(client, uploaded, live):
 
     store = BlobStore(live.data.blobs)
     parts = {name: list(store.lines(run.blobs[f"{name}_dataset_path"])) for name in ("train", "eval")}
-    assert (len(parts["train"]), len(parts["eval"])) == (22, 8)
+    assert (len(parts["train"]), len(parts["eval"])) == (23, 7)
     assert not set(parts["train"]) & set(parts["eval"])
     assert run.asked == {}
     assert {each["path"] for each in client.get("/v1/datasets").json()["datasets"]} == {each["path"] for each in rows}

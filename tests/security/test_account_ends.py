@@ -23,7 +23,7 @@ def world(tmp_path_factory):
 
 def browser(world, user_id):
     with world.database.write() as session:
-        token = users.open_session(session, user_id)
+        token = users.open_login(session, user_id)
     return world.client(cookies={"benchmax_session": token}, trust_env=False)
 
 

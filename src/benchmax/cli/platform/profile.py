@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmax import profiles
-from benchmax.cli.output import Json, print_json, safe, words
+from benchmax.cli.output import Json, print_json, safe, stderr
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files.atomic import write_text
 
@@ -33,7 +33,7 @@ def list_(json: Json = False) -> None:
         address = values.get("platform_url") or values.get("domain") or "no address"
         typer.echo(f"{'*' if name == used else ' '} {safe(name)}  {safe(address)}")
     if not kept:
-        words.print("There are none: this machine's own platform is used. Add one: benchmax profile add NAME --url URL")
+        stderr.print("None: this machine's own platform is used. Add one: benchmax profile add NAME --url URL")
 
 
 @app.command()
@@ -45,7 +45,7 @@ def current(json: Json = False) -> None:
     elif used:
         typer.echo(used)
     else:
-        words.print("None: this machine's own platform is used.")
+        stderr.print("None: this machine's own platform is used.")
 
 
 @app.command()
@@ -76,7 +76,7 @@ def add(
             named[name] = values
 
     tree = _change(add_values)
-    words.print(f"Kept in {safe(profiles.config_path())}. Use it with: benchmax profile activate {safe(name)}")
+    stderr.print(f"Kept in {safe(profiles.config_path())}. Use it with: benchmax profile activate {safe(name)}")
     if json:
         print_json({name: tree["profiles"][name]})
 
@@ -89,7 +89,7 @@ def activate(name: Name, json: Json = False) -> None:
         there = ", ".join(sorted(_profiles(tree))) or "none"
         raise NotFoundError(f"There is no profile {name!r}; there are: {there}. Add it with: benchmax profile add.")
     tree = _change(lambda document: document.update({"active_profile": "" if name == "none" else name}))
-    words.print(f"{safe(name)} is used from now on.")
+    stderr.print(f"{safe(name)} is used from now on.")
     if json:
         print_json({"active": tree["active_profile"] or None})
 

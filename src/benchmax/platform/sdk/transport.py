@@ -381,7 +381,7 @@ class _Tries:
 
 
 def failure(answer: Any, kinds: Callable[[int], type[TrainerError]] | None = None) -> TrainerError:
-    """An answer that is no success, as an exception with the server's words."""
+    """An answer that is no success, as an exception with the server's message."""
     status: int = answer.status_code
     text = error_text(answer)
     if status == 401:

@@ -31,7 +31,7 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 BUSY_SECONDS = 30.0
 IDLE_SECONDS = 1.0
 CHECKED_BYTES = 256 * 1024 * 1024
-"""A file up to this size is read whole before it is used: damage is told at the start, not in the middle of a run."""
+"""A file up to this size is read whole before it is used: damage is reported at the start, not during a run."""
 _WRITES = "benchmax_writes"
 
 
@@ -51,21 +51,21 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """To read from, on SQLite one snapshot; nothing is kept."""
-        with Session(self._reader, expire_on_commit=False, autoflush=False) as session:
-            yield session
+        with Session(self._reader, expire_on_commit=False, autoflush=False) as db:
+            yield db
 
     @contextmanager
     def write(self) -> Iterator[Session]:
         """A transaction: committed when the block ends, rolled back when it raises. Keep it short."""
-        with Session(self._writer, expire_on_commit=False) as session, session.begin():
-            yield session
+        with Session(self._writer, expire_on_commit=False) as db, db.begin():
+            yield db
 
     def close(self) -> None:
         self.engine.dispose()
 
 
 def open_database(data: DataDir, url: str | None = None, *, migrate: bool = True) -> Database:
-    """The database of a data directory, brought to this version's tables unless told otherwise."""
+    """The database of a data directory, migrated to this version's tables unless `migrate` is off."""
     engine = make_engine(url or f"sqlite:///{data.database}")
     try:
         if migrate:
@@ -110,7 +110,7 @@ def make_engine(url: str) -> Engine:
             event.listen(engine, "checkout", _check_idle)
             return engine
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
-        # Of an address that was taken apart wrongly, the words may be a piece of the password.
+        # The message may quote a piece of the password when the address was parsed wrongly.
         misread = "its port is no number, or its password has signs that must be written as %XX"
         why = misread if isinstance(error, ValueError) else error
         raise UsageError(
@@ -207,7 +207,7 @@ def _keys_unchecked(connection: Connection) -> Iterator[None]:
 
 
 def check_revision(engine: Engine) -> None:
-    """Refuse tables of another version, in words."""
+    """Raise for tables of another version, with what to do."""
     with engine.connect() as connection:
         found = _revision(connection)
     if found != _head():

@@ -96,7 +96,7 @@ class DataDir:
             os.close(descriptor)
 
     def holder(self, name: str) -> int | None:
-        """The process that holds the place of `name`, as the lock itself tells."""
+        """The process that holds the place of `name`, as the lock itself says."""
         path = self.locks / f"{name}.lock"
         pid = _pid(path)
         # Asking takes the lock for a moment, so it is only done when its holder may live.

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from benchmax.platform.wire.base import Time, Wire
 
-ErrandStatus = Literal["queued", "active", "complete", "failed"]
+OneOffStatus = Literal["queued", "active", "complete", "failed"]
 
 
 class EnvironmentInfo(Wire):
@@ -125,7 +125,7 @@ class DoctorSignal(Wire):
 class DoctorReport(Wire):
     id: str
     environment: str
-    status: ErrandStatus
+    status: OneOffStatus
     status_reason: str
     created_at: Time
     ended_at: Time | None

@@ -62,7 +62,7 @@ class ComparedComponent(Wire):
     other: float
     delta: float
     ci_low: float | None
-    """None when one example tells nothing of the others."""
+    """None with a single example, which has no spread."""
     ci_high: float | None
     n: int
     label: Literal["outperformed", "comparison leads", "closing in", "no clear difference"]

@@ -22,7 +22,7 @@ otherwise."""
 EVAL_ROWS = {"cpu": 32, "gpu": 256}
 """Held-out rows used in each."""
 TURN_TOKENS = 256
-"""What the trainer gives one turn where nothing is known."""
+"""Tokens the trainer allows one turn when nothing else is known."""
 
 
 _SFT_UNUSED = frozenset(

@@ -24,10 +24,10 @@ SERVER_CONTROLLED = frozenset(
 """Launch arguments the server sets by itself."""
 
 OTHER_NAMES = {"max_response_len": "max_rollout_len", "max_context_tokens": "max_rollout_len"}
-"""Names that other versions of the API use for one of ours."""
+"""Names that other versions of the API use for an argument."""
 
 WHEN_HIGH = {"learning_rate": "training may diverge", "max_rollout_len": "it may not fit into memory"}
-"""What may happen above an argument's `warn_above`; the console has the same words."""
+"""What may happen above an argument's `warn_above`; the console has the same texts."""
 
 
 class LaunchArg(Wire):

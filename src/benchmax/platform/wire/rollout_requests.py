@@ -23,7 +23,7 @@ class RolloutEnv(BaseModel):
 
 
 DEFAULT_MODEL = "gpt-5.4-nano"
-"""What a client sends when nobody named a model; without `base_url`, whichever the platform's own machine has."""
+"""What a client sends when no model was named; without `base_url`, whichever the platform's own machine has."""
 
 
 class RolloutLlm(BaseModel):

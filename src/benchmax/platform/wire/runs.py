@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from benchmax.platform.wire.base import PlainText, Time, Wire
-from benchmax.platform.wire.environments import ErrandStatus
+from benchmax.platform.wire.environments import OneOffStatus
 
 
 class RunInfo(Wire):
@@ -45,7 +45,7 @@ class RunInfo(Wire):
     """Since training began, to its end or to now, without the time between a stop and its resumption."""
     heartbeat_at: Time | None = None
     eta_seconds: float | None = None
-    """Until the last step, at the speed so far; None when it cannot be told."""
+    """Until the last step, at the speed so far; None when it is not known."""
     reward_first: float | None = None
     """Mean training reward of the first step, and of the latest."""
     reward_latest: float | None = None
@@ -199,5 +199,5 @@ class RunConfig(Wire):
 
 
 class DownloadPending(Wire):
-    status: ErrandStatus
+    status: OneOffStatus
     status_reason: str

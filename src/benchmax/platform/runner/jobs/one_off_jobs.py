@@ -23,7 +23,7 @@ from benchmax.platform.runner.jobs.job import Training
 from benchmax.platform.runner.jobs.preparation import place
 from benchmax.platform.store.queue import one_off_jobs as errands
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.tables import Errand
+from benchmax.platform.store.tables import OneOffJob
 from benchmax.platform.store.text import clean_json
 from benchmax.platform.store.uploads.blobs import BlobStore
 
@@ -52,20 +52,20 @@ class Errands(Training):
         write_note(self.folder / LAUNCH_FILE, self.launch(row))
         return {"variables": self.secrets()}
 
-    def launch(self, row: Errand) -> Mapping[str, Any]:
+    def launch(self, row: OneOffJob) -> Mapping[str, Any]:
         """What the child is told; files it needs are put into the folder."""
         raise NotImplementedError
 
     def secrets(self) -> dict[str, str]:
         with self.database.read() as session:
-            row = session.get(Errand, self.errand_id)
+            row = session.get(OneOffJob, self.errand_id)
             return {} if row is None else dict(self.vault.for_run(session, row.owner_id, ""))
 
     def reader(self) -> Ingest:
         return NothingToRead(self.database, "", self.folder)
 
     def cancelled(self, session: Session) -> bool:
-        row = session.get(Errand, self.errand_id)
+        row = session.get(OneOffJob, self.errand_id)
         return row is None or (row.run_id is not None and runs.get(session, row.run_id) is None)
 
     def tell(self, phase: str, working: bool) -> None:
@@ -95,8 +95,8 @@ class Errands(Training):
             return {}
         return value if isinstance(value, dict) else {}
 
-    def _errand(self, session: Session) -> Errand:
-        row = session.get(Errand, self.errand_id)
+    def _errand(self, session: Session) -> OneOffJob:
+        row = session.get(OneOffJob, self.errand_id)
         if row is None:
             raise NotFoundError("What was asked for is gone. Ask again.")
         return row
@@ -108,7 +108,7 @@ class Examining(Errands):
     __slots__ = ()
     module = "benchmax.platform.runner.children.doctor_child"
 
-    def launch(self, row: Errand) -> Mapping[str, Any]:
+    def launch(self, row: OneOffJob) -> Mapping[str, Any]:
         asked = row.options
         store = BlobStore(self.data.blobs)
         note: dict[str, Any] = {"venvs": str(self.data.venvs), "spec": asked.get("spec")}
@@ -134,7 +134,7 @@ class Exporting(Errands):
     __slots__ = ()
     module = "benchmax.platform.runner.children.export_child"
 
-    def launch(self, row: Errand) -> Mapping[str, Any]:
+    def launch(self, row: OneOffJob) -> Mapping[str, Any]:
         return {"run_dir": str(self.data.run(self.job.run_id)), **row.options}
 
     def secrets(self) -> dict[str, str]:

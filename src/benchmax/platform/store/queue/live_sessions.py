@@ -1,4 +1,4 @@
-"""Sessions: environments (and models) the runner keeps open for the server to talk to, while somebody does.
+"""Live sessions: environments and models that the runner keeps open for the server, while they are used.
 
 A session is a folder `sessions/<id>` of the data directory, and its small files are all that server, runner and child
 tell each other; the talk itself goes over a socket in it:

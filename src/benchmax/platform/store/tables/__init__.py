@@ -9,15 +9,25 @@ from benchmax.platform.store.tables.accounts import (
     Audit,
     DeviceCode,
     Endpoint,
+    Login,
     LoginFailure,
     LoginLink,
     Secret,
     User,
-    WebSession,
 )
 from benchmax.platform.store.tables.base import BIG, Base, new_id
-from benchmax.platform.store.tables.queue import Errand, Job
-from benchmax.platform.store.tables.runs import TERMINAL, Cursor, EnvLog, Eval, Event, Point, RolloutRow, Run, Series
+from benchmax.platform.store.tables.queue import Job, OneOffJob
+from benchmax.platform.store.tables.runs import (
+    TERMINAL,
+    Cursor,
+    EnvLog,
+    Eval,
+    Event,
+    MetricName,
+    MetricValue,
+    RolloutRow,
+    Run,
+)
 from benchmax.platform.store.tables.uploads import Blob, BlobPath, Chunk, Corpus, Upload
 from benchmax.platform.store.tables.webhooks import Delivery, Webhook
 
@@ -36,20 +46,20 @@ __all__ = [
     "DeviceCode",
     "Endpoint",
     "EnvLog",
-    "Errand",
     "Eval",
     "Event",
     "Job",
+    "Login",
     "LoginFailure",
     "LoginLink",
-    "Point",
+    "MetricName",
+    "MetricValue",
+    "OneOffJob",
     "RolloutRow",
     "Run",
     "Secret",
-    "Series",
     "Upload",
     "User",
-    "WebSession",
     "Webhook",
     "new_id",
 ]

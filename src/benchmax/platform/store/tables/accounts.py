@@ -47,7 +47,7 @@ class ApiKey(Base):
     __table_args__ = (Index(None, "user_id"),)
 
 
-class WebSession(Base):
+class Login(Base):
     __tablename__ = "sessions"
     digest: Mapped[str] = mapped_column(String(64), primary_key=True)
     user_id: Mapped[str] = owner_column()

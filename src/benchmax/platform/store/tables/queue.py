@@ -21,10 +21,10 @@ class Job(Base):
     __tablename__ = "jobs"
     id: Mapped[int] = mapped_column(primary_key=True)
     run_id: Mapped[str] = mapped_column(String(40), ForeignKey("runs.id", ondelete="CASCADE"), nullable=True)
-    """None only for an errand that is about no run."""
+    """None only for a one-off job that is about no run."""
     kind: Mapped[str] = mapped_column(String(20), default="train")
     eval_id: Mapped[str | None] = mapped_column(String(40))
-    """The eval or errand it is for."""
+    """The eval or one-off job it is for."""
     state: Mapped[str] = mapped_column(String(12), default="queued")
     """`queued`, `leased` or `done`."""
     priority: Mapped[int] = mapped_column(default=0)
@@ -45,8 +45,8 @@ class Job(Base):
     __table_args__ = (Index(None, "state", "priority", "id"), Index(None, "run_id"))
 
 
-class Errand(Base):
-    """Something a child does once for a user, and that is asked for until it is done: a doctor's report, an export."""
+class OneOffJob(Base):
+    """What a child process does once for a user, who polls until it is done: a doctor's report, an export."""
 
     __tablename__ = "errands"
     id: Mapped[str] = mapped_column(String(40), primary_key=True, default=lambda: new_id("erd"))

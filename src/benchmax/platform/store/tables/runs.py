@@ -28,9 +28,9 @@ class Run(Base):
     """The `training_run_type` asked for."""
     status: Mapped[str] = mapped_column(String(20), default="pending")
     reason: Mapped[str] = mapped_column(default="")
-    """Why it is in this status, in words."""
+    """Why it is in this status, as text."""
     activity: Mapped[str] = mapped_column(default="")
-    """The latest thing it did, in words."""
+    """The latest thing it did, as text."""
     args: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """Launch arguments, defaults filled in."""
     paths: Mapped[dict[str, Any]] = mapped_column(default=dict)
@@ -41,7 +41,7 @@ class Run(Base):
     latest_step: Mapped[int | None]
     """The last one that is recorded."""
     furthest_step: Mapped[int | None]
-    """The highest there ever was: a trainer that was killed goes back to its checkpoint and does some again."""
+    """The highest there ever was: a trainer that was killed repeats steps from its checkpoint."""
     error_count: Mapped[int] = mapped_column(default=0)
     created: Mapped[float] = mapped_column(default=time.time)
     updated: Mapped[float] = mapped_column(default=time.time)
@@ -62,7 +62,7 @@ class Run(Base):
     __table_args__ = (Index(None, "owner_id", "created"),)
 
 
-class Series(Base):
+class MetricName(Base):
     __tablename__ = "series"
     id: Mapped[int] = mapped_column(primary_key=True)
     run_id: Mapped[str] = run_column()
@@ -71,8 +71,8 @@ class Series(Base):
     __table_args__ = (UniqueConstraint("run_id", "mode", "name"),)
 
 
-class Point(Base):
-    """One value of one series. The primary key is the order on disk, so a chart is one range read."""
+class MetricValue(Base):
+    """One value of one metric. The primary key is the order on disk, so a chart is one range read."""
 
     __tablename__ = "points"
     run_id: Mapped[str] = mapped_column(String(40), ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)

@@ -23,11 +23,11 @@ class Blob(Base):
     size: Mapped[int] = mapped_column(BIG)
     created: Mapped[float] = mapped_column(default=time.time)
     rows: Mapped[int | None]
-    """Rows of a dataset, once somebody counted them."""
+    """Rows of a dataset, once they were counted."""
 
 
 class BlobPath(Base):
-    """A name an owner gave to a blob; it never is a path on the server."""
+    """A name an owner gave to a blob; never a path on the server's disk."""
 
     __tablename__ = "blob_paths"
     owner_id: Mapped[str] = mapped_column(String(40), ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)

@@ -17,7 +17,7 @@ from benchmax.platform.store.tables.base import BIG, Base, new_id, owner_column
 
 
 class Webhook(Base):
-    """An address that is sent a signed JSON body when something happens to its owner's runs."""
+    """An address that receives a signed JSON body when something happens to its owner's runs."""
 
     __tablename__ = "webhooks"
     id: Mapped[str] = mapped_column(String(40), primary_key=True, default=lambda: new_id("whk"))
@@ -37,7 +37,7 @@ class Delivery(Base):
     id: Mapped[int] = mapped_column(BIG, primary_key=True)
     webhook_id: Mapped[str] = mapped_column(String(40), ForeignKey("webhooks.id", ondelete="CASCADE"))
     subject: Mapped[str] = mapped_column(String(200))
-    """What it tells of: a webhook is told once, however often a run's records are read."""
+    """What it reports: a webhook gets it once, however often a run's records are read."""
     event: Mapped[str] = mapped_column(String(40))
     run_id: Mapped[str] = mapped_column(String(40), default="")
     payload: Mapped[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""Asks `rows_child` about files that are read whole, or are large. Few run at a time, each with a bounded memory."""
+"""Reads large files, and those that can only be read whole, through `rows_child`: few at a time, in bounded memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_needed(file: Path) -> bool:
 
 
 def ask(file: Path, do: str, **more: Any) -> dict[str, Any]:
-    """The one answer to a question about a file."""
+    """The answer to a question about a file."""
     for _, answer in _answers(file, do, more):
         return dict(answer)
     raise _too_much(file)
@@ -79,7 +79,7 @@ def _answers(
                 if kind == "error":
                     raise DatasetError(value)
                 yield kind, value
-        except BrokenPipeError:  # it did not even begin
+        except BrokenPipeError:  # it could not start
             raise _too_much(file) from None
         finally:
             child.kill()

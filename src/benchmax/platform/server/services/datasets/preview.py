@@ -46,7 +46,7 @@ class AnyColumns(BaseEnv):
 
 
 def row_class(environment: str | None) -> type[BaseEnv] | None:
-    """Whose columns the rows must have. Only our own classes: nothing of a user's is opened here."""
+    """The class whose columns the rows must have. Built-in classes only: no code of a user is loaded here."""
     if environment == OWN_CODE:
         return AnyColumns
     return load_env_class(environment) if environment in environments() else None
@@ -88,7 +88,7 @@ def _sample(file: Path, limit: int) -> list[dict[str, Any]]:
 
 
 def readable_rows(file: Path, path: str) -> Iterator[dict[str, Any]]:
-    """The rows of a file; one that cannot be read stops here, with its line."""
+    """The rows of a file; DatasetError, with its line, at one that cannot be read."""
     for row in read_rows(file):
         if row.fault is not None:
             issue = row.issue(row.fault)

@@ -53,7 +53,7 @@ def preview(
 
 
 def read(store: BlobStore, sha256: str, path: str) -> Iterator[dict[str, Any]]:
-    """The rows of a file; one that cannot be read stops here, with its line."""
+    """The rows of a file; DatasetError, with its line, at one that cannot be read."""
     with dataset_file(store, sha256, path) as file:
         reader = bounded_rows.rows if bounded_rows.is_needed(file) else readable_rows
         yield from reader(file, path)
@@ -99,7 +99,7 @@ def count_lines(path: Path) -> int:
 
 
 def check_sft(store: BlobStore, sha256: str, path: str) -> int:
-    """The number of rows of a supervised run; refuses the first that has no answer to learn."""
+    """The number of rows of a supervised run; DatasetError for the first that has no answer to learn."""
     number = 0
     for number, row in enumerate(read(store, sha256, path), start=1):
         if fault := _nothing_to_learn(row):

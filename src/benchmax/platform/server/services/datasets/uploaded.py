@@ -1,5 +1,5 @@
-"""Uploaded rows: what is in a file, splitting it for a launch, adding a row to it. The file itself is never changed:
-a path is let name another blob.
+"""Uploaded datasets: finding one by its path, naming a file, adding a row. A file is never changed: its path is set to
+another blob.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from benchmax.platform.store.uploads import blobs, uploads
 from benchmax.platform.store.uploads.blobs import BlobStore
 
 GROWN_BYTES = 64 * limits.MIB
-"""A larger file is not written anew for one row."""
+"""A larger file is not rewritten for one row."""
 _SPLITS = {"train": "train", "eval": "eval", "val": "eval", "validation": "eval", "test": "eval"}
 """Names of files in a folder of both."""
 NOT_THERE = "You have no dataset at that path. Check the path; the console and `list_datasets` show yours."
 
 
-def find(session: Session, owner_id: str, path: str) -> tuple[BlobPath, Blob]:
+def find(db: Session, owner_id: str, path: str) -> tuple[BlobPath, Blob]:
     """The caller's dataset of that path; NotFoundError when there is none."""
-    found = blobs.find(session, owner_id, path)
+    found = blobs.find(db, owner_id, path)
     if found is None or file_format(path) is None:
         raise NotFoundError(NOT_THERE)
     return found
 
 
-def splits_of(session: Session, owner_id: str, path: str) -> dict[str, tuple[BlobPath, Blob]]:
+def splits_of(db: Session, owner_id: str, path: str) -> dict[str, tuple[BlobPath, Blob]]:
     """What a path names: one file, as `train`, or the files of a folder, as `train` and `eval`; nothing otherwise."""
-    single = blobs.find(session, owner_id, path)
+    single = blobs.find(db, owner_id, path)
     if single is not None:
-        return {"train": find(session, owner_id, path)}
+        return {"train": find(db, owner_id, path)}
     folder = f"{path.rstrip('/')}/"
     found: dict[str, tuple[BlobPath, Blob]] = {}
-    for row, blob in uploads.datasets_of(session, owner_id, tuple(FORMATS), folder):
+    for row, blob in uploads.datasets_of(db, owner_id, tuple(FORMATS), folder):
         name = PurePosixPath(row.path.removeprefix(folder))
         split = _SPLITS.get(name.stem.lower())
         if split is not None and len(name.parts) == 1:
@@ -49,19 +49,19 @@ def splits_of(session: Session, owner_id: str, path: str) -> dict[str, tuple[Blo
     return found
 
 
-def latest(session: Session, owner_id: str, path: str, *, lock: bool = False) -> tuple[BlobPath, Blob]:
+def latest(db: Session, owner_id: str, path: str, *, lock: bool = False) -> tuple[BlobPath, Blob]:
     """The version to add rows to: the JSON lines that a file became with its first added row, or the file itself.
 
     Locked, no other transaction adds to it until this one ends.
     """
     for each in dict.fromkeys((path, lines_path(path))) if lock else ():
-        session.get(BlobPath, (owner_id, each), with_for_update=True)
-    lines = blobs.find(session, owner_id, lines_path(path))
-    return lines or find(session, owner_id, path)
+        db.get(BlobPath, (owner_id, each), with_for_update=True)
+    lines = blobs.find(db, owner_id, lines_path(path))
+    return lines or find(db, owner_id, path)
 
 
 def store_rows(store: BlobStore, found: Iterable[dict[str, Any]]) -> tuple[str, int, int]:
-    """Write rows as JSON lines; gives SHA-256, bytes and rows. It has no name yet."""
+    """Write rows as JSON lines; returns SHA-256, bytes and rows. The file has no name yet."""
     count = 0
     with store.receive() as incoming:
         for count, row in enumerate(found, start=1):
@@ -81,12 +81,12 @@ def with_row(store: BlobStore, blob: Blob, path: str, row: dict[str, Any]) -> tu
     return store_rows(store, every())
 
 
-def name(session: Session, owner_id: str, path: str, sha256: str, size: int, count: int | None) -> None:
-    """Let a path of the owner name a blob."""
+def name(db: Session, owner_id: str, path: str, sha256: str, size: int, count: int | None) -> None:
+    """Set a path of the owner to a blob."""
     known = file_format(path)
     mime_type = known.mime_type if known else "application/octet-stream"
-    blobs.name_blob(session, Upload(owner_id=owner_id, path=blobs.check_path(path), mime_type=mime_type), sha256, size)
-    blob = session.get(Blob, sha256, populate_existing=True)
+    blobs.name_blob(db, Upload(owner_id=owner_id, path=blobs.check_path(path), mime_type=mime_type), sha256, size)
+    blob = db.get(Blob, sha256, populate_existing=True)
     if blob is not None and count is not None:
         blob.rows = count
 

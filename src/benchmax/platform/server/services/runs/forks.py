@@ -1,5 +1,5 @@
 """A checkpoint as the start of another run. Its files get second names in the new run's directory, so that the new run
-needs nothing of the old one, which may go on, throw the checkpoint away, or be deleted.
+needs nothing of the old one, which may continue, remove the checkpoint, or be deleted.
 
     <new run>/parent/  run.json  config.json  metrics.jsonl  checkpoints/step-N/…  base/…  (the parent's own start)
 """
@@ -42,7 +42,7 @@ def _marked(folder: Path, mark: str) -> Path | None:
 
 
 def link_parent(old: Path, new: Path, chosen: Path) -> None:
-    """Put what is needed of the old run into the new one's directory; nothing when it cannot be done."""
+    """Put what is needed of the old run into the new one's directory; all of it or nothing."""
     parent = new / PARENT
     try:
         _link_tree(chosen, parent / "checkpoints" / chosen.name)

@@ -1,6 +1,6 @@
-"""What a run may be asked for, and whether a launch makes sense, decided before anything is queued.
+"""Checks a launch before anything is queued: its arguments, its bundle, its rows.
 
-Nothing of the bundle is opened: its manifest is JSON, and of its pickle only the names in it are read.
+The bundle is not loaded: its manifest is JSON, and only the names in its pickle are read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 RUN_TYPES = ("simple", "simple-r5", "simple-cpu")
 _INSPECTED_BYTES = 16 * limits.MIB
-"""A larger bundle is not looked into; its run tells what it lacks."""
+"""A larger bundle is not inspected; its run fails with what is missing."""
 _OLDEST_MINOR = 11
 _NAMED_BUNDLE = "Launch with the paths `upload_training_run` returned."
 
@@ -46,10 +46,10 @@ def specs() -> list[LaunchArg]:
 
 
 class Assets:
-    """The four uploads of a launch: there, the caller's own, and usable."""
+    """The four uploads of a launch; NotFoundError for one that is not there or not the caller's."""
 
     def __init__(
-        self, session: Session, store: BlobStore, owner_id: str, args: Mapping[str, Any], *, held_out: bool = False
+        self, db: Session, store: BlobStore, owner_id: str, args: Mapping[str, Any], *, held_out: bool = False
     ) -> None:
         self._store = store
         self._held_out = held_out
@@ -57,7 +57,7 @@ class Assets:
         self.paths = {name: _text(args, name) for name in RUN_PATHS}
         self.blobs: dict[str, str] = {}
         for name, path in self.paths.items():
-            found = blobs.find(session, owner_id, path)
+            found = blobs.find(db, owner_id, path)
             if found is None:
                 raise NotFoundError(f"{name}: you have no upload at {path[:200]!r}. {_NAMED_BUNDLE}")
             self.blobs[name] = found[1].sha256

@@ -50,15 +50,15 @@ class Wanted(NamedTuple):
         return LEVELS.index(level) >= LEVELS.index(self.level)
 
 
-def of_environment(session: Session, run_id: str, wanted: Wanted) -> LogPage:
+def of_environment(db: Session, run_id: str, wanted: Wanted) -> LogPage:
     """Lines of the database, oldest first."""
     query = select(EnvLog).where(EnvLog.run_id == run_id, EnvLog.id > wanted.after)
     if wanted.level is not None:
         query = query.where(func.upper(EnvLog.level).in_(LEVELS[LEVELS.index(wanted.level) :]))
     if wanted.tail:
-        found = list(session.scalars(query.order_by(EnvLog.id.desc()).limit(wanted.limit)))[::-1]
+        found = list(db.scalars(query.order_by(EnvLog.id.desc()).limit(wanted.limit)))[::-1]
     else:
-        found = list(session.scalars(query.order_by(EnvLog.id).limit(wanted.limit)))
+        found = list(db.scalars(query.order_by(EnvLog.id).limit(wanted.limit)))
     lines = [
         LogRow(id=row.id, created_at=row.time, level=row.level, process="environment", message=_message(row))
         for row in found

@@ -1,77 +1,35 @@
-"""Rows as the wire shows them, and runs as a caller may see them."""
+"""Rows of the store as shapes of the wire: runs, log lines, evaluations, keys."""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Query
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.auth import Caller, MaybeCaller, Principal
-from benchmax.platform.server.state import Here
+from benchmax.platform.server.security.authentication import Principal
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.runs import run_summaries as standings
-from benchmax.platform.store.runs import runs
-from benchmax.platform.store.runs.run_summaries import Standing
+from benchmax.platform.store.runs import run_summaries
+from benchmax.platform.store.runs.run_summaries import RunSummary
 from benchmax.platform.store.tables import TERMINAL, ApiKey, EnvLog, Eval, Job, Run
 from benchmax.platform.store.uploads.uploads import OURS
 from benchmax.platform.wire.accounts import KeyInfo
 from benchmax.platform.wire.evals import EvalInfo
 from benchmax.platform.wire.runs import EnvLogLine, RunInfo
 
-RunId = Annotated[str, Path(max_length=80)]
 Page = Annotated[int, Query(ge=1, le=100_000)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Mode = Annotated[str, Query(max_length=40)]
 EvalId = Annotated[str | None, Query(alias="externalEvalId", max_length=80)]
 
 _WITH_JOB = select(Job.run_id).where(Job.run_id.in_(bindparam("ids", expanding=True))).distinct()
-NOT_FOUND = "There is no such run, or it is not yours. `benchmax runs list` shows yours."
 
 
-async def visible_run(run_id: RunId, request: Request, caller: MaybeCaller) -> Run:
-    """The run, when the caller may see it; the guard looked it up. A stranger is told to sign in, not whether it is."""
-    run: Run | None = request.scope.get("run")
-    if run is None or run.id != run_id:
-        raise Refused(404, NOT_FOUND) if caller else Refused(401, "This needs an API key.", WWW_Authenticate="Bearer")
-    return run
-
-
-VisibleRun = Annotated[Run, Depends(visible_run)]
-
-
-def owned_run(run_id: RunId, here: Here, caller: Caller) -> Run:
-    """The run, when it is the caller's own: for what is not shown of public runs."""
-    with here.database.read() as session:
-        run = runs.visible(session, run_id, caller.user_id)
-    if run is None or run.owner_id != caller.user_id:
-        raise Refused(404, NOT_FOUND)
-    return run
-
-
-OwnedRun = Annotated[Run, Depends(owned_run)]
-
-
-@contextmanager
-def own_run(here: Any, run_id: str, caller: Principal) -> Iterator[tuple[Session, Run]]:
-    """A transaction on a run of the caller's own; 404 when it is not to be seen, 403 when it is another's."""
-    with here.database.write() as session:
-        run = runs.visible(session, run_id, caller.user_id)
-        if run is None:
-            raise Refused(404, NOT_FOUND)
-        if run.owner_id != caller.user_id:
-            raise Refused(403, "Only the owner of a run may do this.")
-        yield session, run
-
-
-def run_info(session: Session, run: Run, caller: Principal | None, data: DataDir, *, config: bool = False) -> RunInfo:
-    return run_infos(session, [run], caller, data, config=config)[0]
+def run_info(db: Session, run: Run, caller: Principal | None, data: DataDir, *, config: bool = False) -> RunInfo:
+    return run_infos(db, [run], caller, data, config=config)[0]
 
 
 def latest_step(run: Run) -> int | None:
@@ -82,12 +40,12 @@ def latest_step(run: Run) -> int | None:
 
 
 def run_infos(
-    session: Session, found: list[Run], caller: Principal | None, data: DataDir, *, config: bool = False
+    db: Session, found: list[Run], caller: Principal | None, data: DataDir, *, config: bool = False
 ) -> list[RunInfo]:
     """Rows of a list. Two queries, however many runs there are."""
     ids = [run.id for run in found]
-    with_job = set(session.scalars(_WITH_JOB, {"ids": ids}))
-    stands = standings.of_runs(session, ids)
+    with_job = set(db.scalars(_WITH_JOB, {"ids": ids}))
+    stands = run_summaries.of_runs(db, ids)
     return [
         RunInfo(
             id=run.id,
@@ -135,7 +93,7 @@ def _task_digest(run: Run) -> str:
     return hashlib.sha256(" ".join(known).encode()).hexdigest()[:16] if any(known) else ""
 
 
-def _standing(run: Run, standing: Standing) -> dict[str, float | None]:
+def _standing(run: Run, standing: RunSummary) -> dict[str, float | None]:
     elapsed = None if run.started is None else max(0.0, (run.ended or time.time()) - run.started)
     train, held_out = standing.train, standing.eval
     return {
@@ -149,7 +107,7 @@ def _standing(run: Run, standing: Standing) -> dict[str, float | None]:
     }
 
 
-def _seconds_left(run: Run, standing: Standing, elapsed: float | None) -> float | None:
+def _seconds_left(run: Run, standing: RunSummary, elapsed: float | None) -> float | None:
     """Until the last step, or until the time asked for is over."""
     if run.status != "active" or elapsed is None:
         return None
@@ -160,7 +118,7 @@ def _seconds_left(run: Run, standing: Standing, elapsed: float | None) -> float 
 
 
 def _heartbeat(run: Run, data: DataDir) -> float | None:
-    """When its process last said that it lives; only a run that goes on is looked up on disk."""
+    """When its process last gave a sign of life; only a running one is looked up on disk."""
     if run.started is None and run.status != "active":
         return None
     if run.status in TERMINAL:

@@ -1,6 +1,7 @@
-"""Who may call which route. This is the whole list: a route that is not in it keeps the app from starting.
+"""Which scope each route needs, and the check of it. A route that is not in the list keeps the app from starting.
 
-`OPEN` needs no credentials, `PUBLIC` shows public runs without them, the rest needs a key or a session with the scope.
+`open` needs no credentials, `public` shows public runs without them, the rest needs a key with that scope, or a login,
+which has all. Whose run it is, is decided in `run_access`.
 """
 
 from __future__ import annotations
@@ -11,22 +12,13 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Mount, compile_path
 
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.security.authentication import KEY_HINT, Principal
+
 Level: TypeAlias = Literal["open", "public", "read", "write", "admin"]
 
-PAGES = (
-    "experiments",
-    "train",
-    "datasets",
-    "environments",
-    "corpora",
-    "compare",
-    "playground",
-    "models",
-    "settings",
-    "device",
-    "guide",
-)
-"""Addresses of the console; all give the one page it is."""
+PAGES = ("experiments", "train", "datasets", "environments", "playground", "settings", "device")
+"""Addresses of the console, as in `console/src/router.tsx`; all return its one page."""
 
 _RUN = "/v1/train/runs/{run_id}"
 
@@ -162,8 +154,8 @@ ACCESS: dict[Level, frozenset[str]] = {
 _LEVELS: dict[str, Level] = {route: level for level, routes in ACCESS.items() for route in routes}
 
 
-class Doors:
-    """Finds a request's level, and refuses to be made for an app with a route nobody thought about."""
+class AccessTable:
+    """The level of every request; RuntimeError for an app with a route that is in no list."""
 
     def __init__(self, app: FastAPI) -> None:
         self._routes = []
@@ -196,3 +188,14 @@ def routes_of(app: FastAPI) -> list[tuple[str, str]]:
             raise RuntimeError(f"The route {route.path} has no methods of its own; add plain routes, not mounts.")
         found += [(method, route.path or "") for method in sorted(route.methods) if method != "HEAD"]
     return found
+
+
+def check_scope(principal: Principal | None, level: Level) -> None:
+    """Raise Refused when the caller has no credentials (401), or not the scope that this level needs (403)."""
+    if level in ("open", "public"):
+        return
+    if principal is None:
+        raise Refused(401, f"This needs an API key. {KEY_HINT}", WWW_Authenticate="Bearer")
+    if level not in principal.scopes:
+        scopes = ", ".join(sorted(principal.scopes))
+        raise Refused(403, f"This needs a key with the scope {level!r}; yours has {scopes}. Use or make another key.")

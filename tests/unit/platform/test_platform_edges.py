@@ -26,8 +26,8 @@ from benchmax.platform.runner.children.train_child import Phase, attempt
 from benchmax.platform.runner.ingest import Ingest
 from benchmax.platform.runner.jobs import preparation
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.middleware import Limiter
-from benchmax.platform.server.services.response_cache import Charts
+from benchmax.platform.server.security.rate_limits import Limiter
+from benchmax.platform.server.services.response_cache import ResponseCache
 from benchmax.platform.store.accounts import user_admin as people
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.accounts.secrets import Vault
@@ -124,14 +124,14 @@ def test_a_search_reads_the_prompt_where_the_record_is_gone(store, tmp_path, pro
 
 
 def test_kept_charts_count_the_addresses_too(store):
-    charts = Charts(most=20_000)
+    response_cache = ResponseCache(most=20_000)
     with store.write() as session:
         run = make_run(session)
     with store.read() as session:
         for number in range(200):
             url = SimpleNamespace(path="/scalars", query=f"mode=train&x={number:0500d}")
-            charts.answer(SimpleNamespace(url=url, headers={}), session, run, lambda: b"{}")
-    assert len(charts._kept) < 40
+            response_cache.answer(SimpleNamespace(url=url, headers={}), session, run, lambda: b"{}")
+    assert len(response_cache._kept) < 40
 
 
 def test_a_limit_holds_for_many_at_once():

@@ -22,7 +22,7 @@ from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import cursors, events, rollouts, runs
 from benchmax.platform.store.runs import metrics as points
 from benchmax.platform.store.runs import run_summaries as standings
-from benchmax.platform.store.tables import Base, EnvLog, Job, Point, RolloutRow
+from benchmax.platform.store.tables import Base, EnvLog, Job, MetricValue, RolloutRow
 from benchmax.rollouts.record import Failure, LogLine, Rollout, ToolEvent
 from platform_world import make_run
 
@@ -156,7 +156,7 @@ def test_the_time_between_a_stop_and_its_resumption_does_not_count(store):
 
 def test_what_is_left_is_told_by_the_time_that_was_worked():
     day = 86_400.0
-    standing = standings.Standing(train=(standings.End(0, 0.1, 0.0), standings.End(9, 0.2, 90 + day)))
+    standing = standings.RunSummary(train=(standings.End(0, 0.1, 0.0), standings.End(9, 0.2, 90 + day)))
     assert standing.seconds_left(20, worked=100.0) == pytest.approx(100.0)
     assert standing.seconds_left(20, worked=day * 2) == pytest.approx(10 * (90 + day) / 9)
 
@@ -219,7 +219,7 @@ def test_cancel_and_delete_are_seen_by_the_runner(store):
         points.record(session, deleted, [points.MetricLine(0, "train", 1.0, {"a": 1.0})])
         runs.remove(session, deleted)
     with store.read() as session:
-        assert session.scalar(sa.select(sa.func.count()).select_from(Point)) == 0
+        assert session.scalar(sa.select(sa.func.count()).select_from(MetricValue)) == 0
 
 
 # Ingest
@@ -411,9 +411,9 @@ def ask(path="/scalars", **headers):
 
 
 def test_kept_charts_follow_the_points(store):
-    from benchmax.platform.server.services.response_cache import Charts
+    from benchmax.platform.server.services.response_cache import ResponseCache
 
-    charts = Charts(most=2_000)
+    response_cache = ResponseCache(most=2_000)
     made = []
 
     def scalars(request, session):
@@ -421,7 +421,7 @@ def test_kept_charts_follow_the_points(store):
             made.append(request.url.path)
             return points.encoded(session, run.id, "train")
 
-        return charts.answer(request, session, run, make)
+        return response_cache.answer(request, session, run, make)
 
     with store.write() as session:
         run = make_run(session)
@@ -441,14 +441,14 @@ def test_kept_charts_follow_the_points(store):
         assert len(json.loads(second.body)["a"]) == 2
         for number in range(50):
             scalars(ask(f"/scalars?mode={number}"), session)
-        assert charts._size <= 2_000
-        assert charts._kept
+        assert response_cache._size <= 2_000
+        assert response_cache._kept
 
 
 def test_many_who_ask_at_once_are_answered_by_one(store):
-    from benchmax.platform.server.services.response_cache import Charts
+    from benchmax.platform.server.services.response_cache import ResponseCache
 
-    charts, made, going = Charts(), [], threading.Barrier(5)
+    response_cache, made, going = ResponseCache(), [], threading.Barrier(5)
     with store.write() as session:
         run = make_run(session)
 
@@ -460,7 +460,7 @@ def test_many_who_ask_at_once_are_answered_by_one(store):
     def read():
         going.wait()
         with store.read() as session:
-            assert charts.answer(ask(), session, run, make).body == b"{}"
+            assert response_cache.answer(ask(), session, run, make).body == b"{}"
 
     threads = [threading.Thread(target=read) for _ in range(5)]
     for thread in threads:
@@ -468,7 +468,7 @@ def test_many_who_ask_at_once_are_answered_by_one(store):
     for thread in threads:
         thread.join()
     assert made == [1]
-    assert not charts._working
+    assert not response_cache._working
 
 
 def test_buckets_hold_the_mean_and_the_extremes(store):

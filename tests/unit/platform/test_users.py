@@ -47,12 +47,12 @@ def test_links_work_once_and_sessions_end(store):
         assert users.use_link(session, token) == user.id
         assert users.use_link(session, token) is None
         assert users.use_link(session, late) is None
-        opened = users.open_session(session, user.id)
+        opened = users.open_login(session, user.id)
     with store.write() as session:
-        found, _ = users.find_session(session, opened)
+        found, _ = users.find_login(session, opened)
         found.last_seen -= users.IDLE_SECONDS
     with store.write() as session:
-        assert users.find_session(session, opened) is None
+        assert users.find_login(session, opened) is None
 
 
 def test_a_device_code_is_given_once_and_not_hurried(store):

@@ -341,7 +341,7 @@ def test_launch_arguments_are_completed_and_warned_about():
 
 def test_a_high_value_is_warned_of_in_words_of_its_own():
     assert {row.name for row in TABLE if row.warn_above is not None} == set(WHEN_HIGH)
-    arguments = Path(__file__).parents[2] / "console/src/pages/newrun/Arguments.tsx"
+    arguments = Path(__file__).parents[3] / "console/src/pages/newrun/Arguments.tsx"
     assert all(f'{name}: "{text}"' in arguments.read_text() for name, text in WHEN_HIGH.items())
 
 
