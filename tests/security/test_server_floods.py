@@ -227,7 +227,7 @@ def test_what_strangers_provoke_is_logged_a_few_times_a_minute():
 
 
 def test_a_server_has_room_for_many_connections():
-    code = "import resource; from benchmax.platform.server import connections as c; "
+    code = "import resource; from benchmax.platform.server.security import connections as c; "
     code += "resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1])); "
     code += "c.prepare_process(); print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -33,13 +33,12 @@ from benchmax.platform.store.accounts import users
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import make_engine, open_database
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.runs import metrics as points
 from benchmax.platform.store.runs import rollout_search as outline
 from benchmax.platform.store.runs import rollouts, runs
 from benchmax.platform.store.tables import Job
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.wire.launches import LaunchArg, check_launch_args
-from platform_world import make_run
+from platform_world import make_run, metric_values
 
 # The data directory
 
@@ -190,7 +189,7 @@ def test_a_secret_of_digits_costs_no_record(store, tmp_path):
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     Ingest(store, run.id, tmp_path, ["123456"]).step()
     with store.read() as session:
-        found = points.scalars(session, run.id, "train")
+        found = metric_values(session, run.id, "train")
     assert found == {"loss": [{"step": 0, "value": 0.1234567}], "named [secret]": [{"step": 1, "value": 0.5}]}
 
 

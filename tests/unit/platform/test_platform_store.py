@@ -24,7 +24,7 @@ from benchmax.platform.store.runs import metrics as points
 from benchmax.platform.store.runs import run_summaries as standings
 from benchmax.platform.store.tables import Base, EnvLog, Job, MetricValue, RolloutRow
 from benchmax.rollouts.record import Failure, LogLine, Rollout, ToolEvent
-from platform_world import make_run
+from platform_world import make_run, metric_values
 
 HOLDER = jobs.Holder("first", 1, 1.0)
 OTHER = jobs.Holder("second", 2, 2.0)
@@ -232,12 +232,12 @@ def test_points_written_twice_are_there_once(store):
         assert points.record(session, run.id, lines) == 10
         points.record(session, run.id, [points.MetricLine(4, "train", 2.0, {"reward/mean": 9.0})])
     with store.write() as session:
-        series = points.scalars(session, run.id, "train")
+        series = metric_values(session, run.id, "train")
         assert [point["value"] for point in series["reward/mean"]] == [0.0, 0.1, 0.2, 0.3, 9.0]
-        assert points.scalars(session, run.id, "nothing") == {}
+        assert metric_values(session, run.id, "nothing") == {}
         assert points.modes(session, run.id) == ["train"]
         points.drop_from(session, run.id, "train", 2)
-        assert [point["step"] for point in points.scalars(session, run.id, "train")["reward/mean"]] == [0, 1]
+        assert [point["step"] for point in metric_values(session, run.id, "train")["reward/mean"]] == [0, 1]
 
 
 def test_rollouts_are_indexed_and_read_back_from_their_file(store, tmp_path):
@@ -354,7 +354,7 @@ def test_cursors_move_with_what_was_read(store):
         raise RuntimeError("killed")
     with store.write() as session:
         assert cursors.of_run(session, run.id) == {}
-        assert points.scalars(session, run.id, "train") == {}
+        assert metric_values(session, run.id, "train") == {}
         cursors.move(session, run.id, "metrics.jsonl", 50)
         cursors.move(session, run.id, "metrics.jsonl", 90, inode=3)
     with store.read() as session:
@@ -478,7 +478,7 @@ def test_buckets_hold_the_mean_and_the_extremes(store):
         points.record(session, run.id, [*lines, points.MetricLine(7, "train", 1.0, {"short": 1 / 3})])
     with store.read() as session:
         whole = json.loads(points.encoded(session, run.id, "train"))
-        assert whole == points.scalars(session, run.id, "train")
+        assert whole == metric_values(session, run.id, "train")
         found = json.loads(points.encoded(session, run.id, "train", 10))
         assert found["a"][0] == {"step": 12, "value": 7.5, "min": 3.0, "max": 12.0}
         assert [each["step"] for each in found["a"]] == list(range(12, 103, 10))

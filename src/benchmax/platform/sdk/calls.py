@@ -1,31 +1,32 @@
-"""What a client asks of the platform, described once and carried out by both the blocking and the async connection.
+"""What a client asks of the platform, described once for the blocking and the async clients.
 
-A `Request` is one exchange: method, path, body, and how the answer is read. A *procedure* is a generator that yields
-requests and other steps and receives their results, for what takes several: pages, polls, uploads.
+A `Request` is one exchange: method, path, body, and how the answer is read. What takes several (pages, polls, uploads,
+streams) is a *procedure*: an async function whose first parameter is the `Exchange` that carries requests out.
 
-    def list_all() -> Procedure[list[Row]]:
-        first = yield from ask(page(1))     # a Request; its parsed answer comes back
-        yield Pause(0.5)
+    async def list_all(exchange: Exchange) -> list[Row]:
+        first = await exchange.ask(page(1))
+        await exchange.pause(0.5)
         …
 
-`method` and `async_method` turn a function that returns either into a method of a client, with the same signature.
+`method`, `procedure` and `iterator`, and their async counterparts, turn these into methods of a client with the same
+parameters. In a blocking client a procedure never waits: its exchange blocks instead, so it runs to its end without an
+event loop.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast, overload
 from urllib.parse import quote
 
 from benchmax.platform.sdk.exceptions import TrainerError
 
 if TYPE_CHECKING:
-    from benchmax.platform.sdk.transport import AsyncConnection, Connection
+    from benchmax.platform.sdk.transport import AsyncConnection, Connection, Exchange
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -53,38 +54,6 @@ class Request(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """Wait."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class InThread:
-    """Call a function that computes or uses the disk; in async code, in a thread."""
-
-    function: Callable[[], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """Send a file to an address that the platform returned; the address is the credential."""
-
-    url: str
-    mime_type: str
-    open: Callable[[], AbstractContextManager[bytes | IO[bytes]]]
-    timeout: float
-
-
-@dataclass(frozen=True, slots=True)
-class Download:
-    """Write an answer into a file; the result is False when the platform is still preparing it (202)."""
-
-    path: str
-    file: Path
-
-
-@dataclass(frozen=True, slots=True)
 class EventStream:
     """A request that is answered by server-sent events, each a JSON object."""
 
@@ -100,34 +69,32 @@ class EventStream:
     """The exception for an HTTP status that is no success."""
 
 
-@dataclass(frozen=True, slots=True)
-class Collect:
-    """Read an event stream up to the first event of a kind in `until`; the result is the list of events."""
-
-    stream: EventStream
-    until: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The platform's address and the key it is sent, None if there is none: `(base_url, key)`."""
+def run_blocking(waiting: Coroutine[Any, Any, T]) -> T:
+    """The result of a procedure whose exchange blocks."""
+    try:
+        waiting.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    waiting.close()
+    raise RuntimeError("A blocking client's procedure has waited for an event loop.")
 
 
-Step: TypeAlias = Request[Any] | Pause | InThread | Put | Download | Collect | Target
-Procedure: TypeAlias = Generator[Step, Any, T]
-Call: TypeAlias = Request[T] | Procedure[T]
+def iterate_blocking(items: AsyncGenerator[T]) -> Generator[T]:
+    """What an iterating procedure yields, when its exchange blocks."""
 
+    async def following() -> T:
+        return await anext(items)
 
-def ask(request: Request[T]) -> Procedure[T]:
-    """A request as a step of a procedure, with its result's type."""
-    answer: T = yield request
-    return answer
+    async def end() -> None:
+        await items.aclose()
 
-
-def in_thread(function: Callable[[], T]) -> Procedure[T]:
-    """The same for a function."""
-    result: T = yield InThread(function)
-    return result
+    try:
+        with suppress(StopAsyncIteration):
+            while True:
+                yield run_blocking(following())
+    finally:
+        run_blocking(end())
 
 
 class Method(Protocol[P, Result]):
@@ -139,33 +106,74 @@ class Method(Protocol[P, Result]):
     def __get__(self, client: object, owner: type) -> Callable[P, Result]: ...
 
 
-def method(build: Callable[P, Call[T]]) -> Method[P, T]:
-    """A method of a blocking client that carries out what `build` describes."""
+def method(build: Callable[P, Request[T]]) -> Method[P, T]:
+    """A method of a blocking client that sends a request."""
 
     def call(self: Connection, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._run(build(*args, **kwargs))
+        return run_blocking(self._exchange.ask(build(*args, **kwargs)))
 
     return cast("Method[P, T]", _named(call, build))
 
 
-def async_method(build: Callable[P, Call[T]]) -> Method[P, Coroutine[Any, Any, T]]:
-    """The same for an async client."""
+def procedure(build: Callable[Concatenate[Exchange, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
+    """A method of a blocking client that carries out a procedure."""
+
+    def call(self: Connection, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run_blocking(build(self._exchange, *args, **kwargs))
+
+    return cast("Method[P, T]", _named(call, build))
+
+
+def iterator(build: Callable[Concatenate[Exchange, P], AsyncGenerator[T]]) -> Method[P, Generator[T]]:
+    """A method of a blocking client that yields what a procedure yields."""
+
+    def call(self: Connection, *args: P.args, **kwargs: P.kwargs) -> Generator[T]:
+        yield from iterate_blocking(build(self._exchange, *args, **kwargs))
+
+    return cast("Method[P, Generator[T]]", _named(call, build))
+
+
+def async_method(build: Callable[P, Request[T]]) -> Method[P, Coroutine[Any, Any, T]]:
+    """A method of an async client that sends a request."""
 
     async def call(self: AsyncConnection, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run(build(*args, **kwargs))
+        return await self._exchange.ask(build(*args, **kwargs))
 
     return cast("Method[P, Coroutine[Any, Any, T]]", _named(call, build))
 
 
-def _named(call: Callable[..., Any], build: Callable[..., Any]) -> Callable[..., Any]:
-    """`call` under the name, documentation and signature of `build`, with `self` before its parameters."""
+def async_procedure(
+    build: Callable[Concatenate[Exchange, P], Coroutine[Any, Any, T]],
+) -> Method[P, Coroutine[Any, Any, T]]:
+    """A method of an async client that carries out a procedure."""
+
+    async def call(self: AsyncConnection, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await build(self._exchange, *args, **kwargs)
+
+    return cast("Method[P, Coroutine[Any, Any, T]]", _named(call, build))
+
+
+def async_iterator(build: Callable[Concatenate[Exchange, P], AsyncGenerator[T]]) -> Method[P, AsyncGenerator[T]]:
+    """A method of an async client that yields what a procedure yields."""
+
+    async def call(self: AsyncConnection, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T]:
+        async with aclosing(build(self._exchange, *args, **kwargs)) as items:
+            async for item in items:
+                yield item
+
+    return cast("Method[P, AsyncGenerator[T]]", _named(call, build))
+
+
+def _named(call: Callable[..., Any], build: Callable[..., Any]) -> Any:
+    """`call` under the name, documentation and parameters of `build`, with `self` in front."""
     functools.update_wrapper(call, build)
     signature = inspect.signature(build)
+    given = [each for each in signature.parameters.values() if each.annotation != "Exchange"]
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    returns = signature.return_annotation.partition("[")[2].removesuffix("]")  # of Request[…] or Procedure[…]
-    parameters = [own, *signature.parameters.values()]
-    call.__annotations__ = {**build.__annotations__, "return": returns}
-    call.__signature__ = signature.replace(parameters=parameters, return_annotation=returns)  # type: ignore[attr-defined]
+    returns = signature.return_annotation
+    if returns.startswith("Request["):
+        returns = returns[len("Request[") : -1]
+    call.__signature__ = signature.replace(parameters=[own, *given], return_annotation=returns)  # type: ignore[attr-defined]
     return call
 
 

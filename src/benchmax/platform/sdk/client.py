@@ -5,22 +5,18 @@
     trainer.run(run_id).metrics_df()
 
 `AsyncTrainerClient` has the same methods as coroutines, and its iterators are async. Both are tables over the same
-descriptions in `requests`; only what streams is written for each.
+descriptions in `requests`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import time
 import warnings
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from benchmax import config, retries
-from benchmax.platform.sdk.calls import EventStream, Row, async_method, method, run_path
-from benchmax.platform.sdk.exceptions import TrainerError
+from benchmax import config
+from benchmax.platform.sdk.calls import async_iterator, async_method, async_procedure, iterator, method, procedure
 from benchmax.platform.sdk.launch_args_table import print_launch_args
 from benchmax.platform.sdk.requests import accounts, checkpoints, launches, resources, rollouts, runs
 from benchmax.platform.sdk.requests.launches import LaunchArgSpec
@@ -44,20 +40,17 @@ __all__ = [
     "ValidationResult",
 ]
 
-_FEED_TRIES = 6
-_FEED_SECONDS = 60.0
-
 
 class TrainerClient(Connection):
     """Launches training runs and reads what they did."""
 
     list_launch_args = method(launches.list_launch_args)
-    queue_run = method(launches.queue_run)
+    queue_run = procedure(launches.queue_run)
     launch_environment = method(launches.launch_environment)
     launch_sft_run = method(launches.launch_sft_run)
     fork_run = method(launches.fork_run)
 
-    list_runs = method(runs.list_runs)
+    list_runs = procedure(runs.list_runs)
     get_run = method(runs.get_run)
     get_run_details = method(runs.get_run_details)
     get_run_events = method(runs.get_run_events)
@@ -65,7 +58,10 @@ class TrainerClient(Connection):
     get_run_config = method(runs.get_run_config)
     get_run_system = method(runs.get_run_system)
     get_run_logs = method(runs.get_run_logs)
-    get_environment_logs = method(runs.get_environment_logs)
+    get_environment_logs = procedure(runs.get_environment_logs)
+    iter_run_logs = iterator(runs.iter_run_logs)
+    iter_environment_logs = iterator(runs.iter_environment_logs)
+    stream_run = iterator(runs.stream_run)
     change_run = method(runs.change_run)
     cancel_run = method(runs.cancel_run)
     resume_run = method(runs.resume_run)
@@ -84,11 +80,11 @@ class TrainerClient(Connection):
     list_rollouts = method(rollouts.list_rollouts)
 
     list_checkpoints = method(checkpoints.list_checkpoints)
-    download_checkpoint = method(checkpoints.download_checkpoint)
+    download_checkpoint = procedure(checkpoints.download_checkpoint)
 
     list_environments = method(resources.list_environments)
     get_environment = method(resources.get_environment)
-    examine_environment = method(resources.examine_environment)
+    examine_environment = procedure(resources.examine_environment)
     list_datasets = method(resources.list_datasets)
     create_dataset = method(resources.create_dataset)
     add_dataset_row = method(resources.add_dataset_row)
@@ -152,46 +148,17 @@ class TrainerClient(Connection):
 
         return PlaygroundSession(self, run_id, **options)
 
-    def iter_run_logs(self, run_id: str, process: str = "child", *, level: str | None = None) -> Iterator[Row]:
-        """Every line one process has written so far."""
-        after, more = "0", True
-        while more:
-            page = self.get_run_logs(run_id, process, level=level, after=after)
-            yield from page["lines"]
-            after, more = page["nextCursor"], page["more"]
-
-    def iter_environment_logs(self, run_id: str, *, rollout_id: str | None = None) -> Iterator[Row]:
-        """Everything the environment logged, oldest first."""
-        cursor: str | None = "0"
-        while cursor is not None:
-            page = self._run(runs.environment_logs_page(run_id, rollout_id, cursor))
-            yield from page["logs"]
-            cursor = page.get("nextCursor")
-
-    def stream_run(self, run_id: str, last_event_id: int = 0) -> Iterator[Row]:
-        """Events, metrics and rollouts as they come, until the run ends; reconnects where it was."""
-        feed = _Feed(run_id, last_event_id)
-        while True:
-            try:
-                for event in self._events(feed.stream()):
-                    if feed.is_end(event):
-                        return
-                    yield event
-            except _FeedLost:
-                pass
-            time.sleep(feed.pause())
-
 
 class AsyncTrainerClient(AsyncConnection):
     """`TrainerClient` for async code."""
 
     list_launch_args = async_method(launches.list_launch_args)
-    queue_run = async_method(launches.queue_run)
+    queue_run = async_procedure(launches.queue_run)
     launch_environment = async_method(launches.launch_environment)
     launch_sft_run = async_method(launches.launch_sft_run)
     fork_run = async_method(launches.fork_run)
 
-    list_runs = async_method(runs.list_runs)
+    list_runs = async_procedure(runs.list_runs)
     get_run = async_method(runs.get_run)
     get_run_details = async_method(runs.get_run_details)
     get_run_events = async_method(runs.get_run_events)
@@ -199,7 +166,10 @@ class AsyncTrainerClient(AsyncConnection):
     get_run_config = async_method(runs.get_run_config)
     get_run_system = async_method(runs.get_run_system)
     get_run_logs = async_method(runs.get_run_logs)
-    get_environment_logs = async_method(runs.get_environment_logs)
+    get_environment_logs = async_procedure(runs.get_environment_logs)
+    iter_run_logs = async_iterator(runs.iter_run_logs)
+    iter_environment_logs = async_iterator(runs.iter_environment_logs)
+    stream_run = async_iterator(runs.stream_run)
     change_run = async_method(runs.change_run)
     cancel_run = async_method(runs.cancel_run)
     resume_run = async_method(runs.resume_run)
@@ -218,11 +188,11 @@ class AsyncTrainerClient(AsyncConnection):
     list_rollouts = async_method(rollouts.list_rollouts)
 
     list_checkpoints = async_method(checkpoints.list_checkpoints)
-    download_checkpoint = async_method(checkpoints.download_checkpoint)
+    download_checkpoint = async_procedure(checkpoints.download_checkpoint)
 
     list_environments = async_method(resources.list_environments)
     get_environment = async_method(resources.get_environment)
-    examine_environment = async_method(resources.examine_environment)
+    examine_environment = async_procedure(resources.examine_environment)
     list_datasets = async_method(resources.list_datasets)
     create_dataset = async_method(resources.create_dataset)
     add_dataset_row = async_method(resources.add_dataset_row)
@@ -285,71 +255,6 @@ class AsyncTrainerClient(AsyncConnection):
         from benchmax.platform.sdk.playground import AsyncPlaygroundSession
 
         return await AsyncPlaygroundSession.open(self, run_id, **options)
-
-    async def iter_run_logs(
-        self, run_id: str, process: str = "child", *, level: str | None = None
-    ) -> AsyncIterator[Row]:
-        """Every line one process has written so far."""
-        after, more = "0", True
-        while more:
-            page = await self.get_run_logs(run_id, process, level=level, after=after)
-            for line in page["lines"]:
-                yield line
-            after, more = page["nextCursor"], page["more"]
-
-    async def iter_environment_logs(self, run_id: str, *, rollout_id: str | None = None) -> AsyncIterator[Row]:
-        """Everything the environment logged, oldest first."""
-        cursor: str | None = "0"
-        while cursor is not None:
-            page = await self._run(runs.environment_logs_page(run_id, rollout_id, cursor))
-            for line in page["logs"]:
-                yield line
-            cursor = page.get("nextCursor")
-
-    async def stream_run(self, run_id: str, last_event_id: int = 0) -> AsyncIterator[Row]:
-        """Events, metrics and rollouts as they come, until the run ends; reconnects where it was."""
-        feed = _Feed(run_id, last_event_id)
-        while True:
-            try:
-                async with aclosing(self._events(feed.stream())) as events:
-                    async for event in events:
-                        if feed.is_end(event):
-                            return
-                        yield event
-            except _FeedLost:
-                pass
-            await asyncio.sleep(feed.pause())
-
-
-class _FeedLost(TrainerError):
-    """The connection of a live feed is gone; another may take over."""
-
-
-class _Feed:
-    """Where a live feed is, and how often in a row its connection was lost."""
-
-    def __init__(self, run_id: str, last_event_id: int) -> None:
-        self._path = run_path(run_id, "stream")
-        self._last_event_id = last_event_id
-        self._lost = 0
-
-    def stream(self) -> EventStream:
-        headers = {"Last-Event-ID": str(self._last_event_id)}
-        return EventStream("GET", self._path, headers=headers, timeout=_FEED_SECONDS, broken=_FeedLost)
-
-    def is_end(self, event: Row) -> bool:
-        """Note an event; True for the last one, which says that the run has ended."""
-        if event.get("type") == "end":
-            return True
-        self._last_event_id, self._lost = event["id"], 0
-        return False
-
-    def pause(self) -> float:
-        """Seconds until the next connection; raises when too many were lost."""
-        self._lost += 1
-        if self._lost >= _FEED_TRIES:
-            raise TrainerError("The live feed broke off, and again when it was asked for anew. Try it later.")
-        return retries.pause(self._lost, 0.5, 8.0)
 
 
 def _announce(base_url: str, run_id: str) -> None:

@@ -9,31 +9,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, closing
+from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from benchmax.platform.sdk.calls import (
     EventStream,
-    Pause,
-    Procedure,
     Request,
     Row,
     as_object,
-    ask,
     delete,
     get,
+    iterate_blocking,
     post_for,
+    run_blocking,
 )
 from benchmax.platform.sdk.exceptions import TrainerError
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import AsyncTrainerClient, TrainerClient
+    from benchmax.platform.sdk.transport import Exchange
 
 _PATH = "/v1/playground/sessions"
 _SILENCE_SECONDS = 60.0
 """The platform sends something every ten seconds, if only that it is there."""
-_CUT_OFF = "The stream ended before the turn did. Try again."
 
 
 class PlaygroundSession:
@@ -49,16 +48,16 @@ class PlaygroundSession:
         example_id: str | None = None,
     ) -> None:
         self._client = client
-        self.id = client._run(_open(run_id, checkpoint, environment, example_id))
+        self.id = run_blocking(client._exchange.ask(_open(run_id, checkpoint, environment, example_id)))
 
     @property
     def info(self) -> Row:
         """`{id, status, statusReason, systemPrompt, tools, …}` as of now."""
-        return self._client._run(_info(self.id))
+        return run_blocking(self._client._exchange.ask(_info(self.id)))
 
     def wait(self, seconds: float = 1_200.0, poll: float = 0.25) -> Row:
         """Wait until the session is ready; returns its `info`. TrainerError with the reason when it ended."""
-        return self._client._run(_wait(self.id, seconds, poll))
+        return run_blocking(_wait(self._client._exchange, self.id, seconds, poll))
 
     def say(
         self,
@@ -73,17 +72,11 @@ class PlaygroundSession:
         Stop iterating and the platform stops too; the turn is then forgotten. With an example, say nothing at first
         to have its prompt played.
         """
-        with closing(self._client._events(_turn(self.id, text, temperature, max_tokens, seed))) as events:
-            for event in events:
-                _raise_error(event)
-                yield event
-                if event["event"] == "done":
-                    return
-        raise TrainerError(_CUT_OFF)
+        yield from iterate_blocking(_say(self._client._exchange, self.id, text, temperature, max_tokens, seed))
 
     def close(self) -> None:
         """End the session and its processes."""
-        self._client._run(delete(f"{_PATH}/{self.id}"))
+        run_blocking(self._client._exchange.ask(delete(f"{_PATH}/{self.id}")))
 
     def __enter__(self) -> Self:
         return self
@@ -115,15 +108,15 @@ class AsyncPlaygroundSession:
         example_id: str | None = None,
     ) -> Self:
         """A new session."""
-        return cls(client, await client._run(_open(run_id, checkpoint, environment, example_id)))
+        return cls(client, await client._exchange.ask(_open(run_id, checkpoint, environment, example_id)))
 
     async def info(self) -> Row:
         """`{id, status, statusReason, systemPrompt, tools, …}` as of now."""
-        return await self._client._run(_info(self.id))
+        return await self._client._exchange.ask(_info(self.id))
 
     async def wait(self, seconds: float = 1_200.0, poll: float = 0.25) -> Row:
         """Wait until the session is ready; returns its `info`. TrainerError with the reason when it ended."""
-        return await self._client._run(_wait(self.id, seconds, poll))
+        return await _wait(self._client._exchange, self.id, seconds, poll)
 
     async def say(
         self,
@@ -134,17 +127,14 @@ class AsyncPlaygroundSession:
         seed: int | None = None,
     ) -> AsyncGenerator[Row]:
         """What follows, event by event; see `PlaygroundSession.say`."""
-        async with aclosing(self._client._events(_turn(self.id, text, temperature, max_tokens, seed))) as events:
+        turn = _say(self._client._exchange, self.id, text, temperature, max_tokens, seed)
+        async with aclosing(turn) as events:
             async for event in events:
-                _raise_error(event)
                 yield event
-                if event["event"] == "done":
-                    return
-        raise TrainerError(_CUT_OFF)
 
     async def aclose(self) -> None:
         """End the session and its processes."""
-        await self._client._run(delete(f"{_PATH}/{self.id}"))
+        await self._client._exchange.ask(delete(f"{_PATH}/{self.id}"))
 
     async def __aenter__(self) -> Self:
         return self
@@ -167,24 +157,32 @@ def _info(session_id: str) -> Request[Row]:
     return get(f"{_PATH}/{session_id}", as_object)
 
 
-def _wait(session_id: str, seconds: float, poll: float) -> Procedure[Row]:
+async def _wait(exchange: Exchange, session_id: str, seconds: float, poll: float) -> Row:
     deadline = time.monotonic() + seconds
-    while (info := (yield from ask(_info(session_id))))["status"] == "starting":
+    while (info := await exchange.ask(_info(session_id)))["status"] == "starting":
         if time.monotonic() + poll > deadline:
             raise TimeoutError(f"The session is not ready yet: {info['statusReason']}. Wait longer.")
-        yield Pause(poll)
+        await exchange.pause(poll)
     if info["status"] == "ended":
         raise TrainerError(f"The session has ended: {info['statusReason']}")
     return info
 
 
-def _turn(
-    session_id: str, text: str, temperature: float | None, max_tokens: int | None, seed: int | None
-) -> EventStream:
+async def _say(
+    exchange: Exchange,
+    session_id: str,
+    text: str,
+    temperature: float | None,
+    max_tokens: int | None,
+    seed: int | None,
+) -> AsyncGenerator[Row]:
     body = {"content": text, "temperature": temperature, "maxTokens": max_tokens, "seed": seed}
-    return EventStream("POST", f"{_PATH}/{session_id}/messages", json=body, timeout=_SILENCE_SECONDS)
-
-
-def _raise_error(event: Row) -> None:
-    if event["event"] == "error":
-        raise TrainerError(str(event["message"]))
+    stream = EventStream("POST", f"{_PATH}/{session_id}/messages", json=body, timeout=_SILENCE_SECONDS)
+    async with aclosing(exchange.events(stream)) as events:
+        async for event in events:
+            if event["event"] == "error":
+                raise TrainerError(str(event["message"]))
+            yield event
+            if event["event"] == "done":
+                return
+    raise TrainerError("The stream ended before the turn did. Try again.")

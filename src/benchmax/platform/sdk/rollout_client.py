@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmax import config
 from benchmax.platform.sdk import credentials
-from benchmax.platform.sdk.calls import async_method, method
+from benchmax.platform.sdk.calls import async_procedure, procedure
 from benchmax.platform.sdk.credentials import TokenProvider
 from benchmax.platform.sdk.requests import played_rollouts
 from benchmax.platform.sdk.requests.played_rollouts import ExampleValidation as ExampleValidation
@@ -25,9 +25,9 @@ class RolloutClient(Connection):
     ) -> None:
         super().__init__(api_key, _server_url(server_url), timeout, token_provider)
 
-    stream_rollout = method(played_rollouts.stream_rollout)
-    run_group = method(played_rollouts.run_group)
-    validate_examples = method(played_rollouts.validate_examples)
+    stream_rollout = procedure(played_rollouts.stream_rollout)
+    run_group = procedure(played_rollouts.run_group)
+    validate_examples = procedure(played_rollouts.validate_examples)
 
 
 class AsyncRolloutClient(AsyncConnection):
@@ -43,9 +43,9 @@ class AsyncRolloutClient(AsyncConnection):
     ) -> None:
         super().__init__(api_key, _server_url(server_url), timeout, token_provider)
 
-    stream_rollout = async_method(played_rollouts.stream_rollout)
-    run_group = async_method(played_rollouts.run_group)
-    validate_examples = async_method(played_rollouts.validate_examples)
+    stream_rollout = async_procedure(played_rollouts.stream_rollout)
+    run_group = async_procedure(played_rollouts.run_group)
+    validate_examples = async_procedure(played_rollouts.validate_examples)
 
 
 def _server_url(given: str | None) -> str:

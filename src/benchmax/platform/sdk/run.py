@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from benchmax import config
 from benchmax.errors import UsageError
-from benchmax.platform.sdk.calls import Pause, Procedure, Row, ask
+from benchmax.platform.sdk.calls import Row, run_blocking
 from benchmax.platform.sdk.requests.rollouts import rollout_rows
 from benchmax.platform.sdk.requests.runs import get_run, metric_rows
 
 if TYPE_CHECKING:
     from benchmax.platform.sdk.client import AsyncTrainerClient, TrainerClient
     from benchmax.platform.sdk.playground import AsyncPlaygroundSession, PlaygroundSession
+    from benchmax.platform.sdk.transport import Exchange
 
 ENDED = frozenset({"complete", "failed", "stalled", "cancelled", "out_of_credits", "billing_error"})
 _METRIC_COLUMNS = ["mode", "step"]
@@ -44,7 +45,7 @@ class TrainingRun:
 
     def wait(self, seconds: float | None = None, poll: float = 2.0) -> str:
         """Wait until the run has ended; returns its status. TimeoutError when it takes longer than `seconds`."""
-        return self._client._run(_wait(self.id, self.url, seconds, poll))
+        return run_blocking(_wait(self._client._exchange, self.id, self.url, seconds, poll))
 
     def cancel(self) -> Row:
         return self._client.cancel_run(self.id)
@@ -70,11 +71,11 @@ class TrainingRun:
 
     def metrics_df(self, mode: str | None = None) -> Any:
         """A pandas DataFrame: one row for each mode and step, one column for each metric."""
-        return _frame(self._client._run(metric_rows(self.id, mode)), _METRIC_COLUMNS)
+        return _frame(run_blocking(metric_rows(self._client._exchange, self.id, mode)), _METRIC_COLUMNS)
 
     def rollouts_df(self, mode: str = "eval", limit: int = 10_000) -> Any:
         """A pandas DataFrame of rollouts, newest step first; each reward component is a column `reward/<name>`."""
-        return _frame(self._client._run(rollout_rows(self.id, mode, limit)), _ROLLOUT_COLUMNS)
+        return _frame(run_blocking(rollout_rows(self._client._exchange, self.id, mode, limit)), _ROLLOUT_COLUMNS)
 
     def __repr__(self) -> str:
         return f"TrainingRun({self.id!r})"
@@ -114,7 +115,7 @@ class AsyncTrainingRun:
 
     async def wait(self, seconds: float | None = None, poll: float = 2.0) -> str:
         """Wait until the run has ended; returns its status. TimeoutError when it takes longer than `seconds`."""
-        return await self._client._run(_wait(self.id, self.url, seconds, poll))
+        return await _wait(self._client._exchange, self.id, self.url, seconds, poll)
 
     async def cancel(self) -> Row:
         return await self._client.cancel_run(self.id)
@@ -139,11 +140,11 @@ class AsyncTrainingRun:
 
     async def metrics_df(self, mode: str | None = None) -> Any:
         """A pandas DataFrame: one row for each mode and step, one column for each metric."""
-        return _frame(await self._client._run(metric_rows(self.id, mode)), _METRIC_COLUMNS)
+        return _frame(await metric_rows(self._client._exchange, self.id, mode), _METRIC_COLUMNS)
 
     async def rollouts_df(self, mode: str = "eval", limit: int = 10_000) -> Any:
         """A pandas DataFrame of rollouts, newest step first; each reward component is a column `reward/<name>`."""
-        return _frame(await self._client._run(rollout_rows(self.id, mode, limit)), _ROLLOUT_COLUMNS)
+        return _frame(await rollout_rows(self._client._exchange, self.id, mode, limit), _ROLLOUT_COLUMNS)
 
     def __repr__(self) -> str:
         return f"AsyncTrainingRun({self.id!r})"
@@ -156,12 +157,12 @@ def page_url(base_url: str, run_id: str) -> str:
     return f"{base}/experiments/{run_id}"
 
 
-def _wait(run_id: str, url: str, seconds: float | None, poll: float) -> Procedure[str]:
+async def _wait(exchange: Exchange, run_id: str, url: str, seconds: float | None, poll: float) -> str:
     deadline = time.monotonic() + (float("inf") if seconds is None else seconds)
-    while (status := str((yield from ask(get_run(run_id)))["status"])) not in ENDED:
+    while (status := str((await exchange.ask(get_run(run_id)))["status"])) not in ENDED:
         if time.monotonic() + poll > deadline:
             raise TimeoutError(f"The run is still {status}. Wait longer, or look at {url}.")
-        yield Pause(poll)
+        await exchange.pause(poll)
     return status
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from benchmax.platform.sdk.calls import Row
+from benchmax.platform.sdk.calls import async_procedure, procedure
 from benchmax.platform.sdk.credentials import TokenProvider
 from benchmax.platform.sdk.requests import uploads
 from benchmax.platform.sdk.transport import AsyncConnection, Connection
@@ -22,21 +20,14 @@ class StorageClient(Connection):
         token_provider: TokenProvider | None = None,
     ) -> None:
         super().__init__(api_key, base_url, timeout, token_provider)
-        self._upload_timeout = upload_timeout
+        self._exchange.upload_timeout = upload_timeout
 
-    def upload_file(self, path: str, content: bytes, mime_type: str, *, expires_in_minutes: int | None = None) -> Row:
-        """Store bytes under `path`; returns `{uploadUrl, expiresAt, blobPath, willOverwrite}`."""
-        return self._run(uploads.upload_bytes(path, content, mime_type, expires_in_minutes, self._upload_timeout))
-
-    def upload_local_file(
-        self, path: str, file_path: str | os.PathLike[str], *, expires_in_minutes: int | None = None
-    ) -> Row:
-        """Store a file under `path`, streamed from disk; its suffix says what it is."""
-        return self._run(uploads.upload_file(path, file_path, expires_in_minutes, self._upload_timeout))
+    upload_file = procedure(uploads.upload_file)
+    upload_local_file = procedure(uploads.upload_local_file)
 
 
 class AsyncStorageClient(AsyncConnection):
-    """Uploads files to the platform, in async code."""
+    """`StorageClient` for async code."""
 
     def __init__(
         self,
@@ -47,16 +38,7 @@ class AsyncStorageClient(AsyncConnection):
         token_provider: TokenProvider | None = None,
     ) -> None:
         super().__init__(api_key, base_url, timeout, token_provider)
-        self._upload_timeout = upload_timeout
+        self._exchange.upload_timeout = upload_timeout
 
-    async def upload_file(
-        self, path: str, content: bytes, mime_type: str, *, expires_in_minutes: int | None = None
-    ) -> Row:
-        """Store bytes under `path`; returns `{uploadUrl, expiresAt, blobPath, willOverwrite}`."""
-        return await self._run(uploads.upload_bytes(path, content, mime_type, expires_in_minutes, self._upload_timeout))
-
-    async def upload_local_file(
-        self, path: str, file_path: str | os.PathLike[str], *, expires_in_minutes: int | None = None
-    ) -> Row:
-        """Store a file under `path`, streamed from disk; its suffix says what it is."""
-        return await self._run(uploads.upload_file(path, file_path, expires_in_minutes, self._upload_timeout))
+    upload_file = async_procedure(uploads.upload_file)
+    upload_local_file = async_procedure(uploads.upload_local_file)

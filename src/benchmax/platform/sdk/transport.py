@@ -1,7 +1,8 @@
-"""Connections to the platform: they carry out what `calls` describes, one blocking, one async.
+"""Carries out what `calls` describes, over a blocking or an async HTTP client.
 
-Both send a bearer key, raise errors as exceptions, and repeat GETs within a budget: three tries, thirty seconds;
-`Retry-After` is honoured within that. This is the only place that reads server-sent events.
+An `Exchange` sends a bearer key, raises errors as exceptions, and repeats GETs within a budget: three tries, thirty
+seconds; `Retry-After` is honoured within that. It is written once, as async functions over one of two backends: the
+functions of the blocking one never wait. This is the only place that reads server-sent events.
 """
 
 from __future__ import annotations
@@ -10,27 +11,16 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, TypeVar
+from typing import IO, Any, Protocol, Self, TypeVar
 
 from benchmax import retries
 from benchmax.errors import UsageError
 from benchmax.platform.sdk import credentials
-from benchmax.platform.sdk.calls import (
-    Call,
-    Collect,
-    Download,
-    EventStream,
-    InThread,
-    Pause,
-    Put,
-    Request,
-    Row,
-    Step,
-    as_is,
-)
+from benchmax.platform.sdk.calls import EventStream, Request, Row, as_is, run_blocking
 from benchmax.platform.sdk.credentials import TokenProvider
 from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
 
@@ -43,43 +33,110 @@ _PIECE_BYTES = 1 << 20
 T = TypeVar("T")
 
 
-class _Endpoint:
-    """What both connections know: the platform's address, and how to get the key for it."""
+class _Backend(Protocol):
+    """What differs between blocking and async code."""
 
-    def __init__(
-        self,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        timeout: float = 30.0,
-        token_provider: TokenProvider | None = None,
-    ) -> None:
-        self.base_url = credentials.base_url(base_url)
-        self._api_key = api_key
-        self._provider = token_provider
+    async def request(self, method: str, url: str, **options: Any) -> Any:
+        """A whole answer."""
+
+    def stream(self, method: str, url: str, **options: Any) -> AbstractAsyncContextManager[Any]:
+        """An answer whose body is read with `read`, `lines` or `pieces`."""
+
+    async def read(self, answer: Any) -> None: ...
+
+    def lines(self, answer: Any) -> AsyncIterator[str]: ...
+
+    def pieces(self, answer: Any) -> AsyncIterator[bytes]: ...
+
+    def content(self, file: IO[bytes]) -> Any:
+        """A file as the body of a request."""
+
+    async def pause(self, seconds: float) -> None: ...
+
+    async def in_thread(self, function: Callable[[], T]) -> T: ...
+
+
+class _Blocking:
+    """Functions that block and never wait."""
+
+    def __init__(self, timeout: float) -> None:
+        self.http = _httpx().Client(timeout=timeout, follow_redirects=False)
+
+    async def request(self, method: str, url: str, **options: Any) -> Any:
+        return self.http.request(method, url, **options)
+
+    @asynccontextmanager
+    async def stream(self, method: str, url: str, **options: Any) -> AsyncIterator[Any]:
+        with self.http.stream(method, url, **options) as answer:
+            yield answer
+
+    async def read(self, answer: Any) -> None:
+        answer.read()
+
+    async def lines(self, answer: Any) -> AsyncIterator[str]:
+        for line in answer.iter_lines():
+            yield line
+
+    async def pieces(self, answer: Any) -> AsyncIterator[bytes]:
+        for piece in answer.iter_bytes(_PIECE_BYTES):
+            yield piece
+
+    def content(self, file: IO[bytes]) -> Any:
+        return file
+
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 - this backend blocks
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        return function()
+
+
+class _Async:
+    """Functions that wait on an event loop."""
+
+    def __init__(self, timeout: float) -> None:
+        self.http = _httpx().AsyncClient(timeout=timeout, follow_redirects=False)
+
+    async def request(self, method: str, url: str, **options: Any) -> Any:
+        return await self.http.request(method, url, **options)
+
+    def stream(self, method: str, url: str, **options: Any) -> AbstractAsyncContextManager[Any]:
+        return self.http.stream(method, url, **options)  # type: ignore[no-any-return]
+
+    async def read(self, answer: Any) -> None:
+        await answer.aread()
+
+    def lines(self, answer: Any) -> AsyncIterator[str]:
+        return answer.aiter_lines()  # type: ignore[no-any-return]
+
+    def pieces(self, answer: Any) -> AsyncIterator[bytes]:
+        return answer.aiter_bytes(_PIECE_BYTES)  # type: ignore[no-any-return]
+
+    async def content(self, file: IO[bytes]) -> AsyncIterator[bytes]:
+        while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
+            yield piece
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        return await asyncio.to_thread(function)
+
+
+class Exchange:
+    """Requests to one platform, with its key."""
+
+    def __init__(self, backend: _Backend, base_url: str, token: Callable[[], str], timeout: float) -> None:
+        self.base_url = base_url
+        self._backend = backend
+        self._find_token = token
         self._timeout = timeout
+        self.upload_timeout = timeout
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.base_url!r})"
-
-    def _token(self) -> str:
-        return credentials.bearer(self._api_key, self._provider, self.base_url)
-
-    def _target(self) -> tuple[str, str | None]:
-        try:
-            return self.base_url, self._token()
-        except AuthenticationError:
-            return self.base_url, None
-
-    def _url(self, path: str) -> str:
-        return f"{self.base_url}{path}"
-
-    def _stream_options(self, stream: EventStream, token: str) -> dict[str, Any]:
-        headers = {**_bearer(token), **stream.headers}
-        timeout = self._timeout if stream.timeout is None else stream.timeout
-        return {"json": stream.json, "headers": headers, "timeout": timeout}
-
-    def _parsed(self, request: Request[T], answer: Any) -> T:
+    async def ask(self, request: Request[T]) -> T:
         """The answer's JSON as the request reads it; AuthenticationError or TrainerError otherwise."""
+        options = {"headers": await self._bearer(), **request.options()}
+        answer = await self._send(request.method, self.base_url + request.path, **options)
         if not answer.is_success:
             raise failure(answer)
         try:
@@ -91,25 +148,105 @@ class _Endpoint:
             ) from None
         return request.parse(found)
 
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+        await self._backend.pause(seconds)
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        """Call a function that computes or uses the disk; in async code, in a thread."""
+        return await self._backend.in_thread(function)
+
+    async def token(self) -> str | None:
+        """The key that the platform is sent; None if there is none."""
+        try:
+            return await self.in_thread(self._find_token)  # a sign-in's token is fetched from the platform
+        except AuthenticationError:
+            return None
+
+    async def put(self, url: str, mime_type: str, opened: AbstractContextManager[bytes | IO[bytes]]) -> None:
+        """Send a file to an address that the platform returned; the address is the credential."""
+        headers = {"Content-Type": mime_type, "x-ms-blob-type": "BlockBlob"}
+        with opened as content:
+            sent: Any = content
+            if not isinstance(content, bytes):
+                headers["Content-Length"] = str(os.fstat(content.fileno()).st_size)
+                sent = self._backend.content(content)
+            answer = await self._send("PUT", url, content=sent, headers=headers, timeout=self.upload_timeout)
+        if not answer.is_success:
+            raise failure(answer)
+
+    async def download(self, path: str, file: Path) -> bool:
+        """Write an answer into a file; False when the platform is still preparing it (202)."""
+        options = {"headers": await self._bearer(), "timeout": _DOWNLOAD_SECONDS}
+        try:
+            async with self._backend.stream("GET", self.base_url + path, **options) as answer:
+                if answer.status_code == 202:
+                    return False
+                await self._refuse(answer)
+                with open(file, "wb") as out:  # noqa: ASYNC230 - the pieces are small
+                    async for piece in self._backend.pieces(answer):
+                        out.write(piece)
+        except _httpx().TransportError as error:
+            raise TrainerError(f"The download from {self.base_url} broke off: {error!r}. Try it again.") from error
+        return True
+
+    async def events(self, stream: EventStream) -> AsyncGenerator[Row]:
+        """The events of a stream, until the server ends it."""
+        headers = {**await self._bearer(), **stream.headers}
+        timeout = self._timeout if stream.timeout is None else stream.timeout
+        options = {"json": stream.json, "headers": headers, "timeout": timeout}
+        try:
+            async with self._backend.stream(stream.method, self.base_url + stream.path, **options) as answer:
+                await self._refuse(answer, stream.refused)
+                async for line in self._backend.lines(answer):
+                    if line.startswith("data: "):
+                        yield json.loads(line[6:])
+        except _httpx().ConnectError as error:
+            raise self._unreachable(error, stream.broken) from error
+        except (_httpx().TransportError, ValueError) as error:
+            raise stream.broken(f"The stream broke off: {error or type(error).__name__}. Try again.") from error
+
+    async def _bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {await self.in_thread(self._find_token)}"}
+
+    async def _refuse(self, answer: Any, kinds: Callable[[int], type[TrainerError]] | None = None) -> None:
+        if not answer.is_success:
+            await self._backend.read(answer)
+            raise failure(answer, kinds)
+
+    async def _send(self, method: str, url: str, **options: Any) -> Any:
+        """One request, repeated within the budget where that does no harm."""
+        start = time.monotonic()
+        for tried in range(1, TRIES + 1):
+            asked, lost = 0.0, None
+            try:
+                answer = await self._backend.request(method, url, **options)
+                if answer.status_code not in _WORTH_A_RETRY:
+                    return answer
+                asked = retries.retry_after(answer.headers) or 0.0
+            except _httpx().InvalidURL as error:
+                raise TrainerError(f"{url!r} is not an address: {error}. Check it.") from None
+            except _httpx().TransportError as error:
+                lost = error
+            pause = max(retries.pause(tried, 1.0, BUDGET_SECONDS), asked)
+            if method != "GET" or tried == TRIES or time.monotonic() - start + pause > BUDGET_SECONDS:
+                break
+            await self.pause(pause)
+        if lost is not None:
+            raise self._unreachable(lost) from None  # it is quoted; its own trace is long and of no use
+        return answer
+
     def _unreachable(self, error: Exception, kind: type[TrainerError] = TrainerError) -> TrainerError:
         return kind(
             f"Cannot reach {self.base_url}: {error or type(error).__name__}. Check that the platform runs "
             "(`benchmax up` starts one here) and that its address is right."
         )
 
-    def _lost(self, stream: EventStream, error: Exception) -> TrainerError:
-        import httpx2
 
-        if isinstance(error, httpx2.ConnectError):
-            return self._unreachable(error, stream.broken)
-        return stream.broken(f"The stream broke off: {error or type(error).__name__}. Try again.")
+class _Endpoint:
+    """What both connections know: the platform's address, and how to find the key for it."""
 
-    def _broke_off(self, error: Exception) -> TrainerError:
-        return TrainerError(f"The download from {self.base_url} broke off: {error!r}. Try it again.")
-
-
-class Connection(_Endpoint):
-    """A blocking connection. Threads may use one together."""
+    _backend_kind: type[_Blocking] | type[_Async]
 
     def __init__(
         self,
@@ -118,8 +255,24 @@ class Connection(_Endpoint):
         timeout: float = 30.0,
         token_provider: TokenProvider | None = None,
     ) -> None:
-        super().__init__(api_key, base_url, timeout, token_provider)
-        self._http = _httpx().Client(timeout=timeout, follow_redirects=False)
+        self.base_url = credentials.base_url(base_url)
+        self._api_key = api_key
+        self._provider = token_provider
+        backend = self._backend_kind(timeout)
+        self._http = backend.http
+        self._exchange = Exchange(backend, self.base_url, self._token, timeout)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_url!r})"
+
+    def _token(self) -> str:
+        return credentials.bearer(self._api_key, self._provider, self.base_url)
+
+
+class Connection(_Endpoint):
+    """A blocking connection. Threads may use one together."""
+
+    _backend_kind = _Blocking
 
     def close(self) -> None:
         self._http.close()
@@ -133,115 +286,16 @@ class Connection(_Endpoint):
         self.close()
 
     def _get(self, route: str, /, **params: Any) -> Any:
-        return self._run(Request("GET", route, as_is, params))
+        return run_blocking(self._exchange.ask(Request("GET", route, as_is, params)))
 
     def _json(self, method: str, path: str, *, json: Any = None) -> Any:
-        return self._run(Request(method, path, as_is, json=json))
-
-    def _run(self, call: Call[T]) -> T:
-        """The result of a request or a procedure."""
-        if isinstance(call, Request):
-            return self._ask(call)
-        with closing(call):
-            proceed, value = call.send, None
-            while True:
-                try:
-                    step = proceed(value)
-                except StopIteration as done:
-                    result: T = done.value
-                    return result
-                try:
-                    proceed, value = call.send, self._perform(step)
-                except Exception as error:
-                    proceed, value = call.throw, error
-
-    def _perform(self, step: Step) -> Any:
-        match step:
-            case Request():
-                return self._ask(step)
-            case Pause():
-                return time.sleep(step.seconds)
-            case InThread():
-                return step.function()
-            case Put():
-                return self._put(step)
-            case Download():
-                return self._download(step)
-            case Collect():
-                with closing(self._events(step.stream)) as events:
-                    return list(_up_to(step.until, events))
-            case _:
-                return self._target()
-
-    def _ask(self, request: Request[T]) -> T:
-        options = {"headers": _bearer(self._token()), **request.options()}
-        return self._parsed(request, self._send(request.method, self._url(request.path), **options))
-
-    def _send(self, method: str, url: str, **request: Any) -> Any:
-        """One request, repeated within the budget where that does no harm."""
-        tries = _Tries(self, method, url)
-        pause: float | None
-        while True:
-            try:
-                answer = self._http.request(method, url, **request)
-            except Exception as error:
-                pause = tries.after_error(error)
-            else:
-                pause = tries.after_answer(answer)
-                if pause is None:
-                    return answer
-            time.sleep(pause)
-
-    def _put(self, put: Put) -> None:
-        with put.open() as content:
-            options = {"content": content, "headers": _put_headers(put, content), "timeout": put.timeout}
-            answer = self._send("PUT", put.url, **options)
-        if not answer.is_success:
-            raise failure(answer)
-
-    def _download(self, wanted: Download) -> bool:
-        options = {"headers": _bearer(self._token()), "timeout": _DOWNLOAD_SECONDS}
-        try:
-            with self._http.stream("GET", self._url(wanted.path), **options) as answer:
-                if answer.status_code == 202:
-                    return False
-                if not answer.is_success:
-                    answer.read()
-                    raise failure(answer)
-                with open(wanted.file, "wb") as file:
-                    for piece in answer.iter_bytes(_PIECE_BYTES):
-                        file.write(piece)
-        except _httpx().TransportError as error:
-            raise self._broke_off(error) from error
-        return True
-
-    def _events(self, stream: EventStream) -> Generator[Row]:
-        """The events of a stream, until the server ends it."""
-        options = self._stream_options(stream, self._token())
-        try:
-            with self._http.stream(stream.method, self._url(stream.path), **options) as answer:
-                if not answer.is_success:
-                    answer.read()
-                    raise failure(answer, stream.refused)
-                for line in answer.iter_lines():
-                    if (event := _event(line)) is not None:
-                        yield event
-        except (_httpx().TransportError, ValueError) as error:
-            raise self._lost(stream, error) from error
+        return run_blocking(self._exchange.ask(Request(method, path, as_is, json=json)))
 
 
 class AsyncConnection(_Endpoint):
     """The same for async code, on one event loop."""
 
-    def __init__(
-        self,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        timeout: float = 30.0,
-        token_provider: TokenProvider | None = None,
-    ) -> None:
-        super().__init__(api_key, base_url, timeout, token_provider)
-        self._http = _httpx().AsyncClient(timeout=timeout, follow_redirects=False)
+    _backend_kind = _Async
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -253,131 +307,6 @@ class AsyncConnection(_Endpoint):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-    async def _run(self, call: Call[T]) -> T:
-        """The result of a request or a procedure."""
-        if isinstance(call, Request):
-            return await self._ask(call)
-        with closing(call):
-            proceed, value = call.send, None
-            while True:
-                try:
-                    step = proceed(value)
-                except StopIteration as done:
-                    result: T = done.value
-                    return result
-                try:
-                    proceed, value = call.send, await self._perform(step)
-                except Exception as error:
-                    proceed, value = call.throw, error
-
-    async def _perform(self, step: Step) -> Any:
-        match step:
-            case Request():
-                return await self._ask(step)
-            case Pause():
-                return await asyncio.sleep(step.seconds)
-            case InThread():
-                return await asyncio.to_thread(step.function)
-            case Put():
-                return await self._put(step)
-            case Download():
-                return await self._download(step)
-            case Collect():
-                async with aclosing(self._events(step.stream)) as events:
-                    return await _collected(step.until, events)
-            case _:
-                return await asyncio.to_thread(self._target)
-
-    async def _bearer(self) -> dict[str, str]:
-        return _bearer(await asyncio.to_thread(self._token))  # a sign-in's token is fetched from the platform
-
-    async def _ask(self, request: Request[T]) -> T:
-        options = {"headers": await self._bearer(), **request.options()}
-        return self._parsed(request, await self._send(request.method, self._url(request.path), **options))
-
-    async def _send(self, method: str, url: str, **request: Any) -> Any:
-        tries = _Tries(self, method, url)
-        pause: float | None
-        while True:
-            try:
-                answer = await self._http.request(method, url, **request)
-            except Exception as error:
-                pause = tries.after_error(error)
-            else:
-                pause = tries.after_answer(answer)
-                if pause is None:
-                    return answer
-            await asyncio.sleep(pause)
-
-    async def _put(self, put: Put) -> None:
-        with put.open() as content:
-            headers = _put_headers(put, content)
-            sent = content if isinstance(content, bytes) else _pieces(content)
-            answer = await self._send("PUT", put.url, content=sent, headers=headers, timeout=put.timeout)
-        if not answer.is_success:
-            raise failure(answer)
-
-    async def _download(self, wanted: Download) -> bool:
-        options = {"headers": await self._bearer(), "timeout": _DOWNLOAD_SECONDS}
-        try:
-            async with self._http.stream("GET", self._url(wanted.path), **options) as answer:
-                if answer.status_code == 202:
-                    return False
-                if not answer.is_success:
-                    await answer.aread()
-                    raise failure(answer)
-                with open(wanted.file, "wb") as file:  # noqa: ASYNC230 - the writes are in threads
-                    async for piece in answer.aiter_bytes(_PIECE_BYTES):
-                        await asyncio.to_thread(file.write, piece)
-        except _httpx().TransportError as error:
-            raise self._broke_off(error) from error
-        return True
-
-    async def _events(self, stream: EventStream) -> AsyncGenerator[Row]:
-        """The events of a stream, until the server ends it."""
-        options = self._stream_options(stream, await asyncio.to_thread(self._token))
-        try:
-            async with self._http.stream(stream.method, self._url(stream.path), **options) as answer:
-                if not answer.is_success:
-                    await answer.aread()
-                    raise failure(answer, stream.refused)
-                async for line in answer.aiter_lines():
-                    if (event := _event(line)) is not None:
-                        yield event
-        except (_httpx().TransportError, ValueError) as error:
-            raise self._lost(stream, error) from error
-
-
-class _Tries:
-    """Decides whether a request is sent again, and after which pause: GETs alone, within the budget."""
-
-    def __init__(self, endpoint: _Endpoint, method: str, url: str) -> None:
-        self._endpoint, self._method, self._url = endpoint, method, url
-        self._start = time.monotonic()
-        self._tried = 0
-
-    def after_answer(self, answer: Any) -> float | None:
-        """Seconds until the next try; None when this answer is the result."""
-        if answer.status_code not in _WORTH_A_RETRY:
-            return None
-        return self._pause(retries.retry_after(answer.headers) or 0.0)
-
-    def after_error(self, error: Exception) -> float:
-        """Seconds until the next try; raises when there is none."""
-        if isinstance(error, _httpx().InvalidURL):
-            raise TrainerError(f"{self._url!r} is not an address: {error}. Check it.") from None
-        if not isinstance(error, _httpx().TransportError):
-            raise error
-        if (pause := self._pause(0.0)) is None:
-            raise self._endpoint._unreachable(error) from None  # it is quoted; its own trace is long and of no use
-        return pause
-
-    def _pause(self, asked: float) -> float | None:
-        self._tried += 1
-        pause = max(retries.pause(self._tried, 1.0, BUDGET_SECONDS), asked)
-        late = time.monotonic() - self._start + pause > BUDGET_SECONDS
-        return None if self._method != "GET" or self._tried >= TRIES or late else pause
 
 
 def failure(answer: Any, kinds: Callable[[int], type[TrainerError]] | None = None) -> TrainerError:
@@ -396,43 +325,6 @@ def error_text(answer: Any) -> str:
         return words if isinstance(words, str) else str(words)
     except (ValueError, KeyError, TypeError):
         return answer.text.strip()[:500] or "The platform gave no reason"
-
-
-def _event(line: str) -> Row | None:
-    """The JSON object of a `data:` line; None for the other lines of server-sent events."""
-    return json.loads(line[6:]) if line.startswith("data: ") else None
-
-
-def _up_to(kinds: frozenset[str], events: Iterable[Row]) -> Iterator[Row]:
-    for event in events:
-        yield event
-        if event["event"] in kinds:
-            return
-
-
-async def _collected(kinds: frozenset[str], events: AsyncIterable[Row]) -> list[Row]:
-    found = []
-    async for event in events:
-        found.append(event)
-        if event["event"] in kinds:
-            break
-    return found
-
-
-def _bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
-
-
-def _put_headers(put: Put, content: bytes | IO[bytes]) -> dict[str, str]:
-    headers = {"Content-Type": put.mime_type, "x-ms-blob-type": "BlockBlob"}
-    if not isinstance(content, bytes):
-        headers["Content-Length"] = str(os.fstat(content.fileno()).st_size)
-    return headers
-
-
-async def _pieces(file: IO[bytes]) -> AsyncIterator[bytes]:
-    while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
-        yield piece
 
 
 def _httpx() -> Any:

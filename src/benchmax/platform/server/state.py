@@ -1,4 +1,4 @@
-"""What the routes work with, in one object."""
+"""What routes and services work with, in one object."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ServerServices:
 
 
 async def services_of(request: Request) -> ServerServices:
-    """Async, as it waits for nothing: a plain function would be sent to a thread."""
+    """Async although it never waits: FastAPI would run a plain function in a thread."""
     found: ServerServices = request.app.state.services
     return found
 

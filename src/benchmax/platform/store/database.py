@@ -1,8 +1,8 @@
 """Opening the database: SQLite in the data directory by default, PostgreSQL by URL, the same code for both.
 
     database = open_database(DataDir().create())
-    with database.read() as session: …
-    with database.write() as session: …     # one transaction, committed at the end
+    with database.read() as db: …
+    with database.write() as db: …     # one transaction, committed at the end
 
 SQLite runs in WAL mode: readers never wait, and a writer takes its place in the queue at once (`BEGIN IMMEDIATE`)
 instead of failing in the middle.
@@ -50,7 +50,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """To read from, on SQLite one snapshot; nothing is kept."""
+        """A session to read from, one snapshot on SQLite; nothing is written."""
         with Session(self._reader, expire_on_commit=False, autoflush=False) as db:
             yield db
 
@@ -86,7 +86,7 @@ def open_database(data: DataDir, url: str | None = None, *, migrate: bool = True
 
 
 def _check_whole(engine: Engine) -> None:
-    """Refuse a file that is damaged inside."""
+    """Raise for a damaged file."""
     path = Path(engine.url.database or "")
     if engine.dialect.name != "sqlite" or not path.is_file() or path.stat().st_size > CHECKED_BYTES:
         return
@@ -139,7 +139,7 @@ def _note_use(_: Any, record: ConnectionPoolEntry) -> None:
 
 
 def _check_idle(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
-    """A connection that lay about is asked whether it lives: the database may have been started anew meanwhile."""
+    """Check a connection that was idle: the database may have been restarted."""
     if time.monotonic() - record.info.get("used", float("inf")) > IDLE_SECONDS:
         try:
             connection.execute("")

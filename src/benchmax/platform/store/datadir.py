@@ -65,7 +65,7 @@ class DataDir:
             return None
 
     def note_database(self, url: str | None) -> None:
-        """Let the next start, by whomever, find the same database: with another one all runs would seem lost."""
+        """Record the database for the next start: with another one all runs would seem lost."""
         if url:
             write_text(self.database_note, url, private=True)
         else:

@@ -1,5 +1,6 @@
-"""Every request of the platform's API that the clients make, as functions without input or output.
+"""Every request of the platform's API that the clients make, described without a connection.
 
-Each returns a `Request`, or a procedure of several (see `calls`); `client` makes methods of them. One module for each
-noun: `runs`, `rollouts`, `launches`, `checkpoints`, `resources` (environments and datasets), `accounts`, `uploads`.
+Each function returns a `Request`, or is a procedure of several (see `calls`); `client` makes methods of them. There is
+one module for each noun: `runs`, `rollouts`, `launches`, `checkpoints`, `resources` (environments and datasets),
+`accounts`, `uploads`, and `played_rollouts` for those that belong to no run.
 """

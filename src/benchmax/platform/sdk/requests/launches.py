@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmax.errors import UsageError
-from benchmax.platform.sdk.calls import Procedure, Request, Row, ask, get, post, post_for, run_path
+from benchmax.platform.sdk.calls import Request, Row, get, post, post_for, run_path
 from benchmax.platform.sdk.exceptions import JobLaunchError, TrainerError
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.transport import Exchange
 
 _LAUNCH = "/v1/train/runs/launch"
 
@@ -50,7 +53,8 @@ def _spec(arg: Row) -> LaunchArgSpec:
     )
 
 
-def queue_run(
+async def queue_run(
+    exchange: Exchange,
     training_run_type: str | None = None,
     env_cls_path: str | None = None,
     env_metadata_path: str | None = None,
@@ -59,7 +63,7 @@ def queue_run(
     name: str | None = None,
     launcher_args: Mapping[str, Any] | None = None,
     extra_secrets: Mapping[str, str] | None = None,
-) -> Procedure[tuple[str, list[str]]]:
+) -> tuple[str, list[str]]:
     """Like `launch_training_run`, but prints nothing: returns the run's id and the platform's warnings."""
     paths = {
         "env_cls_path": env_cls_path,
@@ -75,7 +79,7 @@ def queue_run(
     if extra_secrets:
         body["extraSecrets"] = dict(extra_secrets)
     try:
-        launched = yield from ask(post(_LAUNCH, body))
+        launched = await exchange.ask(post(_LAUNCH, body))
     except TrainerError as error:
         if type(error) is not TrainerError:
             raise

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from benchmax import config
 from benchmax.errors import UsageError
-from benchmax.platform.sdk.calls import Collect, EventStream, Procedure, Row, Target, in_thread
+from benchmax.platform.sdk.calls import EventStream, Row
 from benchmax.platform.sdk.exceptions import (
     AuthenticationError,
     PlatformRolloutError,
@@ -21,6 +22,9 @@ from benchmax.platform.sdk.exceptions import (
     TrainerError,
 )
 from benchmax.platform.wire.rollout_requests import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.transport import Exchange
 
 _LAST = frozenset({"rollout_completed", "worker_error", "error", "cancelled"})
 _LAST_OF_GROUP = frozenset({"batch_completed", "error", "cancelled"})
@@ -53,7 +57,8 @@ class ValidationResult:
         return self.ok
 
 
-def stream_rollout(
+async def stream_rollout(
+    exchange: Exchange,
     raw_example: Mapping[str, Any],
     env_cls_path: str | None = None,
     env_metadata_path: str | None = None,
@@ -71,20 +76,20 @@ def stream_rollout(
     capture_messages: bool = False,
     full_messages: bool = False,
     include_event_meta: bool = True,
-) -> Procedure[Row]:
+) -> Row:
     """Play one rollout; returns its last event, with `messages` when they were asked for."""
     body = {
         "standardized_example": None,
         "raw_example": dict(raw_example),
         "env": _env(env_cls_path, env_metadata_path, env_cls_bytes, env_metadata_bytes),
-        "llm": (yield from _llm(llm_base_url, llm_model, llm_api_key, llm_api_version)),
+        "llm": await _llm(exchange, llm_base_url, llm_model, llm_api_key, llm_api_version),
         "options": {
             "max_turns": max_turns,
             "max_tool_calls": max_tool_calls,
             "max_completion_tokens": max_completion_tokens,
         },
     }
-    events: list[Row] = yield Collect(_stream("/v1/rollout/stream", body), _LAST)
+    events = await _collect(exchange, "/v1/rollout/stream", body, _LAST)
     if not events or events[-1]["event"] not in _LAST:
         raise RolloutStreamError("The stream ended before the rollout did. Try again.")
     rewards = [event["rewards"] for event in events if event["event"] == "reward"]
@@ -96,7 +101,8 @@ def stream_rollout(
     return result
 
 
-def run_group(
+async def run_group(
+    exchange: Exchange,
     example: Mapping[str, Any],
     *,
     samples: int,
@@ -110,17 +116,17 @@ def run_group(
     llm_api_version: str = "",
     max_turns: int = 4,
     max_tool_calls: int = 8,
-) -> Procedure[list[Row]]:
+) -> list[Row]:
     """Play one example several times, scored as a group; returns one event for each sample."""
     body = {
         "dataset_bytes": _base64(json.dumps(dict(example)).encode()),
         "is_dataset_standardized": False,
         "concurrent_workers": 1,
         "env": _env(env_cls_path, env_metadata_path, env_cls_bytes, env_metadata_bytes),
-        "llm": (yield from _llm(llm_base_url, llm_model, llm_api_key, llm_api_version)),
+        "llm": await _llm(exchange, llm_base_url, llm_model, llm_api_key, llm_api_version),
         "options": {"max_turns": max_turns, "max_tool_calls": max_tool_calls, "samples_per_example": samples},
     }
-    events: list[Row] = yield Collect(_stream("/v1/rollout/batch/stream", body), _LAST_OF_GROUP)
+    events = await _collect(exchange, "/v1/rollout/batch/stream", body, _LAST_OF_GROUP)
     last = events[-1] if events else {"event": ""}
     if last["event"] in ("error", "cancelled"):
         raise PlatformRolloutError(f"The group was not played: {last.get('error') or last['event']}.")
@@ -129,7 +135,9 @@ def run_group(
     return [event for event in events if event["event"] in ("rollout_completed", "worker_error")]
 
 
-def validate_examples(
+async def validate_examples(
+    exchange: Exchange,
+    /,
     examples: Iterable[Mapping[str, Any]],
     env_cls_path: str | None = None,
     env_metadata_path: str | None = None,
@@ -144,7 +152,7 @@ def validate_examples(
     verbose: bool = True,
     full_messages: bool = False,
     **options: Any,
-) -> Procedure[ValidationResult]:
+) -> ValidationResult:
     """Play the first `n` examples, and one as a group when the environment scores groups."""
     env: Row = {"env_cls_path": env_cls_path, "env_metadata_path": env_metadata_path}
     grouped = check_group_reward
@@ -157,27 +165,27 @@ def validate_examples(
             "pip_dependencies": pip_dependencies,
             "local_modules": local_modules,
         }
-        bundle = yield from in_thread(lambda: dump_bundle(env_class, **bundled))
+        bundle = await exchange.in_thread(lambda: dump_bundle(env_class, **bundled))
         env = {"env_cls_bytes": bundle.pickled, "env_metadata_bytes": bundle.metadata.to_json_bytes()}
         grouped = check_group_reward and overrides(env_class, "compute_group_reward")
     chosen = [example for _, example in zip(range(n), examples, strict=False)]
     result = ValidationResult()
     for index, example in enumerate(chosen):
-        part = yield from _validate_one(index, example, env | options, full_messages)
+        part = await _validate_one(exchange, index, example, env | options, full_messages)
         result.examples.append(part)
         _print(verbose, part)
     if grouped and chosen:
-        result.group_reward = yield from _validate_group(chosen[0], group_reward_samples, env | options)
+        result.group_reward = await _validate_group(exchange, chosen[0], group_reward_samples, env | options)
         _print(verbose, result.group_reward)
     return result
 
 
-def _validate_one(
-    index: int, example: Mapping[str, Any], options: Row, full_messages: bool
-) -> Procedure[ExampleValidation]:
+async def _validate_one(
+    exchange: Exchange, index: int, example: Mapping[str, Any], options: Row, full_messages: bool
+) -> ExampleValidation:
     event: Row = {}
     for _ in range(2):  # a worker that died is worth one more try
-        event = yield from stream_rollout(example, example_index=index, full_messages=full_messages, **options)
+        event = await stream_rollout(exchange, example, example_index=index, full_messages=full_messages, **options)
         if event["event"] != "worker_error":
             break
     ok = event["event"] == "rollout_completed" and bool(event.get("success"))
@@ -185,8 +193,10 @@ def _validate_one(
     return ExampleValidation(index, ok, error, event.get("rewards") or {}, event.get("messages") or [])
 
 
-def _validate_group(example: Mapping[str, Any], samples: int, options: Row) -> Procedure[ExampleValidation]:
-    events = yield from run_group(example, samples=samples, **options)
+async def _validate_group(
+    exchange: Exchange, example: Mapping[str, Any], samples: int, options: Row
+) -> ExampleValidation:
+    events = await run_group(exchange, example, samples=samples, **options)
     errors = [
         str(event.get("group_reward_error") or event.get("error") or event["event"])
         for event in events
@@ -196,18 +206,26 @@ def _validate_group(example: Mapping[str, Any], samples: int, options: Row) -> P
     return ExampleValidation(0, good, None if good else (errors or ["some samples are missing"])[0])
 
 
-def _llm(base_url: str | None, model: str, api_key: str, api_version: str) -> Procedure[dict[str, str]]:
+async def _llm(exchange: Exchange, base_url: str | None, model: str, api_key: str, api_version: str) -> dict[str, str]:
     """The model to play; the platform's own key is never sent to another host."""
-    platform, known = yield Target()
-    own = {urlsplit(url).netloc for url in (platform, config.llm_url(), config.platform_url())}
+    known = await exchange.token()
+    own = {urlsplit(url).netloc for url in (exchange.base_url, config.llm_url(), config.platform_url())}
     host = urlsplit(base_url or "").netloc
     if host and api_key and host not in own and api_key == known:
         raise UsageError(f"The platform's key is not sent to {host}. Give that host's own key.")
     return {"base_url": base_url or "", "api_key": api_key, "model": model, "api-version": api_version}
 
 
-def _stream(path: str, body: Row) -> EventStream:
-    return EventStream("POST", path, json=body, broken=RolloutStreamError, refused=_refused)
+async def _collect(exchange: Exchange, path: str, body: Row, last: frozenset[str]) -> list[Row]:
+    """The events of a stream, up to the first of a kind in `last`."""
+    found = []
+    stream = EventStream("POST", path, json=body, broken=RolloutStreamError, refused=_refused)
+    async with aclosing(exchange.events(stream)) as events:
+        async for event in events:
+            found.append(event)
+            if event["event"] in last:
+                break
+    return found
 
 
 def _refused(status: int) -> type[TrainerError]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmax.platform.sdk.calls import (
-    Pause,
-    Procedure,
     Request,
     Row,
     as_object,
-    ask,
     delete,
     get,
     part_of_path,
@@ -19,6 +16,9 @@ from benchmax.platform.sdk.calls import (
     post_for,
     rows_in,
 )  # fmt: skip
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.transport import Exchange
 
 POLL_SECONDS = 0.5
 
@@ -33,15 +33,15 @@ def get_environment(environment_id: str) -> Request[Row]:
     return get(f"/v1/environments/{part_of_path(environment_id)}", as_object)
 
 
-def examine_environment(environment_id: str, *, dataset_path: str | None = None) -> Procedure[Row]:
+async def examine_environment(exchange: Exchange, environment_id: str, *, dataset_path: str | None = None) -> Row:
     """Have the doctor examine an environment on the platform, and wait for its report."""
     path = f"/v1/environments/{part_of_path(environment_id)}/doctor"
-    started = yield from ask(post_for("reportId", path, {"datasetPath": dataset_path}))
+    started = await exchange.ask(post_for("reportId", path, {"datasetPath": dataset_path}))
     while True:
-        report = yield from ask(get(f"{path}/{started}", as_object))
+        report = await exchange.ask(get(f"{path}/{started}", as_object))
         if report["status"] in ("complete", "failed"):
             return report
-        yield Pause(POLL_SECONDS)
+        await exchange.pause(POLL_SECONDS)
 
 
 def list_datasets() -> Request[list[Row]]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmax.platform.sdk.calls import (
-    Procedure,
     Request,
     Row,
     as_is,
     as_object,
-    ask,
     get,
     part_of_path,
     rows_in,
     run_path,
 )
 from benchmax.platform.sdk.requests.runs import PAGE
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.transport import Exchange
 
 
 def get_rollout_summary(
@@ -56,12 +57,12 @@ def list_rollouts(run_id: str, *, mode: str = "eval", page: int = 1, limit: int 
     return get(run_path(run_id, "rollouts"), rows_in("data"), mode=mode, page=page, limit=limit)
 
 
-def rollout_rows(run_id: str, mode: str, limit: int) -> Procedure[list[Row]]:
+async def rollout_rows(exchange: Exchange, run_id: str, mode: str, limit: int) -> list[Row]:
     """Index rows of up to `limit` rollouts, each reward component as `reward/<name>`."""
     rows: list[Row] = []
     page = 1
     while len(rows) < limit:
-        found = yield from ask(list_rollouts(run_id, mode=mode, page=page))
+        found = await exchange.ask(list_rollouts(run_id, mode=mode, page=page))
         rows += map(_flat, found)
         if len(found) < PAGE:
             break

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
 
-from benchmax.platform.sdk.calls import Procedure, Request, Row, as_object, ask, delete, get, post, rows_in, run_path
+from benchmax import retries
+from benchmax.platform.sdk.calls import EventStream, Request, Row, as_object, delete, get, post, rows_in, run_path
+from benchmax.platform.sdk.exceptions import TrainerError
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.transport import Exchange
 
 PAGE = 1000
 """The most rows a server returns at once."""
+_FEED_TRIES = 6
+_FEED_SECONDS = 60.0
 
 
-def list_runs(*, include_config: bool = False) -> Procedure[list[Row]]:
+async def list_runs(exchange: Exchange, *, include_config: bool = False) -> list[Row]:
     """Your runs, all of them, newest first."""
     found: dict[str, Row] = {}
     while True:
         known = len(found)
         query = {"includeConfig": include_config or None, "offset": known or None}
-        page = yield from ask(get("/v1/train/runs", rows_in("runs"), **query))
+        page = await exchange.ask(get("/v1/train/runs", rows_in("runs"), **query))
         found |= {run["id"]: run for run in page}  # one that was launched meanwhile moves others to the next page
         if len(page) < PAGE or len(found) == known:
             return list(found.values())
@@ -61,21 +70,60 @@ def get_run_logs(
     return get(run_path(run_id, "logs"), as_object, **query)
 
 
-def environment_logs_page(run_id: str, rollout_id: str | None, cursor: str) -> Request[Row]:
-    """`{logs, nextCursor}`."""
-    query = {"rolloutId": rollout_id, "limit": PAGE, "cursor": cursor}
-    return get(run_path(run_id, "environment-logs"), as_object, **query)
+async def iter_run_logs(
+    exchange: Exchange, run_id: str, process: str = "child", *, level: str | None = None
+) -> AsyncGenerator[Row]:
+    """Every line one process has written so far."""
+    after, more = "0", True
+    while more:
+        page = await exchange.ask(get_run_logs(run_id, process, level=level, after=after))
+        for line in page["lines"]:
+            yield line
+        after, more = page["nextCursor"], page["more"]
 
 
-def get_environment_logs(run_id: str, *, rollout_id: str | None = None) -> Procedure[list[Row]]:
-    """Everything the environment logged, oldest first; `iter_environment_logs` yields it line by line."""
-    found: list[Row] = []
+async def iter_environment_logs(
+    exchange: Exchange, run_id: str, *, rollout_id: str | None = None
+) -> AsyncGenerator[Row]:
+    """Everything the environment logged, oldest first."""
     cursor: str | None = "0"
     while cursor is not None:
-        page = yield from ask(environment_logs_page(run_id, rollout_id, cursor))
-        found += page["logs"]
+        query = {"rolloutId": rollout_id, "limit": PAGE, "cursor": cursor}
+        page = await exchange.ask(get(run_path(run_id, "environment-logs"), as_object, **query))
+        for line in page["logs"]:
+            yield line
         cursor = page.get("nextCursor")
-    return found
+
+
+async def get_environment_logs(exchange: Exchange, run_id: str, *, rollout_id: str | None = None) -> list[Row]:
+    """Everything the environment logged, oldest first; `iter_environment_logs` yields it line by line."""
+    return [line async for line in iter_environment_logs(exchange, run_id, rollout_id=rollout_id)]
+
+
+async def stream_run(exchange: Exchange, run_id: str, last_event_id: int = 0) -> AsyncGenerator[Row]:
+    """Events, metrics and rollouts as they come, until the run ends; reconnects where it was."""
+    lost = 0
+    while lost < _FEED_TRIES:
+        if lost:
+            await exchange.pause(retries.pause(lost, 0.5, 8.0))
+        with suppress(_FeedLost):
+            async with aclosing(exchange.events(_feed(run_id, last_event_id))) as events:
+                async for event in events:
+                    if event.get("type") == "end":
+                        return
+                    last_event_id, lost = event["id"], 0
+                    yield event
+        lost += 1
+    raise TrainerError("The live feed broke off, and again when it was asked for anew. Try it later.")
+
+
+class _FeedLost(TrainerError):
+    """The connection of a live feed is gone; another may take over."""
+
+
+def _feed(run_id: str, last_event_id: int) -> EventStream:
+    headers = {"Last-Event-ID": str(last_event_id)}
+    return EventStream("GET", run_path(run_id, "stream"), headers=headers, timeout=_FEED_SECONDS, broken=_FeedLost)
 
 
 def change_run(run_id: str, **changes: Any) -> Request[Row]:
@@ -127,12 +175,12 @@ def get_comparison_summary(
     return get(path, as_object, externalEvalId=external_eval_id, otherRunId=other_run_id)
 
 
-def metric_rows(run_id: str, mode: str | None = None) -> Procedure[list[Row]]:
+async def metric_rows(exchange: Exchange, run_id: str, mode: str | None = None) -> list[Row]:
     """One row for each mode and step, with each metric under its name."""
     found: dict[tuple[str, int], Row] = {}
-    modes = [mode] if mode else (yield from ask(get_run_details(run_id)))["modes"]
+    modes = [mode] if mode else (await exchange.ask(get_run_details(run_id)))["modes"]
     for each in modes:
-        for name, values in (yield from ask(get_run_scalars(run_id, each))).items():
+        for name, values in (await exchange.ask(get_run_scalars(run_id, each))).items():
             for value in values:
                 step = value["step"]
                 found.setdefault((each, step), {"mode": each, "step": step})[name] = value["value"]

@@ -98,7 +98,7 @@ def login(request: Request, services: Services, form: Annotated[dict[str, str], 
 
 @router.post("/logout")
 def logout(request: Request, services: Services, caller: Caller) -> Response:
-    """End this session; a key stays as it is."""
+    """End this login; a key stays as it is."""
     token = cookie_token(request.headers)
     if token:
         with services.database.write() as db:
@@ -111,7 +111,7 @@ def logout(request: Request, services: Services, caller: Caller) -> Response:
 
 @router.post("/v1/password")
 def change_password(request: Request, services: Services, caller: Caller, body: PasswordChange) -> Success:
-    """Set another password. Every other session ends; keys stay."""
+    """Change the password. Every other login ends; keys stay."""
     address = client_address(request.scope)
     services.limiter.hit("login", address)
     with services.database.read() as db:
@@ -130,7 +130,7 @@ def change_password(request: Request, services: Services, caller: Caller, body: 
 
 @router.post("/v1/sign-out")
 def sign_out_everywhere(services: Services, caller: Caller, body: SignOut) -> Success:
-    """End every session of yours, this one too; with `keys`, revoke every other API key as well."""
+    """End every login of yours, this one too; with `keys`, revoke every other API key as well."""
     with services.database.write() as db:
         ended = users.sign_out(db, caller.user_id)
         revoked = users.revoke_all(db, caller.user_id, but=caller.key_id) if body.keys else 0

@@ -81,7 +81,7 @@ def test_webhook(services: Services, caller: Caller, webhook_id: WebhookId) -> W
     """Send an empty message, to see whether it arrives."""
     services.limiter.hit("webhook", caller.user_id)
     with services.database.write() as db:
-        return _delivery(webhooks.tell_test(db, _own(db, caller.user_id, webhook_id)))
+        return _delivery(webhooks.queue_test(db, _own(db, caller.user_id, webhook_id)))
 
 
 def _own(db: Session, user_id: str, webhook_id: str) -> Webhook:

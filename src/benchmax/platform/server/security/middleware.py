@@ -235,7 +235,7 @@ def check_origin(scope: Scope, headers: Headers) -> None:
 
 
 class OpenStreams:
-    """How many live feeds one key, session or address has open."""
+    """How many live feeds one user or address has open."""
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()

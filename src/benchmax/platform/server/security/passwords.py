@@ -17,14 +17,14 @@ FEWEST_CHARS = 10
 
 
 def hash_password(password: str) -> str:
-    """What is kept of a password; UsageError for one that is too short."""
+    """The hash of a password; UsageError for one that is too short."""
     if not FEWEST_CHARS <= len(password) <= 1000:
         raise UsageError(f"A password has {FEWEST_CHARS} to 1,000 characters. Choose another.")
     return _hasher.hash(password)
 
 
 def set_password(database: Database, email: str, password: str) -> None:
-    """Give a user a password; the user must exist."""
+    """Set the password of an existing user."""
     hashed = hash_password(password)
     with database.write() as db:
         user = users.by_email(db, email)
@@ -34,7 +34,7 @@ def set_password(database: Database, email: str, password: str) -> None:
 
 
 def check_password(database: Database, email: str, password: str, address: str) -> str:
-    """The user's id; Refused, in the same words and time, for an unknown user and a wrong password."""
+    """The user's id; Refused, with the same message and in the same time, for an unknown user and a wrong password."""
     account = email.strip().lower()[:320]
     with database.read() as db:
         locked = users.locked(db, account, address)

@@ -166,13 +166,13 @@ class AccessTable:
             self._routes.append((compile_path(path)[0], method, level))
 
     def level(self, method: str, path: str) -> Level:
-        """Who may do this."""
+        """The level a request needs."""
         return self.find(method, path)[0]
 
     def find(self, method: str, path: str) -> tuple[Level, str | None]:
-        """Who may do this, and the id of the run it is about, if it is about one.
+        """The level a request needs, and the id of the run it names, if it names one.
 
-        What matches no route needs credentials too: strangers learn nothing from a 404.
+        What matches no route needs credentials too, so a 404 reveals nothing without them.
         """
         for regex, allowed, level in self._routes:
             if allowed == method and (match := regex.match(path)):

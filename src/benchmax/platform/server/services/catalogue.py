@@ -41,7 +41,7 @@ NOT_THERE = "You have no such environment. `list_environments` shows them."
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """One to choose."""
+    """One environment of the list: built in, or an upload."""
 
     id: str
     uploaded: Uploaded | None
@@ -62,7 +62,7 @@ def find(db: Session, owner_id: str, environment_id: str) -> Environment:
 
 
 def of_run(db: Session, run: Run) -> str | None:
-    """The id of the environment a run was launched with; None when it is not among the owner's any more."""
+    """The id of the environment a run was launched with; None when the owner no longer has it."""
     path = run.paths.get("env_cls_path", "")
     if path.startswith(OURS):
         name = path.removeprefix(OURS).partition("/")[0]

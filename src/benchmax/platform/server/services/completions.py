@@ -1,4 +1,4 @@
-"""Chat completions by the platform's models: a model of this machine answers in a session, an endpoint over HTTP."""
+"""Chat completions by the platform's models: one of this machine answers in a live session, an endpoint over HTTP."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Refusal(Exception):
 
 
 async def answer(services: Services, chosen: ChosenModel, body: Mapping[str, Any], gone: Gone) -> Response:
-    """The chosen model's answer, whole or streamed. Who answers is in `model`, and in whose place in `note`."""
+    """The chosen model's answer, whole or streamed; `model` names who answers, `note` whom it replaces."""
     headers = {"X-Benchmax-Model": _header(chosen.model)}
     if chosen.note:
         headers["X-Benchmax-Note"] = _header(chosen.note)
@@ -52,7 +52,7 @@ async def answer(services: Services, chosen: ChosenModel, body: Mapping[str, Any
 
 
 def _header(text: str) -> str:
-    """As a header can hold it."""
+    """A text as a header can hold it."""
     return " ".join(text.encode("ascii", "replace").decode().split())
 
 

@@ -56,12 +56,12 @@ class LiveSessions:
         self._lock = threading.Lock()
 
     def for_rollouts(self, owner_id: str, digest: str, files: Mapping[str, Path | bytes]) -> SessionFolder:
-        """A session with this bundle open: the owner's last one, or another."""
+        """A live session with this bundle open: the owner's last one, or another."""
         asked = {"kind": "rollout", "owner_id": owner_id, "idle_seconds": ROLLOUT_IDLE_SECONDS}
         return self._open((owner_id, digest), {**asked, "files": {name: name for name in files}}, files)
 
     def for_model(self, name: str) -> SessionFolder:
-        """A session with this model of the machine loaded: everybody's."""
+        """A live session with this model of the machine loaded, shared by all users."""
         asked = {"kind": "model", "owner_id": "", "idle_seconds": MODEL_IDLE_SECONDS, "model": name, "files": {}}
         return self._open(("", name), asked, {})
 

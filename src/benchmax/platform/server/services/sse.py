@@ -154,7 +154,7 @@ class Feeds:
             return [News.of(each) for each in events.after(db, run_id, last_id, _PAGE)]
 
     def _look(self, run_id: str, last_id: int) -> tuple[list[News], bool]:
-        """What is new, and whether the run has ended: asked first, so that no event after it is missed."""
+        """What is new, and whether the run has ended; the latter is read first, so that no later event is missed."""
         with self._database.read() as db:
             run = runs.get(db, run_id)
             found = [News.of(each) for each in events.after(db, run_id, last_id, _PAGE)]

@@ -54,7 +54,7 @@ class Sender:
         self._base_url = base_url
 
     async def run(self) -> None:
-        """Look again and again until cancelled. A database that is away is looked for again."""
+        """Send until cancelled. When the database is unreachable, try again later."""
         while True:
             try:
                 busy = await self.send_due()
@@ -73,7 +73,7 @@ class Sender:
         return bool(taken)
 
     def _take(self) -> list[tuple[Delivery, str, str]]:
-        """Messages whose next attempt is ours to make, each with the address and the secret."""
+        """Messages that this sender claimed, each with the address and the secret."""
         with self._database.read() as db:
             found = webhooks.due(db, AT_ONCE)
         if not found:

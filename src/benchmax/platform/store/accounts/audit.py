@@ -21,7 +21,7 @@ def note(
     address: str = "",
     details: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write one row, in the transaction of the deed itself."""
+    """Write one row, in the transaction of the action itself."""
     db.add(
         Audit(
             action=action,

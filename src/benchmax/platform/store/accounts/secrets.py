@@ -48,7 +48,7 @@ class Vault:
             raise UsageError(f"The secret {row.name!r} was stored with another key. Set it again.") from None
 
     def copy(self, db: Session, run_id: str, other_id: str) -> None:
-        """Give another run the secrets that one was launched with."""
+        """Copy the secrets one run was launched with to another."""
         for row in db.scalars(select(Secret).where(Secret.run_id == run_id)).all():
             self.put(db, row.owner_id, row.name, self.reveal(row), other_id)
 
@@ -64,6 +64,6 @@ def find(db: Session, owner_id: str, name: str, run_id: str = "") -> Secret | No
 
 
 def names(db: Session, owner_id: str) -> list[Secret]:
-    """The owner's own secrets; only their names are for showing."""
+    """The owner's own secrets; only their names may be shown."""
     query = select(Secret).where(Secret.owner_id == owner_id, Secret.run_id == "")
     return list(db.scalars(query.order_by(Secret.name)))

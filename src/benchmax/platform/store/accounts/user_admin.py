@@ -26,7 +26,7 @@ from benchmax.platform.store.tables import (
 
 
 def everyone(db: Session, only: str | None = None) -> list[tuple[User, int]]:
-    """Users with the number of their runs, oldest first; one alone when named."""
+    """Users with the number of their runs, oldest first; only one when named."""
     counted = (
         select(Run.owner_id, func.count().label("count")).where(Run.deleted.is_(None)).group_by(Run.owner_id).subquery()
     )
@@ -47,7 +47,7 @@ def find(db: Session, user_id: str) -> User | None:
 
 
 def remove(db: Session, user: User) -> None:
-    """Take away every way in and all that was theirs, and have the runs deleted.
+    """Remove a user's credentials and data, and mark their runs for deletion.
 
     The row stays: runs are removed by the runner, later. So do the bytes of files, until no path names them.
     """

@@ -171,7 +171,7 @@ def create_link(db: Session, user_id: str, seconds: float = LINK_SECONDS) -> str
 
 
 def use_link(db: Session, token: str) -> str | None:
-    """Whom the link signs in; it is gone afterwards."""
+    """The id of the user the link signs in; it works once."""
     link = db.scalars(select(LoginLink).where(LoginLink.digest == digest(token)).with_for_update()).one_or_none()
     if link is None:
         return None
@@ -273,7 +273,7 @@ def create_device_code(db: Session, client_id: str, address: str = "") -> tuple[
 
 
 def poll_device_code(db: Session, token: str, client_id: str) -> str | DeviceCode:
-    """The approved row, taken out of the table; or an OAuth error word."""
+    """The approved row, taken out of the table; or an OAuth error code."""
     row = db.scalars(select(DeviceCode).where(DeviceCode.digest == digest(token)).with_for_update()).one_or_none()
     now = time.time()
     if row is None or row.client_id != client_id:

@@ -84,7 +84,7 @@ def remove(db: Session, row: Webhook) -> None:
 # What is sent
 
 
-def tell_end(db: Session, run: Run) -> None:
+def queue_end(db: Session, run: Run) -> None:
     """Queue the end of a run for the owner's webhooks that want it; not of one that was deleted."""
     if run.deleted is not None:
         return
@@ -99,7 +99,7 @@ def tell_end(db: Session, run: Run) -> None:
     _tell(db, run, ENDED, f"{run.id} {ENDED} {run.ended:.6f}", text, data)
 
 
-def tell_alert(db: Session, run_id: str, message: str, alert: Mapping[str, Any], at: float) -> None:
+def queue_alert(db: Session, run_id: str, message: str, alert: Mapping[str, Any], at: float) -> None:
     """Queue an alert of a run. One that is raised again at the same step, as after a resumption, is not sent twice."""
     run = db.get(Run, run_id)
     if run is None or time.time() - at > STALE_SECONDS:
@@ -111,7 +111,7 @@ def tell_alert(db: Session, run_id: str, message: str, alert: Mapping[str, Any],
     _tell(db, run, ALERT, f"{run.id} {ALERT} {kind} {step}", text, data)
 
 
-def tell_test(db: Session, row: Webhook) -> Delivery:
+def queue_test(db: Session, row: Webhook) -> Delivery:
     """Queue an empty message, to see whether it arrives."""
     payload = {"type": TEST, "text": "A message to try this webhook, from benchmax.", "data": {}}
     return _queue(db, row, TEST, f"{TEST} {secrets.token_hex(8)}", payload)

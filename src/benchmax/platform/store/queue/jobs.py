@@ -65,7 +65,7 @@ def lease(db: Session, holder: Holder, *, slots: int, fewest: int = 0, seconds: 
 
 
 def heartbeat(db: Session, job_id: int, holder: Holder, seconds: float = LEASE_SECONDS) -> bool:
-    """Renew a lease; False when it was lost: then stop the child, for another has it."""
+    """Renew a lease; False when another supervisor has it: then stop the child."""
     return _changed(db, _mine(job_id, holder).values(lease_until=time.time() + seconds))
 
 
@@ -75,7 +75,7 @@ def set_child(db: Session, job_id: int, holder: Holder, pid: int, started: float
 
 
 def finish(db: Session, job_id: int, holder: Holder) -> bool:
-    """The job is done, whatever became of its run; False when the lease was lost."""
+    """Mark the job done, however its run ended; False when the lease was lost."""
     return _changed(db, _mine(job_id, holder).values(state="done", holder=None, lease_until=None))
 
 

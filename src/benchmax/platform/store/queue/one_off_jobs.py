@@ -68,12 +68,12 @@ def going(db: Session, owner_id: str, kind: str) -> int:
 
 
 def has_job(db: Session, one_off_id: str) -> bool:
-    """Whether something will still bring it to an end."""
+    """Whether a job will still finish it."""
     return bool(db.scalar(select(exists().where(Job.eval_id == one_off_id, Job.state != "done"))))
 
 
 def tools(db: Session, owner_id: str) -> dict[str, list[str]]:
-    """The tools of each environment the doctor has looked at."""
+    """The tools of each environment the doctor has examined."""
     query = (
         select(OneOffJob.subject, OneOffJob.result["tools"])
         .where(OneOffJob.owner_id == owner_id, OneOffJob.kind == "doctor", OneOffJob.status == "complete")
@@ -85,7 +85,7 @@ def tools(db: Session, owner_id: str) -> dict[str, list[str]]:
 def set_status(
     db: Session, one_off_id: str, status: str, reason: str = "", result: Mapping[str, Any] | None = None
 ) -> None:
-    """Where it is; one that has ended stays as it is."""
+    """Set its status; one that has ended stays as it is."""
     row = db.get(OneOffJob, one_off_id, with_for_update=True, populate_existing=True)
     if row is None or row.status not in OPEN:
         return

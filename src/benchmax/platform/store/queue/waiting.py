@@ -43,7 +43,7 @@ def to_drop(db: Session) -> list[tuple[int, str, str | None, str]]:
 
 
 def waiting_runs(db: Session) -> list[tuple[str, str]]:
-    """(run, what it says it does) of runs that wait for their first start, in the order they will be taken."""
+    """(run, activity) of runs that wait for their first start, in the order they will be taken."""
     query = (
         select(Run.id, Run.activity)
         .join(Job, Job.run_id == Run.id)
@@ -54,7 +54,7 @@ def waiting_runs(db: Session) -> list[tuple[str, str]]:
 
 
 def without_job(db: Session, older_than: float = 60.0) -> list[str]:
-    """Runs that have not ended, and that no job will ever bring to an end."""
+    """Runs that have not ended and have no job to finish them."""
     open_job = exists().where(Job.run_id == Run.id, Job.kind == "train", Job.state != "done")
     query = select(Run.id).where(
         Run.status.not_in(TERMINAL), Run.deleted.is_(None), Run.updated < time.time() - older_than, ~open_job

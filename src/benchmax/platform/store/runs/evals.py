@@ -52,7 +52,7 @@ def set_progress(
     total: int | None = None,
     summary: Mapping[str, Any] | None = None,
 ) -> None:
-    """Where the eval is; an ended one stays as it is. A change of status is sent to the run's live readers."""
+    """Set the eval's progress; an ended one stays as it is. A change of status is sent to the run's live readers."""
     row = db.get(Eval, eval_id, with_for_update=True, populate_existing=True)
     if row is None or row.status in TERMINAL:
         return

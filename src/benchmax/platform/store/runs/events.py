@@ -30,7 +30,7 @@ def append(
     data: Mapping[str, Any] | None = None,
     at: float | None = None,
 ) -> Event:
-    """Add one event. Use category `feed` for news that only live readers need (`points`, `rollouts`)."""
+    """Add one event. Use category `feed` for what only live readers need (`points`, `rollouts`)."""
     db.execute(select(Run.id).where(Run.id == run_id).with_for_update())
     row = Event(
         run_id=run_id,

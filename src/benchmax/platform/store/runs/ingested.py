@@ -49,12 +49,12 @@ def count_eval(db: Session, run_id: str, eval_id: str) -> int:
 
 
 def forget_step(db: Session, run_id: str) -> None:
-    """The run went back to before its first step."""
+    """Reset the run to before its first step."""
     db.execute(update(Run).where(Run.id == run_id).values(latest_step=None))
 
 
 def offsets(db: Session, run_id: str, files: Sequence[str]) -> dict[str, int]:
-    """How far these files were read. Who else reads the run waits until this transaction ends."""
+    """How far these files were read. Another reader of the run waits until this transaction ends."""
     db.execute(select(Run.id).where(Run.id == run_id).with_for_update())
     query = select(Cursor.file, Cursor.offset).where(Cursor.run_id == run_id, Cursor.file.in_(files))
     return {row[0]: row[1] for row in db.execute(query)}

@@ -70,27 +70,10 @@ def record(db: Session, run_id: str, lines: Iterable[MetricLine]) -> int:
     return len(points)
 
 
-def scalars(db: Session, run_id: str, mode: str, names: Iterable[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-    """`{name: [{step, value}]}` of one mode, steps in order; `{}` for a mode there is not."""
-    query = (
-        select(MetricName.id, MetricName.name)
-        .where(MetricName.run_id == run_id, MetricName.mode == mode)
-        .order_by(MetricName.name)
-    )
-    if names is not None:
-        query = query.where(MetricName.name.in_(list(names)))
-    series = {row.id: row.name for row in db.execute(query)}
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in series.values()}
-    points = select(MetricValue.series_id, MetricValue.step, MetricValue.value).where(
-        MetricValue.run_id == run_id, MetricValue.series_id.in_(series)
-    )
-    for series_id, step, value in db.execute(points.order_by(MetricValue.series_id, MetricValue.step)):
-        found[series[series_id]].append({"step": step, "value": value})
-    return {name: values for name, values in found.items() if values}
-
-
 def encoded(db: Session, run_id: str, mode: str, buckets: int | None = None) -> bytes:
-    """`scalars` as JSON, written directly: a long run has half a million values.
+    """`{name: [{step, value}]}` of one mode as JSON, steps in order; `{}` for a mode there is not.
+
+    Written directly: a long run has half a million values.
 
     With `buckets`, no metric has more values than that: neighbours become one with the step of the last of them, their
     mean, and their extremes, `{step, value, min, max}`, to nine digits.

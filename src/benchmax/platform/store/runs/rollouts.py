@@ -72,7 +72,7 @@ def logs_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def index(db: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Write index rows (`row_of`); a rollout that is known already is replaced. Gives the number of rows."""
+    """Write index rows (`row_of`); a rollout that is known already is replaced. Returns the number of rows."""
     unique = {row["id"]: {"run_id": run_id, **row} for row in rows}
     write_all(db, RolloutRow, list(unique.values()), key=("run_id", "id"))
     return len(unique)
@@ -87,14 +87,14 @@ def add_logs(db: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> int
 
 
 def drop_file(db: Session, run_id: str, file: str) -> None:
-    """Forget all rollouts of one file, and their logs: the trainer moved it aside."""
+    """Delete all rollouts of one file, and their logs: the trainer moved it aside."""
     gone = select(RolloutRow.id).where(RolloutRow.run_id == run_id, RolloutRow.file == file)
     db.execute(delete(EnvLog).where(EnvLog.run_id == run_id, EnvLog.rollout_id.in_(gone)))
     db.execute(delete(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.file == file))
 
 
 def drop_from(db: Session, run_id: str, mode: str, step: int) -> None:
-    """Forget rollouts of `mode` at `step` and later, and their logs: the trainer went back to a checkpoint."""
+    """Delete rollouts of `mode` at `step` and later, and their logs: the trainer returned to a checkpoint."""
     gone = and_(RolloutRow.run_id == run_id, RolloutRow.mode == mode, RolloutRow.step >= step)
     ids = select(RolloutRow.id).where(gone)
     db.execute(delete(EnvLog).where(EnvLog.run_id == run_id, EnvLog.rollout_id.in_(ids)))
@@ -150,14 +150,14 @@ def matching(
     if discarded is not None:
         wanted.append(RolloutRow.discarded.is_not(None) if discarded else RolloutRow.discarded.is_(None))
     if lowest is not None:
-        wanted.append(_pay(component) >= lowest)
+        wanted.append(_reward(component) >= lowest)
     if highest is not None:
-        wanted.append(_pay(component) <= highest)
+        wanted.append(_reward(component) <= highest)
     return and_(*wanted)
 
 
-def _pay(component: str | None) -> ColumnElement[Any]:
-    """What a rollout earned: in all, or by one component of its reward."""
+def _reward(component: str | None) -> ColumnElement[Any]:
+    """The reward column: the total, or one component."""
     whole: ColumnElement[Any] = RolloutRow.reward.expression
     return whole if component is None else RolloutRow.components[component].as_float()
 
@@ -167,7 +167,7 @@ _NEWEST = (RolloutRow.step.desc(), RolloutRow.example_id, RolloutRow.sample)
 
 def ordered(order: str, component: str | None = None) -> tuple[Any, ...]:
     """How a list can be ordered; what is unscored is neither good nor bad and comes last."""
-    pay = _pay(component)
+    pay = _reward(component)
     orders = {
         "newest": (),
         "worst": (pay.is_(None), pay),

@@ -107,7 +107,7 @@ def set_status(db: Session, run_id: str, status: str, reason: str = "", **data: 
         run.ended = now
     events.append(db, run_id, f"training.{status}", reason, data=data)
     if status in TERMINAL:
-        webhooks.tell_end(db, run)
+        webhooks.queue_end(db, run)
     return True
 
 

@@ -92,7 +92,7 @@ def _file(services: Services, run: Run, path: FilePath) -> FileResponse:
 def _look(
     services: Services, run: Run, caller: Principal, name: str, format: Format
 ) -> tuple[FilePath | None, OneOffJob | None]:
-    """The file, when it is there and not older than its checkpoint; else the errand that makes it."""
+    """The file, when it is there and not older than its checkpoint; else the one-off job that makes it."""
     checkpoint = forks.checkpoint(services.data.run(run.id), name)
     path = services.data.run(run.id) / "exports" / f"{checkpoint.name}-{format}.tar"
     if _is_fresh(path, checkpoint):
@@ -113,7 +113,7 @@ def _look(
 
 
 def _going(db: Session, run: Run, caller: Principal, file: str) -> OneOffJob | None:
-    """The errand that makes the file now; UsageError with the reason when it just failed."""
+    """The one-off job that makes the file now; UsageError with the reason when it just failed."""
     found = one_off_jobs.of_subject(db, caller.user_id, "export", f"{run.id}/{file}")
     latest = found[0] if found else None
     if latest is None or latest.status == "complete":

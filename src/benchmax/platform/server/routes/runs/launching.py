@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from benchmax.errors import UsageError
 from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.services.runs.launch import RUN_TYPES, specs
-from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_assets, lessons
+from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_assets, supervised_rows
 from benchmax.platform.server.services.runs.run_views import environment_name
 from benchmax.platform.server.state import Services
 from benchmax.platform.store.queue import jobs
@@ -68,7 +68,7 @@ def launch_sft(services: Services, caller: Caller, body: SftRequest) -> Launched
     args, warnings = check_launch_args(specs(), given)
     if unused:
         warnings.append(f"Not used in a supervised run here: {', '.join(unused)}.")
-    path, sha256, rows, held_out = lessons(
+    path, sha256, rows, held_out = supervised_rows(
         services, caller.user_id, body.dataset, held_out=body.eval.rows if body.eval else 0
     )
     if held_out >= rows:

@@ -64,17 +64,17 @@ def _held_out(services: Services, owner_id: str, assets: Assets) -> dict[str, st
     return _split(services, owner_id, lambda: stored_rows.read(services.blobs, sha256, path), HELD_OUT_SHARE)
 
 
-class Lessons(NamedTuple):
+class SupervisedRows(NamedTuple):
     """The rows of a supervised run."""
 
     path: str
     sha256: str
     rows: int
     held_out: int
-    """The last so many of them."""
+    """How many of them, the last ones, are held out."""
 
 
-def lessons(services: Services, owner_id: str, dataset: SftDataset, held_out: int) -> Lessons:
+def supervised_rows(services: Services, owner_id: str, dataset: SftDataset, held_out: int) -> SupervisedRows:
     """The one file a supervised run learns from; the two of a folder become one, its eval rows the last."""
     with services.database.read() as db:
         found = uploaded.splits_of(db, owner_id, dataset.path)
@@ -87,7 +87,7 @@ def lessons(services: Services, owner_id: str, dataset: SftDataset, held_out: in
         raise UsageError(f"{path} is not the file its digest describes. Upload it again.")
     rows = stored_rows.check_sft(services.blobs, sha256, path)
     if "eval" not in found:
-        return Lessons(path, sha256, rows, held_out)
+        return SupervisedRows(path, sha256, rows, held_out)
     other, blob = found["eval"]
     aside = stored_rows.check_sft(services.blobs, blob.sha256, other.path)
     both = ((sha256, path), (blob.sha256, other.path))
@@ -97,7 +97,7 @@ def lessons(services: Services, owner_id: str, dataset: SftDataset, held_out: in
     where = f"{SPLITS}{joined[0][:16]}/train.jsonl"
     with services.database.write() as db:
         uploaded.name(db, owner_id, where, *joined)
-    return Lessons(where, joined[0], rows + aside, aside)
+    return SupervisedRows(where, joined[0], rows + aside, aside)
 
 
 def _reader(services: Services, owner_id: str, args: Mapping[str, Any]) -> str:

@@ -133,7 +133,7 @@ def _row(at: int, text: str, process: str, before: str) -> LogRow:
 
 
 def _time(second: str, milliseconds: str) -> float | None:
-    """None for a time there never was: an environment prints what it likes."""
+    """None for an impossible time: an environment prints anything."""
     try:
         return datetime.strptime(second, "%Y-%m-%d %H:%M:%S").timestamp() + int(milliseconds) / 1000
     except (ValueError, OverflowError):

@@ -33,7 +33,7 @@ def run_info(db: Session, run: Run, caller: Principal | None, data: DataDir, *, 
 
 
 def latest_step(run: Run) -> int | None:
-    """How far a run is; while it works, also what it did before it had to go back to a checkpoint."""
+    """How far a run is; while it runs, including steps it repeats from a checkpoint."""
     if run.status in TERMINAL or run.furthest_step is None:
         return run.latest_step
     return max(run.furthest_step, run.latest_step or 0)
@@ -45,7 +45,7 @@ def run_infos(
     """Rows of a list. Two queries, however many runs there are."""
     ids = [run.id for run in found]
     with_job = set(db.scalars(_WITH_JOB, {"ids": ids}))
-    stands = run_summaries.of_runs(db, ids)
+    summaries = run_summaries.of_runs(db, ids)
     return [
         RunInfo(
             id=run.id,
@@ -74,7 +74,7 @@ def run_infos(
             task_digest=_task_digest(run),
             given={name: value for name, value in run.asked.items() if name != "model"},
             heartbeat_at=_heartbeat(run, data),
-            **_standing(run, stands[run.id]),
+            **_summary(run, summaries[run.id]),
         )
         for run in found
     ]
@@ -93,25 +93,25 @@ def _task_digest(run: Run) -> str:
     return hashlib.sha256(" ".join(known).encode()).hexdigest()[:16] if any(known) else ""
 
 
-def _standing(run: Run, standing: RunSummary) -> dict[str, float | None]:
+def _summary(run: Run, summary: RunSummary) -> dict[str, float | None]:
     elapsed = None if run.started is None else max(0.0, (run.ended or time.time()) - run.started)
-    train, held_out = standing.train, standing.eval
+    train, held_out = summary.train, summary.eval
     return {
         "elapsed_seconds": elapsed,
-        "eta_seconds": _seconds_left(run, standing, elapsed),
+        "eta_seconds": _seconds_left(run, summary, elapsed),
         "reward_first": train[0].value if train else None,
         "reward_latest": train[1].value if train else None,
         "eval_reward_first": held_out[0].value if held_out else None,
         "eval_reward_latest": held_out[1].value if held_out else None,
-        "error_rate": standing.failed,
+        "error_rate": summary.failed,
     }
 
 
-def _seconds_left(run: Run, standing: RunSummary, elapsed: float | None) -> float | None:
+def _seconds_left(run: Run, summary: RunSummary, elapsed: float | None) -> float | None:
     """Until the last step, or until the time asked for is over."""
     if run.status != "active" or elapsed is None:
         return None
-    left, most = standing.seconds_left(run.total_steps, elapsed), run.args.get("max_minutes")
+    left, most = summary.seconds_left(run.total_steps, elapsed), run.args.get("max_minutes")
     if left is None or not isinstance(most, int | float):
         return left
     return min(left, max(0.0, 60.0 * most - elapsed))
