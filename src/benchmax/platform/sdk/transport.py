@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol, Self, TypeVar
+from typing import IO, Any, Self, TypeAlias, TypeVar
 
 from benchmax import retries
 from benchmax.errors import UsageError
@@ -33,31 +33,8 @@ _PIECE_BYTES = 1 << 20
 T = TypeVar("T")
 
 
-class _Backend(Protocol):
-    """What differs between blocking and async code."""
-
-    async def request(self, method: str, url: str, **options: Any) -> Any:
-        """A whole answer."""
-
-    def stream(self, method: str, url: str, **options: Any) -> AbstractAsyncContextManager[Any]:
-        """An answer whose body is read with `read`, `lines` or `pieces`."""
-
-    async def read(self, answer: Any) -> None: ...
-
-    def lines(self, answer: Any) -> AsyncIterator[str]: ...
-
-    def pieces(self, answer: Any) -> AsyncIterator[bytes]: ...
-
-    def content(self, file: IO[bytes]) -> Any:
-        """A file as the body of a request."""
-
-    async def pause(self, seconds: float) -> None: ...
-
-    async def in_thread(self, function: Callable[[], T]) -> T: ...
-
-
 class _Blocking:
-    """Functions that block and never wait."""
+    """HTTP and pauses that block; its async functions never wait."""
 
     def __init__(self, timeout: float) -> None:
         self.http = _httpx().Client(timeout=timeout, follow_redirects=False)
@@ -92,7 +69,7 @@ class _Blocking:
 
 
 class _Async:
-    """Functions that wait on an event loop."""
+    """The same on an event loop."""
 
     def __init__(self, timeout: float) -> None:
         self.http = _httpx().AsyncClient(timeout=timeout, follow_redirects=False)
@@ -121,6 +98,9 @@ class _Async:
 
     async def in_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.to_thread(function)
+
+
+_Backend: TypeAlias = _Blocking | _Async
 
 
 class Exchange:
@@ -246,7 +226,7 @@ class Exchange:
 class _Endpoint:
     """What both connections know: the platform's address, and how to find the key for it."""
 
-    _backend_kind: type[_Blocking] | type[_Async]
+    _backend_kind: type[_Backend]
 
     def __init__(
         self,

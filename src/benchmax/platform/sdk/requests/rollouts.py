@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from benchmax.platform.sdk.calls import (
-    Request,
-    Row,
-    as_is,
-    as_object,
-    get,
-    part_of_path,
-    rows_in,
-    run_path,
-)
+from benchmax.platform.sdk.calls import Request, Row, as_is, as_object, get, part_of_path, rows_in, run_path
 from benchmax.platform.sdk.requests.runs import PAGE
 
 if TYPE_CHECKING:

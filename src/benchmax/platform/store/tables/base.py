@@ -5,16 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Float,
-    ForeignKey,
-    Integer,
-    MetaData,
-    String,
-    Text,
-)
+from sqlalchemy import JSON, BigInteger, Float, ForeignKey, Integer, MetaData, String, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 # SQLite numbers rows itself only where the column is a plain INTEGER (of 64 bits there).

@@ -5,12 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sqlalchemy import (
-    ForeignKey,
-    Index,
-    String,
-    UniqueConstraint,
-)
+from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from benchmax.platform.store.tables.base import BIG, Base, new_id, owner_column
