@@ -255,9 +255,9 @@ def test_a_session_whose_process_is_killed_says_so_and_the_next_call_gets_anothe
 
 
 def test_a_session_nobody_uses_ends_by_itself(live, key, monkeypatch):
-    from benchmax.platform.server.services import live_sessions
-
-    monkeypatch.setattr(live_sessions, "ROLLOUT_IDLE_SECONDS", 4.0)  # time enough to be used at all
+    monkeypatch.setattr(
+        "benchmax.platform.server.services.live_sessions.ROLLOUT_IDLE_SECONDS", 4.0
+    )  # time enough to be used at all
     with fake_model("a word") as model, RolloutClient(key, live.url) as client:
         options = bundled(GroupEnv, constructor_args={"seed": 1}) | {"llm_base_url": model.base_url, "llm_model": "m"}
         before = {each.id for each in live_sessions.every(live.data)}
@@ -289,10 +289,9 @@ def test_nobody_else_and_no_private_address_from_a_public_server(tmp_path):
 
 
 def test_without_a_runner_it_is_said_soon(tmp_path, monkeypatch):
-    from benchmax.platform.server.services import live_sessions
     from platform_world import LiveServer
 
-    monkeypatch.setattr(live_sessions, "NOBODY_SECONDS", 0.3)
+    monkeypatch.setattr("benchmax.platform.server.services.live_sessions.NOBODY_SECONDS", 0.3)
     with LiveServer(tmp_path) as alone, RolloutClient(alone.user()[1], alone.url) as client:
         event = client.stream_rollout(EXAMPLE, **bundled(CounterEnv))
         assert "no runner" in event["error"]
