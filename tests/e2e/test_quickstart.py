@@ -14,7 +14,7 @@ from benchmax.cli.platform.quickstart import launch_arguments, split_rows
 from benchmax.platform.daemon import control
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.wire.launch_args import launch_args, settings_tree
-from benchmax.platform.wire.runs import check_launch_args
+from benchmax.platform.wire.launches import check_launch_args
 from benchmax.trainer.config import build_config, load_config
 from training_world import store_tiny
 

@@ -15,7 +15,7 @@ from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.sdk.rollout_client import RolloutClient
 from benchmax.platform.store.accounts import users
-from benchmax.platform.store.queue import live_sessions as sessions
+from benchmax.platform.store.queue import live_sessions
 from benchmax.platform.store.runs import runs
 from benchmax.trainer.tiny import make_tiny
 from runner_world import active, drive, ended, get, is_running, open_world, wait_until
@@ -185,7 +185,7 @@ def test_when_a_session_ends(tmp_path, pids):
         assert event["success"], event
         (stray,) = wait_until(lambda: strays(pids))
         assert_unknown(stray)
-        (folder,) = sessions.every(live.data)
+        (folder,) = live_sessions.every(live.data)
         folder.ask_to_end("You ended it.")
         wait_until(lambda: folder.status == "ended")
         wait_until(lambda: not is_running(stray), GONE_SECONDS)

@@ -311,7 +311,7 @@ def test_defaults_suit_the_machine():
 
 @pytest.mark.parametrize("gpu", [False, True])
 def test_every_default_is_a_valid_setting(gpu):
-    from benchmax.platform.wire.runs import check_launch_args
+    from benchmax.platform.wire.launches import check_launch_args
     from benchmax.trainer.config import build_config
 
     args, warnings = check_launch_args(launch_args(gpu), {})

@@ -186,7 +186,7 @@ def test_the_doctor_lets_a_model_try(client, boss, uploaded, tmp_path, monkeypat
 def test_the_doctor_needs_rows_and_says_so(client, boss, uploaded):
     report = examine(client, boss, adder(client)["id"], {})
     assert report["status"] == "failed"
-    assert "brings no rows of its own" in report["statusReason"]
+    assert "no rows of its own" in report["statusReason"]
     missing = client.post(f"/v1/environments/{adder(client)['id']}/doctor", json={"datasetPath": "datasets/none.csv"})
     assert missing.status_code == 404
 

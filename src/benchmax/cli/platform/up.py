@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchmax import extras
-from benchmax.cli.output import FAILED, print_json, safe, visible, words
+from benchmax.cli.output import FAILED, print_json, safe, stderr, visible
 
 if TYPE_CHECKING:
     from benchmax.platform.daemon.options import Options
@@ -50,7 +50,7 @@ def up(
         unused = port is not None and port != running["port"]
         advice = f" To use port {port}, stop it first: benchmax down" if unused else ""
         at = f"http://127.0.0.1:{running['port']}"
-        words.print(f"It already runs, as process {running['pid']}, at {at}.{advice}", soft_wrap=True)
+        stderr.print(f"It already runs, as process {running['pid']}, at {at}.{advice}", soft_wrap=True)
         options = replace(options, port=running["port"], database_url=running["database_url"])
     elif foreground:
         Daemon(options, on_ready=lambda: _welcome(options, "Ctrl-C stops it.")).run()
@@ -62,11 +62,11 @@ def up(
 def _welcome(options: Options, last: str) -> None:
     from benchmax.platform.daemon import control
 
-    words.print(f"benchmax is at http://127.0.0.1:{options.port}; data in {safe(options.data.root)}.")
-    words.print(f"Sign in, once, with {safe(control.sign_in_link(options))}", soft_wrap=True)
+    stderr.print(f"benchmax is at http://127.0.0.1:{options.port}; data in {safe(options.data.root)}.")
+    stderr.print(f"Sign in, once, with {safe(control.sign_in_link(options))}", soft_wrap=True)
     if lost := extras.missing("train"):
-        words.print(f"Nothing can be trained on it yet: {lost[0]} is not installed. Run: {extras.install('train')}")
-    words.print(last)
+        stderr.print(f"Nothing can be trained on it yet: {lost[0]} is not installed. Run: {extras.install('train')}")
+    stderr.print(last)
 
 
 def sign_in_link() -> str | None:
@@ -86,7 +86,7 @@ def down(data_dir: DataOption = None) -> None:
     """Stop the platform. Runs are saved and go on at the next start."""
     from benchmax.platform.daemon import control
 
-    words.print("Stopped." if control.stop(_data(data_dir)) else "It does not run.")
+    stderr.print("Stopped." if control.stop(_data(data_dir)) else "It does not run.")
 
 
 def status(
@@ -100,14 +100,16 @@ def status(
         print_json(found)
     elif found["running"]:
         at = f"runs at {safe(found['url'])}" if found["url"] else "starts, and does not answer yet"
-        words.print(f"The platform {at}; data in {safe(found['data'])}.")
+        stderr.print(f"The platform {at}; data in {safe(found['data'])}.")
         for name in ("server", "runner"):
             process = found[name]
-            words.print(f"  {name}: " + (f"process {process['pid']}" if process["running"] else "down, starting again"))
+            stderr.print(
+                f"  {name}: " + (f"process {process['pid']}" if process["running"] else "down, starting again")
+            )
     else:
-        words.print(f"The platform does not run; data in {safe(found['data'])}. Start it with: benchmax up")
+        stderr.print(f"The platform does not run; data in {safe(found['data'])}. Start it with: benchmax up")
     if not json and found.get("runs"):
-        words.print("  runs: " + ", ".join(f"{count} {name}" for name, count in sorted(found["runs"].items())))
+        stderr.print("  runs: " + ", ".join(f"{count} {name}" for name, count in sorted(found["runs"].items())))
     if not found["running"]:
         raise typer.Exit(FAILED)
 
@@ -154,13 +156,13 @@ def reindex(
             except UsageError as error:
                 if run_ids:
                     raise
-                words.print(f"Left {safe(data.runs / run_id)} as it is: {safe(error)}", soft_wrap=True)
+                stderr.print(f"Left {safe(data.runs / run_id)} as it is: {safe(error)}", soft_wrap=True)
                 continue
-            words.print(
+            stderr.print(
                 f"Rebuilt {safe(run_id)} from {safe(data.run(run_id))}: curves, rollouts, logs.", soft_wrap=True
             )
         if not (run_ids or known):
-            words.print(f"There are no runs in {safe(data.runs)}; nothing was done.", soft_wrap=True)
+            stderr.print(f"There are no runs in {safe(data.runs)}; nothing was done.", soft_wrap=True)
     finally:
         database.close()
 
@@ -177,9 +179,9 @@ def backup(
     url = _database_url(data, database_url)
     postgres = bool(url) and not str(url).startswith("sqlite")
     back_up(data, file, database=not postgres)
-    words.print(f"Wrote {safe(file)}. Restore it by unpacking it into an empty data directory.")
+    stderr.print(f"Wrote {safe(file)}. Restore it by unpacking it into an empty data directory.")
     if postgres:
-        words.print("The PostgreSQL database is not in it: copy that with pg_dump, before the files.")
+        stderr.print("The PostgreSQL database is not in it: copy that with pg_dump, before the files.")
 
 
 def _data(path: Path | None) -> DataDir:

@@ -271,7 +271,7 @@ class Ingest:
             at=line.get("time"),
         )
         if category == "alert":
-            webhooks.tell_alert(session, self.run_id, event.message, event.data, event.time)
+            webhooks.queue_alert(session, self.run_id, event.message, event.data, event.time)
 
     def _read_status(self) -> None:
         """The number of steps planned; the rest of status.json is for the supervisor."""

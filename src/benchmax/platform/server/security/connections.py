@@ -1,7 +1,7 @@
-"""Connections that ask for nothing: they are given little time, and one address holds only so many of them.
+"""Connections without a request: they get little time, and one address holds only so many of them.
 
-Of too many the oldest is closed, not the newest refused: who sends a request at once is never in the way of one who
-does not, even from the same address. One that has just come is left alone, for its request may be on its way.
+When there are too many, the oldest is closed rather than the newest refused, so a client that sends its request at once
+is never held up by one that does not, even from the same address. A new connection is left open for a moment.
 """
 
 from __future__ import annotations
@@ -135,5 +135,5 @@ def prepare_process() -> None:
 
 
 def options() -> dict[str, Any]:
-    """What uvicorn is told about connections."""
+    """Uvicorn's options for connections."""
     return {"http": GuardedProtocol, "timeout_keep_alive": 5, "h11_max_incomplete_event_size": 64 * 1024}
