@@ -50,11 +50,12 @@ console-types: console ## the console's API types and metrics, from the package
 screenshots: console ## pictures of every page of the console, in build/screenshots; the best in docs/images
 	$(BIN)/python tests/browser/screenshots.py build/screenshots
 
-check: setup ## format, lint, types, import layers
+check: setup ## format, lint, types, import layers, sizes and homes
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_house.py
 	$(BIN)/python console/scripts/metrics.py --check
 
 format: setup ## rewrite files the way check wants them

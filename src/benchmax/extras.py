@@ -13,7 +13,7 @@ MODULES = {
         "huggingface_hub",
     ),
     "platform": (
-        "fastapi", "sqlalchemy", "alembic", "argon2", "cryptography", "starlette", "structlog", "uvicorn",
+        "fastapi", "sqlalchemy", "alembic", "argon2", "cryptography", "pynvml", "starlette", "structlog", "uvicorn",
     ),
     "mcp": ("mcp", "yaml"),
     "envs": ("math_verify",),

@@ -48,6 +48,7 @@ NAMES = {
     "benchmax.envs.math.math_env": ["MathEnv", "MathEnvLocal", "MathEnvSkypilot"],
     "benchmax.envs.mcp.parallel_mcp_env": ["ParallelMcpEnv"],
     "benchmax.envs.mcp.server_pool": ["ServerPool"],
+    "benchmax.envs.mcp.luggage": ["Luggage", "_unpacked_later"],
     "benchmax.envs.mcp.provisioners.base_provisioner": ["BaseProvisioner"],
     "benchmax.envs.mcp.provisioners.local_provisioner": ["LocalProvisioner"],
     "benchmax.envs.mcp.provisioners.manual_provisioner": ["ManualProvisioner"],

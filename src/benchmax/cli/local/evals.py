@@ -20,7 +20,7 @@ from rich.console import Console
 
 from benchmax.cli.local.models import open_named
 from benchmax.cli.local.signal import print_signal, signal_in
-from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
+from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, stderr
 from benchmax.cli.progress import progress
 from benchmax.cli.tables import print_comparison, print_report
 from benchmax.envs.base_env import BaseEnv
@@ -112,7 +112,7 @@ def _run(spec: EvalSpec, directory: Path, kept: EvalSpec, as_json: bool) -> None
     with redirect_stdout(sys.stderr):
         finished, code = run_interruptible(_evaluate(spec, directory, kept))
     if finished is None:
-        words.print(f"Stopped. Go on with: benchmax eval --resume {safe(directory)}")
+        stderr.print(f"Stopped. Go on with: benchmax eval --resume {safe(directory)}")
         raise typer.Exit(code)
     if as_json:
         print_json({"directory": str(directory), "config": asdict(kept), "report": finished.report.to_dict()})
@@ -147,7 +147,7 @@ async def _evaluate(spec: EvalSpec, directory: Path, kept: EvalSpec) -> Evaluati
     env_class = spec.env_class()
     examples = spec.examples(env_class)
     if examples.report.bad_rows:
-        words.print(f"[yellow]{examples.report.bad_rows} of {examples.report.rows} rows were left out.[/]")
+        stderr.print(f"[yellow]{examples.report.bad_rows} of {examples.report.rows} rows were left out.[/]")
     model = open_named(spec.model, env_class, examples, spec.base_url, spec.api_key_var)
     total = len({example["id"] for example in examples}) * spec.group_size
     async with model, EnvHost(lambda: make_env(env_class, spec.env_args)) as host:
@@ -158,7 +158,7 @@ async def _evaluate(spec: EvalSpec, directory: Path, kept: EvalSpec) -> Evaluati
                 directory=directory, on_rollout=told,
             )  # fmt: skip
     if result.duplicates:
-        words.print(f"[yellow]{result.duplicates} duplicate rows were left out.[/]")
+        stderr.print(f"[yellow]{result.duplicates} duplicate rows were left out.[/]")
     return result
 
 
@@ -221,8 +221,8 @@ def compare(
     else:
         print_comparison(comparison, limit)
     if not comparison.pairs:
-        advice = "Evaluate both on the same rows; `benchmax show RUN --errors` tells what failed."
-        words.print(f"The two share no scored example. {advice}", soft_wrap=True)
+        advice = "Evaluate both on the same rows; `benchmax show RUN --errors` shows what failed."
+        stderr.print(f"The two share no scored example. {advice}", soft_wrap=True)
         raise typer.Exit(FAILED)
 
 

@@ -18,31 +18,31 @@ from benchmax.doctor.findings import HOLDS, held_interpreter
 from benchmax.doctor.interpreter_watch import STALL_SECONDS, InterpreterHeld, where_is
 from benchmax.errors import UsageError
 from benchmax.files.redaction import Redactor
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_note, write_note
-from benchmax.platform.runner.children.train_child import Phase, env_limits, main
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, REPORT_FILE, read_object, write_object
+from benchmax.platform.runner.children.child_process import Phase, main
+from benchmax.platform.runner.children.environment import env_limits, install_packages
 
 WORKER = "benchmax.platform.runner.children.doctor_worker"
-REPORT = "report.json"
 SECONDS = 600.0
 """For one examination."""
 LAST_WORDS_SECONDS = 2.0
 """For what was printed before the end to be passed on."""
 
 
-async def examine_environment(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
+async def examine_environment(folder: Path, message: Mapping[str, Any], phase: Phase) -> str:
     """Have the environment examined; the worker leaves its report in the folder."""
-    launch = read_note(folder / LAUNCH_FILE)
-    variables: Mapping[str, str] = word.get("variables", {})
+    launch = read_object(folder / LAUNCH_FILE)
+    variables: Mapping[str, str] = message.get("variables", {})
     python = await _python(launch, phase)
     phase.say("examining the environment")
     await _work(python, folder, launch, variables)
-    said = read_note(folder / REPORT)
+    said = read_object(folder / REPORT_FILE)
     if "problem" in said:
         raise UsageError(str(said["problem"]))
     if not said:
         raise UsageError("The environment's process left no report. Look for what ends it: os._exit, sys.exit.")
     if launch.get("model") and not any(each["check"] == HOLDS for each in said["findings"]):
-        write_note(folder / REPORT, {**said, "signal": await _signal(python, launch, variables, phase)})
+        write_object(folder / REPORT_FILE, {**said, "signal": await _signal(python, launch, variables, phase)})
     return "The examination is done."
 
 
@@ -82,13 +82,10 @@ async def _python(launch: Mapping[str, Any], phase: Phase) -> Path:
     """The interpreter to examine with: for a bundle, one with its packages."""
     if "cls" not in launch:
         return Path(sys.executable)
-    from benchmax.bundle import envs_venv, read_bundle_files, with_implied_packages
+    from benchmax.bundle import read_bundle_files
 
     bundle = await asyncio.to_thread(read_bundle_files, launch["cls"], launch["metadata"])
-    metadata = await asyncio.to_thread(with_implied_packages, bundle.pickled, bundle.metadata)
-    if metadata.pip_dependencies:
-        phase.say("installing the environment's packages")
-    return await asyncio.to_thread(envs_venv, metadata, Path(launch["venvs"]))
+    return await install_packages(bundle, Path(launch["venvs"]), phase)
 
 
 async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str]) -> None:
@@ -99,7 +96,7 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
     most = env_limits().memory_bytes
     beats, beating = os.pipe()
     dump = home / "where"
-    orders = {**launch, "report": str(folder / REPORT), "memory_bytes": most, "beat": beating, "dump": str(dump)}
+    orders = {**launch, "report": str(folder / REPORT_FILE), "memory_bytes": most, "beat": beating, "dump": str(dump)}
     async with _relayed(Redactor(variables.values())) as output:
         process = await asyncio.create_subprocess_exec(
             str(python), "-P", "-m", WORKER, cwd=home, env={**scrubbed_environment(variables), "TMPDIR": str(home)},
@@ -111,7 +108,7 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
             await asyncio.wait_for(_done_or_stalled(process, json.dumps(orders).encode(), stalled), SECONDS)
         except InterpreterHeld as held:
             name = str(launch.get("spec") or "the environment")
-            write_note(folder / REPORT, held_interpreter(name, held).to_dict())
+            write_object(folder / REPORT_FILE, held_interpreter(name, held).to_dict())
         except TimeoutError:
             raise UsageError(
                 f"The examination did not end within {SECONDS:g} s. Make the environment faster."

@@ -49,7 +49,7 @@ async def _examine(orders: Mapping[str, Any]) -> dict[str, Any]:
     rows = orders.get("rows")
     if rows is None:
         if not overrides(env_class, "load_dataset"):
-            raise UsageError(f"{env_class.__name__} brings no rows of its own. Choose a dataset to examine it on.")
+            raise UsageError(f"{env_class.__name__} has no rows of its own. Choose a dataset to examine it on.")
         rows = own_rows(env_class)
     diagnosis = await examine(env_class, arguments, rows=rows, supervised=True)
     found = diagnosis.to_dict()
