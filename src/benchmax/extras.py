@@ -17,6 +17,7 @@ MODULES = {
     ),
     "mcp": ("mcp", "yaml"),
     "postgres": ("psycopg",),
+    "envs": ("simple_salesforce", "requests"),
 }  # fmt: skip
 """The modules benchmax imports from each extra, the best known first."""
 

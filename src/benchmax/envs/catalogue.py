@@ -11,6 +11,7 @@ from benchmax import plugins
 BUILT_IN = {
     "arithmetic": "benchmax.envs.arithmetic.arithmetic_env.ArithmeticEnv",
     "calculator": "benchmax.envs.calculator.calculator_env.CalculatorEnv",
+    "crm": "benchmax.envs.crm.crm_env.CRMEnvInProcess",
 }
 
 

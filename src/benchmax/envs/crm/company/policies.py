@@ -25,10 +25,18 @@ class Topic:
     """What else an article says."""
 
 
+def _numbers(least: int, most: int) -> tuple[str, ...]:
+    return tuple(map(str, range(least, most + 1)))
+
+
+_DEPOTS = (
+    ("Cedar", "Pier", "Foxglove", "Quarry", "Mill", "Harbor", "Sunny", "North"),
+    ("Hollow", "Yard", "Street", "Gate", "Ridge", "Lock"),
+)
 TOPICS = (
     Topic(
         "Return window",
-        ("12", "14", "18", "21", "28", "35", "42", "56", "63", "84"),
+        _numbers(10, 90),
         "Customers may send back {family} within {value} days of delivery.",
         "Within how many days of delivery may customers send back {family}?",
         "The parcel must hold everything that came in the box. A label is printed from the order page. Items that were "
@@ -36,15 +44,15 @@ TOPICS = (
     ),
     Topic(
         "Warranty",
-        ("6", "9", "15", "20", "24", "27", "33", "36", "40", "48"),
+        _numbers(6, 59),
         "The warranty on {family} lasts {value} months.",
         "How many months does the warranty on {family} last?",
-        "It begins on the day of delivery and covers faults of material and make. Damage by water or a fall is not part "
-        "of it. A receipt is enough as proof.",
+        "It begins on the day of delivery and covers faults of material and make. Damage by water or a fall is not "
+        "part of it. A receipt is enough as proof.",
     ),
     Topic(
         "Repair time",
-        ("2", "3", "4", "5", "7", "8", "10", "11", "13", "16"),
+        _numbers(2, 45),
         "A repair of {family} takes {value} working days.",
         "How many working days does a repair of {family} take?",
         "The time runs from the arrival at the workshop. If a spare part must be ordered the customer is told at once, "
@@ -52,7 +60,7 @@ TOPICS = (
     ),
     Topic(
         "Restocking fee",
-        ("1", "19", "17", "22", "25", "26", "29", "30", "31", "38"),
+        _numbers(1, 49),
         "The restocking fee for {family} is {value} percent of the price.",
         "What is the restocking fee for {family}, in percent of the price?",
         "It is due when a working device comes back without its packaging. It is not due when the device has a fault. "
@@ -60,10 +68,7 @@ TOPICS = (
     ),
     Topic(
         "Return depot",
-        (
-            "Cedar Hollow", "Pier Nine", "Foxglove Yard", "Quarry Street", "Old Mill", "Harbor Gate", "Sunny Ridge",
-            "North Lock", "Maple Bend", "Iron Bridge",
-        ),
+        tuple(f"{first} {second}" for first in _DEPOTS[0] for second in _DEPOTS[1]),
         "Returned {family} go to the depot {value}.",
         "To which depot do returned {family} go?",
         "The depot signs for every parcel on the day it comes. Parcels without an order number wait there for a month. "

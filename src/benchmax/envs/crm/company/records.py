@@ -47,7 +47,7 @@ class Company:
         return {row["Id"]: row for row in self.tables[name]}
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def company_of(seed: int) -> Company:
     """The company of a seed; made once, and not to be changed."""
     return _Builder(seed).built()
@@ -173,7 +173,9 @@ class _Builder:
         issue = self._issue_of(product)
         owners = [agent["Id"] for agent in self._rng.sample(self._company.tables["User"], self._owners())]
         created = self._time(day)
-        minutes = self._rng.randrange(60, 4_000) * self._pace[owners[-1]] * self._pace[account["ShippingState"]] // 10_000
+        minutes = (
+            self._rng.randrange(60, 4_000) * self._pace[owners[-1]] * self._pace[account["ShippingState"]] // 10_000
+        )
         closed = created + timedelta(minutes=20 + minutes, seconds=self._rng.randrange(60))
         is_closed = self._rng.randrange(100) < 92
         status = "Closed" if is_closed else self._rng.choice(["New", "Working"])
@@ -182,7 +184,8 @@ class _Builder:
             Description=issue["Description__c"], Status=status, Priority=self._rng.choice(words.PRIORITIES),
             Origin=self._rng.choice(words.ORIGINS), IsClosed=is_closed, CreatedDate=write_time(created),
             ClosedDate=write_time(closed) if is_closed else None, OwnerId=owners[-1], AccountId=account["Id"],
-            ContactId=self._rng.choice(self._contacts[account["Id"]]), IssueId__c=issue["Id"], OrderItemId__c=item["Id"],
+            ContactId=self._rng.choice(self._contacts[account["Id"]]), IssueId__c=issue["Id"],
+            OrderItemId__c=item["Id"],
         )  # fmt: skip
         self._history(case, owners, created, closed)
         self._chat(case, product, closed)
@@ -220,7 +223,10 @@ class _Builder:
         if self._rng.randrange(3) == 0:
             return
         noun = words.FAMILIES[product["Family"]].lower()
-        lines = [f"Customer: Hello, {case['Description'].lower()} It is about my {noun}.", "Agent: I am sorry to hear that."]
+        lines = [
+            f"Customer: Hello, {case['Description'].lower()} It is about my {noun}.",
+            "Agent: I am sorry to hear that.",
+        ]
         if self._rng.randrange(4):
             policy = self._rng.choice([each for each in self._company.policies if each.family == product["Family"]])
             others = [value for value in policy.topic.values if value != policy.value]

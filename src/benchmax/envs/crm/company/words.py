@@ -32,7 +32,14 @@ SERIES = (
     "Atlas", "Basil", "Coral", "Dune", "Elm", "Fjord",
 )  # fmt: skip
 """One for each product."""
-TRAITS = ("small and quiet", "made for travel", "with a long cable", "easy to clean", "in three colours", "for large rooms")
+TRAITS = (
+    "small and quiet",
+    "made for travel",
+    "with a long cable",
+    "easy to clean",
+    "in three colours",
+    "for large rooms",
+)
 ISSUES = {
     "Battery drains fast": "The battery is empty after an hour.",
     "Does not switch on": "Nothing happens when the button is pressed.",

@@ -1,6 +1,6 @@
 """A company in SQLite, in memory: read-only, and so shared by all rollouts.
 
-Covered: SOQL and SOSL are parsed and compiled (`benchmax.envs.crm.soql`), never pasted; SQLite itself refuses everything
+Covered: SOQL and SOSL are parsed and compiled (`benchmax.envs.crm.soql`), never pasted; SQLite itself refuses all
 but reading, stops what takes too many steps, and is asked by one thread at a time.
 Not covered: records cannot be changed, as no tool changes any.
 """
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from datetime import date
 
 from benchmax import limits
+from benchmax.envs.crm.company import company_of
 from benchmax.envs.crm.org.base import QueryError, Row, without_empty_columns
 from benchmax.envs.crm.org.schema import OBJECTS, Field, SObject, Type
 from benchmax.envs.crm.soql.parser import parse_soql
@@ -45,6 +47,8 @@ class EmbeddedOrg:
         self._words: dict[tuple[str, str], dict[str, Words]] = {}
         """The words of every searched field, by object and field, then by record."""
         self._database = sqlite3.connect(":memory:", check_same_thread=False)
+        self.close = weakref.finalize(self, self._database.close)
+        """Frees the records; also done when nobody holds the org any more."""
         for each in OBJECTS.values():
             _fill(self._database, each, tables.get(each.name, ()))
         self._database.commit()
@@ -58,15 +62,13 @@ class EmbeddedOrg:
     async def sosl(self, query: str) -> list[Row]:
         return self.search(parse_sosl(query))
 
-    def close(self) -> None:
-        self._database.close()
-
     def select(self, select: Select, within: Sequence[str] | None = None) -> list[Row]:
         """The rows of a parsed query, of the records that have these Ids where some are given."""
         rows = self._run(compile_select(select, self._today, within))
         if len(rows) > limits.CRM_QUERY_ROWS:
             raise QueryError(
-                "OPERATION_TOO_LARGE", f"The query has more than {limits.CRM_QUERY_ROWS:,} rows. Narrow it, or add a LIMIT."
+                "OPERATION_TOO_LARGE",
+                f"The query has more than {limits.CRM_QUERY_ROWS:,} rows. Narrow it, or add a LIMIT.",
             )
         return without_empty_columns(rows)
 
@@ -107,6 +109,12 @@ class EmbeddedOrg:
     def _is_too_long(self) -> bool:
         self._steps += _STEPS_AT_ONCE
         return self._steps > limits.CRM_QUERY_STEPS
+
+
+def org_of(seed: int) -> EmbeddedOrg:
+    """The org of the company of a seed."""
+    company = company_of(seed)
+    return EmbeddedOrg(company.tables, company.today)
 
 
 def _only_reads(action: int, *given: object) -> int:

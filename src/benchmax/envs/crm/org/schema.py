@@ -33,7 +33,7 @@ class Field:
     refers: str = ""
     """The object that a reference leads to."""
     relationship: str = ""
-    """What a path to the other object's fields begins with: `Account` for `AccountId`, `IssueId__r` for `IssueId__c`."""
+    """What a path to the other's fields begins with: `Account` for `AccountId`, `IssueId__r` for `IssueId__c`."""
 
 
 @dataclass(frozen=True, slots=True)

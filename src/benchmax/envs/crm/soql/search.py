@@ -23,10 +23,11 @@ from benchmax.envs.crm.soql.tokens import tokens
 _FIND = re.compile(r"\s*FIND\s*\{((?:[^{}\\]++|\\.)*+)\}", re.IGNORECASE | re.DOTALL)
 _PIECE = re.compile(r'"((?:[^"\\]++|\\.)*+)"|([()])|((?:[^\s()"\\]++|\\.)++)', re.DOTALL)
 _WORD = re.compile(r"[^\W_]+")
-_STOP_WORDS = frozenset(
-    "a an and are as at be by can do does for from has have how i in is it its many may me my of on or our the their "
-    "to was we what when where which who with you your".split()
-)
+_STOP_WORDS = frozenset({
+    "a", "an", "and", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "has", "have", "how", "i",
+    "in", "is", "it", "its", "many", "may", "me", "my", "of", "on", "or", "our", "the", "their", "to", "was", "we",
+    "what", "when", "where", "which", "who", "with", "you", "your",
+})  # fmt: skip
 _SCOPES: dict[str, Callable[[Field], bool]] = {
     "ALL": lambda field: field.type in (Type.TEXT, Type.LONG_TEXT, Type.EMAIL, Type.PHONE),
     "NAME": lambda field: field.name in NAME_FIELDS,
@@ -197,8 +198,9 @@ def _phrase(words: Words) -> Matcher:
     size = len(words)
     if size == 1:
         return lambda fields: any(words[0] in found for found in fields)
-    return lambda fields: not size or any(
-        list(found[at : at + size]) == list(words) for found in fields for at in range(len(found) - size + 1)
+    return lambda fields: (
+        not size
+        or any(list(found[at : at + size]) == list(words) for found in fields for at in range(len(found) - size + 1))
     )
 
 

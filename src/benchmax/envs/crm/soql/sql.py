@@ -170,7 +170,8 @@ class _Compiler:
             raise malformed(f"ORDER BY {ordering.expression} needs a GROUP BY")
         if self._grouped and not column.aggregated and column.sql not in groups:
             raise malformed(f"Ordered field must be grouped or aggregated: {ordering.expression}")
-        return f"{column.sql} {'DESC' if ordering.descending else 'ASC'} NULLS {'LAST' if ordering.nulls_last else 'FIRST'}"
+        direction, nulls = "DESC" if ordering.descending else "ASC", "LAST" if ordering.nulls_last else "FIRST"
+        return f"{column.sql} {direction} NULLS {nulls}"
 
     def _bounds(self, most: int) -> str:
         """At most one row more than is allowed, so that too many are noticed; -1 is without end."""
@@ -190,7 +191,8 @@ class _Compiler:
 
     def _field(self, path: Path) -> Column:
         """The column of a path, joining the tables on the way to it."""
-        current, table, steps = self._object, f"{self._prefix}0", ()
+        current, table = self._object, f"{self._prefix}0"
+        steps: tuple[str, ...] = ()
         parts = path.parts
         own = {self._select.object.lower(), self._select.alias.lower()} - {""}
         if len(parts) > 1 and parts[0].lower() in own:

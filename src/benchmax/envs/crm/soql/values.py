@@ -66,7 +66,8 @@ def pattern(literal: Literal, kind: Type, name: str) -> str:
 
 def span_of(literal: Literal, kind: Type, name: str, today: date) -> tuple[str, str]:
     """The first moment of a date literal, and the first after it, for a field of dates or times."""
-    first, after = span(*literal.value, today)
+    word, number = literal.value
+    first, after = span(word, number, today)
     if kind is Type.DATE:
         return first.isoformat(), after.isoformat()
     if kind is Type.DATETIME:

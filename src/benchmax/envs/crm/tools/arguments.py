@@ -47,9 +47,9 @@ def read_span(start_date: str, end_date: str) -> tuple[datetime, datetime]:
 def record_time(case: Mapping[str, Any], column: str) -> datetime:
     """A time of a record, as queries return it."""
     text = case.get(column)
-    for form in _RECORD_FORMS if isinstance(text, str) else ():
+    for form in _RECORD_FORMS:
         try:
-            return datetime.strptime(text, form).astimezone(UTC)
+            return datetime.strptime(str(text), form).astimezone(UTC)
         except (ValueError, OverflowError):
             continue
     raise BadArgument(f"{column} must be written like 2021-05-01T09:30:00.000+0000, not {str(text)[:60]!r}.")

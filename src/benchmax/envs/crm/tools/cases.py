@@ -109,6 +109,8 @@ def _average_seconds(cases: Sequence[Case], column: str) -> dict[str, float]:
     for case in cases:
         took = (record_time(case, "ClosedDate") - record_time(case, "CreatedDate")).total_seconds()
         if took < 0:
-            raise BadArgument(f"A case was closed ({case['ClosedDate']}) before it was created ({case['CreatedDate']}).")
+            raise BadArgument(
+                f"A case was closed ({case['ClosedDate']}) before it was created ({case['CreatedDate']})."
+            )
         seconds[record_text(case, column)].append(took)
     return {name: fmean(each) for name, each in seconds.items()}
