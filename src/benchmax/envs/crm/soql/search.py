@@ -8,7 +8,7 @@ small words such as "the" do not count.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from typing import TypeAlias
@@ -110,7 +110,10 @@ class _SearchParser(Parser):
 
 
 class _Expression:
-    """The words between the braces: terms joined by AND, OR and AND NOT, OR binding least."""
+    """The words between the braces: terms joined by AND, OR and AND NOT, OR binding least.
+
+    What consists of small words alone has no matcher: it neither finds nor rules out anything.
+    """
 
     def __init__(self, text: str) -> None:
         self._pieces = [(match[1], match[2] or match[3] or "") for match in _PIECE.finditer(text)]
@@ -120,10 +123,12 @@ class _Expression:
     def matcher(self) -> Matcher:
         if not self._pieces:
             raise malformed_search("there is nothing to search for")
+        if len(self._pieces) == 1 and len("".join(words_of(self._pieces[0][1]))) == 1:
+            raise malformed_search("search term must be longer than one character")
         found = self._either()
         if self._at < len(self._pieces):
             raise malformed_search(f"unexpected token: {self._pieces[self._at][1]!r}")
-        return found
+        return found or (lambda fields: True)
 
     def _next(self) -> str:
         """The next piece where it is an operator or a bracket; empty for a term, and at the end."""
@@ -132,14 +137,14 @@ class _Expression:
         phrase, text = self._pieces[self._at]
         return text if phrase is None and text in ("AND", "OR", "NOT", "(", ")") else ""
 
-    def _either(self) -> Matcher:
+    def _either(self) -> Matcher | None:
         parts = [self._all()]
         while self._next() == "OR":
             self._at += 1
             parts.append(self._all())
-        return parts[0] if len(parts) == 1 else lambda fields: any(part(fields) for part in parts)
+        return _joined(any, parts)
 
-    def _all(self) -> Matcher:
+    def _all(self) -> Matcher | None:
         parts = [self._one()]
         while self._at < len(self._pieces) and self._next() not in ("OR", ")"):
             negated = False
@@ -147,10 +152,11 @@ class _Expression:
                 self._at += 1
                 negated = self._next() == "NOT"
                 self._at += negated
-            parts.append(_not(self._one()) if negated else self._one())
-        return parts[0] if len(parts) == 1 else lambda fields: all(part(fields) for part in parts)
+            part = self._one()
+            parts.append(_not(part) if negated and part is not None else part)
+        return _joined(all, parts)
 
-    def _one(self) -> Matcher:
+    def _one(self) -> Matcher | None:
         sign = self._next()
         if sign == "(":
             return self._bracketed()
@@ -160,7 +166,7 @@ class _Expression:
         self._at += 1
         return _phrase(words_of(_unescaped(phrase))) if phrase is not None else _term(text)
 
-    def _bracketed(self) -> Matcher:
+    def _bracketed(self) -> Matcher | None:
         self._depth += 1
         if self._depth > limits.CRM_QUERY_DEPTH:
             raise malformed_search(f"brackets are nested deeper than {limits.CRM_QUERY_DEPTH} levels")
@@ -181,15 +187,20 @@ def _not(matches: Matcher) -> Matcher:
     return lambda fields: not matches(fields)
 
 
-def _term(text: str) -> Matcher:
+def _joined(how: Callable[[Iterable[bool]], bool], parts: Sequence[Matcher | None]) -> Matcher | None:
+    found = [part for part in parts if part is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+    return lambda fields: how(part(fields) for part in found)
+
+
+def _term(text: str) -> Matcher | None:
     """One piece without spaces: a word, several with signs between them, or one with wildcards."""
     if re.search(r"(?<!\\)[*?]", text):
         return _wildcard(text)
     words = words_of(_unescaped(text))
     if len(words) == 1 and words[0] in _STOP_WORDS:
-        return lambda fields: True
-    if len("".join(words)) == 1 and not words[0].isdecimal():
-        raise malformed_search(f"search term must be longer than one character: {text}")
+        return None
     return _phrase(words)
 
 
