@@ -59,6 +59,7 @@ def test_rows_are_the_same_everywhere_and_all_different(level):
     assert json.loads(elsewhere.stdout) == rows
     ids = [CRMEnvInProcess.dataset_preprocess(row)["id"] for row in rows]
     assert len(set(ids)) == len(rows)
+    assert len({row["persona"] + row["query"] for row in rows}) == len(rows)  # the question alone says what is right
     assert not set(ids) & {CRMEnvInProcess.dataset_preprocess(row)["id"] for row in make_rows(level, rows=80, seed=4)}
 
 

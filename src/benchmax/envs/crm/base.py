@@ -20,7 +20,7 @@ _QUESTION = "How many months does the warranty on fans last?"
 _CALL = ToolCall("search_knowledge_articles", json.dumps({"search_term": "warranty fans"}), "call_shown")
 _ARTICLE = {"Id": "ka0FansWarranty", "Title": "Warranty: Fans", "Content": "The warranty on fans lasts 60 months."}
 SHOWN: Messages = [
-    {"role": "user", "content": f"knowledge_qa\n{_QUESTION}"},
+    {"role": "user", "content": f"You work for Breeze Fans.\nknowledge_qa\n{_QUESTION}"},
     {"role": "assistant", "content": "", "tool_calls": [_CALL.to_dict()]},
     {"role": "tool", "tool_call_id": "call_shown", "name": _CALL.name, "content": json.dumps([_ARTICLE])},
     {"role": "assistant", "content": "<answer>60</answer>"},

@@ -37,7 +37,10 @@ _COMPANIES_KEPT = 16
 
 
 class CRMEnvInProcess(CRMBase):
-    """The tools in this process. They change no record, so all rollouts of a company share its records."""
+    """Questions about a company's customers, cases and agents, answered with the tools of a CRM in this process.
+
+    No tool changes a record, so all rollouts of a company share its records.
+    """
 
     def __init__(self, level: str = DEFAULT_LEVEL, org: str = "embedded", company: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -47,7 +50,7 @@ class CRMEnvInProcess(CRMBase):
         self._live = SalesforceOrg() if _checked(org) == "salesforce" else None
         self._lock = threading.Lock()
         self._companies: dict[int, EmbeddedOrg] = {}
-        """The companies asked about last, the latest at the end."""
+        """The companies asked about last, the newest at the end."""
         self._rollouts: dict[str, int] = {}
 
     async def list_tools(self) -> list[ToolDefinition]:
@@ -61,14 +64,13 @@ class CRMEnvInProcess(CRMBase):
             await self._live.open()
             return
         self._rollouts[rollout_id] = self._company if company is None else company
-        if self._rollouts[rollout_id] not in self._companies:
-            await asyncio.to_thread(self._records, self._rollouts[rollout_id])
+        await self._records(self._rollouts[rollout_id])
 
     async def release_rollout(self, rollout_id: str) -> None:
         self._rollouts.pop(rollout_id, None)
 
     async def run_tool(self, rollout_id: str, tool_name: str, /, **tool_args: Any) -> str:
-        org: Org = self._live or self._records(self._rollouts.get(rollout_id, self._company))
+        org: Org = self._live or await self._records(self._rollouts.get(rollout_id, self._company))
         return await call_tool(org, tool_name, tool_args, self._listed)
 
     async def compute_reward(
@@ -84,11 +86,16 @@ class CRMEnvInProcess(CRMBase):
                 org.close()
             self._companies.clear()
 
-    def _records(self, seed: int) -> EmbeddedOrg:
+    async def _records(self, seed: int) -> EmbeddedOrg:
         """The records of a company; made when they are first asked for, and kept for a while."""
+        found = self._companies.get(seed)
+        return await asyncio.to_thread(self._made, seed) if found is None else found
+
+    def _made(self, seed: int) -> EmbeddedOrg:
         with self._lock:
-            org = self._companies.pop(seed, None) or org_of(seed)
-            self._companies[seed] = org
+            org = self._companies.get(seed)
+            if org is None:
+                org = self._companies[seed] = org_of(seed)
             if len(self._companies) > _COMPANIES_KEPT:  # dropped, not closed: a call may be asking it
                 self._companies.pop(next(iter(self._companies)))
         return org

@@ -40,6 +40,13 @@ class Company:
     """Cases whose agent quoted a rule: which, and with what value."""
     today: date = TODAY
 
+    @property
+    def name(self) -> str:
+        """A name that no other seed has."""
+        rest, first = divmod(self.seed, len(words.FIRMS))
+        number, second = divmod(rest, len(words.COMPANIES))
+        return f"{words.FIRMS[first]} {words.COMPANIES[second]}" + (f" {number}" if number else "")
+
     def table(self, name: str) -> list[Row]:
         return self.tables[name]
 

@@ -14,6 +14,8 @@ FIRMS = (
     "Alder", "Beacon", "Copper", "Delta", "Ember", "Falcon", "Granite", "Harvest", "Indigo", "Juniper", "Keystone",
     "Lantern", "Maple", "Nimbus", "Opal", "Prairie", "Quill", "Ridge", "Summit", "Timber",
 )  # fmt: skip
+COMPANIES = ("Supply", "Stores", "Goods", "Trading", "Market")
+"""What generated companies are called, after a word of FIRMS."""
 TRADES = ("Bakery", "Clinic", "Hotel", "Library", "Museum", "School")
 INDUSTRIES = ("Education", "Food", "Healthcare", "Hospitality", "Public Service")
 CITIES = {

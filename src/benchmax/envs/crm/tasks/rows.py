@@ -87,7 +87,7 @@ def _another(kind: Kind, company: Company, rng: Random, level: str, asked: set[s
 def _row(kind: Kind, drawn: Drawn, company: Company, level: str) -> dict[str, Any]:
     return {
         "task": kind.name,
-        "persona": "",
+        "persona": f"You work for {company.name}.",
         "metadata": {"required": drawn.required},
         "query": drawn.query,
         "answer": [drawn.answer],
