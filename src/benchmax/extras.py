@@ -16,8 +16,8 @@ MODULES = {
         "fastapi", "sqlalchemy", "alembic", "argon2", "cryptography", "pynvml", "starlette", "structlog", "uvicorn",
     ),
     "mcp": ("mcp", "yaml"),
-    "envs": ("math_verify",),
     "postgres": ("psycopg",),
+    "envs": ("math_verify", "simple_salesforce", "requests"),
 }  # fmt: skip
 """The modules benchmax imports from each extra, the best known first."""
 

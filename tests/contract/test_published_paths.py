@@ -53,6 +53,7 @@ NAMES = {
     "benchmax.envs.mcp.provisioners.local_provisioner": ["LocalProvisioner"],
     "benchmax.envs.mcp.provisioners.manual_provisioner": ["ManualProvisioner"],
     "benchmax.envs.mcp.provisioners.skypilot_provisioner": ["SkypilotProvisioner"],
+    "benchmax.envs.crm.crm_env": ["CRMEnv", "CRMEnvLocal", "CRMEnvSkypilot"],
     "benchmax.utils": ["ensure_safe_python_version"],
     "benchmax.utils.checkpoint": ["CheckpointBase"],
     "benchmax.rubrics.cache": [
