@@ -63,7 +63,7 @@ def test_no_hostile_answer_is_right_or_slow(judge):
     for answer in HOSTILE:
         began = time.perf_counter()
         assert judge.same(answer, "49\\pi") is False, answer
-        assert time.perf_counter() - began < 2.0, answer
+        assert time.perf_counter() - began < 10.0, answer  # 1 s of processor time, on machines that do other things too
 
 
 def test_a_judge_whose_process_was_lost_starts_another():
