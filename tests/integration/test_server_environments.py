@@ -215,7 +215,7 @@ def test_launch_by_environment_and_one_dataset(client, uploaded, live):
 
     store = BlobStore(live.data.blobs)
     parts = {name: list(store.lines(run.blobs[f"{name}_dataset_path"])) for name in ("train", "eval")}
-    assert (len(parts["train"]), len(parts["eval"])) == (23, 7)
+    assert (len(parts["train"]), len(parts["eval"])) == (22, 8)
     assert not set(parts["train"]) & set(parts["eval"])
     assert run.asked == {}
     assert {each["path"] for each in client.get("/v1/datasets").json()["datasets"]} == {each["path"] for each in rows}

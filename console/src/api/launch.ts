@@ -112,7 +112,7 @@ export function shown(value: unknown): string {
 
 /** Rows to train on and rows held out, as the server splits them. */
 export function split(rows: number, percent: number): { train: number; held: number } {
-  const held = Math.max(0, Math.min(Math.floor((rows * percent) / 100 + 1e-9), rows - MIN_ROWS));
+  const held = Math.max(0, Math.min(Math.floor((rows * percent) / 100 + 0.5 + 1e-9), rows - MIN_ROWS));
   return { train: rows - held, held };
 }
 
