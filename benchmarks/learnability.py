@@ -66,12 +66,17 @@ class Result:
 
 
 def play(name: str, seed: int, folder: Path, flags: list[str], tag: str) -> Result:
-    """Train on one environment as a newcomer does, in a process of its own."""
-    data, run = folder / f"{name}.jsonl", f"{tag}-{name}-{seed}"
+    """Train on one of the twelve as a newcomer does."""
+    data = folder / f"{name}.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows(name)))
     env = f"{Path(__file__).with_name('_twelve.py')}:{TWELVE[name][0].__name__}"
+    return train(name, seed, folder, [env, "--data", str(data), *flags], f"{tag}-{name}-{seed}")
+
+
+def train(name: str, seed: int, folder: Path, arguments: list[str], run: str) -> Result:
+    """`benchmax train` with these arguments, in a process of its own, and what it came to."""
     own = ["--seed", str(seed), "--output.dir", str(folder), "--output.name", run]
-    command = [sys.executable, "-m", "benchmax", "train", env, "--data", str(data), *own, *flags]
+    command = [sys.executable, "-m", "benchmax", "train", *arguments, *own]
     began = time.monotonic()
     with (folder / f"{run}.log").open("w") as log:
         code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT).returncode
