@@ -45,7 +45,7 @@ MOST_COPIED = 1_000_000_000
 """Trained weights of which a copy is kept while they are updated."""
 PULLS = 3
 """Most times that one update is pulled back."""
-FAR_BELOW = 20
+FAR_BELOW = 5
 """An update that moves the policy less than the trust region by this factor could be larger."""
 RAISED = 1.2
 SMALLEST_SHARE = 0.1
