@@ -6,10 +6,12 @@
     │   ├── DatasetError                 rows that cannot be used; carries every issue found
     │   ├── EnvDefinitionError           the environment class cannot be loaded or used
     │   ├── NotFoundError (LookupError)  a model, run or file that is not there
-    │   └── PluginError                  what an installed package adds cannot be loaded
+    │   ├── PluginError                  what an installed package adds cannot be loaded
+    │   └── SandboxUnavailable           this machine cannot confine code that nobody has read
     ├── RolloutError (RuntimeError)      one rollout failed; its siblings go on
     │   ├── EnvError                     init_rollout or release_rollout
-    │   │   └── McpError                 an MCP server died, did not answer, or could not be had
+    │   │   ├── McpError                 an MCP server died, did not answer, or could not be had
+    │   │   └── SandboxError             the sandbox died, or could not start a call
     │   ├── ToolError                    run_tool; its text is shown to the model
     │   ├── RewardError                  compute_reward or compute_group_reward
     │   ├── JudgeError                   a language-model judge gave no usable verdict
@@ -67,6 +69,10 @@ class PluginError(UsageError):
     """What an installed package adds to benchmax cannot be loaded."""
 
 
+class SandboxUnavailable(UsageError):
+    """This machine cannot confine code that nobody has read."""
+
+
 class RolloutError(BenchmaxError, RuntimeError):
     """One rollout failed."""
 
@@ -77,6 +83,10 @@ class EnvError(RolloutError):
 
 class McpError(EnvError):
     """An MCP server died, did not answer, or could not be had."""
+
+
+class SandboxError(EnvError):
+    """The sandbox died, or could not start a call."""
 
 
 class ToolError(RolloutError):

@@ -82,5 +82,20 @@ MCP_WAIT_SECONDS = _limit("MCP_WAIT_SECONDS", 1_800.0, "seconds", "a rollout's w
 MCP_START_TRIES = _limit("MCP_START_TRIES", 5, "tries", "starts that fail in a row before no more is tried for a while")
 MCP_IDLE_SECONDS = _limit("MCP_IDLE_SECONDS", 300.0, "seconds", "an MCP server nobody uses is ended after this")
 
+# Sandboxed calls
+SANDBOX_WALL_SECONDS = _limit("SANDBOX_WALL_SECONDS", 30.0, "seconds", "one sandboxed call, unless set")
+SANDBOX_CPU_SECONDS = _limit("SANDBOX_CPU_SECONDS", 60.0, "seconds", "CPU time of one sandboxed call, unless set")
+SANDBOX_MEMORY_BYTES = _limit("SANDBOX_MEMORY_BYTES", 1024 * MIB, "bytes", "memory of one sandboxed call, unless set")
+SANDBOX_PROCESSES = _limit(
+    "SANDBOX_PROCESSES", 128, "processes", "processes and threads of one sandboxed call, unless set"
+)
+SANDBOX_OPEN_FILES = _limit("SANDBOX_OPEN_FILES", 256, "files", "open in one process of a sandboxed call, unless set")
+SANDBOX_DISK_BYTES = _limit(
+    "SANDBOX_DISK_BYTES", 256 * MIB, "bytes", "all files a sandboxed call writes, and the largest, unless set"
+)
+SANDBOX_OUTPUT_BYTES = _limit("SANDBOX_OUTPUT_BYTES", 10 * MIB, "bytes", "what a sandboxed call prints, unless set")
+SANDBOX_CALLS = _limit("SANDBOX_CALLS", 128, "calls", "at once in one sandbox; others wait")
+SANDBOX_START_SECONDS = _limit("SANDBOX_START_SECONDS", 120.0, "seconds", "start of a sandbox, imports included")
+
 # Batches
 ROLLOUTS_AT_ONCE = _limit("ROLLOUTS_AT_ONCE", 256, "rollouts", "in flight in one batch, unless set")
