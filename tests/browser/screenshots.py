@@ -116,8 +116,9 @@ SHOTS = [
 
 def quickstart() -> Path | None:
     """The newest run of `make quickstart` on this machine's platform."""
-    from benchmax.cli.platform.quickstart import NAME
     from benchmax.platform.credentials import data_dir
+
+    from benchmax.cli.platform.quickstart import NAME
 
     found = [
         file.parent

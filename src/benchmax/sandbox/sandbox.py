@@ -69,6 +69,11 @@ class Sandbox:
         """Start the server, unless it runs; SandboxUnavailable where this machine cannot hold code that nobody read."""
         return _capabilities(await self._connected())
 
+    @property
+    def user(self) -> int:
+        """The number of the user that calls run as, once it is started; a `workspace` must be that user's."""
+        return -1 if self._connection is None else self._connection.user
+
     async def close(self) -> None:
         """End the server and every call."""
         if self._connection is not None:

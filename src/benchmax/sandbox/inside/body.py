@@ -26,8 +26,6 @@ _SPARE = 64
 """Descriptors are moved above this number while they are put in order."""
 _NOT_RUN = 127
 _CHUNK_BYTES = 1 << 20
-_PROC = ("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/kernel")
-"""Of the machine's own /proc, where there is no other."""
 _SMALL = {
     resource.RLIMIT_CORE: 0,
     getattr(resource, "RLIMIT_MSGQUEUE", resource.RLIMIT_CORE): 0,
@@ -136,10 +134,10 @@ def _confine(order: dict[str, Any], guards: frozenset[str], workspace: str, line
 def _lock_files(order: dict[str, Any], guards: frozenset[str], workspace: str) -> None:
     if order["ports"] and "landlock_tcp" in guards:
         landlock.restrict(landlock.ports_but(order["ports"]))
-    private = "mount" in guards
-    write = [workspace, *(f"/dev/{name}" for name in DEVICES), *(("/tmp", "/dev/shm") if private else ())]
-    read = ["/"] if private else [*order["read"], *_PROC]
-    landlock.confine(guards, read, write, tcp=order["shape"]["network"] == "none")
+    shared = ("/tmp", "/dev/shm") if "mount" in guards else ()
+    write = [workspace, *shared, *(f"/dev/{name}" for name in DEVICES)]
+    listed = ["/"] if "mount" in guards else []
+    landlock.confine(guards, order["read"], listed, write, tcp=order["shape"]["network"] == "none")
 
 
 def _filter_calls(line: socket.socket, network: bool) -> None:

@@ -40,8 +40,10 @@ def version() -> int:
         return 0
 
 
-def confine(guards: frozenset[str], read: Iterable[str], write: Iterable[str], tcp: bool) -> None:
-    """Leave this process these paths; with `tcp` also refuse every TCP port."""
+def confine(
+    guards: frozenset[str], read: Iterable[str], listed: Iterable[str], write: Iterable[str], tcp: bool
+) -> None:
+    """Leave this process these paths, of those `listed` the names in them; with `tcp` also refuse every TCP port."""
     if not guards & NEEDS.keys():
         return
     files = _files() if "landlock_files" in guards else 0
@@ -53,6 +55,8 @@ def confine(guards: frozenset[str], read: Iterable[str], write: Iterable[str], t
     if files:
         for path in read:
             _allow(ruleset, path, _READ & files)
+        for path in listed:
+            _allow(ruleset, path, _READ_DIR & files)
         for path in write:
             _allow(ruleset, path, files)
     _restrict(ruleset)

@@ -14,7 +14,7 @@ import socket
 from typing import Any
 
 from . import kernel
-from .root import WORKSPACE
+from .root import WORKSPACE, readable
 
 JOINED = {
     "mount": kernel.NEWNS,
@@ -30,7 +30,7 @@ _FLAGS = kernel.MS_NOSUID | kernel.MS_NODEV
 class Room:
     """The server's side of one: it is there, and after `hear` it is ready, or not to be had."""
 
-    def __init__(self, shape: dict[str, Any], guards: frozenset[str], own: str | None, pidns: int) -> None:
+    def __init__(self, shape: dict[str, Any], guards: frozenset[str], setup: dict[str, Any], pidns: int) -> None:
         self.shape = shape
         self.proc = self.workspace = -1
         self.reason = ""
@@ -40,7 +40,7 @@ class Room:
         try:
             self.pid = os.fork()
             if self.pid == 0:
-                _live(far, shape, guards, own)
+                _live(far, shape, guards, setup)
         finally:
             if "pid" in guards:
                 kernel.setns(pidns, kernel.NEWPID)
@@ -77,7 +77,7 @@ def flags_of(shape: dict[str, Any], guards: frozenset[str]) -> int:
     return found if shape["network"] == "none" else found & ~kernel.NEWNET
 
 
-def _live(far: socket.socket, shape: dict[str, Any], guards: frozenset[str], own: str | None) -> None:
+def _live(far: socket.socket, shape: dict[str, Any], guards: frozenset[str], setup: dict[str, Any]) -> None:
     """In the new process. Never returns."""
     try:
         line = os.dup2(far.fileno(), 3, inheritable=False)
@@ -87,7 +87,7 @@ def _live(far: socket.socket, shape: dict[str, Any], guards: frozenset[str], own
         kernel.set_visible(True)  # to who joins; the code inside has another user namespace and may not look
         ends = socket.socket(fileno=line)
         try:
-            proc, workspace = _make(shape, guards, own)
+            proc, workspace = _make(shape, guards, setup)
             socket.send_fds(ends, [b"ready"], [proc, workspace])
             os.close(proc)
             os.close(workspace)
@@ -98,7 +98,7 @@ def _live(far: socket.socket, shape: dict[str, Any], guards: frozenset[str], own
         os._exit(0)
 
 
-def _make(shape: dict[str, Any], guards: frozenset[str], own: str | None) -> tuple[int, int]:
+def _make(shape: dict[str, Any], guards: frozenset[str], setup: dict[str, Any]) -> tuple[int, int]:
     kernel.unshare(flags_of(shape, guards))
     if "ipc" in guards:
         kernel.call("sethostname", b"sandbox", 7)
@@ -106,22 +106,28 @@ def _make(shape: dict[str, Any], guards: frozenset[str], own: str | None) -> tup
     if "mount" in guards:
         kernel.make_private()
         os.umask(0o022)
-        if shape["workspace"]:
-            assert own is not None
-            _show_only(own, workspace)
-        _make_disk(shape["disk"], private=not shape["workspace"])
+        _make_tree(shape, setup)
         _make_proc("proc" in guards)
     folder = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     return os.open("/proc" if "proc" in guards else "/", folder), os.open(workspace, folder)
 
 
-def _show_only(own: str, workspace: str) -> None:
-    """Of the folders of all calls, the one of this."""
-    tree = kernel.clone_tree(workspace)
-    kernel.mount("tmpfs", own, "tmpfs", _FLAGS, "size=64k,nr_inodes=64,mode=755")
-    os.makedirs(workspace)
-    kernel.attach_tree(tree, workspace)
-    kernel.restrict_mount(own, kernel.RDONLY)
+def _make_tree(shape: dict[str, Any], setup: dict[str, Any]) -> None:
+    """A disk, and what of the common tree lies where the disk covers it."""
+    own, workspace = setup["own"], shape["workspace"]
+    shown = [path for path in readable(setup["read"]) if path.startswith("/tmp/")]
+    trees = {path: kernel.clone_tree(path) for path in [*shown, *([workspace] if workspace else [])]}
+    if own is not None and not own.startswith("/tmp/"):  # of the folders of all calls, none but this one's
+        kernel.mount("tmpfs", own, "tmpfs", _FLAGS, "size=64k,nr_inodes=64,mode=755")
+    _make_disk(shape["disk"], private=not workspace)
+    for path, tree in trees.items():
+        os.makedirs(path, exist_ok=True) if os.path.isdir(f"/proc/self/fd/{tree}") else _touch(path)
+        kernel.attach_tree(tree, path)
+
+
+def _touch(path: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
 
 
 def _make_disk(size: int, private: bool) -> None:

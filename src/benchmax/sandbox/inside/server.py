@@ -38,6 +38,11 @@ MOST_REFUSALS = 16
 """Told of one call; what it tries after these is refused without a word."""
 
 
+OWN = ("/etc", "/proc")
+MACHINE = ("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/kernel")
+"""What Landlock opens besides: of the tree that is made for calls, or of the machine's where there is no other."""
+
+
 class Running:
     """One call."""
 
@@ -61,7 +66,7 @@ class Server:
     def __init__(self, sock: socket.socket, setup: dict[str, Any], guards: frozenset[str], lacks: Any) -> None:
         self._sock, self._setup, self._guards, self._lacks = sock, setup, guards, lacks
         self._roomy = bool(guards & {"pid", "mount", "ipc", "net"})
-        self._read = [] if "mount" in guards else readable(setup["read"])
+        self._read = [*readable(setup["read"]), *(OWN if "mount" in guards else MACHINE)]
         self._pidns = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._poll = select.poll()
@@ -182,7 +187,7 @@ class Server:
             self._listen(room.socket.fileno(), lambda: self._room_ready(call, room))
 
     def _new_room(self, shape: dict[str, Any]) -> Room:
-        return Room(shape, self._guards, self._setup["own"], self._pidns)
+        return Room(shape, self._guards, self._setup, self._pidns)
 
     def _room_ready(self, call: Running, room: Room) -> None:
         self._ignore(room.socket.fileno())
@@ -359,7 +364,8 @@ class Server:
         """Whether a call could be put up at all; OSError when not."""
         if not self._roomy:
             return
-        room = self._new_room({"network": self._setup["network"], "disk": 65_536, "workspace": None})
+        folder = None if "mount" in self._guards else "/"
+        room = self._new_room({"network": self._setup["network"], "disk": 65_536, "workspace": folder})
         ready = room.hear()
         room.kill()
         room.close()

@@ -89,7 +89,7 @@ def children(proc: int, pid: int) -> list[int]:
         fd = os.open(f"{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
     except OSError:
         return []
-    with open(fd, encoding="ascii") as file:
+    with open(fd, encoding="utf-8") as file:
         return [int(each) for each in file.read().split()]
 
 

@@ -55,7 +55,7 @@ def settle() -> None:
 
 def _data_bytes() -> int:
     """Private memory that is mapped already, and counts against the limit of every fork."""
-    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+    with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
         sizes = [line.split()[1] for line in file if line.startswith("VmData:")]
     return int(sizes[0]) * 1024
 
