@@ -40,6 +40,7 @@ class Setup:
     python: str
     read: tuple[str, ...]
     modules: tuple[str, ...]
+    warm_up: str
     network: str
     own: str | None
     guards: tuple[str, ...]
@@ -47,8 +48,8 @@ class Setup:
     def message(self) -> bytes:
         return json.dumps(
             {
-                "read": self.read, "modules": self.modules, "network": self.network, "own": self.own,
-                "guards": self.guards,
+                "read": self.read, "modules": self.modules, "warm_up": self.warm_up, "network": self.network,
+                "own": self.own, "guards": self.guards,
             }
         ).encode()  # fmt: skip
 

@@ -31,7 +31,8 @@ _READ_BYTES = 65_536
 class Sandbox:
     """A fork server, and calls to it. Started at the first call, and again when it is lost; one loop's own.
 
-    `modules` are imported once, and at hand in every call with `code`. `read` are paths that calls may read besides the
+    `modules` are imported once, and at hand in every call with `code`; `warm_up` is source that is run once after them,
+    so that what they do at first use is done. `read` are paths that calls may read besides the
     system and the interpreter. `own` is a folder below which a call's `workspace` may lie. `network` is the most that
     a call may ask for.
     """
@@ -40,6 +41,7 @@ class Sandbox:
         self,
         modules: Sequence[str] = (),
         *,
+        warm_up: str = "",
         read: Iterable[str | Path] = (),
         own: Path | None = None,
         python: str = sys.executable,
@@ -50,7 +52,7 @@ class Sandbox:
         guards = tuple(name for name in GUARDS if name not in set(_without))
         paths = tuple(dict.fromkeys([*interpreter_paths(python), *map(str, read)]))
         own_path = str(own.resolve()) if own is not None else None
-        self._setup = Setup(python, paths, tuple(modules), network, own_path, guards)
+        self._setup = Setup(python, paths, tuple(modules), warm_up, network, own_path, guards)
         self._insist = insists() if insist is None else insist
         self._connection: Connection | None = None
         self._starting = asyncio.Lock()

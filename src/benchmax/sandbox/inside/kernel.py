@@ -34,6 +34,7 @@ MACHINE = platform.machine()
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(MACHINE, -1)
 SECCOMP = {"x86_64": 317, "aarch64": 277}.get(MACHINE, -1)
 
+_LARGE, _COLLAPSE = 1 << 21, 25
 _libc: Any = ctypes.CDLL(None, use_errno=True)
 
 
@@ -153,6 +154,18 @@ def die_with_parent() -> None:
 def adopt_orphans() -> None:
     """What descendants leave behind becomes this process's child."""
     call("prctl", _SUBREAPER, 1, 0, 0, 0)
+
+
+def join_pages() -> None:
+    """Put this process's memory into large pages, where it fills them: forks then have fewer to copy and to free."""
+    with open("/proc/self/maps", encoding="utf-8") as file:
+        lines = [line.split() for line in file]
+    for span, rights, *_, name in ([*line, ""][:6] for line in lines):
+        if rights == "rw-p" and name in ("", "[heap]"):
+            low, high = (int(end, 16) for end in span.split("-"))
+            first, last = -(-low // _LARGE) * _LARGE, high // _LARGE * _LARGE
+            if last > first:
+                _libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _COLLAPSE)
 
 
 def close_from(first: int) -> None:

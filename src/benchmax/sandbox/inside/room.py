@@ -33,6 +33,7 @@ class Room:
     def __init__(self, shape: dict[str, Any], guards: frozenset[str], setup: dict[str, Any], pidns: int) -> None:
         self.shape = shape
         self.proc = self.workspace = -1
+        self.counted = "proc" in guards
         self.reason = ""
         self.socket, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if "pid" in guards:
@@ -61,6 +62,12 @@ class Room:
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
         except ProcessLookupError:
             pass
+
+    def is_empty(self) -> bool:
+        """Whether only its pid 1 is left; in doubt not."""
+        if self.proc < 0 or not self.counted:
+            return False
+        return [name for name in os.listdir(self.proc) if name.isdigit()] == ["1"]
 
     def close(self) -> None:
         """Reap it; it has ended."""

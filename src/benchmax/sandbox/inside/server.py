@@ -140,7 +140,7 @@ class Server:
     def _start_zygote(self) -> None:
         self._zygote, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
-            zygote.live(far, self._setup["modules"])
+            zygote.live(far, self._setup["modules"], self._setup["warm_up"])
         far.close()
         self._listen(self._zygote.fileno(), self._hear_zygote)
 
@@ -304,27 +304,41 @@ class Server:
         call.deadline = None
         call.by = call.by or by
         if call.room is not None:
+            empty = call.status is not None and call.room.is_empty()
             call.room.kill()
+            if empty:  # but for its pid 1, which runs nothing of the call's
+                self._ended(call)
         if call.pid and (call.room is None or "pid" not in self._guards):
             _kill_group(call.pid)
 
     def _gone(self, call: Running) -> None:
         """Nothing of it is left."""
-        self._calls.pop(call.number, None)
+        self._ended(call)
+        if call.room is None:
+            self._kill_left()
+            return
+        self._ignore(call.room.pidfd)
+        self._ignore(call.room.socket.fileno())
+        call.room.close()
+        if call.failed is None:
+            self._make_spare(call.room.shape)
+
+    def _ended(self, call: Running) -> None:
+        """Say so, once."""
+        if self._calls.pop(call.number, None) is None:
+            return
         self._close_listener(call)
         for fd in call.fds:
             os.close(fd)
         if call.line is not None and call.line.fileno() >= 0:
             self._hear_last(call)
-        workspace = self._leave_room(call)
+        workspace = call.room.workspace if call.room is not None else -1
         if call.failed is not None:
             self._say({"failed": call.number, "reason": call.failed})
         else:
             self._say(self._report(call), [workspace] if workspace >= 0 else [])
         if workspace >= 0:
             os.close(workspace)
-        if call.room is not None and call.failed is None:
-            self._make_spare(call.room.shape)
 
     def _hear_last(self, call: Running) -> None:
         assert call.line is not None
@@ -334,15 +348,6 @@ class Server:
         if call.line.fileno() >= 0:
             self._ignore(call.line.fileno())
             call.line.close()
-
-    def _leave_room(self, call: Running) -> int:
-        if call.room is None:
-            self._kill_left()
-            return -1
-        self._ignore(call.room.pidfd)
-        self._ignore(call.room.socket.fileno())
-        call.room.close()
-        return call.room.workspace
 
     def _report(self, call: Running) -> dict[str, Any]:
         status = call.status if call.by is None else -signal.SIGKILL

@@ -22,27 +22,32 @@ MOST_FDS = 16
 PACKET_BYTES = 200_000
 
 
-def live(line: socket.socket, modules: Sequence[str]) -> None:
+def live(line: socket.socket, modules: Sequence[str], warm_up: str) -> None:
     """Never returns."""
     try:
         kernel.set_visible(False)
         line = socket.socket(fileno=os.dup2(line.detach(), 3, inheritable=False))
         kernel.close_from(4)
         pidns = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        _send(line, {"ready": _import(modules), "data": _data_bytes()})
+        _send(line, {"ready": _import(modules, warm_up), "data": _data_bytes()})
         _serve(line, pidns)
     finally:
         os._exit(0)
 
 
-def _import(modules: Sequence[str]) -> str | None:
+def _import(modules: Sequence[str], warm_up: str) -> str | None:
     """Why a package cannot be imported; None when all are."""
     for name in modules:
         try:
             importlib.import_module(name)
         except BaseException as error:
             return f"{name} cannot be imported: {type(error).__name__}: {error}"
+    try:
+        exec(compile(warm_up, "warm_up", "exec"), {"__name__": "warm_up"})  # noqa: S102 - the user's own
+    except BaseException as error:
+        return f"the warm-up fails: {type(error).__name__}: {error}"
     settle()
+    kernel.join_pages()
     return None
 
 
