@@ -17,17 +17,17 @@ EndedBy = Literal["wall", "cpu", "memory", "output", "killed"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one call may take, with all the processes it starts."""
+    """What one call may take, with all the processes it starts. None is no limit."""
 
-    wall_seconds: float = limits.SANDBOX_WALL_SECONDS
-    cpu_seconds: float = limits.SANDBOX_CPU_SECONDS
-    memory_bytes: int = limits.SANDBOX_MEMORY_BYTES
+    wall_seconds: float | None = limits.SANDBOX_WALL_SECONDS
+    cpu_seconds: float | None = limits.SANDBOX_CPU_SECONDS
+    memory_bytes: int | None = limits.SANDBOX_MEMORY_BYTES
     processes: int = limits.SANDBOX_PROCESSES
     """Threads count too."""
     open_files: int = limits.SANDBOX_OPEN_FILES
     """Of each process."""
     disk_bytes: int = limits.SANDBOX_DISK_BYTES
-    """Of the workspace, /tmp and /dev/shm together; also the largest file."""
+    """Of the workspace, /tmp and /dev/shm together, and the largest file; of a `workspace` on the disk neither."""
     output_bytes: int = limits.SANDBOX_OUTPUT_BYTES
     """Of stdout and stderr together."""
     network: Network = "none"

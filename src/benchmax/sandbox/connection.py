@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
 import os
 import socket
 import subprocess
@@ -73,6 +74,8 @@ class Process:
 
     number: int
     connection: Connection
+    keeps: bool
+    """Whether the folder it worked in is wanted at its end."""
     started: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     ended: asyncio.Future[Ended] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -123,9 +126,9 @@ class Connection:
             stderr=subprocess.DEVNULL,
         )
 
-    def spawn(self, call: Call, fds: Sequence[int]) -> Process:
+    def spawn(self, call: Call, fds: Sequence[int], *, keep: bool) -> Process:
         """Start a call whose descriptors 0, 1, 2, … are `fds`, which stay open here."""
-        process = Process(next(self._numbers), self)
+        process = Process(next(self._numbers), self, keep)
         self._processes[process.number] = process
         process.ended.add_done_callback(_seen)
         payload = _payload(call)
@@ -169,6 +172,9 @@ class Connection:
                 _settle(process.started, None)
         elif (process := self._processes.pop(message["ended" if "ended" in message else "failed"], None)) is not None:
             _settle(process.started, None)
+            if not process.keeps:
+                while fds:
+                    os.close(fds.pop())
             if "failed" in message:
                 process.ended.set_exception(
                     SandboxError(f"A call could not be started: {message['reason']}. See `benchmax doctor`.")
@@ -186,7 +192,7 @@ class Connection:
         _settle(self._ready, "its server ended")
         for process in self._processes.values():
             _settle(process.started, None)
-            process.ended.set_exception(SandboxError("The sandbox's server died, and the call with it. Try again."))
+            process.ended.set_exception(SandboxError("The sandbox's server ended, and the call with it. Try again."))
         self._processes.clear()
 
     async def close(self) -> None:
@@ -209,10 +215,14 @@ def _order(number: int, call: Call) -> dict[str, Any]:
         "shape": {"network": given.network, "disk": given.disk_bytes, "workspace": workspace},
         "ports": list(given.closed_ports),
         "limits": {
-            "wall": given.wall_seconds, "cpu": given.cpu_seconds, "memory": given.memory_bytes,
+            "wall": _most(given.wall_seconds), "cpu": _most(given.cpu_seconds), "memory": _most(given.memory_bytes),
             "processes": given.processes, "open_files": given.open_files, "disk": given.disk_bytes,
         },
     }  # fmt: skip
+
+
+def _most(limit: float | None) -> float:
+    return math.inf if limit is None else limit
 
 
 def _payload(call: Call) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import os
 import shutil
@@ -16,10 +17,10 @@ from types import TracebackType
 from typing import Any, cast
 
 from benchmax import limits
-from benchmax.errors import SandboxError, UsageError
+from benchmax.errors import SandboxError, SandboxUnavailable, UsageError
 from benchmax.files.links import read_plain
 from benchmax.sandbox.call import Call, EndedBy, Network, Result
-from benchmax.sandbox.capabilities import Capabilities, insists, require
+from benchmax.sandbox.capabilities import INSIST, Capabilities, insists, require
 from benchmax.sandbox.connection import Connection, Ended, Process, Setup, interpreter_paths
 from benchmax.sandbox.inside.guards import GUARDS
 
@@ -32,9 +33,9 @@ class Sandbox:
     """A fork server, and calls to it. Started at the first call, and again when it is lost; one loop's own.
 
     `modules` are imported once, and at hand in every call with `code`; `warm_up` is source that is run once after them,
-    so that what they do at first use is done. `read` are paths that calls may read besides the
-    system and the interpreter. `own` is a folder below which a call's `workspace` may lie. `network` is the most that
-    a call may ask for.
+    so that what they do at first use is done. `read` are paths that calls may read besides the system and the
+    interpreter. `own` is a folder below which a call's `workspace` may lie: as root a folder of the sandbox's `user`,
+    in one that others may pass (mode 711). `network` is the most that a call may ask for.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Sandbox:
     async def _connected(self) -> Connection:
         async with self._starting:
             if self._connection is None or self._connection.dead:
+                await self.close()
                 connection = Connection(self._setup)
                 await connection.start()
                 try:
@@ -96,11 +98,20 @@ class Sandbox:
             return self._connection
 
     async def spawn(self, call: Call, fds: Sequence[int]) -> Process:
-        """Start a call whose descriptors 0, 1, 2, … are `fds`; the caller closes its copies, and reads and waits."""
+        """Start a call whose descriptors 0, 1, 2, … are `fds`; the caller closes its copies, and reads and waits.
+
+        Limits on output, and files asked for, are the caller's, too.
+        """
         connection = await self._connected()
         self._check(call, connection)
-        process = connection.spawn(call, fds)
-        await process.started
+        began = time.monotonic()
+        process = connection.spawn(call, fds, keep=False)
+        process.ended.add_done_callback(lambda ended: _log_end(process.number, ended, time.monotonic() - began))
+        try:
+            await asyncio.shield(process.started)
+        except BaseException:
+            _give_up(process)
+            raise
         return process
 
     async def run(self, call: Call) -> Result:
@@ -120,7 +131,7 @@ class Sandbox:
         output = _Output(call.limits.output_bytes)
         stdin = _memory_file(call.stdin)
         try:
-            process = connection.spawn(call, [stdin, *output.writers])
+            process = connection.spawn(call, [stdin, *output.writers], keep=True)
         except BaseException:
             output.close()
             raise
@@ -129,7 +140,7 @@ class Sandbox:
             output.close_writers()
         output.listen(lambda: process.kill("output"))
         try:
-            ended = await process.ended
+            ended = await asyncio.shield(process.ended)  # which is told to others than a caller that gives up
             await output.finished()
         except BaseException:
             _give_up(process)
@@ -141,6 +152,9 @@ class Sandbox:
     def _check(self, call: Call, connection: Connection) -> None:
         if call.limits.network == "host" and self._setup.network == "none":
             raise UsageError("This sandbox has no network. Make it with Sandbox(network='host').")
+        if call.limits.closed_ports and "landlock_tcp" not in connection.guards and not self._insist:
+            why = connection.lacks.get("landlock_tcp", "it was not asked for")
+            raise SandboxUnavailable(f"No port can be closed here: {why}. Use Linux 6.7, or set BENCHMAX_{INSIST}=1.")
         if call.workspace is not None and "mount" in connection.guards:
             own = self._setup.own
             if own is None or not call.workspace.resolve().is_relative_to(own):
@@ -164,10 +178,12 @@ def _scratch(call: Call, connection: Connection) -> Path | None:
 def _memory_file(content: bytes) -> int:
     if not content:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    writable = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    writable = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with open(writable, "wb") as file:
         file.write(content)
         file.flush()
+        # Memory that no process is charged for must not grow.
+        fcntl.fcntl(writable, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
         return os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -203,7 +219,7 @@ def _result(number: int, call: Call, ended: Ended, output: _Output, seconds: flo
         memory_bytes=ended.memory_bytes,
         refused=ended.refused,
     )
-    _log(number, result)
+    _log(number, ended, seconds)
     return result
 
 
@@ -218,17 +234,28 @@ def _outputs(root: int | Path, call: Call) -> dict[str, bytes]:
     return found
 
 
-def _log(number: int, result: Result) -> None:
+def _log_end(number: int, future: asyncio.Future[Ended], seconds: float) -> None:
+    if not future.cancelled() and future.exception() is None:
+        _log(number, future.result(), seconds)
+
+
+def _log(number: int, ended: Ended, seconds: float) -> None:
     """One line a call: as a warning when it was ended or tried what it may not."""
-    wrong = result.ended_by is not None or result.refused
+    wrong = ended.by is not None or ended.refused
     logger.log(
         logging.WARNING if wrong else logging.INFO,
         "Sandbox call %d: %s%s after %.2f s.",
         number,
-        f"ended by its {result.ended_by} limit" if result.ended_by else f"exit {result.exit}",
-        f", was refused {', '.join(result.refused)}" if result.refused else "",
-        result.seconds,
+        _end_words(ended),
+        f", was refused {', '.join(ended.refused)}" if ended.refused else "",
+        seconds,
     )
+
+
+def _end_words(ended: Ended) -> str:
+    if ended.by is None:
+        return f"exit {ended.exit}"
+    return "given up" if ended.by == "killed" else f"ended by its {ended.by} limit"
 
 
 class _Output:

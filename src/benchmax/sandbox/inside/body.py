@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import resource
 import signal
@@ -127,13 +128,13 @@ def _confine(order: dict[str, Any], guards: frozenset[str], workspace: str, line
         _filter_calls(line, order["shape"]["network"] != "none")
     if "capabilities" in guards:
         kernel.drop_capabilities()
-    _limit(order["limits"])
+    _limit(order["limits"], on_disk=order["shape"]["workspace"] is not None)
     kernel.set_visible(True)  # for the server's look at its memory; to itself it always is
 
 
 def _lock_files(order: dict[str, Any], guards: frozenset[str], workspace: str) -> None:
     if order["ports"] and "landlock_tcp" in guards:
-        landlock.restrict(landlock.ports_but(order["ports"]))
+        landlock.close_ports(order["ports"])
     shared = ("/tmp", "/dev/shm") if "mount" in guards else ()
     write = [workspace, *shared, *(f"/dev/{name}" for name in DEVICES)]
     listed = ["/"] if "mount" in guards else []
@@ -158,12 +159,14 @@ def _offer_self(self_proc: int) -> None:
         pass
 
 
-def _limit(given: dict[str, Any]) -> None:
+def _limit(given: dict[str, Any], on_disk: bool) -> None:
     bounds = dict(_SMALL)
     bounds[resource.RLIMIT_NOFILE] = given["open_files"]
-    bounds[resource.RLIMIT_FSIZE] = given["disk"]
     bounds[resource.RLIMIT_NPROC] = given["processes"]
-    bounds[resource.RLIMIT_CPU] = int(given["cpu"]) + 1
+    if not on_disk:
+        bounds[resource.RLIMIT_FSIZE] = given["disk"]
+    if given["cpu"] < math.inf:
+        bounds[resource.RLIMIT_CPU] = int(given["cpu"]) + 1
     if given["data"]:
         bounds[resource.RLIMIT_DATA] = given["data"]
     for kind, most in bounds.items():

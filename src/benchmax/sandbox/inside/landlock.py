@@ -62,23 +62,19 @@ def confine(
     _restrict(ruleset)
 
 
-def ports_but(closed: Iterable[int]) -> int:
-    """A ruleset that refuses connections to these ports, on every address. To make takes a fifth of a second."""
+def close_ports(closed: Iterable[int]) -> None:
+    """Refuse connections to these ports, on every address. Takes a fifth of a second: every other port is named."""
     ruleset = _ruleset(0, _CONNECT, 0)
     shut = frozenset(closed)
     for port in range(_PORTS):
         if port not in shut:
             kernel.syscall(_ADD, ruleset, _PORT, struct.pack("QQ", _CONNECT, port), 0)
-    return ruleset
-
-
-def restrict(ruleset: int) -> None:
-    kernel.syscall(_RESTRICT, ruleset, 0)
+    _restrict(ruleset)
 
 
 def _restrict(ruleset: int) -> None:
     try:
-        restrict(ruleset)
+        kernel.syscall(_RESTRICT, ruleset, 0)
     finally:
         os.close(ruleset)
 

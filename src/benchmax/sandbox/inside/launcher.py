@@ -3,8 +3,8 @@
     python launcher.py FD    FD: a socket to the client, whose first packet is what to set up
 
 For each set of guards, the strongest first, a child tries to enter its namespaces and to make the file tree; the first
-that can, forks the server and vanishes. As root, the tree is made as root, which may go everywhere, and the server
-then becomes a user that owns nothing.
+that can, forks the server and waits for it; each ends when the one above it does. As root, the tree is made as root,
+which may go everywhere, and the server then becomes a user that owns nothing.
 """
 
 from __future__ import annotations
@@ -108,11 +108,15 @@ def _enter(sock: socket.socket, far: socket.socket, setup: Any, guards: frozense
     """In a child: everything up to the server's own process. Never returns."""
     try:
         _enter_namespaces(setup, guards)
+        inside.kernel.die_with_parent()  # here, for a change of user undoes it
         if (pid := os.fork()) == 0:
             _serve(sock, far, setup, guards, lacks)
         _tell(far, pid=pid)
     except BaseException as error:
         _tell(far, reason=f"{type(error).__name__}: {error}")
+    sock.close()
+    far.close()
+    _reap_all()
     os._exit(0)
 
 
@@ -159,6 +163,7 @@ def _serve(sock: socket.socket, far: socket.socket, setup: Any, guards: frozense
     """As pid 1 of the namespace of all calls. Never returns."""
     try:
         kernel = inside.kernel
+        kernel.die_with_parent()
         if "proc" in guards:
             kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
         kernel.set_visible(False)
@@ -181,8 +186,8 @@ def _wait(sock: socket.socket, server: int) -> None:
     poll.register(sock, select.POLLRDHUP | select.POLLHUP)
     poll.register(pidfd, select.POLLIN)
     poll.poll()
-    os.kill(server, signal.SIGKILL)
-    os.waitpid(server, 0)
+    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    _reap_all()
 
 
 if __name__ == "__main__":

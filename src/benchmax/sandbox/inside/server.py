@@ -17,6 +17,7 @@ reads what a call runs, and a call cannot reach it: its socket is closed, its pr
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import select
@@ -224,7 +225,8 @@ class Server:
     def _limits_of(self, order: dict[str, Any]) -> dict[str, Any]:
         """A limit on one process's data is told to Python as MemoryError; other programs reserve more than they use."""
         given = order["limits"]
-        return {**given, "data": given["memory"] + self._data_bytes if order["fork"] else 0}
+        bound = order["fork"] and given["memory"] < math.inf
+        return {**given, "data": given["memory"] + self._data_bytes if bound else 0}
 
     def _time(self, call: Running) -> None:
         now = time.monotonic()
