@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import importlib.util
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -67,8 +68,9 @@ async def memory(sandbox: Sandbox, count: int) -> None:
     """Of several calls that have used pandas and stay, with the pid 1 of each."""
     server = descendants(os.getpid())
     calls = [asyncio.create_task(sandbox.run(Call(STAY, limits=Limits(wall_seconds=60)))) for _ in range(count)]
-    while len(new := [pid for pid in descendants(os.getpid()) if pid not in server]) < 2 * count - 1:
-        await asyncio.sleep(0.1)  # the pid 1 of the first stood ready before
+    most = 2 * count - 1  # the pid 1 of the first stood ready before
+    while len(new := [pid for pid in descendants(os.getpid()) if pid not in server]) < most:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
     await asyncio.sleep(2)
     each = sum(map(kilobytes, new)) / count / 1000
     for call in calls:
@@ -103,7 +105,7 @@ async def main(count: int, many: int) -> None:
             await one_by_one("pandas at hand and not used", sandbox, Call("pass"), count)
             await memory(sandbox, 10)
             await at_once(sandbox, many)
-    if Path("/usr/bin/bwrap").exists():
+    if shutil.which("bwrap"):
         await bubblewrap(count)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -169,6 +171,7 @@ def test_code_nobody_read_is_refused_without_a_boundary() -> None:
     assert weak.level == "partial"
     with pytest.raises(SandboxUnavailable, match="BENCHMAX_SANDBOX_INSIST=1"):
         require("boundary", weak)
+    assert "max_user_namespaces" in weak.advice()["user"]
     require("partial", weak)
     require("boundary", weak, insist=True)
 
@@ -187,3 +190,34 @@ async def test_a_port_is_not_left_open_in_silence() -> None:
     async with Sandbox(network="host", _without=["landlock_tcp"]) as sandbox:
         with pytest.raises(SandboxUnavailable, match="No port can be closed"):
             await sandbox.run(call)
+
+
+WITHOUT_NAMESPACES = """
+import asyncio, pathlib
+from benchmax.errors import SandboxUnavailable
+from benchmax.sandbox import Call, Sandbox, capabilities
+pathlib.Path("/proc/sys/user/max_user_namespaces").write_text("0")
+async def main():
+    found = await capabilities()
+    print(found.level, *sorted(found.advice()))
+    try:
+        await Sandbox(insist=False).start()
+    except SandboxUnavailable as error:
+        print("refused")
+    async with Sandbox(insist=True) as sandbox:
+        result = await sandbox.run(Call("print(1)\nopen('/etc/shadow')"))
+        print(result.stdout, "PermissionError" in result.stderr)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(
+    not shutil.which("unshare") or os.geteuid() != 0, reason="takes a user namespace to make a poor one"
+)
+def test_a_machine_without_namespaces_says_so_refuses_and_holds_what_it_can() -> None:
+    command = ["unshare", "-Ur", sys.executable, "-c", WITHOUT_NAMESPACES]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    level, *rest = done.stdout.split()
+    assert level == "partial"
+    assert "user," in rest
+    assert rest[-3:] == ["refused", "1", "True"]

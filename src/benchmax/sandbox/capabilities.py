@@ -9,7 +9,7 @@ from typing import Literal
 
 from benchmax.config import setting
 from benchmax.errors import SandboxUnavailable
-from benchmax.sandbox.inside.guards import BOUNDARY, GUARDS
+from benchmax.sandbox.inside.guards import ADVICE, BOUNDARY, GUARDS
 
 Level = Literal["boundary", "partial", "none"]
 _ORDER: tuple[Level, ...] = ("none", "partial", "boundary")
@@ -37,14 +37,22 @@ class Capabilities:
         """What a boundary would need besides."""
         return (BOUNDARY | ({"uid"} if self.root else frozenset())) - self.guards
 
+    def advice(self) -> dict[str, str]:
+        """Of guards that do not hold, those with one reason together: what is lost, why, and what to do."""
+        causes: dict[tuple[str, str], list[str]] = {}
+        for name in GUARDS:
+            if name in self.lacks:
+                causes.setdefault((self.lacks[name], ADVICE.get(name, "Use Linux.")), []).append(name)
+        return {
+            ", ".join(names): f"{'; '.join(GUARDS[name] for name in names)}: not here ({why}). {advice}"
+            for (why, advice), names in causes.items()
+        }
+
     def describe(self) -> str:
         """One line for people."""
-        if not self.missing and not self.lacks:
-            return f"boundary: all {len(self.guards)} guards hold"
-        lost = "; ".join(
-            f"{name} ({GUARDS[name].partition(':')[0]}): {why}" for name, why in sorted(self.lacks.items())
-        )
-        return f"{self.level}: {lost or ', '.join(sorted(self.missing)) + ' missing'}"
+        held = f"{self.level}: {', '.join(name for name in GUARDS if name in self.guards) or 'nothing'} hold"
+        lost = [name for name in GUARDS if name in self.missing | self.lacks.keys()]
+        return f"{held}, {', '.join(lost)} do not" if lost else held
 
 
 def insists() -> bool:

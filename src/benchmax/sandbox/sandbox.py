@@ -162,7 +162,15 @@ class Sandbox:
 
 
 def _capabilities(connection: Connection) -> Capabilities:
-    return Capabilities(connection.guards, connection.lacks, os.geteuid() == 0)
+    return Capabilities(connection.guards, connection.lacks, _is_root())
+
+
+def _is_root() -> bool:
+    """Whether this is the machine's root. That of a user namespace is an ordinary user outside."""
+    if os.geteuid() != 0:
+        return False
+    inside, outside, _ = Path("/proc/self/uid_map").read_text().split("\n")[0].split()
+    return inside == outside
 
 
 def _scratch(call: Call, connection: Connection) -> Path | None:

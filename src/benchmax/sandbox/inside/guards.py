@@ -18,6 +18,21 @@ GUARDS = {
     "seccomp": "system calls that no call needs and exploits do are refused",
     "descriptors": "nothing that was open before",
 }
+_NAMESPACES_ADVICE = (
+    "Let users make namespaces: sysctl kernel.unprivileged_userns_clone=1, "
+    "kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces=10000; "
+    "in a container, a seccomp profile that allows unshare, mount and pivot_root."
+)
+ADVICE = {
+    **dict.fromkeys(("user", "pid", "mount", "ipc", "net"), _NAMESPACES_ADVICE),
+    "proc": "Start the container with an unmasked /proc (Docker: --security-opt systempaths=unconfined).",
+    "uid": "Start the container with more user numbers than one, or run as an ordinary user.",
+    "landlock_files": "Use Linux 5.13 or later with landlock in CONFIG_LSM.",
+    "landlock_tcp": "Use Linux 6.7 or later with landlock in CONFIG_LSM.",
+    "landlock_scope": "Use Linux 6.12 or later with landlock in CONFIG_LSM.",
+    "seccomp": "Use Linux on x86_64 or aarch64 with CONFIG_SECCOMP_FILTER.",
+}
+"""What to do about a guard that does not hold; the others always do on Linux."""
 NAMESPACES = frozenset({"user", "pid", "mount", "proc", "ipc", "net"})
 BOUNDARY = frozenset(GUARDS) - {"uid", "proc", "landlock_files", "landlock_tcp", "landlock_scope"}
 """What must hold for code that nobody has read. Landlock doubles what the namespaces do."""
@@ -26,9 +41,10 @@ BOUNDARY = frozenset(GUARDS) - {"uid", "proc", "landlock_files", "landlock_tcp",
 def fallbacks(wanted: frozenset[str]) -> list[frozenset[str]]:
     """Sets of guards to try in turn, where the kernel or a container does not let all of them stand."""
     found = []
-    for missing in (frozenset[str](), {"proc"}, {"net"}, {"proc", "net"}, NAMESPACES):
-        if (kept := wanted - missing) not in found:
-            found.append(kept)
+    for missing in ((), ("proc",), ("net",), ("proc", "net"), NAMESPACES):
+        for also in ((), ("uid",)):
+            if (kept := wanted - {*missing, *also}) not in found:
+                found.append(kept)
     return found
 
 

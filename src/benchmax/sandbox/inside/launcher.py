@@ -52,10 +52,11 @@ def main() -> None:
     setup = json.loads(data)
     inside.kernel.adopt_orphans()
     wanted, lacks = _wanted(frozenset(setup["guards"]))
-    reason = ""
+    reason, why = "", dict[str, str]()
     for guards in inside.guards.fallbacks(wanted):
         guards = inside.guards.possible(guards, os.geteuid() == 0)
-        server, reason = _try(sock, setup, guards, {**lacks, **dict.fromkeys(wanted - guards, reason)})
+        why.update({name: why.get(name, reason) for name in wanted - guards})  # of the try that still had it
+        server, reason = _try(sock, setup, guards, {**lacks, **{name: why[name] for name in wanted - guards}})
         if server:
             _wait(sock, server)
             return
@@ -65,6 +66,8 @@ def main() -> None:
 def _wanted(asked: frozenset[str]) -> tuple[frozenset[str], dict[str, str]]:
     """Less what the kernel does not know, or what only root can have."""
     lacks = {}
+    if os.geteuid() != 0:
+        asked -= {"uid"}
     version = inside.landlock.version()
     for name, least in inside.landlock.NEEDS.items():
         if version < least:
