@@ -205,7 +205,7 @@ async def main():
     except SandboxUnavailable as error:
         print("refused")
     async with Sandbox(insist=True) as sandbox:
-        result = await sandbox.run(Call("print(1)\nopen('/etc/shadow')"))
+        result = await sandbox.run(Call("print(1); open('/etc/shadow')"))
         print(result.stdout, "PermissionError" in result.stderr)
 asyncio.run(main())
 """
