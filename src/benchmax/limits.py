@@ -95,6 +95,9 @@ SANDBOX_DISK_BYTES = _limit(
 )
 SANDBOX_OUTPUT_BYTES = _limit("SANDBOX_OUTPUT_BYTES", 10 * MIB, "bytes", "what a sandboxed call prints, unless set")
 SANDBOX_CALLS = _limit("SANDBOX_CALLS", 128, "calls", "at once in one sandbox; others wait")
+SANDBOX_ENV_PROCESSES = _limit(
+    "SANDBOX_ENV_PROCESSES", 4_096, "processes", "processes and threads of a sandboxed environment's process"
+)
 SANDBOX_START_SECONDS = _limit("SANDBOX_START_SECONDS", 120.0, "seconds", "start of a sandbox, imports included")
 
 # Batches

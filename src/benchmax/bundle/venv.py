@@ -90,8 +90,9 @@ def remove_unused(cache_root: str | Path, wanted: Collection[str], unused_second
 
 
 def _key(minor: str, dependencies: Sequence[str]) -> str:
-    # The running interpreter counts: its packages are lent to the environment.
-    parts = [minor, installed_version(), sys.prefix if minor == HERE else "", *dependencies]
+    # The running interpreter counts: its packages are lent to the environment. So does what all may read: a sandbox's
+    # user is another one.
+    parts = ["readable", minor, installed_version(), sys.prefix if minor == HERE else "", *dependencies]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
@@ -132,7 +133,7 @@ def _run(command: Sequence[str], log: Path) -> None:
         with open(log, "ab") as output:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment,
-                timeout=INSTALL_SECONDS, check=False,
+                timeout=INSTALL_SECONDS, check=False, umask=0o022,
             )  # fmt: skip
         failure = f"exit code {done.returncode}" if done.returncode else ""
     except subprocess.TimeoutExpired:
@@ -182,13 +183,16 @@ def _lend_benchmax(home: Path, minor: str) -> None:
     root = Path(_source_root())
     if root.name in ("site-packages", "dist-packages"):
         (home / "lent").mkdir()
+        (home / "lent").chmod(0o755)
         (home / "lent" / "benchmax").symlink_to(root / "benchmax")
         root = home / "lent"
     _write_pth(home, minor, [str(root)])
 
 
 def _write_pth(home: Path, minor: str, paths: Sequence[str] | dict[str, None]) -> None:
-    (_site_packages(home, minor) / "zz_benchmax.pth").write_text("".join(f"{path}\n" for path in paths))
+    file = _site_packages(home, minor) / "zz_benchmax.pth"
+    file.write_text("".join(f"{path}\n" for path in paths))
+    file.chmod(0o644)
 
 
 def _light_requirements() -> list[str]:

@@ -1,7 +1,8 @@
-"""The process in which an environment runs: `python -m benchmax.bundle.worker FD`, started by `RemoteEnv`.
+"""The process in which an environment runs: `python -m benchmax.bundle.worker FD [confined]`, started by `RemoteEnv`.
 
 It limits itself, opens the environment, says what it is, and then runs hooks as they are asked for over the socket
-FD. When the socket closes, whoever started it is gone, and it ends itself and all it started.
+FD. When the socket closes, whoever started it is gone, and it ends itself and all it started; in a sandbox (`confined`)
+that is the sandbox's to do.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -35,10 +37,11 @@ from benchmax.envs.logging import current_rollouts, group_context
 from benchmax.envs.remote.preprocess import batch_outcomes
 from benchmax.envs.remote.proxy import ATTRIBUTES
 from benchmax.envs.remote.surroundings import readable_bytes
-from benchmax.envs.remote.wire import Frames, describe, pack, restore_transcripts
+from benchmax.envs.remote.wire import FRAME_BYTES, Frames, describe, pack, restore_transcripts
 from benchmax.envs.reward_values import normalise_rewards
 from benchmax.envs.types import ToolDefinition, Unscored
 from benchmax.errors import EnvDefinitionError, EnvError, RewardError
+from benchmax.files.links import read_plain
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.toolbox import result_text
 
@@ -51,12 +54,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
+    confined = sys.argv[2:] == ["confined"]
+    if len(sys.argv) != 2 + confined:
         sys.exit("RemoteEnv starts this program; run an environment with `benchmax eval` instead.")
     wire = socket.socket(fileno=int(sys.argv[1]))
     wire.set_inheritable(False)
     faulthandler.enable(all_threads=False)
-    _set_guard(wire)
+    if not confined:
+        _set_guard(wire)
     frames = Frames()
     orders: list[dict[str, Any]] = []
     while not orders:
@@ -84,7 +89,7 @@ def _set_guard(wire: socket.socket) -> None:
         return
     if os.fork() != 0:
         os._exit(0)
-    folder = Path.cwd().parent
+    folder = Path.cwd().parents[1]  # that of all the processes and their bundle
     for stream in (1, 2):
         os.close(stream)
     poller = select.poll()
@@ -98,7 +103,7 @@ def _set_guard(wire: socket.socket) -> None:
 
 
 def _limit_self(orders: Mapping[str, Any]) -> None:
-    if sys.platform == "linux":
+    if sys.platform == "linux" and orders["parent"] is not None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != orders["parent"]:  # it died before the line above
             os._exit(1)
@@ -231,6 +236,8 @@ class Worker(asyncio.Protocol):
         host = self._host
         assert host is not None
         args, kwargs, rollouts = message["args"], message["kwargs"], message["rollouts"]
+        if hook in ("copy_in", "copy_out"):
+            return await _copy(host, hook, *args)
         if hook == "preprocess":
             return await asyncio.to_thread(_preprocess, type(host.env), *args)
         if hook not in HOOKS:
@@ -249,6 +256,18 @@ class Worker(asyncio.Protocol):
         most = self._orders["memory_bytes"]
         limit = f" at its memory limit {readable_bytes(most)}" if most else ""
         return {"type": "MemoryError", "message": f"{hook} ran out of memory{limit}. Use less, or raise the limit."}
+
+
+async def _copy(host: EnvHost, hook: str, rollout: str, given: Any, *names: Any) -> bytes | None:
+    """Files for a workspace, or from it, by content: the other side's are not to be seen from a sandbox."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, Path(names[0]).name if names else "out")
+        if hook == "copy_in":
+            await asyncio.to_thread(path.write_bytes, given)
+            await host.call("copy_to_workspace", rollout, path, names[1], deadline=FOREVER)
+            return None
+        await host.call("copy_from_workspace", rollout, given, path, deadline=FOREVER)
+        return read_plain(Path(folder), "out", FRAME_BYTES)
 
 
 def _packed_result(number: int, hook: str, value: Any) -> bytes:

@@ -16,9 +16,20 @@ its load; how much of the processor others get; with the host's network, whateve
 This room knows nothing of environments, rollouts or the platform.
 """
 
-from benchmax.sandbox.call import Call, Limits, Result
+from benchmax.sandbox.call import Call, Limits, Network, Result
 from benchmax.sandbox.capabilities import Capabilities, capabilities, require
 from benchmax.sandbox.connection import Ended, Process
 from benchmax.sandbox.sandbox import Sandbox
 
-__all__ = ["Call", "Capabilities", "Ended", "Limits", "Process", "Result", "Sandbox", "capabilities", "require"]
+__all__ = [
+    "Call",
+    "Capabilities",
+    "Ended",
+    "Limits",
+    "Network",
+    "Process",
+    "Result",
+    "Sandbox",
+    "capabilities",
+    "require",
+]

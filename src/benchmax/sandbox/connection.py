@@ -45,12 +45,13 @@ class Setup:
     network: str
     own: str | None
     guards: tuple[str, ...]
+    scrap: str | None
 
     def message(self) -> bytes:
         return json.dumps(
             {
                 "read": self.read, "modules": self.modules, "warm_up": self.warm_up, "network": self.network,
-                "own": self.own, "guards": self.guards,
+                "own": self.own, "guards": self.guards, "scrap": self.scrap,
             }
         ).encode()  # fmt: skip
 

@@ -35,7 +35,8 @@ class Sandbox:
     `modules` are imported once, and at hand in every call with `code`; `warm_up` is source that is run once after them,
     so that what they do at first use is done. `read` are paths that calls may read besides the system and the
     interpreter. `own` is a folder below which a call's `workspace` may lie: as root a folder of the sandbox's `user`,
-    in one that others may pass (mode 711). `network` is the most that a call may ask for.
+    in one that others may pass (mode 711). `network` is the most that a call may ask for. `scrap` is a folder that is
+    removed when this process is gone, however it ended.
     """
 
     def __init__(
@@ -48,12 +49,13 @@ class Sandbox:
         python: str = sys.executable,
         network: Network = "none",
         insist: bool | None = None,
+        scrap: Path | None = None,
         _without: Iterable[str] = (),
     ) -> None:
         guards = tuple(name for name in GUARDS if name not in set(_without))
         paths = tuple(dict.fromkeys([*interpreter_paths(python), *map(str, read)]))
-        own_path = str(own.resolve()) if own is not None else None
-        self._setup = Setup(python, paths, tuple(modules), warm_up, network, own_path, guards)
+        own_path = _text(own and own.resolve())
+        self._setup = Setup(python, paths, tuple(modules), warm_up, network, own_path, guards, _text(scrap))
         self._insist = insists() if insist is None else insist
         self._connection: Connection | None = None
         self._starting = asyncio.Lock()
@@ -163,6 +165,10 @@ class Sandbox:
 
 def _capabilities(connection: Connection) -> Capabilities:
     return Capabilities(connection.guards, connection.lacks, _is_root())
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _is_root() -> bool:

@@ -21,6 +21,6 @@ from __future__ import annotations
 
 from benchmax.envs.remote.placement import example_context
 from benchmax.envs.remote.proxy import RemoteEnv, open_remote_env
-from benchmax.envs.remote.surroundings import ProcessLimits
+from benchmax.envs.remote.surroundings import Confinement, ProcessLimits
 
-__all__ = ["ProcessLimits", "RemoteEnv", "example_context", "open_remote_env"]
+__all__ = ["Confinement", "ProcessLimits", "RemoteEnv", "example_context", "open_remote_env"]

@@ -21,6 +21,7 @@ from benchmax.envs.remote.process import EnvProcess, Plan, Request
 from benchmax.envs.remote.wire import pack, transcript_starts
 from benchmax.errors import EnvDefinitionError, EnvError
 from benchmax.mailbox import Mailbox
+from benchmax.sandbox import Sandbox
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class EnvPool:
 
     def __init__(self, plan: Plan, processes: int) -> None:
         self._plan = plan
+        self._sandbox: Sandbox | None = None
         self._slots = [Slot() for _ in range(processes)]
         self._homes: dict[str, EnvProcess] = {}
         self._numbers = itertools.count(1)
@@ -99,6 +101,8 @@ class EnvPool:
             for keeper in keepers:
                 keeper.cancel()
             self._loop.run_until_complete(asyncio.gather(*keepers, return_exceptions=True))
+            if self._sandbox is not None:
+                self._loop.run_until_complete(self._sandbox.close())
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
@@ -115,7 +119,7 @@ class EnvPool:
     async def _keep_alive(self, slot: Slot) -> None:
         failures = deaths = 0
         while not self._closing:
-            process = EnvProcess(self._plan)
+            process = EnvProcess(self._plan, self._the_sandbox())
             try:
                 hello = await process.start()
             except EnvDefinitionError as error:
@@ -139,6 +143,16 @@ class EnvPool:
                 logger.warning("%s It is replaced.", process.death)
                 deaths = 0 if monotonic() - began > LONG_LIFE else deaths + 1
                 await asyncio.sleep(retries.pause(deaths + 1, 0.05, LONGEST_PAUSE))
+
+    def _the_sandbox(self) -> Sandbox | None:
+        """The one of all processes, made when the first is started."""
+        plan, given = self._plan, self._plan.confinement
+        if given is not None and self._sandbox is None:
+            self._sandbox = Sandbox(
+                read=(*plan.read, *given.read), own=plan.workdir, python=plan.python, network=given.network,
+                insist=given.insist, scrap=plan.workdir.parent,
+            )  # fmt: skip
+        return self._sandbox
 
     # Calls, from any thread
 

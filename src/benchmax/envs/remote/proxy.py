@@ -9,9 +9,11 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import benchmax
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import LENIENT, DatasetReport, ExampleSet
@@ -21,7 +23,7 @@ from benchmax.envs.remote.placement import placement_basis, placement_key
 from benchmax.envs.remote.pool import EnvPool
 from benchmax.envs.remote.preprocess import preprocess
 from benchmax.envs.remote.process import Output, Plan
-from benchmax.envs.remote.surroundings import ProcessLimits
+from benchmax.envs.remote.surroundings import Confinement, ProcessLimits
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, EnvDefinitionError
 
@@ -70,16 +72,20 @@ class RemoteEnv(BaseEnv):
         start_seconds: float = limits.INIT_SECONDS,
         cancel_seconds: float = 5.0,
         output: Output | None = None,
+        sandbox: Confinement | None = None,
     ) -> None:
         if processes < 1:
             raise ConfigError(f"processes is {processes}; it must be at least 1.")
         if constructor_args is not None and not isinstance(source, str):
             raise ConfigError("A bundle brings its constructor_args with it. Give them to dump_bundle instead.")
         workdir = Path(tempfile.mkdtemp(prefix="benchmax-env-"))
+        self._confined = sandbox is not None
         plan = Plan(
             source=_placed(source, constructor_args, workdir),
             python=str(python or sys.executable),
-            workdir=workdir,
+            workdir=_folder(workdir / "processes", 0o711),
+            read=_code_paths(source, workdir) if sandbox is not None else (),
+            confinement=_wanted(source, sandbox),
             variables=dict(variables or {}),
             limits=process_limits,
             start_seconds=start_seconds,
@@ -176,6 +182,10 @@ class _Hooks(RemoteEnv):
         await self._ask("release_rollout", [rollout_id], (rollout_id,))
 
     async def copy_to_workspace(self, rollout_id: str, src_path: Path, dst_filename: str | None = None) -> None:
+        if self._confined:  # it cannot read the file itself
+            content = await asyncio.to_thread(Path(src_path).read_bytes)
+            await self._ask("copy_in", [rollout_id], (rollout_id, content, Path(src_path).name, dst_filename))
+            return
         given = (rollout_id, _absolute(src_path), dst_filename)
         await self._ask("copy_to_workspace", [rollout_id], given)
 
@@ -183,6 +193,10 @@ class _Hooks(RemoteEnv):
         await self._ask("copy_content_to_workspace", [rollout_id], (rollout_id, src_content, dst_filename))
 
     async def copy_from_workspace(self, rollout_id: str, src_filename: str, dst_path: Path) -> None:
+        if self._confined:
+            content = await self._ask("copy_out", [rollout_id], (rollout_id, src_filename))
+            await asyncio.to_thread(Path(dst_path).write_bytes, content)
+            return
         given = (rollout_id, src_filename, _absolute(dst_path))
         await self._ask("copy_from_workspace", [rollout_id], given)
 
@@ -242,9 +256,42 @@ def _placed(source: BundleLike | str, arguments: Mapping[str, Any] | None, workd
         file, colon, name = source.partition(":")
         spec = f"{Path(file).absolute()}{colon}{name}" if file.endswith(".py") else source
         return {"spec": spec, "args": dict(arguments or {}), "path": str(Path.cwd())}
-    (workdir / "env-cls.pkl").write_bytes(source.pickled)
-    (workdir / "env-metadata.json").write_bytes(source.metadata.to_json_bytes())
-    return {"bundle": str(workdir)}
+    folder = _folder(workdir / "bundle", 0o755)
+    for name, content in (
+        ("env-cls.pkl", source.pickled),
+        ("env-metadata.json", source.metadata.to_json_bytes()),
+    ):
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o644)  # for the user of a sandbox; to others `workdir` is closed
+    return {"bundle": str(folder)}
+
+
+def _folder(path: Path, mode: int) -> Path:
+    path.mkdir()
+    path.chmod(mode)  # whatever the umask
+    return path
+
+
+def _code_paths(source: BundleLike | str, workdir: Path) -> tuple[str, ...]:
+    """What the children import: benchmax and its packages, which venvs borrow, and the environment's own code."""
+    borrowed = (str(Path(benchmax.__file__).parents[1]), sys.prefix, sys.base_prefix)
+    if not isinstance(source, str):
+        return (*borrowed, str(workdir / "bundle"))
+    file = source.partition(":")[0]
+    folders = {Path.cwd(), Path(file).absolute().parent} if file.endswith(".py") else {Path.cwd()}
+    home = Path.home()
+    if any(home.is_relative_to(folder) for folder in folders):
+        raise ConfigError(
+            f"The environment would read {home} in its sandbox. Put it into a folder of its own, and start it there."
+        )
+    return (*borrowed, *map(str, folders))
+
+
+def _wanted(source: BundleLike | str, sandbox: Confinement | None) -> Confinement | None:
+    """An environment may ask for less than it is given."""
+    if sandbox is not None and not isinstance(source, str) and source.metadata.network == "none":
+        return replace(sandbox, network="none")
+    return sandbox
 
 
 def _log_line(stream: str, line: str) -> None:

@@ -1,10 +1,12 @@
-"""What an environment's process is given: few variables, and limits."""
+"""What an environment's process is given: few variables, limits, and what of the machine its sandbox leaves it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from benchmax.sandbox import Network
 
 PASSED_ON = frozenset(
     {
@@ -31,6 +33,19 @@ class ProcessLimits:
     """Private memory. An allocation beyond it fails in the environment, which is told the limit."""
     open_files: int = 4096
     nice: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """A sandbox for the process: it reads the system, its interpreter and its bundle, and writes its own folder."""
+
+    read: tuple[str, ...] = ()
+    """Paths it may read besides."""
+    network: Network = "host"
+    closed_ports: tuple[int, ...] = ()
+    """TCP ports it cannot connect to, on any address: those of the platform."""
+    insist: bool | None = None
+    """Whether to start with what guards there are where the machine lacks some; None as the user's setting says."""
 
 
 def readable_bytes(size: int) -> str:

@@ -13,6 +13,7 @@ import importlib.util
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -58,7 +59,7 @@ def main() -> None:
         why.update({name: why.get(name, reason) for name in wanted - guards})  # of the try that still had it
         server, reason = _try(sock, setup, guards, {**lacks, **{name: why[name] for name in wanted - guards}})
         if server:
-            _wait(sock, server)
+            _wait(sock, server, setup["scrap"])
             return
     sock.send(json.dumps({"ready": reason}).encode())
 
@@ -182,15 +183,17 @@ def _serve(sock: socket.socket, far: socket.socket, setup: Any, guards: frozense
         os._exit(0)
 
 
-def _wait(sock: socket.socket, server: int) -> None:
+def _wait(sock: socket.socket, server: int, scrap: str | None) -> None:
     """Until the server ends, or the client is gone; the server may be held by a package that it imports."""
     pidfd = os.pidfd_open(server)
     poll = select.poll()
     poll.register(sock, select.POLLRDHUP | select.POLLHUP)
     poll.register(pidfd, select.POLLIN)
-    poll.poll()
+    gone = [fd for fd, _ in poll.poll()]
     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     _reap_all()
+    if scrap is not None and sock.fileno() in gone:
+        shutil.rmtree(scrap, ignore_errors=True)
 
 
 if __name__ == "__main__":
