@@ -30,6 +30,7 @@ from benchmax.rollouts import EnvHost, run_batch
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 
 SECRET = "the administrator's key"
+PACKAGE = make_example.__code__.co_filename
 
 
 @asynccontextmanager
@@ -118,7 +119,7 @@ async def test_what_it_tries_to_get_it_does_not(name: str, secret: Path, platfor
         folder = await other.run_tool("o", "do", source="import os; got = os.getcwd()")
         here = {
             "secret": str(secret), "pid": os.getpid(), "port": platform, "other": folder,
-            "package": make_example.__code__.co_filename,
+            "package": PACKAGE if os.access(PACKAGE, os.W_OK) else str(secret),
         }  # fmt: skip
         source = TRIES[name](here)
         assert await plain.run_tool("p", "do", source=source) != "None"

@@ -17,7 +17,7 @@ This room knows nothing of environments, rollouts or the platform.
 """
 
 from benchmax.sandbox.call import Call, Limits, Network, Result
-from benchmax.sandbox.capabilities import Capabilities, capabilities, require
+from benchmax.sandbox.capabilities import Capabilities, capabilities, insists, require
 from benchmax.sandbox.connection import Ended, Process
 from benchmax.sandbox.sandbox import Sandbox
 
@@ -31,5 +31,6 @@ __all__ = [
     "Result",
     "Sandbox",
     "capabilities",
+    "insists",
     "require",
 ]

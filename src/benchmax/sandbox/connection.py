@@ -85,6 +85,11 @@ class Process:
         if not self.ended.done():
             self.connection.send({"kill": self.number, "by": by})
 
+    def signal(self, number: int) -> None:
+        """Send a signal to its first process, where that is a program of its own and not a fork."""
+        if not self.ended.done():
+            self.connection.send({"signal": self.number, "as": number})
+
 
 class Connection:
     def __init__(self, setup: Setup) -> None:

@@ -33,8 +33,11 @@ class Launch:
     folder: str
     variables: Mapping[str, str]
     wire: int
+    """A descriptor whose number is the program's first argument."""
     stdout: int
     stderr: int
+    stdin: int | None = None
+    module: str = WORKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class Child(Protocol):
 
     def kill(self) -> None: ...
 
+    def signal(self, number: int) -> None: ...
+
 
 class PlainChild:
     """A process as any other, in a session of its own."""
@@ -60,12 +65,12 @@ class PlainChild:
         self.ended: asyncio.Future[Exit] = self._loop.create_future()
         # From the loop's own thread, which lives as long as the child may: Linux ends a child with that thread.
         self._popen = subprocess.Popen(
-            [launch.python, "-P", "-m", WORKER, str(launch.wire)],
+            [launch.python, "-P", "-m", launch.module, str(launch.wire)],
             pass_fds=[launch.wire],
             start_new_session=True,
             cwd=launch.folder,
             env=dict(launch.variables),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if launch.stdin is None else launch.stdin,
             stdout=launch.stdout,
             stderr=launch.stderr,
         )
@@ -78,6 +83,10 @@ class PlainChild:
             os.killpg(self._popen.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass
+
+    def signal(self, number: int) -> None:
+        if self._popen.returncode is None:
+            os.kill(self._popen.pid, number)
 
     def _wait(self) -> None:
         """In a thread: wait without reaping, so that the group's id is still its own when the rest is killed."""
@@ -104,6 +113,12 @@ class SandboxedChild:
         except SandboxError:  # its server is gone, and it with it
             pass
 
+    def signal(self, number: int) -> None:
+        try:
+            self._process.signal(number)
+        except SandboxError:
+            pass
+
     def _settle(self, future: asyncio.Future[Ended]) -> None:
         error = None if future.cancelled() else future.exception()
         ended = future.result() if error is None and not future.cancelled() else None
@@ -119,14 +134,15 @@ async def start_sandboxed(
         os.chown(launch.folder, sandbox.user, sandbox.user)
     variables = {name: value for name, value in launch.variables.items() if name not in _OUTSIDE}
     call = Call(
-        argv=[launch.python, "-P", "-m", WORKER, str(_WIRE), "confined"],
+        argv=[launch.python, "-P", "-m", launch.module, str(_WIRE), "confined"],
         env=variables,
         workspace=Path(launch.folder),
         limits=_limits(given, confinement),
     )
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return SandboxedChild(await sandbox.spawn(call, [null, launch.stdout, launch.stderr, launch.wire]))
+        stdin = null if launch.stdin is None else launch.stdin
+        return SandboxedChild(await sandbox.spawn(call, [stdin, launch.stdout, launch.stderr, launch.wire]))
     finally:
         os.close(null)
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import benchmax
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import LENIENT, DatasetReport, ExampleSet
@@ -23,7 +22,7 @@ from benchmax.envs.remote.placement import placement_basis, placement_key
 from benchmax.envs.remote.pool import EnvPool
 from benchmax.envs.remote.preprocess import preprocess
 from benchmax.envs.remote.process import Output, Plan
-from benchmax.envs.remote.surroundings import Confinement, ProcessLimits
+from benchmax.envs.remote.surroundings import Confinement, ProcessLimits, borrowed_paths
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, EnvDefinitionError
 
@@ -274,7 +273,7 @@ def _folder(path: Path, mode: int) -> Path:
 
 def _code_paths(source: BundleLike | str, workdir: Path) -> tuple[str, ...]:
     """What the children import: benchmax and its packages, which venvs borrow, and the environment's own code."""
-    borrowed = (str(Path(benchmax.__file__).parents[1]), sys.prefix, sys.base_prefix)
+    borrowed = borrowed_paths()
     if not isinstance(source, str):
         return (*borrowed, str(workdir / "bundle"))
     file = source.partition(":")[0]

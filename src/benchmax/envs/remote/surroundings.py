@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+import benchmax
 from benchmax.sandbox import Network
 
 PASSED_ON = frozenset(
@@ -46,6 +49,11 @@ class Confinement:
     """TCP ports it cannot connect to, on any address: those of the platform."""
     insist: bool | None = None
     """Whether to start with what guards there are where the machine lacks some; None as the user's setting says."""
+
+
+def borrowed_paths() -> tuple[str, ...]:
+    """What of this process's own a sandboxed one imports: benchmax, and its packages, which are lent to venvs."""
+    return str(Path(benchmax.__file__).parents[1]), sys.prefix, sys.base_prefix
 
 
 def readable_bytes(size: int) -> str:

@@ -25,6 +25,7 @@ from benchmax.platform.runner.jobs.job import Training
 from benchmax.platform.runner.jobs.kinds import work_of
 from benchmax.platform.runner.jobs.leases import Leases, Slots, machine_slots
 from benchmax.platform.runner.jobs.outcome import Verdict, Why
+from benchmax.platform.runner.jobs.sandboxing import sandbox_word
 from benchmax.platform.runner.live.live_sessions import Sessions
 from benchmax.platform.runner.processes.machine_usage import Gauge
 from benchmax.platform.runner.processes.parent_watch import Policy
@@ -250,7 +251,7 @@ class Supervisor:
             if cancelled:
                 self._finish_job(work, Verdict("cancelled", "It was stopped before it began."))
             else:
-                self._begin(work, work.prepare())
+                self._begin(work, {**work.prepare(), **sandbox_word(self.database, self.data)})
         except BenchmaxError as error:
             self._finish_job(work, Verdict("failed", str(error)))
         except OSError as error:

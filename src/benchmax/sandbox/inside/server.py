@@ -2,7 +2,7 @@
 
     client → server   {"call": 7, "fork": true, "shape": {…}, "limits": {…}, "ports": […]}
                       + what to run, and the code's descriptors 0, 1, 2, …
-                      {"kill": 7, "by": "output"}
+                      {"kill": 7, "by": "output"} or {"signal": 7, "as": 10}
     server → client   {"ready": null, "guards": […], "lacks": {…}, "user": 1000}
                       or {"ready": "why there is no sandbox"}
                       {"started": 7}
@@ -133,8 +133,15 @@ class Server:
         message = json.loads(data)
         if "call" in message:
             self._begin(Running(message, fds))
+        elif "signal" in message:
+            self._signal(self._calls.get(message["signal"]), message["as"])
         elif message["kill"] in self._calls:
             self._end(self._calls[message["kill"]], message["by"])
+
+    def _signal(self, call: Running | None, number: int) -> None:
+        """To a program's first process, which is this one's child until it is reaped."""
+        if call is not None and call.pid and call.status is None:
+            os.kill(call.pid, number)
 
     # The zygote
 

@@ -1,4 +1,4 @@
-"""`python -m benchmax.platform.runner.children.doctor_worker`: the process an environment is examined in.
+"""`python -m benchmax.platform.runner.children.doctor_worker BEAT`: the process an environment is examined in.
 
 It opens the bundle, so it holds nothing worth taking: few variables, no database, a folder of its own. It may run on
 another Python minor than the platform, with little but benchmax itself, so it imports no more than the doctor needs.
@@ -30,7 +30,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if most := orders.get("memory_bytes"):
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    watch_me(orders["beat"], Path(orders["dump"]))
+    watch_me(int(sys.argv[1]), Path(orders["dump"]))
     try:
         found = asyncio.run(_examine(orders))
     except (BenchmaxError, OSError) as error:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from benchmax.files.redaction import Redactor
+from benchmax.platform.runner.children import sandboxing
 from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, LAUNCH_FILE, write_note
 from benchmax.platform.runner.children.fork_parent import parent_model
 from benchmax.platform.runner.jobs.outcome import COMPLETE, CRASHED, INTERRUPTED, MISTAKE, NO_MEMORY, NO_SPACE, Exit
@@ -88,6 +89,7 @@ def main(work: Work) -> NoReturn:
 
 def attempt(work: Work, run_dir: Path, word: Mapping[str, Any], phase: Phase) -> Exit:
     """Do the work, and say how it ended."""
+    sandboxing.take_word(word)
     try:
         reason = asyncio.run(work(run_dir, word, phase))
     except BaseException as error:
@@ -176,6 +178,7 @@ async def opened_env(
         python=python,
         variables=variables,
         process_limits=env_limits(),
+        sandbox=await sandboxing.confinement(),
         output=lambda stream, line: _relay(stream, hide(line)),
     )
     try:

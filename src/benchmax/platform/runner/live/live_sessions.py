@@ -23,6 +23,7 @@ from benchmax.platform.runner.children.child_files import CHILD_FILE, LAUNCH_FIL
 from benchmax.platform.runner.jobs import outcome
 from benchmax.platform.runner.jobs.outcome import COMPLETE
 from benchmax.platform.runner.jobs.preparation import prepare
+from benchmax.platform.runner.jobs.sandboxing import sandbox_word
 from benchmax.platform.runner.processes.parent_watch import Policy
 from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.store.accounts.secrets import Vault
@@ -145,7 +146,7 @@ class Sessions:
         else:
             launch["files"] = {name: str(folder.path / "inputs" / file) for name, file in asked["files"].items()}
         write_note(folder.path / LAUNCH_FILE, launch)
-        return {"variables": self._secrets(folder)}
+        return {"variables": self._secrets(folder), **sandbox_word(self._database, self._data)}
 
     def _secrets(self, folder: SessionFolder) -> dict[str, str]:
         with self._database.read() as session:

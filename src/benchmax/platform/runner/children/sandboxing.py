@@ -1,0 +1,56 @@
+"""The sandbox of an environment on the platform: used wherever the machine has one, and what is missing is said.
+
+Without a boundary code of one user can read what belongs to another. So with several users it is refused, unless the
+administrator insists (BENCHMAX_SANDBOX_INSIST=1); with one user it runs with what guards there are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from benchmax.config import setting
+from benchmax.envs.remote import Confinement
+from benchmax.errors import SandboxUnavailable
+from benchmax.sandbox import Capabilities, capabilities, insists
+
+_told: dict[str, Any] = {}
+"""What the runner said to this process, see `jobs.sandboxing`."""
+
+
+def take_word(word: Mapping[str, Any]) -> None:
+    _told.update(word.get("sandbox", {}))
+
+
+async def confinement() -> Confinement | None:
+    """For an environment of this process's job; SandboxUnavailable where it must not run. Says once what is missing."""
+    found = await capabilities()
+    if found.level != "boundary":
+        _accept(found)
+    ports = tuple(_told.get("closed_ports", ()))
+    if ports and "landlock_tcp" not in found.guards:
+        _say("The platform's own address is open to the environment: this kernel cannot close ports (Linux 6.7 can).")
+        ports = ()
+    if found.level == "none":
+        return None
+    return Confinement(
+        read=tuple(filter(None, setting("SANDBOX_READ").split(os.pathsep))), closed_ports=ports, insist=True
+    )
+
+
+def _accept(found: Capabilities) -> None:
+    if _told.get("several_users") and not insists():
+        raise SandboxUnavailable(
+            f"This platform has several users, and its machine cannot keep their environments apart "
+            f"({found.describe()}). Its administrator finds in `benchmax doctor` what to do, or may set "
+            "BENCHMAX_SANDBOX_INSIST=1 if all users may see everything."
+        )
+    _say(f"The environment runs without a boundary: {found.describe()}. `benchmax doctor` says what to do.")
+
+
+def _say(words: str) -> None:
+    if words not in _told:
+        _told[words] = True
+        print(words, file=sys.stderr)  # noqa: T201 - into the log of the run
