@@ -22,9 +22,7 @@ from typing import Any
 import torch
 
 from benchmax.envs.base_env import BaseEnv, with_system_prompt
-from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.datasets.split import hold_out
-from benchmax.envs.loading import find_rows, load_env_class, make_env
 from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, DatasetError
 from benchmax.files.redaction import without_secrets
@@ -38,6 +36,7 @@ from benchmax.trainer.backend import EMBEDDED, OnEvent, open_backend
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import WARM_STARTS, TrainConfig, build_config
 from benchmax.trainer.config.fitting import Chosen, fit_to_device
+from benchmax.trainer.environment import open_source
 from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.loop import Begin, Trainer
@@ -137,10 +136,11 @@ def load_task(config: TrainConfig) -> Task:
     """The environment and rows the settings name."""
     if not config.data.env:
         raise ConfigError("No environment was given. Name one: benchmax train main.py:MyEnv --data rows.jsonl.")
-    data, env_class, notes = config.data, load_env_class(config.data.env), []
+    data, notes = config.data, list[str]()
+    make, rows_of = open_source(data)
 
     def read(name: str, min_rows: int) -> list[Example]:
-        found = load_examples(find_rows(env_class, name), env_class, lenient=data.lenient, min_rows=min_rows)
+        found = rows_of(name, min_rows)
         if left_out := found.report.bad_rows:
             notes.append(f"{left_out} of {found.report.rows} rows of {found.report.source} cannot be used: left out.")
         return list(found)
@@ -149,7 +149,7 @@ def load_task(config: TrainConfig) -> Task:
     held_out = read(data.eval, 1) if data.eval else []
     if not data.eval:
         rows, held_out = _hold_out(config, rows, notes)
-    return Task(lambda: make_env(env_class, data.env_args), rows, held_out, notes)
+    return Task(make, rows, held_out, notes)
 
 
 def _hold_out(config: TrainConfig, rows: list[Example], notes: list[str]) -> tuple[list[Example], list[Example]]:

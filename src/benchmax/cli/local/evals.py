@@ -24,8 +24,9 @@ from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
 from benchmax.cli.progress import progress
 from benchmax.cli.tables import print_comparison, print_report
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.datasets.load import load_examples
+from benchmax.envs.datasets.load import ExampleSet, load_examples
 from benchmax.envs.loading import check_arguments, find_rows, load_env_class, make_env, split_spec
+from benchmax.envs.remote import Confinement, open_remote_env
 from benchmax.errors import ConfigError, NotFoundError, UsageError
 from benchmax.evaluation.compare import compare as compare_rollouts
 from benchmax.evaluation.evaluate import CONFIG, Evaluation, evaluate, read_config, save_config
@@ -75,6 +76,9 @@ def evaluate_command(
     env_arg: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE for the environment's constructor; repeatable.")
     ] = None,
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="Run the environment in a sandbox; its code is not loaded outside of it.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="The run's folder; one under runs/ when not given.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on in this run's folder; takes no other arguments.")] = None,
     as_json: Json = False,
@@ -93,7 +97,7 @@ def evaluate_command(
             "env": env, "env_args": parse_env_args(env_arg), "data": data, "model": _chosen_model(model, base_url),
             "base_url": base_url, "api_key_var": api_key_var, "rows": rows, "lenient": lenient,
             "group_size": group_size, "concurrency": concurrency, "max_turns": max_turns,
-            "max_tool_calls": max_tool_calls, "sampling": sampling,
+            "max_tool_calls": max_tool_calls, "sampling": sampling, "sandbox": sandbox,
         }  # fmt: skip
         directory = out or _new_directory(env)
         _must_be_new(directory)
@@ -189,10 +193,31 @@ def _resumed(directory: Path) -> dict[str, Any]:
 
 
 async def _evaluate(config: dict[str, Any], directory: Path, kept: dict[str, Any]) -> Evaluation:
-    env_class = load_env_class(config["env"], config.get("folder"))
-    check_arguments(env_class, config["env_args"])
-    rows = find_rows(env_class, config["data"])
-    examples = load_examples(rows, env_class, limit=config["rows"], lenient=config.get("lenient", False))
+    if not config.get("sandbox"):
+        env_class = load_env_class(config["env"], config.get("folder"))
+        check_arguments(env_class, config["env_args"])
+        rows = find_rows(env_class, config["data"])
+        examples = load_examples(rows, env_class, limit=config["rows"], lenient=config.get("lenient", False))
+        return await _measured(
+            lambda: make_env(env_class, config["env_args"]), env_class, examples, config, directory, kept
+        )
+    env = await open_remote_env(config["env"], constructor_args=config["env_args"], sandbox=Confinement())
+    try:
+        found = await env.preprocess(find_rows(type(env), config["data"]), lenient=config.get("lenient", False))
+        examples = ExampleSet(found.examples[: config["rows"]], found.report)
+        return await _measured(lambda: env, type(env), examples, config, directory, kept)
+    finally:
+        await env.shutdown()
+
+
+async def _measured(
+    make: Callable[[], BaseEnv],
+    env_class: type[BaseEnv],
+    examples: ExampleSet,
+    config: dict[str, Any],
+    directory: Path,
+    kept: dict[str, Any],
+) -> Evaluation:
     if examples.report.bad_rows:
         words.print(f"[yellow]{examples.report.bad_rows} of {examples.report.rows} rows were left out.[/]")
     settings = RolloutSettings(
@@ -201,7 +226,7 @@ async def _evaluate(config: dict[str, Any], directory: Path, kept: dict[str, Any
     )  # fmt: skip
     model = open_named(config["model"], env_class, examples, config["base_url"], config["api_key_var"])
     total = len({example["id"] for example in examples}) * config["group_size"]
-    async with model, EnvHost(lambda: make_env(env_class, config["env_args"])) as host:
+    async with model, EnvHost(make) as host:
         if not (directory / CONFIG).exists():
             save_config(directory, kept)
         with progress(f"{env_class.__name__} × {model.name}", total) as told:

@@ -276,13 +276,12 @@ def _code_paths(source: BundleLike | str, workdir: Path) -> tuple[str, ...]:
     borrowed = borrowed_paths()
     if not isinstance(source, str):
         return (*borrowed, str(workdir / "bundle"))
-    file = source.partition(":")[0]
-    folders = {Path.cwd(), Path(file).absolute().parent} if file.endswith(".py") else {Path.cwd()}
-    home = Path.home()
+    file, home = source.partition(":")[0], Path.home()
+    folders = [Path(file).absolute().parent] if file.endswith(".py") else []
     if any(home.is_relative_to(folder) for folder in folders):
-        raise ConfigError(
-            f"The environment would read {home} in its sandbox. Put it into a folder of its own, and start it there."
-        )
+        raise ConfigError(f"In its sandbox {file} would read all of {home}. Put it into a folder of its own.")
+    if not home.is_relative_to(Path.cwd()):
+        folders.append(Path.cwd())
     return (*borrowed, *map(str, folders))
 
 
