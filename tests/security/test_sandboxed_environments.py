@@ -239,3 +239,25 @@ async def test_without_a_boundary_it_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sandbox, "_capabilities", lambda _: poor)
     with pytest.raises(EnvDefinitionError, match="BENCHMAX_SANDBOX_INSIST=1"):
         await open_remote_env(dump_bundle(Running), sandbox=Confinement())
+
+
+def venv_with(folder: Path, code: str) -> Path:
+    """A virtual environment in which a package runs code whenever its interpreter starts."""
+    home = folder / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    (packages,) = home.glob("lib/python*/site-packages")
+    lent = [path for path in sys.path if path.endswith(("site-packages", "src"))]
+    (packages / "lent.pth").write_text("\n".join(lent) + "\n")
+    (packages / "evil.pth").write_text(f"import os; {code}\n")
+    return home / "bin" / "python"
+
+
+async def test_packages_of_others_run_in_the_sandbox_alone(tmp_path: Path) -> None:
+    """The interpreter of an environment is never started outside."""
+    canary = tmp_path / "canary"
+    python = venv_with(tmp_path, f"os.path.isdir({str(tmp_path)!r}) and open({str(canary)!r}, 'a').close()")
+    async with opened(Running, python=python) as env:
+        assert await env.run_tool("r", "do", source="import sys; got = sys.prefix") == str(python.parents[1])
+    assert not canary.exists()
+    subprocess.run([python, "-c", ""], check=True)
+    assert canary.exists(), "it works outside"

@@ -20,6 +20,8 @@ from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 import benchmax
 from benchmax.bundle.errors import DependencyError
 from benchmax.bundle.interpreters import HERE, find_interpreter
@@ -44,9 +46,14 @@ COMPLETE = "complete"
 """A file in every environment that is whole; its time tells when one was last asked for."""
 
 
-def envs_venv(metadata: BundleMetadata, cache_root: str | Path) -> Path:
-    """The interpreter to run the bundle with: this one, or that of a cached environment with its packages."""
+def envs_venv(metadata: BundleMetadata, cache_root: str | Path, *, wheels_only: bool = False) -> Path:
+    """The interpreter to run the bundle with: this one, or that of a cached environment with its packages.
+
+    To build a package from its source runs code of others; with `wheels_only` none is built.
+    """
     dependencies = _own_packages(metadata)
+    if wheels_only:
+        _refuse_addresses(dependencies)
     minor = python_minor(metadata)
     if not dependencies and minor == HERE:
         return Path(sys.executable)
@@ -59,7 +66,7 @@ def envs_venv(metadata: BundleMetadata, cache_root: str | Path) -> Path:
             (home / COMPLETE).touch()
         else:
             shutil.rmtree(home, ignore_errors=True)
-            _create(home, base, minor, dependencies)
+            _create(home, base, minor, dependencies, ["--only-binary", ":all:"] if wheels_only else [])
     return home / "bin" / "python"
 
 
@@ -71,6 +78,15 @@ def venv_name(metadata: BundleMetadata) -> str:
 def _own_packages(metadata: BundleMetadata) -> list[str]:
     """What is to be installed; benchmax itself is lent, and another one beside it would be found first."""
     return [each for each in canonical_dependencies(metadata.pip_dependencies) if requirement_name(each) != "benchmax"]
+
+
+def _refuse_addresses(dependencies: Sequence[str]) -> None:
+    """What pip is told to fetch from an address it builds, whatever else it is told."""
+    if found := [each for each in dependencies if Requirement(each).url]:
+        raise DependencyError(
+            f"{', '.join(found)}: a platform with several users installs packages only as wheels from its index. "
+            "Name the package and its version alone."
+        )
 
 
 def remove_unused(cache_root: str | Path, wanted: Collection[str], unused_seconds: float) -> list[str]:
@@ -103,7 +119,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _create(home: Path, base: Path, minor: str, dependencies: Sequence[str]) -> None:
+def _create(home: Path, base: Path, minor: str, dependencies: Sequence[str], options: Sequence[str]) -> None:
     """Build the environment in place, the file COMPLETE last."""
     log = home.with_suffix(".log")
     log.unlink(missing_ok=True)
@@ -119,7 +135,7 @@ def _create(home: Path, base: Path, minor: str, dependencies: Sequence[str]) -> 
         if packages:
             python = str(home / "bin" / "python")
             pip = [sys.executable, "-m", "pip", "--python", python] if borrowed_pip else [python, "-m", "pip"]
-            _run([*pip, "install", "--no-input", "--disable-pip-version-check", *packages], log)
+            _run([*pip, "install", "--no-input", "--disable-pip-version-check", *options, *packages], log)
         (home / COMPLETE).touch()
     except BaseException:
         shutil.rmtree(home, ignore_errors=True)

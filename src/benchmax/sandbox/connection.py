@@ -38,7 +38,6 @@ VARIABLES = {
 class Setup:
     """What a fork server is started with."""
 
-    python: str
     read: tuple[str, ...]
     modules: tuple[str, ...]
     warm_up: str
@@ -122,7 +121,7 @@ class Connection:
 
     def _launch(self, fd: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [self.setup.python, "-I", "-B", str(LAUNCHER), str(fd)],
+            [sys.executable, "-I", "-B", str(LAUNCHER), str(fd)],
             pass_fds=[fd],
             start_new_session=True,
             cwd="/",
@@ -273,16 +272,3 @@ def _seen(future: asyncio.Future[Any]) -> None:
     """There may be nobody waiting for it any more."""
     if not future.cancelled():
         future.exception()
-
-
-def interpreter_paths(python: str) -> tuple[str, ...]:
-    """What an interpreter reads: its own folder, and that of its virtual environment."""
-    if python == sys.executable:
-        return sys.prefix, sys.base_prefix
-    asked = [python, "-I", "-c", "import sys; print(sys.prefix); print(sys.base_prefix)"]
-    try:
-        return tuple(
-            subprocess.run(asked, capture_output=True, text=True, check=True, timeout=30).stdout.split("\n")[:2]
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise SandboxError(f"{python} cannot be run: {error}. Give another python.") from None

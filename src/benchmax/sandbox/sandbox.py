@@ -21,7 +21,7 @@ from benchmax.errors import SandboxError, SandboxUnavailable, UsageError
 from benchmax.files.links import read_plain
 from benchmax.sandbox.call import Call, EndedBy, Network, Result
 from benchmax.sandbox.capabilities import INSIST, Capabilities, insists, require
-from benchmax.sandbox.connection import Connection, Ended, Process, Setup, interpreter_paths
+from benchmax.sandbox.connection import Connection, Ended, Process, Setup
 from benchmax.sandbox.inside.guards import GUARDS
 
 logger = logging.getLogger(__name__)
@@ -46,16 +46,15 @@ class Sandbox:
         warm_up: str = "",
         read: Iterable[str | Path] = (),
         own: Path | None = None,
-        python: str = sys.executable,
         network: Network = "none",
         insist: bool | None = None,
         scrap: Path | None = None,
         _without: Iterable[str] = (),
     ) -> None:
         guards = tuple(name for name in GUARDS if name not in set(_without))
-        paths = tuple(dict.fromkeys([*interpreter_paths(python), *map(str, read)]))
+        paths = tuple(dict.fromkeys([sys.prefix, sys.base_prefix, *map(str, read)]))
         own_path = _text(own and own.resolve())
-        self._setup = Setup(python, paths, tuple(modules), warm_up, network, own_path, guards, _text(scrap))
+        self._setup = Setup(paths, tuple(modules), warm_up, network, own_path, guards, _text(scrap))
         self._insist = insists() if insist is None else insist
         self._connection: Connection | None = None
         self._starting = asyncio.Lock()

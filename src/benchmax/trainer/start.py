@@ -23,6 +23,7 @@ import torch
 
 from benchmax.envs.base_env import BaseEnv, with_system_prompt
 from benchmax.envs.datasets.split import hold_out
+from benchmax.envs.remote.named import open_named_env
 from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, DatasetError
 from benchmax.files.redaction import without_secrets
@@ -36,7 +37,6 @@ from benchmax.trainer.backend import EMBEDDED, OnEvent, open_backend
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import WARM_STARTS, TrainConfig, build_config
 from benchmax.trainer.config.fitting import Chosen, fit_to_device
-from benchmax.trainer.environment import open_source
 from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.loop import Begin, Trainer
@@ -137,7 +137,7 @@ def load_task(config: TrainConfig) -> Task:
     if not config.data.env:
         raise ConfigError("No environment was given. Name one: benchmax train main.py:MyEnv --data rows.jsonl.")
     data, notes = config.data, list[str]()
-    make, rows_of = open_source(data)
+    make, rows_of = open_named_env(data.env, data.env_args, lenient=data.lenient, sandbox=data.sandbox)
 
     def read(name: str, min_rows: int) -> list[Example]:
         found = rows_of(name, min_rows)

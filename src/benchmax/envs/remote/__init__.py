@@ -12,9 +12,9 @@ Covered
 - The processes end when this one does, however it ends. They see few environment variables, and none of its files.
 
 Not covered
-- The processes run as the same user, with network and files, and may send signals to others of that user.
-  Model-written code needs a sandbox besides.
-- Programs that an environment starts and detaches into a session of their own outlive it.
+- The processes run as the same user, with network and files, and may send signals to others of that user; with
+  `sandbox=Confinement()` they do not.
+- Programs that an environment starts and detaches into a session of their own outlive it, but for those in a sandbox.
 """
 
 from __future__ import annotations

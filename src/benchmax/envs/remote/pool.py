@@ -149,7 +149,7 @@ class EnvPool:
         plan, given = self._plan, self._plan.confinement
         if given is not None and self._sandbox is None:
             self._sandbox = Sandbox(
-                read=(*plan.read, *given.read), own=plan.workdir, python=plan.python, network=given.network,
+                read=(*plan.read, *given.read), own=plan.workdir, network=given.network,
                 insist=given.insist, scrap=plan.workdir.parent,
             )  # fmt: skip
         return self._sandbox

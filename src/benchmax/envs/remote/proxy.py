@@ -22,7 +22,7 @@ from benchmax.envs.remote.placement import placement_basis, placement_key
 from benchmax.envs.remote.pool import EnvPool
 from benchmax.envs.remote.preprocess import preprocess
 from benchmax.envs.remote.process import Output, Plan
-from benchmax.envs.remote.surroundings import Confinement, ProcessLimits, borrowed_paths
+from benchmax.envs.remote.surroundings import Confinement, ProcessLimits, code_paths
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, EnvDefinitionError
 
@@ -77,13 +77,15 @@ class RemoteEnv(BaseEnv):
             raise ConfigError(f"processes is {processes}; it must be at least 1.")
         if constructor_args is not None and not isinstance(source, str):
             raise ConfigError("A bundle brings its constructor_args with it. Give them to dump_bundle instead.")
+        python = str(python or sys.executable)
+        read = (*code_paths(python), *_own_code(source)) if sandbox is not None else ()
         workdir = Path(tempfile.mkdtemp(prefix="benchmax-env-"))
         self._confined = sandbox is not None
         plan = Plan(
             source=_placed(source, constructor_args, workdir),
-            python=str(python or sys.executable),
+            python=python,
             workdir=_folder(workdir / "processes", 0o711),
-            read=_code_paths(source, workdir) if sandbox is not None else (),
+            read=(*read, str(workdir / "bundle")),
             confinement=_wanted(source, sandbox),
             variables=dict(variables or {}),
             limits=process_limits,
@@ -271,18 +273,17 @@ def _folder(path: Path, mode: int) -> Path:
     return path
 
 
-def _code_paths(source: BundleLike | str, workdir: Path) -> tuple[str, ...]:
-    """What the children import: benchmax and its packages, which venvs borrow, and the environment's own code."""
-    borrowed = borrowed_paths()
+def _own_code(source: BundleLike | str) -> tuple[str, ...]:
+    """Where the code of an environment lies that is no bundle."""
     if not isinstance(source, str):
-        return (*borrowed, str(workdir / "bundle"))
+        return ()
     file, home = source.partition(":")[0], Path.home()
     folders = [Path(file).absolute().parent] if file.endswith(".py") else []
     if any(home.is_relative_to(folder) for folder in folders):
         raise ConfigError(f"In its sandbox {file} would read all of {home}. Put it into a folder of its own.")
     if not home.is_relative_to(Path.cwd()):
         folders.append(Path.cwd())
-    return (*borrowed, *map(str, folders))
+    return tuple(map(str, folders))
 
 
 def _wanted(source: BundleLike | str, sandbox: Confinement | None) -> Confinement | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,9 +52,16 @@ class Confinement:
     """Whether to start with what guards there are where the machine lacks some; None as the user's setting says."""
 
 
-def borrowed_paths() -> tuple[str, ...]:
-    """What of this process's own a sandboxed one imports: benchmax, and its packages, which are lent to venvs."""
-    return str(Path(benchmax.__file__).parents[1]), sys.prefix, sys.base_prefix
+def code_paths(python: str) -> tuple[str, ...]:
+    """What a sandboxed process imports: benchmax and its packages, which are lent to venvs, and its interpreter's own.
+
+    The interpreter is not asked: one with packages of others would run their code outside of the sandbox. What a
+    virtual environment says of itself is not believed, either.
+    """
+    lent = (str(Path(benchmax.__file__).parents[1]), sys.prefix, sys.base_prefix)
+    path = Path(shutil.which(python) or python).absolute()
+    venv = path.parents[1]
+    return (*lent, str(venv if (venv / "pyvenv.cfg").exists() else path.resolve().parents[1]))
 
 
 def readable_bytes(size: int) -> str:

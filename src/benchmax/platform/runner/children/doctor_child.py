@@ -20,7 +20,7 @@ from benchmax.doctor.findings import HOLDS, held_interpreter
 from benchmax.doctor.stall import STALL_SECONDS, Stalled, where_is
 from benchmax.envs.remote import Confinement
 from benchmax.envs.remote.child import Child, Launch, PlainChild, start_sandboxed
-from benchmax.envs.remote.surroundings import borrowed_paths, scrubbed_environment
+from benchmax.envs.remote.surroundings import code_paths, scrubbed_environment
 from benchmax.errors import UsageError
 from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children import sandboxing
@@ -98,7 +98,8 @@ async def _python(launch: Mapping[str, Any], phase: Phase) -> Path:
     metadata = await asyncio.to_thread(with_companions, bundle.pickled, bundle.metadata)
     if metadata.pip_dependencies:
         phase.say("installing the environment's packages")
-    return await asyncio.to_thread(envs_venv, metadata, Path(launch["venvs"]))
+    sandboxing.needs_python(metadata.python_version)
+    return await asyncio.to_thread(envs_venv, metadata, Path(launch["venvs"]), wheels_only=sandboxing.several_users())
 
 
 async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str]) -> None:
@@ -138,8 +139,8 @@ async def _sandbox(confined: Confinement | None, python: Path, place: Path) -> A
     if confined is None:
         yield None
         return
-    read = (*borrowed_paths(), *confined.read)
-    sandbox = Sandbox(read=read, own=place, python=str(python), network=confined.network, insist=confined.insist)
+    read = (*code_paths(str(python)), *confined.read)
+    sandbox = Sandbox(read=read, own=place, network=confined.network, insist=confined.insist)
     try:
         yield sandbox
     finally:

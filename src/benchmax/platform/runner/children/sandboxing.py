@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from benchmax.bundle.interpreters import HERE, find_interpreter
 from benchmax.config import setting
 from benchmax.envs.remote import Confinement
 from benchmax.errors import SandboxUnavailable
@@ -24,6 +25,17 @@ def take_word(word: Mapping[str, Any]) -> None:
     _told.update(word.get("sandbox", {}))
 
 
+def several_users() -> bool:
+    return bool(_told.get("several_users"))
+
+
+def needs_python(version: str) -> None:
+    """Of another minor version than this one's: the environment's sandbox shows that interpreter, too."""
+    minor = ".".join(version.split(".")[:2])
+    if minor != HERE:
+        _told["python"] = str(find_interpreter(minor).resolve().parents[1])
+
+
 async def confinement() -> Confinement | None:
     """For an environment of this process's job; SandboxUnavailable where it must not run. Says once what is missing."""
     found = await capabilities()
@@ -35,13 +47,12 @@ async def confinement() -> Confinement | None:
         ports = ()
     if found.level == "none":
         return None
-    return Confinement(
-        read=tuple(filter(None, setting("SANDBOX_READ").split(os.pathsep))), closed_ports=ports, insist=True
-    )
+    read = [_told.get("python", ""), *setting("SANDBOX_READ").split(os.pathsep)]
+    return Confinement(read=tuple(filter(None, read)), closed_ports=ports, insist=True)
 
 
 def _accept(found: Capabilities) -> None:
-    if _told.get("several_users") and not insists():
+    if several_users() and not insists():
         raise SandboxUnavailable(
             f"This platform has several users, and its machine cannot keep their environments apart "
             f"({found.describe()}). Its administrator finds in `benchmax doctor` what to do, or may set "

@@ -169,7 +169,8 @@ async def opened_env(
     metadata = await asyncio.to_thread(with_companions, bundle.pickled, bundle.metadata)
     if metadata.pip_dependencies:
         phase.say("installing the environment's packages")
-    python = await asyncio.to_thread(envs_venv, metadata, venvs)
+    sandboxing.needs_python(metadata.python_version)
+    python = await asyncio.to_thread(envs_venv, metadata, venvs, wheels_only=sandboxing.several_users())
     phase.say("opening the environment")
     hide = Redactor(variables.values())
     keep_secret(variables.values())
