@@ -261,3 +261,20 @@ async def test_packages_of_others_run_in_the_sandbox_alone(tmp_path: Path) -> No
     assert not canary.exists()
     subprocess.run([python, "-c", ""], check=True)
     assert canary.exists(), "it works outside"
+
+
+async def test_mcp_servers_of_an_environment_start_in_its_sandbox() -> None:
+    pytest.importorskip("mcp")
+    from benchmax.envs.mcp import Luggage, ParallelMcpEnv
+    from benchmax.envs.mcp.provisioners import LocalProvisioner
+
+    workdir = Luggage(Path(__file__).parents[2] / "examples" / "mcp_demo")
+
+    class Demo(ParallelMcpEnv):
+        def __init__(self) -> None:
+            super().__init__(workdir, LocalProvisioner(workdir, 1))
+
+    async with opened(Demo) as env:
+        await env.init_rollout("r")
+        assert "7" in str(await env.run_tool("r", "evaluate", expression="3 + 4"))
+        await env.release_rollout("r")
