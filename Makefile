@@ -4,24 +4,36 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup-stamp
 
-.PHONY: help quickstart setup console console-types screenshots check format test e2e bench soak test-cluster docs clean
+.PHONY: help quickstart setup constraints console console-types screenshots check format test e2e bench soak test-cluster docs clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
 
 setup: $(STAMP) ## a virtual environment with everything, in .venv
 
-$(STAMP): pyproject.toml
+# What was tested together, where it was: on Python 3.11. Elsewhere, or from an index without it, pyproject's ranges.
+EXTRAS = '.[data,train,platform,mcp,dev]'
+TESTED = $$($(BIN)/python -c 'import sys; print("--constraint constraints.txt" * (sys.version_info[:2] == (3, 11)))')
+
+$(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
 	  || { echo "benchmax needs Python 3.11, 3.12 or 3.13; set PYTHON=/path/to/one"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing benchmax and all it needs into $(VENV), PyTorch among it: some gigabytes, some minutes, only once."
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[data,train,platform,mcp,dev]'
+	$(BIN)/python -m pip install --quiet --editable $(EXTRAS) $(TESTED) \
+	  || { echo "Not all of constraints.txt can be had here: installing what pyproject.toml allows."; \
+	       $(BIN)/python -m pip install --quiet --editable $(EXTRAS); }
 	@# A browser for the tests of the console; without one they are skipped.
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
 	  || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || echo "chromium was not installed"
 	@touch $@
+
+constraints: setup ## write down what is installed, in constraints.txt; with Python 3.11
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { echo "Use Python 3.11 for this."; exit 1; }
+	@{ echo "# What is tested together, on Python 3.11; made by \`make constraints\`."; \
+	   echo "# Without torch, whose builds have other names elsewhere: pyproject.toml has its range."; \
+	   $(BIN)/python -m pip freeze --exclude-editable --exclude torch --exclude pip --exclude setuptools; } > constraints.txt
 
 quickstart: setup ## start the platform and train a real model on it, in minutes, on the CPU
 	$(BIN)/benchmax models pull smollm2-135m
@@ -38,11 +50,12 @@ console-types: console ## the console's API types and metrics, from the package
 screenshots: console ## pictures of every page of the console, in build/screenshots; the best in docs/images
 	$(BIN)/python tests/browser/screenshots.py build/screenshots
 
-check: setup ## format, lint, types, import layers
+check: setup ## format, lint, types, import layers, sizes and homes
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_house.py
 	$(BIN)/python console/scripts/metrics.py --check
 
 format: setup ## rewrite files the way check wants them
@@ -71,6 +84,7 @@ bench: setup ## every number in the documents
 	$(BIN)/python benchmarks/first_script.py --rows 50 --sets 3
 	$(BIN)/python benchmarks/learnability.py
 	$(BIN)/python benchmarks/mcp.py
+	$(BIN)/python benchmarks/mcp_popular.py
 	$(BIN)/python benchmarks/results.py
 	$(BIN)/python benchmarks/platform_reads.py --database both
 

@@ -28,10 +28,12 @@ import torch
 
 from benchmax.envs.arithmetic.arithmetic_env import SHOWN, ArithmeticEnv, make_rows
 from benchmax.envs.datasets import load_examples
+from benchmax.inference.engine.engine import pick_device
 from benchmax.inference.weights.store import resolve
 from benchmax.trainer.config import load_config
 from benchmax.trainer.rundir import read_metrics
-from benchmax.trainer.start import Task, pick_device, train
+from benchmax.trainer.start import train
+from benchmax.trainer.task import Task
 
 RANGES = {"sums": (0, 9), "sums2": (10, 99)}
 
@@ -213,7 +215,7 @@ def main() -> None:
     parser.add_argument("--trl-steps", type=int, default=5, help="0 leaves TRL out")
     args, args.settings = parser.parse_known_args()  # other flags are settings of the trainer: --optim.beta2 0.98
     two = args.task == "sums2"
-    args.device = pick_device(args.device)
+    args.device = pick_device(args.device).type
     args.tune = args.tune or ("full" if two else "lora")
     args.prompts, args.samples = args.prompts or (32 if two else 8), args.samples or (16 if two else 8)
     args.steps = args.steps or (120 if two else 20)

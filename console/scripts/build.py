@@ -63,7 +63,7 @@ def build(target: Path = TARGET) -> None:
 
 
 def _install() -> None:
-    """The packages of package-lock.json, unless they are there."""
+    """The packages of package-lock.json, those and no others, unless they are there."""
     lock, mark = CONSOLE / "package-lock.json", CONSOLE / "node_modules" / ".installed"
     wanted = hashlib.sha256(lock.read_bytes()).hexdigest()
     if mark.exists() and mark.read_text("utf-8") == wanted:
@@ -73,9 +73,8 @@ def _install() -> None:
     except NotBuilt as error:
         if not re.search(r"code E\d{3}\b", str(error)):  # an answer, if only that it knows no ping
             raise
-    # Not `ci`: a registry may lack the packages of other platforms, and `ci` refuses a lock without them.
-    quiet = ["--no-save", "--no-audit", "--no-fund", "--loglevel=error"]
-    _run("npm", ["install", *quiet, "--ignore-scripts", "--fetch-retries=2", "--fetch-retry-mintimeout=1000"])
+    quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
+    _run("npm", ["ci", *quiet, "--ignore-scripts", "--fetch-retries=2", "--fetch-retry-mintimeout=1000"])
     mark.write_text(wanted, "utf-8")
 
 

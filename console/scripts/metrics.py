@@ -1,7 +1,7 @@
-"""The console's and the documents' table of metrics, made from `benchmax.metrics`.
+"""What console and documents take from the package: the table of metrics, and the rules for datasets.
 
-`python console/scripts/metrics.py` writes `src/chart/metrics.generated.ts` and the table in `docs/training.md`;
-`--check` only says whether both are up to date.
+`python console/scripts/metrics.py` writes `src/chart/metrics.generated.ts`, `src/api/datasets.generated.ts` and the
+table in `docs/training.md`; `--check` only says whether they are up to date.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import re
 import sys
 from pathlib import Path
 
+from benchmax import limits
+from benchmax.envs.datasets.readers import FORMATS
 from benchmax.metrics import TABLE, Metric
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TYPESCRIPT = ROOT / "console" / "src" / "chart" / "metrics.generated.ts"
+DATASETS = ROOT / "console" / "src" / "api" / "datasets.generated.ts"
 DOCUMENT = ROOT / "docs" / "training.md"
 BEGIN, END = "<!-- metrics: made by console/scripts/metrics.py -->\n", "<!-- end of metrics -->\n"
 
@@ -43,6 +46,18 @@ def typescript() -> str:
     return "\n".join(lines)
 
 
+def dataset_rules() -> str:
+    return f"""// Made from benchmax.limits and benchmax.envs.datasets by console/scripts/metrics.py: change it there.
+
+/** Fewest rows a run is trained on. */
+export const MIN_ROWS = {limits.MIN_TRAIN_ROWS};
+/** From so many rows on a run has enough to learn from. */
+export const GOOD_ROWS = {limits.GOOD_TRAIN_ROWS};
+/** Dataset files the server takes. */
+export const SUFFIXES = {json.dumps(list(FORMATS))};
+"""
+
+
 def _fields(metric: Metric) -> dict[str, object]:
     ends = {"min": metric.lowest, "max": metric.highest}
     return {
@@ -67,11 +82,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    wanted = {TYPESCRIPT: typescript(), DOCUMENT: document(DOCUMENT.read_text("utf-8"))}
+    wanted = {TYPESCRIPT: typescript(), DATASETS: dataset_rules(), DOCUMENT: document(DOCUMENT.read_text("utf-8"))}
     old = [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
     for path in old:
         if check:
-            print(f"{path} is not what benchmax.metrics says. Run `make console-types`.")
+            print(f"{path} is not what the package says. Run `make console-types`.")
         else:
             path.write_text(wanted[path], "utf-8")
     return 1 if check and old else 0

@@ -1,7 +1,15 @@
 """benchmax: RL environments as plain Python, from the first row to a trained model.
 
-Everything a user needs daily is here, flat. A name is imported when it is first used, so `import benchmax` stays light;
-the modules behind the names (`benchmax.envs.types`, `benchmax.rewards` …) may be imported directly as well.
+The names for daily use are here. A name is imported when it is first used, so `import benchmax` stays light; the
+modules behind the names (`benchmax.envs.types`, `benchmax.rewards` …) may be imported directly as well.
+
+envs          what an environment is, datasets, built-in environments; bundle: an environment packed into a file
+models        what answers a prompt; inference: models on this machine; prompts: tools as text
+rollouts      playing and recording; rewards, rubrics: scoring
+doctor        examining an environment; evaluation: measuring a model; trainer: training one
+platform      the self-hosted server, its runner and its Python client; cli: the command line
+files         safe files; and single modules: errors, limits, metrics, plugins, config, profiles, extras, retries,
+              deadlines, cross_loop, memory, testing, published
 """
 
 from __future__ import annotations

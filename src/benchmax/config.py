@@ -1,4 +1,4 @@
-"""Where the platform is and which key goes where. Read from the environment at each call, never at import.
+"""Addresses of the platform, and which key is sent where. Read from the environment at each call, never at import.
 
 Every setting has two spellings, `BENCHMAX_X` and `CASTFORM_X`; the first wins. Addresses that neither sets come from
 the profile in use.
@@ -15,13 +15,18 @@ from benchmax import profiles
 from benchmax.errors import ConfigError
 
 PUBLISHED_URL = "https://api.castform.com"
-"""The REST API that published scripts are written for."""
+"""The REST API that published scripts use."""
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 def setting(name: str, default: str = "") -> str:
     """The value of `BENCHMAX_<name>`, else of `CASTFORM_<name>`, else the profile's, else the default."""
     return profiles.variable(name) or profiles.address(name) or default
+
+
+def home() -> Path:
+    """The folder for everything benchmax keeps between runs: `BENCHMAX_HOME`, ~/.cache/benchmax unless set."""
+    return Path(os.environ.get("BENCHMAX_HOME") or Path.home() / ".cache" / "benchmax").expanduser()
 
 
 def base_domain() -> str:
@@ -44,8 +49,8 @@ def web_app_url() -> str:
 
 
 def llm_url() -> str:
-    """The OpenAI-compatible endpoint; a platform of one's own is one itself."""
-    hosted = platform_url() == f"https://api.{base_domain()}"
+    """The OpenAI-compatible endpoint; a self-hosted platform serves it itself."""
+    hosted = platform_url() == hosted_url()
     return _url("LLM_URL", f"https://llm.{base_domain()}/v1" if hosted else f"{platform_url()}/v1")
 
 
@@ -60,7 +65,7 @@ def rollout_url() -> str:
 
 
 def env_token(var: str) -> Callable[[], str]:
-    """A token provider that reads the environment variable each time, so a pickled environment carries no secret."""
+    """A token provider that reads the variable at each call, so that a pickled environment holds no secret."""
 
     def token() -> str:
         value = os.environ.get(var, "").strip()
@@ -85,7 +90,7 @@ def platform_token() -> str | None:
 
 
 def resolve_judge_key(api_key: str | None, base_url: str | None) -> str | None:
-    """The key to send to a judge. The platform's token never goes to another host."""
+    """The key to send to a judge. The platform's token is never sent to another host."""
     if api_key:
         return api_key
     if base_url and _origin(base_url) in {_origin(platform_url()), _origin(llm_url())}:

@@ -1,4 +1,4 @@
-"""Every error benchmax raises, named for the boundary it crossed.
+"""The errors benchmax raises, named for the boundary they cross.
 
     BenchmaxError
     ├── UsageError (ValueError)          you can fix it: a bad flag, file, row or definition
@@ -7,31 +7,37 @@
     │   ├── EnvDefinitionError           the environment class cannot be loaded or used
     │   ├── NotFoundError (LookupError)  a model, run or file that is not there
     │   ├── PluginError                  what an installed package adds cannot be loaded
-    │   └── SandboxUnavailable           this machine cannot confine code that nobody has read
+    │   ├── SandboxUnavailable           this machine cannot confine code that nobody has read
+    │   └── BundlingError                in `benchmax.bundle.errors`: an environment cannot be packed or opened
     ├── RolloutError (RuntimeError)      one rollout failed; its siblings go on
     │   ├── EnvError                     init_rollout or release_rollout
-    │   │   ├── McpError                 an MCP server died, did not answer, or could not be had
+    │   │   ├── EnvLost                  the environment's process ended while it held the rollout
+    │   │   ├── McpError                 an MCP server died, did not answer, or was not available
     │   │   └── SandboxError             the sandbox died, or could not start a call
     │   ├── ToolError                    run_tool; its text is shown to the model
     │   ├── RewardError                  compute_reward or compute_group_reward
-    │   ├── JudgeError                   a language-model judge gave no usable verdict
+    │   ├── JudgeError                   a language-model judge returned no usable verdict
     │   ├── DeadlineExceeded (TimeoutError)
-    │   └── ModelError                   the model gave no reply
+    │   └── ModelError                   the model returned no reply
     │       ├── ModelTimeout (TimeoutError)
     │       ├── ModelUnavailable (ConnectionError)   connection lost, 5xx
     │       ├── ModelRateLimited                     429; carries retry_after
     │       ├── ModelRejected                        4xx: the request itself is wrong
     │       ├── ModelProtocolError                   an answer that is not the API's
     │       └── ContextExceeded                      the conversation no longer fits
-    └── RecordError (ValueError)         a file benchmax wrote is damaged or from the future
+    ├── RecordError (ValueError)         a file benchmax wrote is damaged or from a newer version
+    └── TrainerError (RuntimeError)      in `benchmax.platform.exceptions`: the platform refused a request
 
-All are picklable, and a message ends with what to do next.
+All are picklable, and a message ends with what to do next. `RolloutError` is about a rollout played in this process; a
+rollout that the platform plays fails with a `PlatformRolloutError`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+from benchmax.limits import ERROR_CHARS
 
 
 class BenchmaxError(Exception):
@@ -47,7 +53,7 @@ class ConfigError(UsageError):
 
 
 class DatasetError(UsageError):
-    """Rows cannot be used. `issues` holds every finding, not only the first."""
+    """Rows cannot be used. `issues` holds every problem found, not only the first."""
 
     def __init__(self, message: str, issues: Sequence[Any] = ()) -> None:
         super().__init__(message)
@@ -81,8 +87,12 @@ class EnvError(RolloutError):
     """An environment hook other than tools and rewards failed."""
 
 
+class EnvLost(EnvError):
+    """The environment's process ended while it held the rollout."""
+
+
 class McpError(EnvError):
-    """An MCP server died, did not answer, or could not be had."""
+    """An MCP server died, did not answer, or was not available."""
 
 
 class SandboxError(EnvError):
@@ -98,7 +108,7 @@ class RewardError(RolloutError):
 
 
 class JudgeError(RolloutError):
-    """A judge gave no usable verdict; the sample is unscored, not 0."""
+    """A judge returned no usable verdict; the sample is unscored, not 0."""
 
 
 class DeadlineExceeded(RolloutError, TimeoutError):
@@ -106,7 +116,7 @@ class DeadlineExceeded(RolloutError, TimeoutError):
 
 
 class ModelError(RolloutError):
-    """The model gave no reply."""
+    """The model returned no reply."""
 
 
 class ModelTimeout(ModelError, TimeoutError):
@@ -149,3 +159,22 @@ class ContextExceeded(ModelError):
 
 class RecordError(BenchmaxError, ValueError):
     """A record file is damaged or written by a newer benchmax."""
+
+
+def describe_error(error: BaseException) -> str:
+    """The type and message of any error as one bounded text, also of an error whose message cannot be read."""
+    kind, message = type(error).__name__, error_message(error)
+    return clean(f"{kind}: {message}" if message else kind)
+
+
+def error_message(error: BaseException) -> str:
+    """`str(error)`; user code may define errors for which that raises."""
+    try:
+        return str(error)
+    except Exception:
+        return "(its message could not be read)"
+
+
+def clean(text: str) -> str:
+    """A text of user code as a record can hold it: bounded, and without lone surrogates."""
+    return text[:ERROR_CHARS].encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""The extras of the package: which modules each brings, and the words for one that is not installed."""
+"""The extras of the package: which modules each installs, and the error for one that is missing."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MODULES = {
         "huggingface_hub",
     ),
     "platform": (
-        "fastapi", "sqlalchemy", "alembic", "argon2", "cryptography", "starlette", "structlog", "uvicorn",
+        "fastapi", "sqlalchemy", "alembic", "argon2", "cryptography", "psutil", "starlette", "structlog", "uvicorn",
     ),
-    "mcp": ("mcp", "yaml"),
+    "mcp": ("mcp", "psutil", "yaml"),
     "postgres": ("psycopg",),
 }  # fmt: skip
-"""What benchmax imports of each, the most telling first."""
+"""The modules benchmax imports from each extra, the best known first."""
 
 _EXTRA_OF = {module: extra for extra, modules in MODULES.items() for module in modules}
 
@@ -34,15 +34,15 @@ def missing(extra: str) -> list[str]:
 
 
 def require(what: str, *extras: str) -> None:
-    """UsageError unless the extras that `what` needs are installed."""
-    lost = [extra for extra in extras if missing(extra)]
-    if lost:
-        packages = ", ".join(missing(extra)[0] for extra in lost)
-        raise UsageError(f"{what} needs packages that are not installed ({packages}). Run: {install(*lost)}")
+    """Raises UsageError unless the extras that `what` needs are installed."""
+    absent = [extra for extra in extras if missing(extra)]
+    if absent:
+        packages = ", ".join(missing(extra)[0] for extra in absent)
+        raise UsageError(f"{what} needs packages that are not installed ({packages}). Run: {install(*absent)}")
 
 
 def explain(error: ImportError) -> str | None:
-    """How to install what could not be imported; None when it is installed, or no extra brings it."""
+    """How to install what could not be imported; None when it is installed, or belongs to no extra."""
     module = (error.name or "").partition(".")[0]
     if module not in _EXTRA_OF or find_spec(module) is not None:
         return None

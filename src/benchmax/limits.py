@@ -1,4 +1,4 @@
-"""Every limit in one place, with its unit; `benchmax limits` prints this table."""
+"""Every limit as a constant with its unit; `benchmax limits` prints this table."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ MIB = 1024 * KIB
 
 # Datasets
 MIN_TRAIN_ROWS = _limit("MIN_TRAIN_ROWS", 16, "rows", "fewest rows a training run accepts")
+GOOD_TRAIN_ROWS = _limit("GOOD_TRAIN_ROWS", 200, "rows", "fewer train with a warning")
 ROW_BYTES = _limit("ROW_BYTES", 2 * MIB, "bytes", "largest dataset row, as JSON")
 JSON_DEPTH = _limit("JSON_DEPTH", 64, "levels", "deepest nesting in a row or in tool arguments")
 ROW_COLUMNS = _limit("ROW_COLUMNS", 1_000, "columns", "most columns in a row")
@@ -44,6 +45,9 @@ PARALLEL_TOOL_CALLS = _limit("PARALLEL_TOOL_CALLS", 32, "calls", "tool calls tak
 TOOL_ARGUMENT_BYTES = _limit("TOOL_ARGUMENT_BYTES", 256 * KIB, "bytes", "arguments of one tool call")
 TOOL_OUTPUT_CHARS = _limit("TOOL_OUTPUT_CHARS", 32_768, "characters", "tool output shown to the model")
 ERROR_CHARS = _limit("ERROR_CHARS", 8 * KIB, "characters", "error text kept in a record")
+ROLLOUT_TRIES = _limit(
+    "ROLLOUT_TRIES", 3, "tries", "one rollout whose environment's process ends under it, the first included"
+)
 LOG_LINES = _limit("LOG_LINES", 200, "lines", "environment log lines kept for one rollout")
 LOG_LINE_CHARS = _limit("LOG_LINE_CHARS", 2_000, "characters", "one environment log line")
 
@@ -75,12 +79,17 @@ SERVE_ANSWERS = _limit("SERVE_ANSWERS", 2_048, "answers", "one request to `bench
 SERVE_STOPS = _limit("SERVE_STOPS", 16, "texts", "one request to `benchmax serve`: its `stop`")
 SERVE_STOP_CHARS = _limit("SERVE_STOP_CHARS", 1_000, "characters", "one text of such a `stop`")
 
+# The platform
+WEBHOOKS = _limit("WEBHOOKS", 10, "webhooks", "those of one user")
+WEBHOOK_SECONDS = _limit("WEBHOOK_SECONDS", 10.0, "seconds", "one attempt to deliver a message to a webhook")
+
 # MCP servers
 MCP_MESSAGE_BYTES = _limit("MCP_MESSAGE_BYTES", 32 * MIB, "bytes", "largest message of an MCP server")
 MCP_FILE_BYTES = _limit("MCP_FILE_BYTES", 256 * MIB, "bytes", "largest file into or out of a workspace")
 MCP_WAIT_SECONDS = _limit("MCP_WAIT_SECONDS", 1_800.0, "seconds", "a rollout's wait for an MCP server")
 MCP_START_TRIES = _limit("MCP_START_TRIES", 5, "tries", "starts that fail in a row before no more is tried for a while")
 MCP_IDLE_SECONDS = _limit("MCP_IDLE_SECONDS", 300.0, "seconds", "an MCP server nobody uses is ended after this")
+MCP_SETUP_DAYS = _limit("MCP_SETUP_DAYS", 30, "days", "what setup.sh made is kept this long after its last use")
 
 # Sandboxed calls
 SANDBOX_WALL_SECONDS = _limit("SANDBOX_WALL_SECONDS", 30.0, "seconds", "one sandboxed call, unless set")

@@ -1,4 +1,4 @@
-"""The process's memory: what counts as out of it, and what the garbage collector need not look at."""
+"""Memory of this process: which errors mean that it ran out, and keeping objects out of garbage collection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_WORDS = re.compile(
+_MESSAGES = re.compile(
     r"out of memory|not enough memory|allocate memory|unable to mmap|bad_alloc"
     r"|ALLOC_FAILED|CUBLAS_STATUS_NOT_INITIALIZED"  # CUDA's libraries, whose workspaces are outside torch's memory
     r"|could not create a primitive(?! descriptor)",  # oneDNN; a descriptor it lacks for other reasons
@@ -18,15 +18,15 @@ _WORDS = re.compile(
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error tells that memory ran out: Python, torch, oneDNN and the system each say it in their own way.
+    """Whether an error means that memory ran out: Python, torch, oneDNN and the system each report it in their own way.
 
-    Torch's own is known by its name: importing it takes seconds.
+    Torch's own error is recognised by its name, because importing torch takes seconds.
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    return isinstance(error, RuntimeError) and bool(_WORDS.search(str(error)))
+    return isinstance(error, RuntimeError) and bool(_MESSAGES.search(str(error)))
 
 
 _lock = threading.Lock()
@@ -34,12 +34,12 @@ _blocks = 0
 
 
 @contextmanager
-def settled() -> Iterator[None]:
-    """Keep what is in memory now out of garbage collection for the time of the block.
+def gc_frozen() -> Iterator[None]:
+    """Keep the objects that exist now out of garbage collection while the block runs.
 
-    Rollouts make objects by the hundred thousand, and so cause full collections. With torch and a model's libraries
-    loaded one takes a fifth of a second, in which neither rollouts nor the device get on; what the block itself leaves
-    behind is collected as ever.
+    Rollouts create objects by the hundred thousand, and so trigger full collections. With torch and a model's libraries
+    loaded one takes a fifth of a second, in which neither rollouts nor the device progress. What the block itself
+    creates is collected as usual.
     """
     global _blocks
     with _lock:

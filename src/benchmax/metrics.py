@@ -1,13 +1,14 @@
-"""Every number a run measures, in one table: its name on disk and on the wire, and what people are told about it.
+"""Every number a run measures, in one table: its name in files and in the API, its title and its meaning.
 
 The trainer writes these names, the platform indexes them, the console and the documents show them; the console's
-TypeScript (`console/src/chart/metrics.generated.ts`) and the table in `docs/training.md` are made from this one.
+TypeScript (`console/src/chart/metrics.generated.ts`) and the table in `docs/training.md` are generated from this one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 Section = Literal["main", "rewards", "rollouts", "updates", "speed"]
 
@@ -61,13 +62,30 @@ SAMPLE_SECONDS = "seconds/sample"
 UPDATE_SECONDS = "seconds/update"
 TOKENS_PER_SECOND = "tokens_per_second"
 
-SOLVED_REWARD = 1.0 - 1e-6
-"""A reward from here on counts as solved, everywhere."""
+FULL_REWARD = 1.0
+EQUAL_REWARDS = 1e-6
+"""Rewards closer than this count as equal when a rollout is judged solved."""
 
 
-def solved(reward: float | None) -> bool:
-    """Whether a rollout with this reward, of all components together, solved its task."""
-    return reward is not None and reward >= SOLVED_REWARD
+class Scored(Protocol):
+    """What a rollout earned: in all, and by component."""
+
+    @property
+    def reward(self) -> float | None: ...
+    @property
+    def rewards(self) -> Mapping[str, float]: ...
+
+
+def task_reward(rollout: Scored, primary: str | None = None) -> float | None:
+    """How well the task was done: the component that the environment names as primary, else the total."""
+    return rollout.rewards.get(primary) if primary else rollout.reward
+
+
+def solved(rollout: Scored, primary: str | None = None, full: float = FULL_REWARD) -> bool:
+    """Whether a rollout solved its task: it earned the full task reward. The only definition: `solve_rate` and
+    `pass@k` of training and evaluation, and the curriculum, count with it."""
+    reward = task_reward(rollout, primary)
+    return reward is not None and reward >= full - EQUAL_REWARDS
 
 
 def component(name: str) -> str:
@@ -85,7 +103,13 @@ def _count(key: str, title: str, section: Section, about: str, unit: str = "") -
 
 TABLE = (
     Metric(REWARD, "Reward", "main", "Mean reward of all scored rollouts of the step.", "", "up", 0.0, 1.0),
-    _share(SOLVE_RATE, "Solved", "main", "Share of rollouts with a reward of 1.", "up"),
+    _share(
+        SOLVE_RATE,
+        "Solved",
+        "main",
+        "Share of rollouts that solved their task: the primary component, or the total where none is named, is 1.",
+        "up",
+    ),
     Metric(
         MAX_AT_K, "Max@k", "main", "Best reward of each prompt's rollouts, averaged over prompts.", "", "up", 0.0, 1.0
     ),
@@ -94,8 +118,7 @@ TABLE = (
         PASS_AT_K,
         "Pass@k",
         "rewards",
-        "Share of prompts that at least one rollout solved, with a reward of 1. It usually rises before the mean "
-        "reward does.",
+        "Share of prompts that at least one rollout solved. It usually rises before the mean reward does.",
         "up",
     ),
     _count(

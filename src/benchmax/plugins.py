@@ -1,6 +1,6 @@
-"""Doors for other people's code: what installed packages add to benchmax, by entry point.
+"""Plug-ins: what installed packages add to benchmax, declared as entry points.
 
-| group                   | an entry is                                    | and gives                          |
+| group                   | an entry is                                    | and adds                           |
 | ----------------------- | ---------------------------------------------- | ---------------------------------- |
 | `benchmax.environments` | an environment class                           | a name for `train`, `eval`, …      |
 | `benchmax.models`       | a function `(rest) -> ModelClient`             | `--model NAME:rest`                |
@@ -14,7 +14,7 @@ A package declares them in its pyproject.toml:
     [project.entry-points."benchmax.environments"]
     anagrams = "my_package.anagrams:AnagramEnv"
 
-A plug-in that cannot be loaded is named in a warning and left out; everything else goes on.
+A plug-in that cannot be loaded is named in a warning and skipped; everything else works.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ GROUPS = ("environments", "models", "checks", "commands", "trainers", "corpora")
 
 
 def entries(group: str) -> dict[str, EntryPoint]:
-    """What installed packages declare in a group, by name. Nothing of theirs is imported."""
+    """The entries that installed packages declare in a group, by name. Nothing of theirs is imported."""
     assert group in GROUPS, group
     return {each.name: each for each in entry_points(group=f"benchmax.{group}")}
 
 
 def load(group: str, name: str) -> Any:
-    """The object an entry names; PluginError, which names the package, when it cannot be imported."""
+    """The object an entry names. Raises PluginError, which names the package, when it cannot be imported."""
     entry = entries(group)[name]
     try:
         return entry.load()
@@ -46,7 +46,7 @@ def load(group: str, name: str) -> Any:
         package = entry.dist.name if entry.dist else "an installed package"
         raise PluginError(
             f"The plug-in {name!r} ({entry.value}) of {package} cannot be loaded: {type(error).__name__}: {error}. "
-            "Mend or uninstall that package."
+            "Fix or uninstall that package."
         ) from error
 
 
@@ -56,4 +56,4 @@ def load_all(group: str) -> Iterator[tuple[str, Any]]:
         try:
             yield name, load(group, name)
         except PluginError as error:
-            logger.warning("%s It is left out.", error)
+            logger.warning("%s It is skipped.", error)

@@ -1,4 +1,4 @@
-"""Several platforms under names: the file `~/.castform/config.toml` and the profile in use.
+"""Profiles: named platforms in `~/.castform/config.toml`, and which of them is in use.
 
 A profile holds addresses. It is named by `BENCHMAX_PROFILE` (`CASTFORM_PROFILE`), else by `active_profile` in the file:
 
@@ -28,7 +28,7 @@ ADDRESSES = {
 
 
 def variable(name: str) -> str:
-    """The environment's `BENCHMAX_<name>`, else its `CASTFORM_<name>`; blanks do not count."""
+    """The variable `BENCHMAX_<name>`, else `CASTFORM_<name>`; blank values do not count."""
     found = (os.environ.get(prefix + name, "").strip() for prefix in ("BENCHMAX_", "CASTFORM_"))
     return next(filter(None, found), "")
 
@@ -39,7 +39,7 @@ def config_path() -> Path:
 
 
 def read_profiles() -> dict[str, Any]:
-    """The file as it is: `active_profile`, and a table for each profile under `profiles`."""
+    """The content of the file: `active_profile`, and a table for each profile under `profiles`."""
     path = config_path()
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -55,7 +55,7 @@ def profile_name() -> str:
 
 
 def address(setting: str) -> str:
-    """What the profile in use says of an address; nothing when there is no profile, or it says nothing."""
+    """An address of the profile in use; empty when there is no profile, or it does not set the address."""
     name = profile_name()
     if not name or setting not in ADDRESSES:
         return ""

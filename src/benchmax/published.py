@@ -1,16 +1,19 @@
-"""Module paths of the published packages that are elsewhere here: imported by their old name, they give our names.
+"""Module paths of the published packages, as aliases of the modules that have their names here.
 
 An environment that a published client pickled refers to classes and functions by these paths. This table is the only
-place that knows them; a finder makes the modules when they are asked for, so no file has to stand for each. What the
-published packages have and this one has not is in no row: a bundle that needs it is refused when it is launched.
+place that knows them; a finder creates the modules when they are imported, so that no file is needed for each. What
+only the published packages have is in no row: a bundle that needs it is refused when it is launched.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +23,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "benchmax.envs.base": ("benchmax.envs.base_env", "benchmax.envs.types"),
     f"{_MCP}.parallel_mcp_env": (f"{_MCP}.env",),
     f"{_MCP}.server_pool": (f"{_MCP}.pool",),
+    f"{_MCP}.luggage": (f"{_MCP}.packed_workdir",),
     f"{_MCP}.provisioners.base_provisioner": (f"{_MCP}.provisioners.base",),
     f"{_MCP}.provisioners.local_provisioner": (f"{_MCP}.provisioners.local",),
     f"{_MCP}.provisioners.manual_provisioner": (f"{_MCP}.provisioners.manual",),
@@ -31,16 +35,43 @@ HOMES: dict[str, tuple[str, ...]] = {
     "benchmax.rubrics.reward_fns": ("benchmax.rubrics.functions",),
     "benchmax.rubrics.rubric": ("benchmax.rewards.rubric", "benchmax.rubrics.evaluate"),
     "benchmax.utils": ("benchmax.published",),
+    "benchmax.utils.checkpoint": ("benchmax.published",),
 }
-"""A published module, and the modules of ours that have its names, the first that has one giving it."""
+"""A published module, and the modules here that have its names; the first that has a name provides it."""
 
 
 def ensure_safe_python_version() -> None:
-    """Nothing to ensure: bundles are opened by the Python they were made with."""
+    """Does nothing: bundles are opened by the Python they were made with."""
+
+
+class CheckpointBase:
+    """Work that goes on where it was: a JSON state in a file, which is replaced as a whole."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def load(self) -> Any:
+        """What was saved last; None when nothing was."""
+        try:
+            return json.loads(self.path.read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+
+    def save(self, state: Any) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(state), "utf-8")
+        temporary.replace(self.path)
+
+    def clear(self) -> None:
+        self.path.unlink(missing_ok=True)
 
 
 class _Alias(ModuleType):
-    """A module that takes each name from where it is now."""
+    """A module that gets each name from the module that has it now."""
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__"):
@@ -57,7 +88,7 @@ class _Alias(ModuleType):
 
 
 class AliasFinder:
-    """Finds the modules of the table, after everything that has a file."""
+    """Finds the modules of the table, after all finders of files."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         if name not in HOMES:
@@ -68,10 +99,10 @@ class AliasFinder:
         return _Alias(spec.name, f"{spec.name}, by its published path.")
 
     def exec_module(self, module: ModuleType) -> None:
-        """Its names come when they are asked for."""
+        """Names are resolved when they are accessed."""
 
 
 def install() -> None:
-    """Let the published paths be imported."""
+    """Make the published paths importable."""
     if not any(isinstance(each, AliasFinder) for each in sys.meta_path):
         sys.meta_path.append(AliasFinder())

@@ -1,8 +1,9 @@
-"""Trying again: how long to wait before the next try.
+"""Retries: how long to wait before the next attempt.
 
     await asyncio.sleep(pause(attempt, first=0.5, longest=8.0, asked=retry_after(response.headers)))
 
-How often to try, and for how long, is the caller's to decide: every retry in benchmax has such a budget.
+The caller decides how often and for how long to try: every retry in benchmax has such a budget. A module of its own
+instead of a package such as stamina, because it only computes pauses; loops, deadlines and errors differ by caller.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
-# A generator of its own: the caller's seeds stay the caller's.
+# A separate generator, so that seeds set by callers are not affected.
 _random = random.Random()
 _LATER = 0.03
-"""Share added to a pause that a server asked for, so that those it refused together do not come back together."""
+"""Share added to a pause that a server asked for, so that clients refused together do not return together."""
 
 
 def pause(attempt: int, first: float, longest: float, asked: float | None = None, *, growth: float = 2.0) -> float:
-    """Seconds to wait after the attempt of this number, from 1: what the server asked for, or a random part, at least
+    """Seconds to wait after attempt number `attempt` (from 1): what the server asked for, or a random part, at least
     half, of a span that grows from `first` to `longest`."""
     if asked:
         return asked * _random.uniform(1.0, 1.0 + _LATER)

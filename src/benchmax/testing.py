@@ -1,4 +1,4 @@
-"""Fakes for tests of environments and of benchmax itself: a scripted model, and a real server with faults.
+"""For tests of environments and of benchmax itself: a scripted model, and a real server with faults.
 
 async with FakeModelServer("42", faults=["error", Fault("rate_limit", 0.5)]) as server:
     model = HttpModel("any", server.base_url)
@@ -57,10 +57,10 @@ class FakeModelServer:
     """An OpenAI-compatible server on the loopback.
 
     `script` is a text, or a function. The function receives the request's JSON body as a dict
-    (`body["messages"]`, `body["model"]`, `body.get("tools")` …) and gives a text, a message, a Reply, a whole
-    body (a dict with `choices`) or an aiohttp response; it may be async. Where it raises, the request is
-    answered with 500, and the first such error is raised at the end of `async with`. `faults` are played
-    first, one for each request.
+    (`body["messages"]`, `body["model"]`, `body.get("tools")` …) and returns a text, a message, a Reply, a
+    whole body (a dict with `choices`) or an aiohttp response; it may be async. When it raises, the response
+    is 500, and the first such error is raised at the end of `async with`. `faults` come first, one for each
+    request.
     """
 
     def __init__(
@@ -214,12 +214,12 @@ def _completion(answer: str | dict[str, Any] | Reply) -> dict[str, Any]:
 def run_env_contract(
     env_class: type[BaseEnv], rows: Source, env_args: dict[str, Any] | None = None, **options: Any
 ) -> Diagnosis:
-    """For your own test: play the environment's whole life on `rows`; AssertionError lists what is wrong.
+    """For your own tests: examine the environment on `rows`; AssertionError lists what is wrong.
 
         def test_my_env():
             run_env_contract(MyEnv, rows)
 
-    `options` go to `benchmax.doctor.examine`; warnings are in the diagnosis that is given back.
+    `options` go to `benchmax.doctor.examine`; warnings are in the diagnosis that is returned.
     """
     from benchmax.doctor import examine_sync
 

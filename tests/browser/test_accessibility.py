@@ -26,6 +26,8 @@ PAGES = {
     "keys": "/settings/keys",
     "endpoints": "/settings/endpoints",
     "secrets": "/settings/secrets",
+    "webhooks": "/settings/webhooks",
+    "account": "/settings/account",
     "users": "/settings/users",
     "audit": "/settings/audit",
     "device": "/device",
@@ -35,11 +37,14 @@ PAGES = {
     "a live run": "/experiments/{active}",
     "a run before its first step": "/experiments/{begins}",
     "a run and what it learned": "/experiments/{helped}",
+    "two runs": "/experiments/{recorded}/compare?vs={failed}",
     **{f"run {tab}": f"/experiments/{{recorded}}/{tab}" for tab in RUN_TABS},
 }
 DIALOGS = {
     "new key": ("/settings/keys", "New key"),
     "new endpoint": ("/settings/endpoints", "New endpoint"),
+    "new webhook": ("/settings/webhooks", "New webhook"),
+    "messages": ("/settings/webhooks", "Messages to https://hooks.example.org/services/training"),
     "new user": ("/settings/users", "New user"),
     "delete": ("/settings/keys", "Revoke the key laptop"),
     "help": ("/experiments", "Keyboard help"),

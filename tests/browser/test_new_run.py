@@ -7,7 +7,7 @@ import re
 import pytest
 from working_world import add_dataset, add_environment, key_of, lines, working
 
-from benchmax.platform.server.services.datasets import held_out
+from benchmax.envs.datasets.split import held_out_indices
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import Blob
 from benchmax.platform.wire.launch_args import launch_args
@@ -125,7 +125,7 @@ def test_the_split_is_the_one_the_server_makes(open_page):
     page.get_by_text("At least 16 rows stay for training.").wait_for()
     for percent in (0, 5, 10, 35, 50):
         page.get_by_label("Held out for evaluation").fill(str(percent))
-        aside = len(held_out(18, percent / 100))
+        aside = len(held_out_indices(18, percent / 100))
         page.locator(".launch-facts").get_by_text(f"{18 - aside} + {aside} held out").wait_for()
 
 

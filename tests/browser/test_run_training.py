@@ -88,7 +88,7 @@ def test_what_was_done_before_training_can_be_read_later(open_page, learned):
     assert fact(inside, "Model").inner_text() == "smollm2-135m"
     assert fact(inside, "Tokens a step").inner_text() == "27.3K sampled, 44.2K in the update"
     assert fact(inside, "The whole run").inner_text() == "12 steps, about 4 m 00 s"
-    assert inside.locator(".chosen div").count() == 2
+    assert inside.locator(".chosen-settings div").count() == 2
     inside.get_by_text("An answer that is cut off loses 50% of its pay in the update.").wait_for()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from console_world import EMAIL, ConsoleWorld
+from console_world import EMAIL, PASSWORD, ConsoleWorld
 
 from benchmax.platform.store.tables import DeviceCode
 
@@ -213,3 +213,56 @@ def test_a_stranger_signs_in_first_and_then_decides(open_page, world):
     button(page, "Sign in", exact=True).click()
     page.get_by_text(code["user_code"]).wait_for()
     button(page, "Approve").wait_for()
+
+
+def test_a_webhook_is_added_tried_and_removed(open_page, world):
+    page = open_page("/settings/webhooks")
+    page.get_by_text("No webhooks yet").wait_for()
+    button(page, "New webhook").click()
+    page.get_by_label("Address").fill("http://169.254.169.254/latest")
+    button(page, "Add it").click()
+    page.get_by_role("alert").get_by_text("may not be called from here").wait_for()
+    page.get_by_label("Address").fill("http://127.0.0.1:1/hook")
+    page.get_by_role("checkbox", name=re.compile("Ends")).uncheck()
+    button(page, "Add it").click()
+    secret = page.get_by_test_id("webhook-secret").inner_text()
+    assert secret.startswith("whsec_")
+    button(page, "Done").click()
+    made = row(page, "127.0.0.1:1/hook")
+    made.get_by_text("alerts").wait_for()
+    assert made.get_by_text("ends").count() == 0
+    assert secret not in page.content()
+    button(made, "Messages to").click()
+    button(page, "Send a test message").click()
+    sent = page.get_by_role("dialog").get_by_role("row").filter(has_text="test")
+    sent.get_by_text("It cannot be reached: Connection refused.").wait_for()
+    sent.get_by_text("tried again").wait_for()
+    page.keyboard.press("Escape")
+    button(page, "Remove the webhook").click()
+    button(page, "Remove it").click()
+    page.get_by_text("No webhooks yet").wait_for()
+    page.watch.allow("400")
+
+
+def test_a_password_is_changed_and_every_session_ended(browser, open_page, tmp_path, console):
+    with ConsoleWorld(tmp_path, console=console) as own:
+        page = open_page("/settings/account", to=own)
+        page.watch.allow("401")
+        for current, new, again, said in (
+            ("not this one", "another password", "another password", "The current password is wrong."),
+            (PASSWORD, "another password", "something else!", "The two differ."),
+            (PASSWORD, "another password", "another password", "The password is changed"),
+        ):
+            page.get_by_label("Current password").fill(current)
+            page.get_by_label("New password", exact=True).fill(new)
+            page.get_by_label("New password again").fill(again)
+            button(page, "Change it").click()
+            page.get_by_text(said).wait_for()
+        with own.client() as client:
+            form = {"email": EMAIL, "password": "another password"}
+            assert client.post("/login", json=form).status_code == 200
+        button(page, "Sign out everywhere").click()
+        button(page.get_by_role("dialog"), "Sign out").click()
+        page.get_by_role("heading", name="Sign in").wait_for()
+        page.reload()
+        page.get_by_role("heading", name="Sign in").wait_for()

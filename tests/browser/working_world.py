@@ -192,6 +192,7 @@ def furnish(world: ConsoleWorld) -> None:
             ("provider", "gpt-5-mini", "https://api.example.com/v1"),
         ):
             client.post("/v1/endpoints", json={"name": name, "model": model, "baseUrl": url, "apiKey": "sk-hidden"})
+        client.post("/v1/webhooks", json={"url": "https://hooks.example.org/services/training"})
         for name in ("SEARCH_API_KEY", "JUDGE_API_KEY"):
             client.put(f"/v1/secrets/{name}", json={"value": "hidden"})
         for name in ("grace@example.org", "alan@example.org"):

@@ -20,11 +20,11 @@ from benchmax.bundle import (
     BundlingError,
     DependencyError,
     ValidationError,
-    check_servable,
+    check_compatible,
+    compatibility,
     dump_bundle,
     envs_venv,
-    servable,
-    with_companions,
+    with_implied_packages,
 )
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.remote import open_remote_env
@@ -47,11 +47,18 @@ NAMES = {
     "benchmax.envs.base": ["BaseEnv"],
     "benchmax.envs.mcp.parallel_mcp_env": ["ParallelMcpEnv"],
     "benchmax.envs.mcp.server_pool": ["ServerPool"],
+    "benchmax.envs.mcp.luggage": ["Luggage", "_unpacked_later"],
     "benchmax.envs.mcp.provisioners.base_provisioner": ["BaseProvisioner"],
     "benchmax.envs.mcp.provisioners.local_provisioner": ["LocalProvisioner"],
     "benchmax.envs.mcp.provisioners.manual_provisioner": ["ManualProvisioner"],
     "benchmax.envs.mcp.provisioners.skypilot_provisioner": ["SkypilotProvisioner"],
     "benchmax.utils": ["ensure_safe_python_version"],
+    "benchmax.utils.checkpoint": ["CheckpointBase"],
+    "benchmax.rubrics.cache": [
+        "load_rubric_cache", "save_rubric_cache", "get_cache_for_question", "filter_and_cache_rubrics",
+        "atomic_cache_update",
+    ],
+    "benchmax.rewards.diversity": ["ClusterResult", "DiversityConfig", "cluster_texts", "scale_by_diversity"],
 }  # fmt: skip
 
 
@@ -59,7 +66,7 @@ NAMES = {
 def test_published_paths_give_our_names(module):
     loaded = importlib.import_module(module)
     assert [name for name in NAMES[module] if not hasattr(loaded, name)] == []
-    assert all(servable._has(module, name) for name in NAMES[module]), "what is served is not refused"
+    assert all(compatibility._has(module, name) for name in NAMES[module]), "what is served is not refused"
     with pytest.raises(AttributeError, match="has no attribute 'nothing_of_the_kind'"):
         loaded.nothing_of_the_kind  # noqa: B018
 
@@ -68,6 +75,19 @@ def test_every_row_of_the_table_leads_somewhere():
     assert set(HOMES) <= set(NAMES)
     for homes in HOMES.values():
         assert all(importlib.util.find_spec(home) for home in homes)
+
+
+def test_work_goes_on_where_it_was_saved(tmp_path):
+    from benchmax.utils.checkpoint import CheckpointBase
+
+    saved = CheckpointBase(tmp_path / "deep" / "state.json")
+    assert (saved.exists(), saved.load()) == (False, None)
+    saved.save({"done": ["a"]})
+    assert CheckpointBase(saved.path).load() == {"done": ["a"]}
+    assert [path.name for path in saved.path.parent.iterdir()] == ["state.json"]
+    saved.clear()
+    saved.clear()
+    assert not saved.exists()
 
 
 def test_an_unknown_module_stays_unknown():
@@ -126,7 +146,7 @@ async def test_an_environment_with_published_paths_opens_in_its_process(monkeypa
     monkeypatch.setattr(scorer, "__module__", "benchmax.rubrics.reward_fns")
     bundle = published(Scored, function=scorer)
     assert b"benchmax.rubrics.reward_fns" in bundle.pickled
-    check_servable(bundle.pickled, bundle.metadata)
+    check_compatible(bundle.pickled, bundle.metadata)
     env = await open_remote_env(bundle)
     try:
         assert await env.run_tool("r", "t") == "benchmax.rubrics.functions.single_rubric_based_reward_function"
@@ -138,12 +158,12 @@ def test_a_name_that_is_not_here_is_refused_by_it():
     class PostgresSearch:
         pass
 
-    def load_rubric_cache():
+    def apply_pivot_filter():
         pass
 
     for module, thing in (
         ("benchmax.rag.corpus.postgres", PostgresSearch),
-        ("benchmax.rubrics.cache", load_rubric_cache),
+        ("benchmax.traces.pivot", apply_pivot_filter),
     ):
         thing.__qualname__ = thing.__name__
         with module_with(module, **{thing.__name__: thing}):
@@ -151,7 +171,7 @@ def test_a_name_that_is_not_here_is_refused_by_it():
         with pytest.raises(
             ValidationError, match=rf"uses {module}\.{thing.__name__}, which this benchmax does not have"
         ):
-            check_servable(bundle.pickled, bundle.metadata)
+            check_compatible(bundle.pickled, bundle.metadata)
 
 
 def test_a_module_that_is_imported_only_when_it_runs_is_refused_too():
@@ -163,11 +183,11 @@ def test_a_module_that_is_imported_only_when_it_runs_is_refused_too():
 
     bundle = published(Late)
     with pytest.raises(ValidationError, match=r"uses benchmax\.multi_model\.pricing,"):
-        check_servable(bundle.pickled, bundle.metadata)
+        check_compatible(bundle.pickled, bundle.metadata)
     source = "class Late:\n    def f(self):\n        from benchmax.traces.pipeline import TracesPipeline\n"
     bundle = published(Scored, source=source)
     with pytest.raises(ValidationError, match=r"uses benchmax\.traces\.pipeline,"):
-        check_servable(bundle.pickled, bundle.metadata)
+        check_compatible(bundle.pickled, bundle.metadata)
 
 
 def test_an_environment_of_the_later_style_is_refused_with_words():
@@ -177,7 +197,7 @@ def test_an_environment_of_the_later_style_is_refused_with_words():
 
     source = "    class Later(BaseEnv):\n        async def compute_reward(self, rollout):\n            return {}\n"
     for refused in (
-        lambda: check_servable(published(Later, source=source).pickled, published(Later, source=source).metadata),
+        lambda: check_compatible(published(Later, source=source).pickled, published(Later, source=source).metadata),
         lambda: dump_bundle(Later),
     ):
         with pytest.raises(BundlingError, match=r"written for benchmax 0\.2\. Write it as compute_reward\(self, roll"):
@@ -192,16 +212,16 @@ def test_a_module_nobody_declared_is_refused_and_a_declared_package_may_bring_an
     with module_with("odd_module", thing=thing):
         bare, declared = published(Scored, function=thing), published(Scored, function=thing, dependencies=["odd"])
     with pytest.raises(DependencyError, match="needs the module odd_module, which is not installed here"):
-        check_servable(bare.pickled, bare.metadata)
-    check_servable(declared.pickled, declared.metadata)
+        check_compatible(bare.pickled, bare.metadata)
+    check_compatible(declared.pickled, declared.metadata)
 
 
 def test_a_package_with_a_benchmax_of_its_own_is_refused_and_benchmax_itself_is_lent(tmp_path):
     bundle = published(Scored, dependencies=["castform>=0.2"])
     with pytest.raises(DependencyError, match="needs castform, which brings a benchmax of its own"):
-        check_servable(bundle.pickled, bundle.metadata)
+        check_compatible(bundle.pickled, bundle.metadata)
     bundle = published(Scored, dependencies=["benchmax==0.1.2.dev34"])
-    check_servable(bundle.pickled, bundle.metadata)
+    check_compatible(bundle.pickled, bundle.metadata)
     assert str(envs_venv(bundle.metadata, tmp_path)) == sys.executable
 
 
@@ -226,7 +246,9 @@ def wheel_of(folder, module, text):
 
 def test_packages_that_came_along_are_installed_for_published_bundles_alone(tmp_path, monkeypatch):
     find = importlib.util.find_spec
-    monkeypatch.setattr(servable, "find_spec", lambda name: None if name in servable.CAME_ALONG else find(name))
+    monkeypatch.setattr(
+        compatibility, "find_spec", lambda name: None if name in compatibility.IMPLIED_PACKAGES else find(name)
+    )
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -234,12 +256,12 @@ def test_packages_that_came_along_are_installed_for_published_bundles_alone(tmp_
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     wheel_of(tmp_path, "json_repair", "VALUE = 7\n")
     bundle = published(Repairs)
-    metadata = with_companions(bundle.pickled, bundle.metadata)
+    metadata = with_implied_packages(bundle.pickled, bundle.metadata)
     assert metadata.pip_dependencies == ["json-repair"]
     python = envs_venv(metadata, tmp_path / "venvs")
     asked = [str(python), "-c", "import json_repair, benchmax; print(json_repair.VALUE)"]
     assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout == "7\n"
     ours = dump_bundle(Repairs)
-    assert with_companions(ours.pickled, ours.metadata) is ours.metadata
+    assert with_implied_packages(ours.pickled, ours.metadata) is ours.metadata
     plain = published(Scored)
-    assert with_companions(plain.pickled, plain.metadata).pip_dependencies == []
+    assert with_implied_packages(plain.pickled, plain.metadata).pip_dependencies == []

@@ -30,6 +30,9 @@ CASES: dict[str, list[tuple[str, str | None]]] = {
         ("arithmetic -n 2", FREE), ("arithmetic --model smollm2-135m", "train"), ("arithmetic --model runs/r", "train"),
         ("main.py --data hf:a/b", "data"), ("main.py --data rows.parquet", "data"),
     ],
+    "env list": [("", FREE)],
+    "env show": [("arithmetic", FREE)],
+    "env run": [("arithmetic -n 2", FREE)],
     "compare": [("gold gold", FREE)],
     "replay": [("gold", FREE)],
     "show": [("gold", FREE)],
@@ -81,6 +84,11 @@ CASES: dict[str, list[tuple[str, str | None]]] = {
     "secrets list": [("", "platform")],
     "secrets set": [("A", FREE)],
     "secrets rm": [("A", "platform")],
+    "webhooks list": [("", "platform")],
+    "webhooks add": [("http://127.0.0.1:9/hook", "platform")],
+    "webhooks rm": [("1", "platform")],
+    "webhooks test": [("1", "platform")],
+    "webhooks log": [("1", "platform")],
     "profile list": [("", FREE)],
     "profile current": [("", FREE)],
     "profile add": [("a --url http://127.0.0.1:9", FREE)],
@@ -90,6 +98,7 @@ CASES: dict[str, list[tuple[str, str | None]]] = {
     "mcp inspect": [("servers", "mcp")],
     "mcp run": [("servers tool", "mcp")],
     "mcp bench": [("servers", "mcp")],
+    "mcp setup": [("servers", "mcp")],
     "limits": [("", FREE)],
 }  # fmt: skip
 """By command: arguments, and the extra that they need."""
@@ -195,7 +204,7 @@ def test_a_platform_elsewhere_needs_no_extra(python: Path, folder: Path) -> None
     with LiveServer(folder / "there") as server:
         commands = [
             "whoami", "launch arithmetic --set model=smollm2-135m", "runs list", "data upload rows.csv", "keys list",
-            "endpoints list", "secrets list", "launch --list-args",
+            "endpoints list", "secrets list", "webhooks list", "launch --list-args",
         ]  # fmt: skip
         settings = {"CASTFORM_PLATFORM_URL": server.url, "CASTFORM_API_KEY": server.user()[1]}
         results = run(python, folder, commands, **settings)

@@ -219,7 +219,7 @@ async def test_log_lines_reach_their_rollout_and_prints_the_callback():
     bundle = dump_bundle(Chatty)
     env = await open_remote_env(bundle, output=lambda stream, line: printed.append((stream, line)))
     async with EnvHost(env) as host:
-        await env._ask("compute_reward", ["x"], ("x",), {"messages": [], "task": {"i": -1}})
+        await env._call("compute_reward", ["x"], ("x",), {"messages": [], "task": {"i": -1}})
         groups = [await run_group(host, each, ScriptedModel("x"), samples=range(2)) for each in examples(2)]
     for i, group in enumerate(groups):
         for rollout in group:
@@ -278,7 +278,7 @@ async def test_workspace_files_cross(tmp_path):
 
 @pytest.mark.parametrize(
     ("what", "words"),
-    [("exit", "exit code 3"), ("segfault", "SIGSEGV(.|\n)*Segmentation fault"), ("garbage", "not benchmax's")],
+    [("exit", "exit code 3"), ("segfault", "SIGSEGV(.|\n)*Segmentation fault"), ("garbage", "sent an invalid message")],
 )
 async def test_a_dying_process_fails_its_calls_and_is_replaced(what, words):
     """F13: only its own process dies."""
@@ -289,7 +289,7 @@ async def test_a_dying_process_fails_its_calls_and_is_replaced(what, words):
             await do(host, what)
         with pytest.raises(EnvError, match="The environment's process"):
             await waiting
-        with pytest.raises(EnvError, match="held this rollout is gone"):
+        with pytest.raises(EnvError, match="process of this rollout has ended"):
             await do(host, "nothing")
         assert await pid_of(host, "new") != before
         assert not psutil.pid_exists(before)
@@ -301,45 +301,6 @@ async def test_sys_exit_in_a_hook_fails_that_call_only():
         with pytest.raises(EnvError, match="SystemExit"):
             await do(host, "sys.exit")
         assert await pid_of(host) == before
-
-
-async def test_killing_one_of_four_processes_leaves_the_others_alone(tmp_path):
-    """F4."""
-
-    class Held(BaseEnv):
-        """Says where it scores, and waits for a word."""
-
-        def __init__(self, folder):
-            self.folder = Path(folder)
-
-        async def compute_reward(self, rollout_id, messages, task, **kw):
-            (self.folder / f"{os.getpid()}-{rollout_id}").touch()
-            while not (self.folder / "go").exists():
-                await asyncio.sleep(0.02)
-            return {"pid": float(os.getpid())}
-
-    def begun():
-        return [int(path.name.partition("-")[0]) for path in tmp_path.glob("*-*")]
-
-    async with hosted(Held, constructor_args={"folder": str(tmp_path)}, processes=4) as host:
-        batch = asyncio.create_task(run_batch(host, examples(64), ScriptedModel("x")))
-        await until(lambda: len(begun()) == 64)
-        pids = set(begun())
-        assert len(pids) == 4
-        victim = min(pids)
-        os.kill(victim, signal.SIGKILL)
-        await until(lambda: not _alive(victim))
-        (tmp_path / "go").touch()
-        rollouts = await batch
-        failed = [r for r in rollouts if not r.ok]
-        assert 8 <= len(failed) == begun().count(victim)
-        assert all("SIGKILL" in r.unscored["reward"] for r in failed)
-        assert {int(r.rewards["pid"]) for r in rollouts if r.ok} == pids - {victim}
-        again = await run_batch(host, examples(64), ScriptedModel("x"))
-        assert all(r.ok for r in again)
-        served = {int(r.rewards["pid"]) for r in again}
-        assert len(served) == 4
-        assert served > pids - {victim}
 
 
 async def test_memory_is_limited_and_the_error_says_so():
@@ -365,7 +326,7 @@ async def test_a_process_that_holds_its_interpreter_lock_is_killed_at_the_deadli
         (first, second) = await asyncio.gather(stuck, bystander, return_exceptions=True)
         assert type(first).__name__ == "DeadlineExceeded"
         assert isinstance(second, EnvError)
-        assert "did not answer for 0.5 s after run_tool was given up" in str(second)
+        assert "did not answer for 0.5 s after run_tool was abandoned" in str(second)
         with example_context("stuck"):
             assert await do(host, "nothing", "later") == "nothing"
 
@@ -561,9 +522,9 @@ ORPHAN = """
 
     async def main():
         env = RemoteEnv(dump_bundle(Env))
-        print(await env._ask("run_tool", ["r"], ("r", "start")), env._pool._plan.workdir, flush=True)
+        print(await env._call("run_tool", ["r"], ("r", "start")), env._pool._spec.workdir, flush=True)
         if sys.argv[1] == "stuck":
-            await env._ask("run_tool", ["r"], ("r", "stick"), {"mark": sys.argv[2]})
+            await env._call("run_tool", ["r"], ("r", "stick"), {"mark": sys.argv[2]})
         await asyncio.sleep(60)
 
     asyncio.run(main())

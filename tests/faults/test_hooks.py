@@ -358,3 +358,16 @@ async def test_nothing_is_left_behind():
         await asyncio.sleep(0.02)
     assert ours() - before == set()
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_an_environment_may_take_its_time_to_be_built(caplog):
+    class Slow(BaseEnv):
+        def __init__(self):
+            time.sleep(3 * limits.BLOCKING_SECONDS)
+
+        async def compute_reward(self, rollout_id, messages, task, **kwargs):
+            return {"r": 1.0}
+
+    async with EnvHost(Slow) as host:
+        assert host.blocking_hooks == frozenset()
+    assert caplog.records == []

@@ -41,7 +41,7 @@ async def until(condition, seconds: float = 60.0) -> None:
 
 async def begun(env: ParallelMcpEnv, rollout: str) -> None:
     """Until the rollout's server is in the middle of `wait` or `look`."""
-    mark = Path(env._pool.rollouts[rollout].workspace) / ".begun"
+    mark = Path(env._pool.leases[rollout].workspace) / ".begun"
 
     async def seen() -> bool:
         return mark.exists()
@@ -226,7 +226,7 @@ async def test_a_server_that_chatters_on_its_output(tmp_path: Path) -> None:
         assert await env.run_tool("a", "recall") == "|"
 
 
-# Rewards
+# RewardRunner
 
 
 async def test_rewards_that_hang_or_kill_cost_their_own_rollout(
@@ -269,7 +269,7 @@ async def test_a_reward_file_that_cannot_be_read_says_why(tmp_path: Path) -> Non
 # Parents
 
 
-async def test_a_nursery_that_is_killed_is_replaced(tmp_path: Path) -> None:
+async def test_a_fork_server_that_is_killed_is_replaced(tmp_path: Path) -> None:
     async with opened(make_workdir(tmp_path / "w"), servers=2) as env:
         await env.init_rollout("a")
         pid = await pid_of(env, "a")
@@ -289,7 +289,7 @@ async def test_an_agent_that_is_killed_takes_its_rollouts_and_comes_back(tmp_pat
     async with opened(make_workdir(tmp_path / "w"), servers=2, **options) as env:
         await env.init_rollout("a")
         left = [int(await env.run_tool("a", "leave_behind", detached=each)) for each in (True, False)]
-        agent = env._pool.machines[0].link.hello["pid"]
+        agent = env._pool.machines[0].agent.hello["pid"]
         others = descendants(agent)
         running = asyncio.ensure_future(env.run_tool("a", "wait", seconds=30))
         waiting = [asyncio.ensure_future(env.init_rollout(name)) for name in ("b", "c")]
@@ -317,7 +317,7 @@ async def main():
     async with opened(Path({str(make_workdir(tmp_path / "w"))!r}), servers=3) as env:
         await env.init_rollout("a")
         pids = [await env.run_tool("a", "leave_behind", detached=each) for each in (True, False)]
-        print(*pids, env._pool.machines[0].link.address, flush=True)
+        print(*pids, env._pool.machines[0].agent.address, flush=True)
         await asyncio.sleep(300)
 asyncio.run(main())
 """
@@ -326,7 +326,7 @@ asyncio.run(main())
     *left, address = process.stdout.readline().split()
     end = monotonic() + 60
     while len(started := descendants(process.pid)) < 6:
-        assert monotonic() < end, "agent, nursery, servers and what they left behind"
+        assert monotonic() < end, "agent, fork server, servers and what they started"
         time.sleep(0.02)
     process.send_signal(how)
     process.wait()
@@ -339,7 +339,8 @@ asyncio.run(main())
     assert not root.exists()
 
 
-def test_a_setup_ends_with_the_program(tmp_path: Path) -> None:
+def test_a_setup_ends_with_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path / "home"))
     workdir = make_workdir(tmp_path / "w")
     daemon = tmp_path / "pid"
     (workdir / "setup.sh").write_text(f"setsid sh -c 'echo $$ $PWD > {daemon}; exec sleep 300' & exec sleep 300\n")
@@ -365,3 +366,56 @@ async def test_what_a_server_leaves_behind_ends_with_its_rollout(tmp_path: Path)
         assert alive(left) == left
         await env.release_rollout("a")
         assert wait_until_gone(left) == []
+
+
+ESCAPES = """
+import os, resource, time
+from mcp.server import MCPServer
+server = MCPServer("escapes")
+
+def detached(limit: int, relative: bool, megabytes: int) -> None:
+    kinds = (10, 15)
+    for kind in kinds:
+        hard = resource.getrlimit(kind)[1]
+        value = hard + limit if relative else limit
+        resource.setrlimit(kind, (value, value))
+    block = b"x" * (megabytes << 20)
+    time.sleep(300)
+
+@server.tool()
+def escape(limit: int, relative: bool, megabytes: int = 0) -> str:
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(write, str(os.getpid()).encode())
+            for fd in (0, 1, 2):
+                os.close(fd)
+            detached(limit, relative, megabytes)
+        os._exit(0)
+    os.waitpid(child, 0)
+    return os.read(read, 100).decode()
+
+server.run("stdio")
+"""
+
+
+async def test_a_process_that_lowers_its_limits_does_not_outlive_its_rollout(tmp_path: Path) -> None:
+    async with opened(make_workdir(tmp_path / "w", ESCAPES), servers=3, spares=0) as env:
+        for rollout in "abc":  # one after the other, so that c can lower its limits to what b's are
+            await env.init_rollout(rollout)
+        pids = [int(await env.run_tool("c", "escape", limit=limit, relative=True)) for limit in (0, -1, -2)]
+        pids.append(int(await env.run_tool("c", "escape", limit=0, relative=False)))
+        assert alive(pids) == pids
+        await env.release_rollout("c")
+        assert wait_until_gone(pids) == []
+        await env.run_tool("a", "escape", limit=0, relative=True)
+
+
+async def test_a_process_that_lowers_its_limits_does_not_escape_the_limit_of_memory(tmp_path: Path) -> None:
+    config = "mcpServers:\n  it: {command: python, args: [server.py], memory: 200MB}\n"
+    async with opened(make_workdir(tmp_path / "w", ESCAPES, config), servers=1, spares=0) as env:
+        await env.init_rollout("a")
+        pid = int(await env.run_tool("a", "escape", limit=0, relative=False, megabytes=400))
+        assert wait_until_gone([pid]) == []

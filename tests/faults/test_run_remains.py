@@ -10,12 +10,12 @@ import pytest
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.mcp.fork import sandbox as confine
 from benchmax.platform.runner import supervisor
-from benchmax.platform.runner.processes import parent_watch as lifeline
+from benchmax.platform.runner.processes import parent_watch
 from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.sdk.rollout_client import RolloutClient
 from benchmax.platform.store.accounts import users
-from benchmax.platform.store.queue import live_sessions as sessions
+from benchmax.platform.store.queue import live_sessions
 from benchmax.platform.store.runs import runs
 from benchmax.trainer.tiny import make_tiny
 from runner_world import active, drive, ended, get, is_running, open_world, wait_until
@@ -42,7 +42,8 @@ class Daemoniser(BaseEnv):
             pass
         else:
             script = f"echo $$ >> {task['pids']}; exec sleep 1000"
-            subprocess.run(["env", "-i", "setsid", "--fork", "sh", "-c", script], check=True)
+            lowered = ["prlimit", "--rss=0", "--locks=0"]  # what it would otherwise be known by
+            subprocess.run(["env", "-i", "setsid", "--fork", *lowered, "sh", "-c", script], check=True)
         text = messages[-1]["content"]
         return {"digits": sum(letter.isdigit() for letter in text) / max(1, len(text))}
 
@@ -128,7 +129,7 @@ def test_when_the_run_is_cancelled(world, boss, pids, model):
 
 @pytest.fixture
 def runner(world):
-    """Starts real runners, as the keeper does."""
+    """Starts real runners, as the daemon does."""
     started = []
 
     def begin():
@@ -184,7 +185,7 @@ def test_when_a_session_ends(tmp_path, pids):
         assert event["success"], event
         (stray,) = wait_until(lambda: strays(pids))
         assert_unknown(stray)
-        (folder,) = sessions.every(live.data)
+        (folder,) = live_sessions.every(live.data)
         folder.ask_to_end("You ended it.")
         wait_until(lambda: folder.status == "ended")
         wait_until(lambda: not is_running(stray), GONE_SECONDS)
@@ -196,10 +197,10 @@ SENDS_AWAY = """
 import signal, subprocess, sys, time
 from pathlib import Path
 from benchmax.envs.mcp.fork import sandbox as confine
-from benchmax.platform.runner.processes import parent_watch as lifeline
-lifeline.wait_for_word(int(sys.argv[3]))
-lifeline.ADOPT_SECONDS = 0.1
-lifeline.hold(int(sys.argv[3]), Path(sys.argv[1]), sys.argv[5])
+from benchmax.platform.runner.processes import parent_watch
+parent_watch.wait_for_message(int(sys.argv[3]))
+parent_watch.ADOPT_SECONDS = 0.1
+parent_watch.watch_parent(int(sys.argv[3]), Path(sys.argv[1]), sys.argv[5])
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 confine.mark(4711)
 subprocess.run(["env", "-i", "setsid", "--fork", "sh", "-c", "echo $$ > pids; exec sleep 1000"], check=True)
@@ -218,7 +219,7 @@ def sent_away(tmp_path, pids):
     wait_until(lambda: not process.poll())
 
 
-def test_marks_of_a_run_and_of_an_mcp_agent_do_not_disturb_one_another(sent_away):
+def test_tags_of_a_run_and_of_an_mcp_agent_do_not_disturb_one_another(sent_away):
     process, stray = sent_away
     assert_unknown(stray)
     assert confine.mark_of(stray) == 4711
@@ -237,8 +238,8 @@ def test_another_runs_processes_are_not_taken_for_ones_own(sent_away, tmp_path):
 
 def test_when_no_runner_comes_back(sent_away):
     process, stray = sent_away
-    process.let_go()  # as the kernel does when a runner dies
-    wait_until(lambda: not is_running(stray), lifeline.END_SECONDS + GONE_SECONDS)
+    process.release()  # as the kernel does when a runner dies
+    wait_until(lambda: not is_running(stray), parent_watch.END_SECONDS + GONE_SECONDS)
 
 
 def test_a_limit_in_force_that_may_not_be_raised_leaves_the_variable(tmp_path):

@@ -30,7 +30,7 @@ from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.rundir import read_metrics
 from benchmax.trainer.tiny import TEMPLATE, make_tiny
-from benchmax.trainer.warm_start.teaching import warm_start
+from benchmax.trainer.warm_start.supervised_steps import train_epochs
 from runner_world import is_running
 
 pytestmark = pytest.mark.timeout(400)  # the server imports torch, some tests train for many steps
@@ -41,6 +41,7 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.calculator.calculator_env import CalculatorEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
+from benchmax.files import atomic
 from benchmax.inference.engine import engine
 from benchmax.trainer import checkpoint, loop, rundir, start
 from benchmax.trainer.config import build_config
@@ -65,7 +66,7 @@ def examples(count, task=None):
 
 def die_at(place, count):
     module, name = place.rsplit(":", 1)
-    owner = {"run": rundir.RunDir, "checkpoint": checkpoint, "loop": loop}[module]
+    owner = {"run": rundir.RunDir, "checkpoint": checkpoint, "loop": loop, "atomic": atomic}[module]
     real, calls = getattr(owner, name.removeprefix("after-")), []
     def killed(*args, **kwargs):
         calls.append(1)
@@ -202,8 +203,8 @@ PLACES = [
     ("run:write_rollouts", 5),
     ("run:after-write_rollouts", 5),
     ("run:after-log_metrics", 1),
-    ("checkpoint:_sync", 3),
-    ("checkpoint:after-_sync", 4),
+    ("atomic:_sync", 3),
+    ("atomic:after-_sync", 4),
     ("loop:after-save_checkpoint", 2),
     ("checkpoint:write_text", 4),
 ]
@@ -260,7 +261,7 @@ def caller(tmp_path_factory):
     policy = Policy.from_directory(directory, tune="full")
     torch.set_num_threads(1)  # the model is tiny
     learner = Learner(policy, build_config({"optim": {"token_budget": 1024, "row_tokens": 1024}}))
-    warm_start(learner, [shown], SftConfig(epochs=60, lr=1e-2))
+    train_epochs(learner, [shown], SftConfig(epochs=60, lr=1e-2))
     policy.model.save_pretrained(directory)
     return directory
 

@@ -71,5 +71,5 @@ def test_the_command_says_it_in_one_line(live, monkeypatch):
     monkeypatch.setenv("CASTFORM_API_KEY", live.user()[1])
     result = CliRunner().invoke(endpoints, ["add", "meta", "http://169.254.169.254/v1", "m"])
     assert isinstance(result.exception, UsageError)
-    assert str(result.exception).startswith("169.254.169.254 leads to an address that may not be called from here.")
+    assert str(result.exception).startswith("169.254.169.254 resolves to an address that may not be called from here.")
     assert "\n" not in str(result.exception)

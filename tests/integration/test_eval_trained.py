@@ -14,9 +14,10 @@ from benchmax.envs.example_id import make_example
 from benchmax.errors import NotFoundError
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer.config import build_config
-from benchmax.trainer.export import export_merged
+from benchmax.trainer.export import export_adapter, export_merged
 from benchmax.trainer.opening import find_run, pin_checkpoint
-from benchmax.trainer.start import Task, train
+from benchmax.trainer.start import train
+from benchmax.trainer.task import Task
 from benchmax.trainer.tiny import make_tiny
 
 app = typer.Typer()
@@ -85,6 +86,12 @@ def test_a_run_plays_as_its_export_does(world, tmp_path):
     assert evaluated(tmp_path / "b", "--model", "runs/digits:step-4") == exported
     assert evaluated(tmp_path / "c", "--model", "digits:latest") == exported, "its name under runs/"
     assert evaluated(tmp_path / "d", "--model", str(world / "model")) != exported, "the base model is another"
+
+
+def test_a_model_with_an_exported_adapter_plays_as_its_run_does(world, tmp_path):
+    adapter = export_adapter(world / "runs" / "digits", tmp_path / "adapter", which="step-4")
+    adapted = evaluated(tmp_path / "a", "--model", f"{world / 'model'}:{adapter}")
+    assert adapted == evaluated(tmp_path / "b", "--model", "runs/digits:step-4")
 
 
 def test_the_id_of_a_run_on_this_machines_platform(world, tmp_path):

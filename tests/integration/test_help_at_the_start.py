@@ -22,10 +22,11 @@ from benchmax.rollouts.settings import RolloutSettings
 from benchmax.trainer.config import build_config
 from benchmax.trainer.learning.batch import sequence_of
 from benchmax.trainer.rundir import read_config, read_metrics
-from benchmax.trainer.start import Task, resume, train
+from benchmax.trainer.start import resume, train
+from benchmax.trainer.task import Task
 from benchmax.trainer.tiny import make_tiny
-from benchmax.trainer.warm_start.hints import hinted_lessons, with_hint
-from benchmax.trainer.warm_start.lessons import Guide
+from benchmax.trainer.warm_start.hints import hinted_solutions, with_hint
+from benchmax.trainer.warm_start.solutions import Solver
 
 
 class CopyEnv(BaseEnv):
@@ -253,14 +254,13 @@ async def test_every_turn_of_a_solution_is_learned_in_the_very_prompt_of_the_rol
     chat = ChatTokens(model)
     rows = list(load_examples([{"prompt": "a?", "key": "a", "value": "1"}], LookUpEnv))
     async with EnvHost(LookUpEnv) as host:
-        guide = Guide(host, chat, RolloutSettings(), rows)
-        lesson = await guide.lesson(rows[0])
+        solution = await Solver(host, chat, RolloutSettings(), rows).solve(rows[0])
         tools = (await host.toolbox()).tools
-    assert lesson is not None
-    assert (lesson.source, lesson.reward) == ("demonstrate", 1.0)
+    assert solution is not None
+    assert (solution.source, solution.reward) == ("demonstrate", 1.0)
     asked = [{"role": "system", "content": LookUpEnv.system_prompt}, *rows[0]["prompt_messages"]]
     prompt = chat.prompt(asked, tools)
-    ids, targets = lesson.sequence.ids.tolist(), lesson.sequence.targets.tolist()
+    ids, targets = solution.sequence.ids.tolist(), solution.sequence.targets.tolist()
     assert ids[: len(prompt)] == prompt
     said = chat.spell([ids[at] for at in targets])
     end = chat.spell(chat.end_of_turn)
@@ -269,7 +269,7 @@ async def test_every_turn_of_a_solution_is_learned_in_the_very_prompt_of_the_rol
     assert said.endswith(f"<answer>1</answer>{end}")
     observed = chat.spell([token for at, token in enumerate(ids) if at not in targets])
     assert "<tool_response>" in observed
-    assert lesson.sequence.ids.tolist() == [*sequence_of(lesson.rollout).ids.tolist()]
+    assert solution.sequence.ids.tolist() == [*sequence_of(solution.rollout).ids.tolist()]
 
 
 async def test_a_hinted_answer_is_learned_without_the_hint(model):
@@ -293,13 +293,13 @@ async def test_a_hinted_answer_is_learned_without_the_hint(model):
         config = build_config({})
 
         @staticmethod
-        def saw_group(group):
+        def on_group(group):
             pass
 
     async with EnvHost(CopyEnv) as host:
-        lessons = await hinted_lessons(Guide(host, chat, RolloutSettings(), rows), Trainer(), rows)
-    assert [lesson.reward for lesson in lessons] == [1.0] * 4
-    text = chat.spell(lessons[0].sequence.ids.tolist())
+        found = await hinted_solutions(Solver(host, chat, RolloutSettings(), rows), Trainer(), rows)
+    assert [solution.reward for solution in found] == [1.0] * 4
+    text = chat.spell(found[0].sequence.ids.tolist())
     assert "solution" not in text
     assert "a0?" in text
     assert text.endswith(f"<answer>a</answer>{chat.spell(chat.end_of_turn)}")

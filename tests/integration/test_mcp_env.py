@@ -17,7 +17,7 @@ from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import LocalProvisioner, ManualProvisioner
 from benchmax.envs.types import ToolResult, Transcript, Unscored
 from benchmax.errors import EnvDefinitionError, McpError, UsageError
-from benchmax.platform.daemon.daemon import free_port
+from benchmax.platform.daemon.ports import free_port
 from mcp_world import DEMO, alive, make_workdir, opened, wait_until_gone
 
 
@@ -228,14 +228,17 @@ async def test_it_can_be_made_outside_a_loop_and_used_from_several(tmp_path: Pat
     assert await asyncio.to_thread(play) == "|"
 
 
-async def test_setup_is_run_in_an_environment_that_goes_away(tmp_path: Path) -> None:
+async def test_a_setup_that_starts_a_service_is_run_in_an_environment_that_goes_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path / "home"))
     workdir = make_workdir(tmp_path / "w")
     prints = "python -c 'import sys; print(sys.prefix)' > made_by_setup"
     (workdir / "setup.sh").write_text(f"set -e\n{prints}\nsleep 300 &\necho $! > service\n")
     async with opened(workdir) as env:
         await env.init_rollout("a")
         prefix = (await env.run_tool("a", "read", path=str(await _sync_workdir(env) / "made_by_setup"))).strip()
-        assert "benchmax-mcp-" in prefix
+        assert Path(prefix).is_relative_to(tmp_path / "home")
         service = int(await env.run_tool("a", "read", path=str(await _sync_workdir(env) / "service")))
         assert alive([service]), "it is of use to the servers"
     assert wait_until_gone([service]) == []
@@ -251,9 +254,9 @@ async def test_a_workdir_travels_in_the_bundle_of_its_class(tmp_path: Path) -> N
     program = make_workdir(tmp_path / "w") / "main.py"
     program.write_text(
         "from pathlib import Path\n"
-        "from benchmax.envs.mcp import Luggage, ParallelMcpEnv\n"
+        "from benchmax.envs.mcp import PackedWorkdir, ParallelMcpEnv\n"
         "from benchmax.envs.mcp.provisioners import LocalProvisioner\n"
-        "WORKDIR = Luggage(Path(__file__).parent)\n"
+        "WORKDIR = PackedWorkdir(Path(__file__).parent)\n"
         "class Env(ParallelMcpEnv):\n"
         "    def __init__(self):\n"
         "        super().__init__(WORKDIR, LocalProvisioner(WORKDIR, 1, spares=0))\n"
@@ -261,7 +264,7 @@ async def test_a_workdir_travels_in_the_bundle_of_its_class(tmp_path: Path) -> N
     bundle = dump_bundle(load_env_class(f"{program}:Env"))
     shutil.rmtree(program.parent)
     env = load_bundle(bundle, trust=True)
-    folder = Path(env._luggage)
+    folder = Path(env._packed_workdir)
     try:
         await env.init_rollout("a")
         assert await env.run_tool("a", "recall") == "|"
@@ -272,7 +275,7 @@ async def test_a_workdir_travels_in_the_bundle_of_its_class(tmp_path: Path) -> N
 
 
 async def _sync_workdir(env: ParallelMcpEnv) -> Path:
-    return Path(env._pool.machines[0].link.address.removeprefix("unix:")).parent / "workdir"
+    return Path(env._pool.machines[0].agent.address.removeprefix("unix:")).parent / "workdir"
 
 
 async def test_an_agent_somebody_else_started(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from mcp_world import make_workdir, opened
 
 HEAD = "import json\nfrom mcp.server import MCPServer\nimport {package}\nserver = MCPServer('it')\n"
 TAIL = "\nserver.run('stdio')\n"
+IMPORTED = "import os\nIMPORTED = int(os.readlink('/proc/self'))\n"
+"""In which process a module was imported, without asking for its id as packages do."""
 SAYS = "\n@server.tool()\ndef seen() -> str:\n    return json.dumps({package}.seen())\n"
 
 
@@ -60,7 +62,7 @@ def seen():
         for rollout in ("a", "b"):
             count, path = await seen(env, rollout)
             assert count == 1
-            assert Path(path).parent == Path(env._pool.rollouts[rollout].workspace)
+            assert Path(path).parent == Path(env._pool.leases[rollout].workspace)
         assert "opens the database data.db" in (await left(env))["keeps"]
     assert list(project.iterdir()) == []
 
@@ -81,7 +83,7 @@ def seen():
     async with opened(workdir, servers=2) as env:
         for rollout in ("a", "b"):
             values = await seen(env, rollout)
-            own = env._pool.rollouts[rollout].workspace
+            own = env._pool.leases[rollout].workspace
             assert values["place"] == f"{own}/place"
             assert values["args"] == ["--dir", own]
             assert values["home"] == str(Path(own).parent / "home")
@@ -94,7 +96,7 @@ def seen():
 async def test_what_is_the_same_for_all_is_imported_once_with_the_servers_own_words(tmp_path: Path) -> None:
     package = """
 import os, sys
-VALUES = [os.environ.get("FIXED"), sys.argv[1:], os.getpid()]
+VALUES = [os.environ.get("FIXED"), sys.argv[1:], int(os.readlink("/proc/self"))]
 def seen():
     return [*VALUES, os.getpid()]
 """
@@ -122,7 +124,7 @@ def attempt(action):
         return type(error).__name__
 VALUES = [attempt(lambda: open({str(project / "secret.txt")!r}).read()), attempt(lambda: os.stat("secret.txt")),
           attempt(lambda: open("/etc/shadow").read()), attempt(lambda: os.stat(".").st_nlink)]
-IMPORTED = os.getpid()
+IMPORTED = int(os.readlink("/proc/self"))
 def seen():
     return [*VALUES, IMPORTED == os.getpid()]
 """
@@ -141,10 +143,97 @@ def seen():
         ("import os; CWD = os.path.abspath('x')", "working directory"),
         ("open('log.txt', 'a').close()", "writes log.txt"),
         ("import socket; s = socket.socket(); s.bind(('127.0.0.1', 0))", "opens a connection"),
+        ("import os; CWD = os.getcwdb()", "working directory"),
+        ("import os; HOME = os.environb.get(b'HOME')", "HOME"),
+        ("import os; ME = os.getpid()", "process id"),
+        ("import uuid; SESSION = uuid.uuid4()", "random"),
+        ("import random; RNG = random.Random()", "random"),
+        ("from random import choice; NAME = choice('ab')", "random"),
+        ("import asyncio; LOOP = asyncio.new_event_loop()", "keeps a file or a connection open"),
+        ("DATA = open(__file__)", "keeps a file or a connection open"),
+        ("import os; PIPE = os.pipe()", "keeps a file or a connection open"),
+        ("import mmap; SHARED = mmap.mmap(-1, 4096)", "shares memory"),
     ],
 )
 async def test_what_would_be_shared_or_stale_is_done_by_each_server(tmp_path: Path, line: str, why: str) -> None:
-    package = f"{line}\nimport os\nIMPORTED = os.getpid()\ndef seen():\n    return IMPORTED == os.getpid()\n"
+    package = f"{line}\n{IMPORTED}def seen():\n    return IMPORTED == os.getpid()\n"
     async with opened(workdir_of(tmp_path, "busy", {"busy.py": package}), servers=1, spares=0) as env:
         assert await seen(env, "a") is True
         assert why in (await left(env))["busy"]
+
+
+async def test_streams_and_words_that_packages_take_when_imported_are_the_servers(tmp_path: Path) -> None:
+    package = """
+import random, sys
+IN, OUT = sys.stdin, sys.stdout
+RNG = random.Random(7)
+sys.stdout = sys.stderr  # so that prints do not disturb the protocol
+def seen():
+    return [sys.stdin is IN, sys.stdout is sys.stderr, OUT.seekable(), sys.orig_argv[1:] == sys.argv]
+"""
+    server = """
+import json
+import taken
+for line in taken.IN:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    about = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s"}}
+    result = {"initialize": about, "tools/list": {"tools": [{"name": "seen"}]}}.get(message["method"])
+    result = result or {"content": [{"type": "text", "text": json.dumps(taken.seen())}]}
+    print("not for the client")
+    taken.OUT.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}) + "\\n")
+"""
+    workdir = workdir_of(tmp_path, "taken", {"taken.py": package}, args=["--mode", "fast"])
+    (workdir / "server.py").write_text(server)
+    async with opened(workdir, servers=1, spares=0) as env:
+        assert await seen(env, "a") == [True, True, False, True]
+        assert await left(env) == {}
+
+
+async def test_a_thread_that_no_hook_tells_of_leaves_out_its_package_and_not_the_server(tmp_path: Path) -> None:
+    files = {
+        "deep.py": "import _thread\nLOCK = _thread.allocate_lock()\nLOCK.acquire()\n"
+        "_thread.start_new_thread(LOCK.acquire, ())\n",
+        "outer.py": "import deep, beside, os\n"
+        "def seen():\n    return [beside.IMPORTED == os.getpid(), deep.LOCK.locked()]\n",
+        "beside.py": IMPORTED,
+    }
+    async with opened(workdir_of(tmp_path, "outer", files), servers=1, spares=0) as env:
+        assert await seen(env, "a") == [False, True]
+        reasons = await left(env)
+        assert reasons["deep"] == "starts a thread"
+        assert set(reasons) == {"deep", "outer"}
+
+
+async def test_a_probe_for_ipv6_does_not_keep_a_common_package_from_being_shared(tmp_path: Path) -> None:
+    package = f"import socket\ns = socket.socket()\ns.bind(('127.0.0.1', 0))\ns.close()\n{IMPORTED}"
+    files = {
+        "urllib3.py": package,
+        "it.py": "import os, urllib3\ndef seen():\n    return urllib3.IMPORTED == os.getpid()\n",
+    }
+    async with opened(workdir_of(tmp_path, "it", files), servers=1, spares=0) as env:
+        assert await seen(env, "a") is False
+        assert await left(env) == {}
+
+
+async def test_servers_are_forked_once_their_packages_are_imported_however_long_it_takes(tmp_path: Path) -> None:
+    done = tmp_path / "installed" / "done"
+    package = f"""
+import os, time
+while b"fork_server" in open("/proc/self/cmdline", "rb").read() and not os.path.exists({str(done)!r}):
+    time.sleep(0.02)
+IMPORTED = int(os.readlink("/proc/self"))
+def seen():
+    return IMPORTED == os.getpid()
+"""
+    workdir = workdir_of(tmp_path, "slow", {"slow.py": package}, start_seconds=3)
+    async with opened(workdir, servers=1, spares=0) as env:
+        assert await seen(env, "a") is True, "while they are, it is run as it is"
+        done.touch()
+        anew, tries = True, 200
+        while anew and (tries := tries - 1):
+            await env.release_rollout("a")
+            anew = await seen(env, "a")
+        assert not anew
+        assert await left(env) == {}

@@ -16,10 +16,10 @@ import typer
 from typer.testing import CliRunner
 
 from benchmax.cli.local import data
-from benchmax.cli.platform import account, keys, launch, runs, vault
+from benchmax.cli.platform import account, keys, launch, runs, vault, webhooks
 from benchmax.errors import ConfigError, DatasetError, NotFoundError, UsageError
 from benchmax.platform.client import TrainerClient
-from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.daemon import control, liveness
 from benchmax.platform.exceptions import AuthenticationError
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.sdk import credentials
@@ -38,6 +38,7 @@ for name, group in (
     ("keys", keys.app),
     ("data", data.app),
     ("endpoints", vault.endpoints),
+    ("webhooks", webhooks.app),
     ("secrets", vault.secrets),
 ):
     app.add_typer(group, name=name)
@@ -150,12 +151,12 @@ def test_the_sdk_starts_the_platform_of_this_machine(tmp_path, monkeypatch, capf
             assert trainer.list_runs() == []
         assert "Starting the benchmax platform in the background" in capfd.readouterr().err
         found = call_json("whoami")
-        assert (found["email"], found["platform"]) == ("local@localhost", keeper.server_url(place))
+        assert (found["email"], found["platform"]) == ("local@localhost", liveness.server_url(place))
         assert "Signed in" in call("login").stderr, "its own key is enough"
         with TrainerClient(api_key="sk_wrong") as trainer, pytest.raises(AuthenticationError):
             trainer.list_runs()
     finally:
-        assert keeper.stop(place)
+        assert control.stop(place)
 
 
 def test_a_server_file_that_lies_is_not_believed(tmp_path):
@@ -230,6 +231,21 @@ def test_a_key_that_cannot_be_sent_is_refused_unseen(here, monkeypatch, key):
     assert "SECRET" not in refused.output
     with pytest.raises(AuthenticationError, match="Copy it again"):
         TrainerClient(api_key=key).list_runs()
+
+
+def test_webhooks_are_added_tried_and_forgotten(here):
+    secret = call("webhooks", "add", "http://127.0.0.1:9/hook", "--event", "run.alert").stdout.strip()
+    assert secret.startswith("whsec_")
+    [made] = call_json("webhooks", "list")
+    assert (made["url"], made["events"]) == ("http://127.0.0.1:9/hook", ["run.alert"])
+    assert secret not in call("webhooks", "list").stdout
+    sent = call_json("webhooks", "test", made["id"])
+    assert [each["id"] for each in call_json("webhooks", "log", made["id"])] == [sent["id"]]
+    assert "test" in call("webhooks", "log", made["id"]).stdout
+    call("webhooks", "rm", made["id"])
+    assert call_json("webhooks", "list") == []
+    with pytest.raises(UsageError, match=r"no event 'run\.done'\. Use run\.ended, run\.alert"):
+        call("webhooks", "add", "https://h.example/x", "--event", "run.done")
 
 
 def test_endpoints_are_added_listed_and_forgotten(here):

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from benchmax.platform.runner.ingest import Ingest
-from benchmax.platform.server.services.rollout_views import token_runs
+from benchmax.platform.server.services.runs.rollout_views import token_runs
 from benchmax.platform.store.runs import rollout_search as outline
 from platform_world import LiveServer, make_run
 
@@ -140,7 +140,8 @@ def test_the_trainer_saves_tokens_with_what_they_read(tmp_path):
     from benchmax.envs.base_env import BaseEnv
     from benchmax.envs.example_id import make_example
     from benchmax.trainer.config import build_config
-    from benchmax.trainer.start import Task, train
+    from benchmax.trainer.start import train
+    from benchmax.trainer.task import Task
     from benchmax.trainer.tiny import make_tiny
 
     class AnyEnv(BaseEnv):

@@ -12,11 +12,12 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.errors import RewardError
 from benchmax.files.jsonl import read_jsonl
-from benchmax.trainer import gathering
 from benchmax.trainer.checkpoint import find_checkpoint
 from benchmax.trainer.config import build_config
 from benchmax.trainer.rundir import read_metrics, read_status
-from benchmax.trainer.start import Task, resume, train
+from benchmax.trainer.sampling import collector
+from benchmax.trainer.start import resume, train
+from benchmax.trainer.task import Task
 from benchmax.trainer.tiny import make_tiny
 
 
@@ -145,7 +146,7 @@ def test_a_reward_that_flips_is_found_out(model, tmp_path):
 
 
 def test_a_judge_that_is_down_for_ten_steps_costs_no_step(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(gathering, "OUTAGE_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(collector, "OUTAGE_SECONDS", (0.0, 0.0))
     a_step = 6 * 4  # four groups, and two in place of those without signal
     DownEnv.scores, DownEnv.down = 0, (200, 200 + 10 * a_step)
     done = asyncio.run(train(settings(model, tmp_path, limits={"steps": 16}, eval={"every": 0}), task=task(DownEnv)))
@@ -158,8 +159,8 @@ def test_a_judge_that_is_down_for_ten_steps_costs_no_step(model, tmp_path, monke
 
 
 def test_a_judge_that_stays_down_ends_the_run_with_its_words_and_the_run_can_go_on(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(gathering, "OUTAGE_SECONDS", (0.0, 0.0))
-    monkeypatch.setattr(gathering, "OUTAGE_TRIES", 4)
+    monkeypatch.setattr(collector, "OUTAGE_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(collector, "OUTAGE_TRIES", 4)
     DownEnv.scores, DownEnv.down = 0, (100, 10**9)
     tree = settings(model, tmp_path, limits={"steps": 16}, eval={"every": 0}, checkpoint={"every": 1})
     with pytest.raises(RewardError, match=r"Rewards have failed since step \d+: 4 tries.*the judge is down.*resume"):

@@ -9,8 +9,7 @@ import time
 import pytest
 
 from benchmax.platform.store.accounts import secrets as vault
-from benchmax.platform.store.queue import jobs
-from benchmax.platform.store.queue import one_off_jobs as errands
+from benchmax.platform.store.queue import jobs, one_off_jobs
 from benchmax.platform.store.runs import evals, rollouts, runs
 from benchmax.platform.store.tables import Secret
 from platform_world import LiveServer, make_run
@@ -78,7 +77,7 @@ def test_a_file_that_was_made_is_given_and_made_again_when_its_checkpoint_is_new
         (job,) = (job for job in jobs.of_run(session, run_id) if job.kind == "export")
         assert job.slots == 0, "it does not wait for a training run"
     with live.database.write() as session:
-        errands.set_status(session, job.eval_id, "failed", "no space")
+        one_off_jobs.set_status(session, job.one_off_id, "failed", "no space")
         jobs.drop_queued(session, run_id)
     assert (client.get(address).status_code, "no space" in client.get(address).json()["error"]) == (400, True)
 
@@ -203,6 +202,10 @@ def test_each_component_is_compared_in_pairs(client, live, run_id):
         index(session, second, [record("e1", 0, a=3.0, b=0.0)])
     found = client.get(f"{address}/summary", params={"otherRunId": second}).json()
     assert (found["n"], found["components"][1]["ciLow"], found["components"][1]["label"]) == (1, None, "closing in")
+    beside = client.get(address, params={"otherRunId": second}).json()
+    assert [each["components"] for each in beside["compGroups"]] == [{"a": 3.0, "b": 0.0}]
+    assert [each["promptMessageId"] for each in beside["modelGroups"]] == ["e1"]
+    assert client.get(address, params={"otherRunId": "x"}).status_code == 404
     assert client.get(f"{address}/summary").status_code == 400
     assert client.get(f"{address}/summary", params={"externalEvalId": "x"}).status_code == 404
     assert client.get(f"{address}/summary", params={"otherRunId": "x"}).status_code == 404

@@ -91,7 +91,7 @@ def test_a_line_with_an_impossible_time_is_a_line(live, client, run_id, stamp):
     found = client.get(f"/v1/train/runs/{run_id}/logs", params={"process": "child"})
     assert found.status_code == 200
     (line,) = found.json()["lines"]
-    assert (line["createdAt"], line["message"]) == (None, f"{stamp} INFO hello")
+    assert (line["approximate"], line["message"]) == (True, f"{stamp} INFO hello")
 
 
 def test_a_feed_is_not_upset_by_an_odd_id(live, client, run_id):
@@ -118,7 +118,7 @@ def test_a_fork_with_null_arguments_keeps_what_its_parent_had(live, client, run_
     with live.database.write() as session:
         run = runs.get(session, run_id)
         for name in stored:
-            with live.app.state.platform.blobs.receive() as incoming:
+            with live.app.state.services.blobs.receive() as incoming:
                 incoming.write(b'{"prompt": "1", "ground_truth": "1"}\n' * 20)
                 digests[name] = incoming.keep()
         run.paths, run.blobs = stored, digests

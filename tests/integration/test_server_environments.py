@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import delete
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.runner.supervisor import Supervisor
+from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import runs
+from benchmax.platform.store.tables import OneOffJob
 from benchmax.platform.training_run import upload_training_run
 from platform_world import LiveServer
 from runner_world import drive
@@ -130,7 +133,38 @@ def test_the_doctor_examines_a_bundle_in_a_child(client, stranger, boss, uploade
     assert adder(client)["tools"] == []
     assert client.get(f"/v1/environments/{mine}/doctor").json()["reports"][0]["id"] == report["id"]
     assert stranger.get(f"/v1/environments/{mine}/doctor/{report['id']}").status_code == 404
-    assert list((live.data.root / "errands").iterdir()) == []
+    assert list((live.data.root / "one_off_jobs").iterdir()) == []
+
+
+def test_a_run_tells_what_the_doctor_found_in_its_environment(client, stranger, live, uploaded):
+    from dataclasses import asdict
+
+    launched = client.post("/v1/train/runs/launch", json={"args": asdict(uploaded)}).json()["runId"]
+    address, mine = f"/v1/train/runs/{launched}/doctor", adder(client)["id"]
+    with live.database.write() as session:
+        session.execute(delete(OneOffJob))
+    nothing = {"environment": mine, "datasetPath": uploaded.train_dataset_path, "report": None, "sameRows": False}
+    assert client.get(address).json() == nothing
+    finding = {"check": "always_pays", "severity": "error", "title": "An empty answer is paid.", "fix": "Do not.",
+               "evidence": ""}  # fmt: skip
+
+    def reported(path, **result):
+        body = {"datasetPath": path}
+        made = client.post(f"/v1/environments/{mine}/doctor", json=body).json()["reportId"]
+        with live.database.write() as session:
+            one_off_jobs.set_status(session, made, "complete", result={"ok": False, "findings": [finding], **result})
+        return made
+
+    on_these = reported(uploaded.train_dataset_path)
+    reported(uploaded.eval_dataset_path)
+    found = client.get(address).json()
+    assert (found["report"]["id"], found["sameRows"]) == (on_these, True), "the newest is on other rows"
+    assert [each["title"] for each in found["report"]["findings"]] == ["An empty answer is paid."]
+    assert stranger.get(address).status_code == 404
+    client.patch(f"/v1/train/runs/{launched}", json={"isPublic": True})
+    assert stranger.get(address).status_code == 404, "whoever has the link sees the run, not its environment"
+    built_in = client.post("/v1/train/runs/launch", json={"args": {"environment": "arithmetic"}}).json()["runId"]
+    assert client.get(f"/v1/train/runs/{built_in}/doctor").json()["environment"] == "arithmetic"
 
 
 def test_the_doctor_lets_a_model_try(client, boss, uploaded, tmp_path, monkeypatch):
@@ -152,7 +186,7 @@ def test_the_doctor_lets_a_model_try(client, boss, uploaded, tmp_path, monkeypat
 def test_the_doctor_needs_rows_and_says_so(client, boss, uploaded):
     report = examine(client, boss, adder(client)["id"], {})
     assert report["status"] == "failed"
-    assert "brings no rows of its own" in report["statusReason"]
+    assert "no rows of its own" in report["statusReason"]
     missing = client.post(f"/v1/environments/{adder(client)['id']}/doctor", json={"datasetPath": "datasets/none.csv"})
     assert missing.status_code == 404
 
@@ -180,7 +214,7 @@ def test_launch_by_environment_and_one_dataset(client, uploaded, live):
 
     store = BlobStore(live.data.blobs)
     parts = {name: list(store.lines(run.blobs[f"{name}_dataset_path"])) for name in ("train", "eval")}
-    assert (len(parts["train"]), len(parts["eval"])) == (22, 8)
+    assert (len(parts["train"]), len(parts["eval"])) == (23, 7)
     assert not set(parts["train"]) & set(parts["eval"])
     assert run.asked == {}
     assert {each["path"] for each in client.get("/v1/datasets").json()["datasets"]} == {each["path"] for each in rows}

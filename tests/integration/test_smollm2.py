@@ -107,7 +107,7 @@ async def test_a_conversation_with_a_tool_keeps_its_tokens(model):
     first = await conversation.reply(CAPITAL)
     second = await conversation.reply([{"role": "tool", "content": "<|im_end|>", "tool_call_id": "x"}])
     segments = [*first.segments, *second.segments]
-    assert conversation.ids == [token for segment in segments for token in segment.ids]
+    assert conversation.dialogue.ids == [token for segment in segments for token in segment.ids]
     assert model.chat.controls(segments[2].ids)[-3:] == [1, 2, 1]
     before = model.engine.stats()["prefix_tokens"]
     await conversation.reply([{"role": "user", "content": "And?"}])

@@ -17,19 +17,20 @@ from benchmax.errors import ConfigError, NotFoundError, RecordError, UsageError
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer import interrupts, start
+from benchmax.trainer.checkpoint import choose_checkpoint
 from benchmax.trainer.config import build_config
-from benchmax.trainer.export import choose_checkpoint
 from benchmax.trainer.learning import learner as learners
 from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.learning.optim import Optimizer
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.loop import Trainer
 from benchmax.trainer.rundir import RunDir, read_config, read_metrics, read_status
-from benchmax.trainer.start import Task, resume, train
+from benchmax.trainer.start import resume, train
+from benchmax.trainer.task import Task
 from benchmax.trainer.tiny import make_tiny
-from benchmax.trainer.warm_start import choice
-from benchmax.trainer.warm_start.rows import sft_sequences
-from benchmax.trainer.warm_start.teaching import warm_start
+from benchmax.trainer.warm_start import warm_start
+from benchmax.trainer.warm_start.sft_rows import sft_sequences
+from benchmax.trainer.warm_start.supervised_steps import train_epochs
 from training_world import config, go
 
 torch.set_num_threads(1)  # the models are tiny
@@ -221,7 +222,7 @@ def test_a_warm_start_that_is_done_is_kept(model, tmp_path, shown, monkeypatch):
     with pytest.raises(OSError, match="the power went"):
         go(train(tree, task=task))
     monkeypatch.undo()
-    monkeypatch.setattr(choice, "warm_start", None)
+    monkeypatch.setattr(warm_start, "train_epochs", None)
     assert go(resume(tmp_path / "run", task=task)).reason == "steps"
     assert warmed(tmp_path / "run") > 0.9
 
@@ -257,7 +258,7 @@ def test_a_warm_start_is_plain_cross_entropy_whatever_the_temperature(model):
         policy = Policy.from_directory(model, tune="full", temperature=temperature)
         tree = build_config({"sft": {"epochs": 1, "batch": 4}})
         sequences = sft_sequences([{"prompt": "1?", "completion": "5"}], ChatTokens(model))
-        losses.append(warm_start(Learner(policy, tree), sequences, tree.sft)[0])
+        losses.append(train_epochs(Learner(policy, tree), sequences, tree.sft)[0])
     assert losses[0] == losses[1]
 
 
@@ -273,12 +274,12 @@ def test_a_warm_start_goes_on_in_smaller_batches_when_memory_runs_out(model, mon
         return logprobs(micro, temperature)
 
     monkeypatch.setattr(policy, "logprobs", small)
-    losses = warm_start(teacher, sequences, build_config({"sft": {"epochs": 2, "batch": 8}}).sft)
+    losses = train_epochs(teacher, sequences, build_config({"sft": {"epochs": 2, "batch": 8}}).sft)
     assert len(losses) == 2
     assert teacher.token_budget < 512
     monkeypatch.setattr(Optimizer, "step", lambda self: (_ for _ in ()).throw(torch.OutOfMemoryError("out of memory")))
     with pytest.raises(UsageError, match="Out of memory in the optimizer"):
-        warm_start(teacher, sequences, build_config({}).sft)
+        train_epochs(teacher, sequences, build_config({}).sft)
 
 
 # Before the first step, and going on
@@ -299,7 +300,7 @@ def test_a_run_stopped_while_it_loads_leaves_its_name_free(model, tmp_path, monk
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(start, "_learner", stop)
+    monkeypatch.setattr(start, "load_learner", stop)
     with pytest.raises(KeyboardInterrupt):
         go(train(config(model, tmp_path), task=Task(DigitsEnv, TRAIN, [])))
     assert list(tmp_path.iterdir()) == []

@@ -21,7 +21,8 @@ from benchmax.inference.local import LocalModel
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.trainer.config import build_config
 from benchmax.trainer.rundir import read_metrics
-from benchmax.trainer.start import Task, train
+from benchmax.trainer.start import train
+from benchmax.trainer.task import Task
 from benchmax.trainer.tiny import make_tiny
 
 torch.set_num_threads(1)  # the models are tiny

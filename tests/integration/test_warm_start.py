@@ -21,9 +21,9 @@ from benchmax.trainer.config import SftConfig, build_config
 from benchmax.trainer.learning.learner import Learner
 from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.tiny import make_tiny
-from benchmax.trainer.warm_start import choice
-from benchmax.trainer.warm_start.rows import Scene, sft_sequences
-from benchmax.trainer.warm_start.teaching import warm_start
+from benchmax.trainer.warm_start import warm_start
+from benchmax.trainer.warm_start.sft_rows import PromptContext, sft_sequences
+from benchmax.trainer.warm_start.supervised_steps import train_epochs
 
 torch.set_num_threads(1)  # the models are tiny
 
@@ -64,7 +64,7 @@ def chat(model):
 @pytest.fixture
 async def scene():
     async with EnvHost(BoxEnv) as host:
-        yield await Scene.of(host)
+        yield await PromptContext.of(host)
 
 
 def write(file, rows):
@@ -95,9 +95,9 @@ def test_a_row_is_shown_under_the_very_prompt_its_rollouts_have(model, tmp_path,
 
     def remember(learner, sequences, *arguments, **options):
         shown.extend(sequence.ids[: sequence.targets[0]].tolist() for sequence in sequences)
-        return warm_start(learner, sequences, *arguments, **options)
+        return train_epochs(learner, sequences, *arguments, **options)
 
-    monkeypatch.setattr(choice, "warm_start", remember)
+    monkeypatch.setattr(warm_start, "train_epochs", remember)
     config = settings(model, tmp_path, sft={"data": write(tmp_path / "sft.jsonl", rows)})
     done = asyncio.run(start.train(config, task=start.Task(BoxEnv, list(load_examples(rows, BoxEnv)), [])))
     played = {tuple(each.tokens[0].ids) for each in read_rollouts(done.path / "rollouts" / "train-0.jsonl")}
@@ -196,7 +196,7 @@ def test_the_model_learns_what_it_is_shown(chat, tmp_path):
     rows = [{"prompt": f"{i}?", "completion": str(i)} for i in range(10)]
     policy = Policy.from_directory(make_tiny(tmp_path), tune="full")
     stage = SftConfig(epochs=200, batch=10, lr=3e-3)
-    losses = warm_start(Learner(policy, build_config({})), sft_sequences(rows, chat), stage)
+    losses = train_epochs(Learner(policy, build_config({})), sft_sequences(rows, chat), stage)
     assert losses[-1] < 0.1 < losses[0]
     prompt = torch.tensor([chat.prompt([{"role": "user", "content": "7?"}])])
     assert chat.decode(policy.model(prompt).logits[0, -1:].argmax(-1).tolist()) == "7"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import func, select
 
-from benchmax.models.addresses import Reach
+from benchmax.models.address_rules import AddressRules
 from benchmax.platform.server.security import passwords
 from benchmax.platform.store.accounts import users
-from benchmax.platform.store.tables import BlobPath, Chunk, Corpus, Endpoint, Secret, Upload
+from benchmax.platform.store.tables import BlobPath, Chunk, Corpus, Endpoint, Secret, Upload, Webhook
 from benchmax.platform.store.uploads import corpora
 from platform_world import LiveServer
 
@@ -23,7 +23,7 @@ def world(tmp_path_factory):
 
 def browser(world, user_id):
     with world.database.write() as session:
-        token = users.open_session(session, user_id)
+        token = users.open_login(session, user_id)
     return world.client(cookies={"benchmax_session": token}, trust_env=False)
 
 
@@ -76,7 +76,7 @@ def test_signing_out_everywhere(world):
 def test_a_removed_user_leaves_nothing(world):
     _, boss = world.user("boss@example.org", role="admin")
     user_id, key = world.user("leaver@example.org")
-    tables = (Upload, BlobPath, Corpus, Endpoint, Secret)
+    tables = (Upload, BlobPath, Corpus, Endpoint, Webhook, Secret)
     with world.client(key) as client:
         rows = b"\n".join(b'{"prompt": "%d", "ground_truth": "a"}' % n for n in range(40))
         assert client.post("/v1/datasets", params={"name": "d.jsonl"}, content=rows).status_code == 201
@@ -85,6 +85,7 @@ def test_a_removed_user_leaves_nothing(world):
         client.post(f"/v1/corpora/{corpus}/chunks", json={"chunks": [{"content": "theirs"}]})
         body = {"name": "e", "baseUrl": "https://example.org/v1", "model": "m", "apiKey": "k" * 20}
         assert client.post("/v1/endpoints", json=body).status_code == 201
+        assert client.post("/v1/webhooks", json={"url": "https://hooks.example/x"}).status_code == 201
         client.put("/v1/secrets/S", json={"value": "secret"})
 
     def left():
@@ -135,5 +136,5 @@ def test_scores_tell_nothing_of_other_corpora(store):
 def test_no_metadata_service_is_called_even_where_private_networks_are(address):
     import ipaddress
 
-    assert not Reach(private=True).allows(ipaddress.ip_address(address))
-    assert Reach(private=True).allows(ipaddress.ip_address("10.0.0.1"))
+    assert not AddressRules(private=True).allows(ipaddress.ip_address(address))
+    assert AddressRules(private=True).allows(ipaddress.ip_address("10.0.0.1"))

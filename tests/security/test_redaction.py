@@ -53,6 +53,15 @@ FORMS = {
     "hexadecimal": TOKEN.encode().hex(),
     "JSON": json.dumps({"key": TOKEN}),
     "JSON in JSON": json.dumps(json.dumps({"key": TOKEN})),
+    "URL twice": urllib.parse.quote(urllib.parse.quote(TOKEN, safe=""), safe=""),
+    "every sign in a URL": "".join(f"%{ord(sign):02X}" for sign in TOKEN),
+    "JSON with slashes escaped": TOKEN.replace("/", "\\/"),
+    "JSON with numbers": "".join(f"\\u{ord(sign):04x}" for sign in TOKEN),
+    "JSON with some numbers": TOKEN.replace("+", "\\u002b").replace("=", "\\u003d"),
+    "HTML": "".join(f"&#{ord(sign)};" for sign in TOKEN),
+    "HTML in hexadecimal": "".join(f"&#x{ord(sign):x};" for sign in TOKEN),
+    "Python": "".join(f"\\x{ord(sign):02x}" for sign in TOKEN),
+    "base64 twice": b64(b64(TOKEN)),
 }
 
 
@@ -64,6 +73,24 @@ def test_every_form_of_a_token_is_hidden(form):
     assert told.endswith(" after")
     for piece in pieces_of(FORMS[form]) if form != "JSON" else [TOKEN]:
         assert piece not in told or piece in json.dumps({"key": ""}), told
+
+
+def test_what_stands_around_a_secret_stays():
+    told = Redactor([TOKEN])(urllib.parse.quote(json.dumps({"key": TOKEN})))
+    assert told == urllib.parse.quote('{"key": "') + MARK + urllib.parse.quote('"}')
+    logins = b64(json.dumps({"auths": {"a": {"auth": b64(f"user:{TOKEN}")}}}))
+    told = Redactor([TOKEN])(logins)
+    start, _, end = told.partition(MARK)
+    assert logins.startswith(start)
+    assert logins.endswith(end)
+    inner = b64(f"user:{TOKEN}")
+    for piece in (inner[at : at + 12] for at in range(8, len(inner) - 16)):
+        assert piece not in base64.b64decode(start + "A" * (-len(start) % 4)).decode("latin-1")
+
+
+def test_ordinary_text_with_numbered_signs_stays_as_it_is():
+    for text in ("100%25 done, 50%20%", "caf\\u00e9 &amp; &#33;", "C:\\\\users\\\\x", 'a\\"b', "%zz %4", "&#99999;"):
+        assert Redactor([TOKEN])(text) == text
 
 
 @pytest.mark.parametrize(

@@ -265,10 +265,10 @@ async def test_packages_of_others_run_in_the_sandbox_alone(tmp_path: Path) -> No
 
 async def test_mcp_servers_of_an_environment_start_in_its_sandbox() -> None:
     pytest.importorskip("mcp")
-    from benchmax.envs.mcp import Luggage, ParallelMcpEnv
+    from benchmax.envs.mcp import PackedWorkdir, ParallelMcpEnv
     from benchmax.envs.mcp.provisioners import LocalProvisioner
 
-    workdir = Luggage(Path(__file__).parents[2] / "examples" / "mcp_demo")
+    workdir = PackedWorkdir(Path(__file__).parents[2] / "examples" / "mcp_demo")
 
     class Demo(ParallelMcpEnv):
         def __init__(self) -> None:

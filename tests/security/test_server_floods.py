@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import resource
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack, closing
 
 import pytest
 
-from benchmax.platform.daemon import daemon as keeper
+from benchmax.files import logs
 from benchmax.platform.server.security import bodies, connections
 from benchmax.platform.server.security import middleware as guard
+from benchmax.platform.server.services import sse
+from benchmax.platform.store.runs import events
 from platform_world import LiveServer, make_run
 
 
@@ -52,6 +56,25 @@ def test_half_open_connections_are_in_nobodys_way(world, monkeypatch):
                 assert client.get("/healthz").status_code == 200
         assert time.monotonic() - began < 2.0
         assert all(map(is_closed, half))
+
+
+def test_a_connection_that_has_just_come_is_not_closed_for_others(world):
+    """Under a flood a request is read late: 300 connections come between it and its connection."""
+    with ExitStack() as stack:
+        first = stack.enter_context(closing(dial(world)))
+        for _ in range(300):
+            stack.enter_context(closing(dial(world))).sendall(b"GET /he")
+        first.sendall(f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{world.port}\r\n\r\n".encode())
+        assert first.recv(65_536).startswith(b"HTTP/1.1 200")
+
+
+def test_those_that_wait_too_long_make_room(world, monkeypatch):
+    monkeypatch.setattr(connections, "CHANCE_SECONDS", 0.0)
+    with ExitStack() as stack:
+        first = stack.enter_context(closing(dial(world)))
+        for _ in range(2 * connections.WAITING_PER_ADDRESS):
+            stack.enter_context(closing(dial(world)))
+        assert is_closed(first)
 
 
 def test_a_second_request_gets_no_more_time_than_the_first(world, monkeypatch):
@@ -103,6 +126,24 @@ def test_all_bodies_together_have_a_bound(world, monkeypatch):
             assert client.post("/v1/corpora/none/search", json={"query": "x" * 9000}).status_code == 404
 
 
+def test_bodies_come_no_faster_than_others_can_bear(world, monkeypatch):
+    monkeypatch.setattr(bodies, "FASTEST_RATE", 1_000_000.0)
+    began, done = time.monotonic(), threading.Event()
+
+    def send():
+        with world.client(world.key) as client:
+            client.post("/v1/corpora/none/search", json={"query": "x", "filters": {"x": "y" * 3_000_000}})
+        done.set()
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    with world.client() as client:
+        assert client.get("/healthz").status_code == 200
+    assert not done.is_set()
+    sender.join(60)
+    assert time.monotonic() - began > 2.0
+
+
 def test_hanging_up_leaves_no_traceback(world, capfd, caplog):
     for path, more in (("/login", ""), ("/v1/corpora", f"Authorization: Bearer {world.key}\r\n")):
         for _ in range(5):
@@ -143,14 +184,35 @@ def test_one_user_has_so_many_feeds_and_no_more(world, monkeypatch):
     assert status == 200
 
 
+def test_who_follows_a_quiet_run_is_told_that_it_is_quiet(world, monkeypatch):
+    monkeypatch.setattr(sse, "ALIVE_SECONDS", 0.3)
+    with world.database.write() as session:
+        run_id = make_run(session, "me@example.org").id
+        events.append(session, run_id, "first")
+    lines = []
+    with world.client(world.key) as client, client.stream("GET", f"/v1/train/runs/{run_id}/stream") as answer:
+        for line in answer.iter_lines():
+            lines.append(line)
+            if line == ": alive" and lines.count(line) == 1:
+                with world.database.write() as session:
+                    events.append(session, run_id, "second")
+            if lines.count(": alive") == 3:
+                break
+    told = [json.loads(line[6:])["type"] for line in lines if line.startswith("data: ")]
+    assert told[-2:] == ["first", "second"]
+    ids = [int(line[4:]) for line in lines if line.startswith("id: ")]
+    assert ids == sorted(set(ids))
+    assert len(ids) == len(told)
+
+
 def test_logs_are_put_aside_while_they_are_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(keeper, "LOG_BYTES", 1000)
+    monkeypatch.setattr(logs, "LOG_BYTES", 1000)
     path = tmp_path / "server.log"
-    with keeper.open_log(path) as log:
+    with logs.open_log(path) as log:
         for number in range(22):
             log.write(b"%03d" % number + b"x" * 300 + b"\n")
             log.flush()
-            keeper.put_aside(path)
+            logs.rotate(path)
     assert path.stat().st_size <= 1000
     old = tmp_path / "server.log.1"
     assert 1000 < old.stat().st_size < 2000
@@ -165,7 +227,7 @@ def test_what_strangers_provoke_is_logged_a_few_times_a_minute():
 
 
 def test_a_server_has_room_for_many_connections():
-    code = "import resource; from benchmax.platform.server import connections as c; "
+    code = "import resource; from benchmax.platform.server.security import connections as c; "
     code += "resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1])); "
     code += "c.prepare_process(); print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from benchmax.bundle import dump_bundle
 from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import SandboxUnavailable
 from benchmax.platform.runner.children import doctor_child, sandboxing
-from benchmax.platform.runner.jobs.sandboxing import sandbox_word
+from benchmax.platform.runner.jobs.sandboxing import sandbox_message
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
@@ -70,10 +70,10 @@ def test_the_platforms_address_and_who_else_there_is_are_told(data):
     try:
         with database.write() as session:
             users.ensure_user(session, "one@example.com", "admin")
-        assert sandbox_word(database, data)["sandbox"] == {"several_users": False, "closed_ports": [7331]}
+        assert sandbox_message(database, data)["sandbox"] == {"several_users": False, "closed_ports": [7331]}
         with database.write() as session:
             users.ensure_user(session, "two@example.com")
-        assert sandbox_word(database, data)["sandbox"]["several_users"] is True
+        assert sandbox_message(database, data)["sandbox"]["several_users"] is True
     finally:
         database.close()
 
@@ -87,7 +87,7 @@ def poor_machine(monkeypatch, guards=frozenset({"landlock_files"})):
 
 async def test_several_users_are_refused_without_a_boundary_unless_insisted(data, monkeypatch, capfd):
     poor_machine(monkeypatch)
-    sandboxing.take_word({"sandbox": {"several_users": True, "closed_ports": [7331]}})
+    sandboxing.receive({"sandbox": {"several_users": True, "closed_ports": [7331]}})
     with pytest.raises(SandboxUnavailable, match="several users"):
         await sandboxing.confinement()
     monkeypatch.setenv("BENCHMAX_SANDBOX_INSIST", "1")
@@ -98,7 +98,7 @@ async def test_several_users_are_refused_without_a_boundary_unless_insisted(data
 
 async def test_one_user_is_told_once(data, monkeypatch, capfd):
     poor_machine(monkeypatch, frozenset())
-    sandboxing.take_word({"sandbox": {"several_users": False}})
+    sandboxing.receive({"sandbox": {"several_users": False}})
     assert await sandboxing.confinement() is None
     assert await sandboxing.confinement() is None
     assert capfd.readouterr().err.count("runs without a boundary") == 1
@@ -106,7 +106,7 @@ async def test_one_user_is_told_once(data, monkeypatch, capfd):
 
 async def test_where_the_machine_can_the_platforms_address_is_closed(data, monkeypatch):
     monkeypatch.setenv("BENCHMAX_SANDBOX_READ", f"/opt/models{os.pathsep}/opt/node")
-    sandboxing.take_word({"sandbox": {"several_users": True, "closed_ports": [7331]}})
+    sandboxing.receive({"sandbox": {"several_users": True, "closed_ports": [7331]}})
     confined = await sandboxing.confinement()
     assert confined is not None
     assert (confined.closed_ports, confined.read) == ((7331,), ("/opt/models", "/opt/node"))

@@ -8,11 +8,11 @@ import pytest
 
 from benchmax.errors import ConfigError, UsageError
 from benchmax.models import Sampling
-from benchmax.models.addresses import Pinned, Reach, pin
+from benchmax.models.address_rules import AddressRules, PinnedResolver, pin
 from benchmax.models.http import HttpModel
 from benchmax.testing import FakeModelServer
 
-PUBLIC, OWN = Reach(), Reach(private=True)
+PUBLIC, OWN = AddressRules(), AddressRules(private=True)
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ async def test_one_bad_address_among_good_ones_refuses_all(monkeypatch):
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
     with pytest.raises(UsageError, match="BENCHMAX_ENDPOINT_HOSTS"):
         await pin("https://two.test/v1", PUBLIC)
-    assert await pin("https://two.test/v1", Reach.of({"hosts": ["Two.test"]})) is None
+    assert await pin("https://two.test/v1", AddressRules.of({"hosts": ["Two.test"]})) is None
 
 
 async def test_a_pinned_resolver_answers_for_no_other_host():
-    pinned = Pinned("a.test", ["93.184.215.14"])
+    pinned = PinnedResolver("a.test", ["93.184.215.14"])
     assert [each["host"] for each in await pinned.resolve("A.test", 443)] == ["93.184.215.14"]
     with pytest.raises(OSError, match=r"is not a\.test"):
         await pinned.resolve("b.test", 443)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from benchmax.deadlines import deadline, deadlines
+from benchmax.deadlines import deadline, shared_timer
 
 
 async def test_what_takes_too_long_is_cancelled():
@@ -23,7 +23,7 @@ async def test_what_ends_in_time_is_left_alone():
     with deadline(10) as timer:
         await asyncio.sleep(0)
     assert not timer.expired
-    assert not deadlines(10)._due
+    assert not shared_timer(10)._due
 
 
 async def test_each_wait_has_its_whole_time():

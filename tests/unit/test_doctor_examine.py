@@ -9,18 +9,19 @@ from decimal import Decimal
 import pytest
 
 from benchmax.doctor import CHECKS, Pace, examine, examine_sync
-from benchmax.doctor.arguments import arguments_for, edge_arguments
 from benchmax.doctor.gold.truths import truth_text
 from benchmax.doctor.probe_answers import exploits, labelled, mentions
+from benchmax.doctor.tool_arguments import arguments_for, edge_arguments
 from benchmax.envs.example_id import make_example
-from benchmax.envs.types import ToolDefinition
-from benchmax.errors import ConfigError, ToolError
-from benchmax.rollouts.toolbox import Toolbox
+from benchmax.envs.types import ToolCall, ToolDefinition
+from benchmax.errors import ConfigError, EnvDefinitionError, RewardError, ToolError
+from benchmax.rollouts.tools import Toolbox
 from benchmax.testing import run_env_contract
 from broken_envs import (
     HURRIED,
     ROWS,
     TALKS,
+    FileKeeper,
     Good,
     Hangs,
     MyEnv,
@@ -159,6 +160,59 @@ async def test_numpy_and_bool_rewards_are_fine() -> None:
     diagnosis = await examine(Numbers, rows=ROWS)
     assert diagnosis.ok
     assert diagnosis.find("mirrored-component")
+
+
+class Diary(Notebook):
+    """Two notes are to be written; each component looks for one of them."""
+
+    @classmethod
+    def gold_tool_calls(cls, example):
+        return [ToolCall("write", json.dumps({"text": f"{word} {example['task']['ground_truth']}"})) for word in "ab"]
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {word: float(f"{word} {task['ground_truth']}" in self.notes[rollout_id]) for word in "ab"}
+
+
+class TwiceTheSame(Diary):
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        kept = float(f"a {task['ground_truth']}" in self.notes[rollout_id])
+        return {"kept": kept, "again": kept}
+
+
+async def test_components_that_look_at_different_tool_calls_do_not_repeat_one_another() -> None:
+    diagnosis = await examine(Diary, rows=ROWS, examples=2)
+    assert [finding.title for finding in (*diagnosis.errors, *diagnosis.warnings)] == []
+    assert (await examine(TwiceTheSame, rows=ROWS, examples=2)).find("mirrored-component")
+
+
+async def test_what_rewards_see_of_tool_calls_asks_for_those_calls() -> None:
+    diagnosis = await examine(FileKeeper, rows=ROWS, examples=2)
+    (finding,) = diagnosis.find("nothing-earns")
+    assert "gold_tool_calls" in finding.fix
+    assert "ToolCall('write', json.dumps({'text':" in finding.code
+
+    class AndSays(FileKeeper):
+        async def compute_reward(self, rollout_id, messages, task, **kwargs):
+            return {**await super().compute_reward(rollout_id, messages, task), "said": is_right(messages, task)}
+
+    (finding,) = (await examine(AndSays, rows=ROWS, examples=2)).find("dead-component")
+    assert "gold_tool_calls" in finding.fix
+
+
+async def test_errors_of_benchmax_bring_their_own_advice_and_end_the_examination() -> None:
+    class NoServers(Notebook):
+        async def list_tools(self):
+            raise EnvDefinitionError("setup.sh failed. Its last lines were:\nno such package\nCorrect setup.sh.")
+
+    class NoRewards(Good):
+        async def compute_reward(self, rollout_id, messages, task, **kwargs):
+            asked.append(rollout_id)
+            raise RewardError("reward_fn.py cannot be used: SyntaxError")
+
+    asked: list[str] = []
+    assert (await examine(NoServers, rows=ROWS)).find("tool-schema-invalid")[0].fix == "Correct setup.sh."
+    assert "Correct the reward functions" in (await examine(NoRewards, rows=ROWS)).find("reward-raises")[0].fix
+    assert len(asked) == 1, "what no answer can change is asked once"
 
 
 class _Unprintable(Exception):

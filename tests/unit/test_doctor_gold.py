@@ -12,10 +12,10 @@ from benchmax.doctor import examine
 from benchmax.doctor.gold.demonstrations import Demonstrator
 from benchmax.doctor.gold.finder import GoldFinder
 from benchmax.doctor.gold.forms import asked_forms
-from benchmax.doctor.gold.queries import tables
+from benchmax.doctor.gold.sql_queries import tables
 from benchmax.doctor.gold.truths import truths
+from benchmax.doctor.lazy_strategies import play_lazily
 from benchmax.doctor.probe_player import ProbePlayer
-from benchmax.doctor.trivial import play_lazily
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets import load_examples
 from benchmax.envs.example_id import make_example
@@ -363,7 +363,7 @@ async def test_a_broken_demonstration_is_told_and_costs_nothing_else() -> None:
         player, tools = player_on(host), (await host.toolbox()).tools
         demonstrator = Demonstrator(player, await GoldFinder(player, tools).find([example]), tools)
         shown = await demonstrator.solve(example)
-    assert "demonstrate gave int as a turn" in demonstrator.error
+    assert "demonstrate returned int as a turn" in demonstrator.error
     assert shown is not None
     assert shown.source == "searched"
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from benchmax.cli.app import app
 from benchmax.doctor import CHECKS, examine_sync
 from benchmax.doctor.findings import HOLDS, Diagnosis
-from benchmax.doctor.signal import Known, measure
-from benchmax.doctor.stall import Stalled, apart, culprit
+from benchmax.doctor.interpreter_watch import InterpreterHeld, blocking_frame, run_in_child
+from benchmax.doctor.learning_signal import Known, measure
 from benchmax.errors import DatasetError
 from benchmax.rollouts.record import Rollout, ToolEvent
 from broken_envs import ROWS, Good
@@ -88,19 +88,19 @@ def test_first_tool_calls_are_looked_at():
 
 
 def test_work_done_apart_gives_what_it_gives_and_raises_what_it_raises():
-    assert apart(lambda: {"sum": 3}) == {"sum": 3}
+    assert run_in_child(lambda: {"sum": 3}) == {"sum": 3}
 
     def fails():
         raise DatasetError("no rows")
 
     with pytest.raises(DatasetError, match="no rows"):
-        apart(fails)
+        run_in_child(fails)
 
     def fails_otherwise():
         raise KeyError("x")
 
     with pytest.raises(RuntimeError, match="KeyError: 'x'"):
-        apart(fails_otherwise)
+        run_in_child(fails_otherwise)
 
 
 def test_work_that_holds_the_interpreter_is_ended_with_its_place():
@@ -111,8 +111,8 @@ def test_work_that_holds_the_interpreter_is_ended_with_its_place():
         return {}
 
     began = time.monotonic()
-    with pytest.raises(Stalled, match=r"test_doctor_signal\.py:\d+ in held held the interpreter for 2 s"):
-        apart(held, seconds=2.0)
+    with pytest.raises(InterpreterHeld, match=r"test_doctor_signal\.py:\d+ in held held the interpreter for 2 s"):
+        run_in_child(held, seconds=2.0)
     assert time.monotonic() - began < 15
 
 
@@ -120,7 +120,7 @@ def test_the_culprit_is_the_environments_own_code_wherever_it_lies():
     ours = sys.modules["benchmax.doctor"].__file__
     theirs = "/home/me/benchmax/re/env.py"
     dump = f'Thread 1:\n  File "{ours}", line 3 in examine\n  File "{theirs}", line 9 in compute_reward\n'
-    assert culprit(dump) == "/home/me/benchmax/re/env.py:9 in compute_reward"
+    assert blocking_frame(dump) == "/home/me/benchmax/re/env.py:9 in compute_reward"
 
 
 HELD = r"""
@@ -135,7 +135,7 @@ class Held(BaseEnv):
 
 
 def test_validate_ends_an_environment_that_holds_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("benchmax.doctor.stall.STALL_SECONDS", 3.0)
+    monkeypatch.setattr("benchmax.doctor.interpreter_watch.STALL_SECONDS", 3.0)
     (tmp_path / "held.py").write_text(HELD)
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS[:12])))
     result = CliRunner().invoke(app, ["validate", str(tmp_path / "held.py"), "--data", str(tmp_path / "rows.jsonl")])

@@ -11,8 +11,9 @@ from time import process_time
 
 import pytest
 
+from benchmax.cross_loop import LoopCalls
 from benchmax.doctor import examine_sync
-from benchmax.doctor.arguments import LONG_TEXT, MOST_ITEMS, arguments_for
+from benchmax.doctor.tool_arguments import LONG_TEXT, MOST_ITEMS, arguments_for
 from benchmax.envs.arithmetic import ArithmeticEnv
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.calculator.calculator_env import compute
@@ -21,7 +22,6 @@ from benchmax.envs.loading import find_rows, load_env_class
 from benchmax.envs.reward_helpers import percent_of_text_a_in_text_b
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import EnvDefinitionError, NotFoundError, ToolError
-from benchmax.mailbox import Mailbox
 
 # Names
 
@@ -120,28 +120,28 @@ async def test_a_callback_that_raises_does_not_keep_the_others_waiting() -> None
     loop = asyncio.get_running_loop()
     told: list[object] = []
     loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
-    box, done = Mailbox(loop), loop.create_future()
-    box.post(lambda: 1 / 0)
-    box.post(done.set_result, "ran")
+    calls, done = LoopCalls(loop), loop.create_future()
+    calls.schedule(lambda: 1 / 0)
+    calls.schedule(done.set_result, "ran")
     assert await asyncio.wait_for(done, 10) == "ran"
     assert [type(each) for each in told] == [ZeroDivisionError]
 
 
-def test_what_is_posted_to_a_closed_loop_is_not_kept() -> None:
+def test_calls_into_a_closed_loop_are_not_kept() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
-    box = Mailbox(loop)
+    calls = LoopCalls(loop)
     for _ in range(3):
-        box.post(print)
-    assert not box._queue
+        calls.schedule(print)
+    assert not calls._queue
 
 
-def test_a_mailbox_does_not_keep_its_loop() -> None:
+def test_calls_do_not_keep_their_loop_alive() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
-    box, gone = Mailbox(loop), weakref.ref(loop)
+    calls, gone = LoopCalls(loop), weakref.ref(loop)
     del loop
     gc.collect()
     assert gone() is None
-    box.post(print)
-    assert not box._queue
+    calls.schedule(print)
+    assert not calls._queue

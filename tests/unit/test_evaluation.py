@@ -199,7 +199,7 @@ async def test_a_folder_belongs_to_one_environment_model_and_group_size(tmp_path
 
 def test_gold_needs_answers_to_give():
     known, unknown = {"prompt": "a", "ground_truth": "b"}, {"prompt": "c"}
-    with pytest.raises(UsageError, match="knows no gold answer for 2 of 2 examples"):
+    with pytest.raises(UsageError, match="has no gold answer for 2 of 2 examples"):
         open_model("scripted:gold", env_class=Right, examples=load_examples([unknown, {"prompt": "d"}]))
     open_model("scripted:gold", env_class=Right, examples=load_examples([known, unknown]))
 
@@ -224,7 +224,7 @@ async def test_a_server_that_tells_an_endless_cost_does_not_end_the_evaluation(t
 
 def test_files_are_utf8_whatever_the_locale(tmp_path):
     program = (
-        "import sys; from pathlib import Path; from benchmax.evaluation.evaluate import read_config, save_config\n"
+        "import sys; from pathlib import Path; from benchmax.evaluation.directory import read_config, save_config\n"
         "path = Path(sys.argv[1]); save_config(path, {'model': '\\xe8 \\udcff \\u6a21'})\n"
         "print(ascii(read_config(path)))"
     )

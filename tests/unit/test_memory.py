@@ -12,7 +12,7 @@ import torch
 
 from benchmax.cli import app as cli_app
 from benchmax.cli import main
-from benchmax.memory import out_of_memory, settled
+from benchmax.memory import gc_frozen, out_of_memory
 from benchmax.trainer.config import build_config
 from benchmax.trainer.learning.learner import _ways_to_save_memory
 
@@ -87,11 +87,11 @@ class Knot:
 
 def test_what_was_there_is_left_alone_and_what_comes_is_collected():
     before = weakref.ref(Knot())
-    with settled():
+    with gc_frozen():
         assert before() is None  # garbage of before is not kept for ever
         there = gc.get_freeze_count()
         assert there > 10_000
-        with settled():
+        with gc_frozen():
             pass
         assert gc.get_freeze_count() >= there  # an inner block does not end the outer one's
         inside = weakref.ref(Knot())

@@ -10,7 +10,7 @@ import pytest
 
 from benchmax.envs.types import ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, ModelProtocolError, ModelRejected, ModelUnavailable
-from benchmax.models import HttpModel, Sampling, TokenSegment, wire
+from benchmax.models import HttpModel, Sampling, TokenSegment, chat_api
 from benchmax.testing import FakeModelServer, Fault
 
 ADD = ToolDefinition("add", "Add", {"type": "object", "properties": {"a": {"type": "integer"}}})
@@ -56,8 +56,8 @@ async def test_optional_fields_are_left_out():
 
 async def test_the_history_grows_and_each_message_is_encoded_once(monkeypatch):
     encoded = []
-    plain = wire.encode_message
-    monkeypatch.setattr(wire, "encode_message", lambda message: encoded.append(message) or plain(message))
+    plain = chat_api.encode_message
+    monkeypatch.setattr(chat_api, "encode_message", lambda message: encoded.append(message) or plain(message))
     async with (
         FakeModelServer(lambda body: f"turn {len(body['messages'])}") as server,
         HttpModel("m", server.base_url) as model,
@@ -117,13 +117,13 @@ async def test_tool_calls_come_in_every_spelling():
     ],
 )
 def test_replies_are_read_with_suspicion(message, finish, expected):
-    reply = wire.decode_reply(json.dumps(completion(message, finish)).encode())
+    reply = chat_api.decode_reply(json.dumps(completion(message, finish)).encode())
     assert (reply.text, reply.finish) == expected
 
 
 def test_bytes_that_are_no_utf8_do_not_lose_the_reply():
     body = json.dumps(completion({"content": "caf@"})).encode().replace(b"@", b"\xc3")
-    assert wire.decode_reply(body).text == "caf\ufffd"
+    assert chat_api.decode_reply(body).text == "caf\ufffd"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_bytes_that_are_no_utf8_do_not_lose_the_reply():
 )
 def test_what_is_no_reply_is_a_protocol_error(body):
     with pytest.raises(ModelProtocolError, match="not a chat completion"):
-        wire.decode_reply(body)
+        chat_api.decode_reply(body)
 
 
 async def test_usage_and_price():
@@ -405,12 +405,12 @@ def test_numbers_that_are_no_numbers_do_not_reach_the_record():
     choice = {"token_ids": [1, 2], "logprobs": logprobs}
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "cost": float("nan")}
     body = completion(message, choice=choice, prompt_token_ids=[7, 8, 9], usage=usage)
-    reply = wire.decode_reply(json.dumps(body).encode())
+    reply = chat_api.decode_reply(json.dumps(body).encode())
     assert (reply.text, reply.cost, reply.logprobs) == ("4", None, None)
     assert (reply.sampled_ids, reply.prompt_ids) == ([1, 2], [7, 8, 9])
     endless = completion(message, usage={"prompt_tokens": float("inf")})
     with pytest.raises(ModelProtocolError):
-        wire.decode_reply(json.dumps(endless).encode())
+        chat_api.decode_reply(json.dumps(endless).encode())
 
 
 async def test_an_error_does_not_show_the_password_of_a_proxy(monkeypatch):

@@ -198,6 +198,7 @@ async def test_ngram_clusters():
     assert await cluster_texts(texts) == [0, 1, 0, 2, 2]
     assert await cluster_texts(texts, DiversityConfig(similarity_threshold=1.0)) == [0, 1, 2, 3, 3]
     assert await cluster_texts(["yes", "yes", "no"]) == [0, 0, 1]
+    assert (await cluster_texts(["yes", "yes", "no"])).sizes == {0: 2, 1: 1}
     assert await cluster_texts([]) == []
 
 

@@ -1,3 +1,4 @@
+import multiprocessing
 import re
 
 import pytest
@@ -8,6 +9,13 @@ from benchmax.models.scripted import ScriptedModel
 from benchmax.rewards import Judge, Rubric, RubricCache, generate_rubrics, score_group_rubrics, score_rubrics
 from benchmax.rewards.adaptive import adaptive_score
 from benchmax.rewards.rubric import judge_rubric
+from benchmax.rubrics.cache import (
+    atomic_cache_update,
+    filter_and_cache_rubrics,
+    get_cache_for_question,
+    load_rubric_cache,
+    save_rubric_cache,
+)
 
 CLEAR = Rubric("Is Clear", "It is easy to follow.")
 RUDE = Rubric("Rude!", "It insults the reader.", type="negative")
@@ -141,3 +149,38 @@ def test_the_cache_keeps_the_three_that_spread_most():
     for question in "ab":
         cache.update(question, {rubrics[0]: [0, 1]})
     assert cache.get("q") == []
+
+
+def _add(number, path):
+    filter_and_cache_rubrics(f"question {number}", [Rubric("title", "what to look for")], [[0.0, 1.0]], path)
+
+
+def test_rubrics_are_kept_in_a_file_by_processes_that_take_turns(tmp_path):
+    path = tmp_path / "rubrics.json"
+    scored = {0.0: "none", 0.5: "some", 1.0: "all"}
+    rubrics = [Rubric(f"r{n}", "text", "negative" if n % 2 else "positive", scored) for n in range(5)]
+    kept = filter_and_cache_rubrics("q", rubrics, [[0, 1], [0.5, 1], [1, 1], [0, 0.9], [0, 0.6]], path)
+    assert [rubric.title for rubric in kept] == ["r0", "r3", "r4"], "r2 tells nothing, and three are kept"
+    assert get_cache_for_question([{"role": "user", "content": "q"}], path) == kept
+    better = Rubric("better", "text")
+    assert filter_and_cache_rubrics("q", [better], [[0, 3]], path) == [better, kept[0], kept[1]]
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        pool.starmap(_add, [(number, path) for number in range(24)])
+    assert len(load_rubric_cache(path)) == 25, "nothing was lost"
+    with pytest.raises(ConfigError, match="1 rubrics and 0 lists"):
+        filter_and_cache_rubrics("q", [better], [], path)
+
+    def fails():
+        with atomic_cache_update(path) as cache:
+            cache.clear()
+            raise RuntimeError("in the middle")
+
+    with pytest.raises(RuntimeError):
+        fails()
+    assert len(load_rubric_cache(path)) == 25
+    path.write_text('{"x": [{"title": ""}, 3]}')
+    key = next(iter(load_rubric_cache(path)))
+    save_rubric_cache({key: []}, path)
+    assert load_rubric_cache(path) == {"x": []}
+    path.write_text("torn {")
+    assert get_cache_for_question("q", path) == []

@@ -9,8 +9,9 @@ from fractions import Fraction
 import pytest
 
 from benchmax import limits
-from benchmax.envs.reward_values import describe_error, finite, name_problem, normalise_rewards
+from benchmax.envs.reward_values import finite, name_problem, normalise_rewards
 from benchmax.envs.types import Unscored
+from benchmax.errors import describe_error
 
 
 async def coroutine():

@@ -17,7 +17,7 @@ from benchmax.errors import ConfigError, ContextExceeded, ModelUnavailable, Usag
 from benchmax.models.base import Reply, Sampling, Usage
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts import EnvHost, Rollout, RolloutSettings, Termination, run_batch, run_group, run_rollout
-from benchmax.rollouts.toolbox import BadToolCall, Toolbox
+from benchmax.rollouts.tools import BadToolCall, Toolbox
 
 ADD = ToolDefinition(
     "add",
@@ -333,7 +333,7 @@ async def test_group_rewards_see_all_siblings_before_any_is_released():
 
 @pytest.mark.parametrize(
     ("result", "says"),
-    [([{}], "1 results for 2"), ("no", "str"), ([{"own": 1.0}, {"own": 1.0}], "both give own"), (None, "NoneType")],
+    [([{}], "1 results for 2"), ("no", "str"), ([{"own": 1.0}, {"own": 1.0}], "both return own"), (None, "NoneType")],
 )
 async def test_a_broken_group_reward_leaves_all_unscored(result, says):
     class Broken(BaseEnv):

@@ -7,12 +7,12 @@ import json
 import threading
 from queue import Empty, SimpleQueue
 
+from benchmax.cross_loop import LoopCalls
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ToolCall, ToolDefinition, ToolResult
 from benchmax.errors import McpError
 from benchmax.files.jsonl import line_of
-from benchmax.mailbox import Mailbox
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts import EnvHost, RolloutSettings, Termination, replay, run_group, run_rollout
 from benchmax.rollouts.hooks import Call, HookThreads
@@ -152,7 +152,7 @@ async def test_a_background_task_that_quits_does_not_take_the_loop_along():
 
 def _call(function) -> Call:
     loop = asyncio.get_running_loop()
-    return Call(function, (), {}, "hook", "hook", Mailbox(loop), loop.create_future())
+    return Call(function, (), {}, "hook", "hook", LoopCalls(loop), loop.create_future())
 
 
 async def test_a_call_that_comes_as_the_last_idle_thread_leaves_is_run():

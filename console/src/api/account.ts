@@ -1,6 +1,6 @@
-// The caller's own things: keys, endpoints, secrets, users, the audit log, devices that ask to come in.
+// The caller's own things: keys, endpoints, secrets, webhooks, users, the audit log, devices that ask to come in.
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { api, type Schemas, unwrap } from "./client";
+import { ApiError, api, type Schemas, unwrap } from "./client";
 import { useRenewing } from "./renew";
 
 export type KeyInfo = Schemas["KeyInfo"];
@@ -74,6 +74,72 @@ export function useDeleteSecret() {
     ["secrets"],
     ["audit"],
   );
+}
+
+export type Webhook = Schemas["WebhookInfo"];
+export type Delivery = Schemas["WebhookDelivery"];
+
+const waits = (found: { webhooks: Webhook[] } | undefined) =>
+  found?.webhooks.some((each) => each.last?.status === "queued") ?? false;
+
+/** Asked again while a message is on its way. */
+export function useWebhooks() {
+  return useQuery({
+    queryKey: ["webhooks"],
+    queryFn: () => unwrap(api.GET("/v1/webhooks")),
+    select: (found) => found.webhooks,
+    refetchInterval: (query) => (waits(query.state.data) ? 2_000 : false),
+  });
+}
+
+/** What was sent to a webhook, newest first. */
+export function useDeliveries(webhook_id: string) {
+  return useQuery({
+    queryKey: ["webhooks", webhook_id, "deliveries"],
+    queryFn: () => unwrap(api.GET("/v1/webhooks/{webhook_id}/deliveries", { params: { path: { webhook_id } } })),
+    select: (found) => found.deliveries,
+    refetchInterval: 2_000,
+  });
+}
+
+export function useCreateWebhook() {
+  return useRenewing(
+    (body: Schemas["WebhookRequest"]) => unwrap(api.POST("/v1/webhooks", { body })),
+    ["webhooks"],
+    ["audit"],
+  );
+}
+
+export function useDeleteWebhook() {
+  return useRenewing(
+    (webhook_id: string) => unwrap(api.DELETE("/v1/webhooks/{webhook_id}", { params: { path: { webhook_id } } })),
+    ["webhooks"],
+    ["audit"],
+  );
+}
+
+export function useTestWebhook() {
+  return useRenewing(
+    (webhook_id: string) => unwrap(api.POST("/v1/webhooks/{webhook_id}/test", { params: { path: { webhook_id } } })),
+    ["webhooks"],
+  );
+}
+
+/** A wrong current password is an answer, not the end of the session. */
+export function useChangePassword() {
+  return useRenewing(
+    (body: Schemas["PasswordChange"]) =>
+      unwrap(api.POST("/v1/password", { body })).catch((error: unknown) => {
+        throw error instanceof ApiError && error.status === 401 ? new Error("The current password is wrong.") : error;
+      }),
+    ["me"],
+    ["audit"],
+    ["users"],
+  );
+}
+
+export function useSignOutEverywhere() {
+  return useRenewing((body: Schemas["SignOut"]) => unwrap(api.POST("/v1/sign-out", { body })));
 }
 
 export function useUsers() {

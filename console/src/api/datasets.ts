@@ -7,8 +7,7 @@ export type Dataset = Schemas["DatasetInfo"];
 export type Preview = Schemas["DatasetPreview"];
 export type RowIssue = Schemas["DatasetIssue"];
 
-/** Files the server takes. */
-export const SUFFIXES = [".csv", ".tsv", ".json", ".jsonl", ".parquet"];
+export { SUFFIXES } from "./datasets.generated";
 
 export function useDatasets() {
   return useQuery({

@@ -34,14 +34,25 @@ export function useEndpoints(enabled: boolean) {
   });
 }
 
+/** What a run is held against: another model on its rows, or another run's own evaluation. */
+export type Other = { externalEvalId: string } | { otherRunId: string };
+
+const key = (run: string, other: Other, version: string) => [
+  "run",
+  run,
+  "evals",
+  ...Object.entries(other).flat(),
+  version,
+];
+
 /** Every component of both, paired by example. `version` renews it as the eval goes on. */
-export function useComparison(run: string, evalId: string, version: string) {
+export function useComparison(run: string, other: Other, version: string) {
   return useQuery({
-    queryKey: ["run", run, "evals", evalId, "summary", version],
+    queryKey: [...key(run, other, version), "summary"],
     queryFn: () =>
       unwrap(
         api.GET("/v1/train/runs/{run_id}/rollouts/comparison/summary", {
-          params: { path: { run_id: run }, query: { externalEvalId: evalId } },
+          params: { path: { run_id: run }, query: other },
         }),
       ),
     placeholderData: keepPreviousData,
@@ -52,24 +63,24 @@ const PAGE = 1000;
 const MOST = 10_000;
 
 /** Examples that both played, with the rollouts of each side. */
-export function useCompared(run: string, evalId: string, version: string) {
+export function useCompared(run: string, other: Other, version: string) {
   return useQuery({
-    queryKey: ["run", run, "evals", evalId, "examples", version],
+    queryKey: [...key(run, other, version), "examples"],
     queryFn: async () => {
       const ours = new Map<string, ComparedGroup>();
-      const other: ComparedGroup[] = [];
+      const theirs: ComparedGroup[] = [];
       let total = 0;
-      for (let page = 1; other.length < MOST; page++) {
-        const query = { externalEvalId: evalId, page, limit: PAGE };
+      for (let page = 1; theirs.length < MOST; page++) {
+        const query = { ...other, page, limit: PAGE };
         const found = await unwrap(
           api.GET("/v1/train/runs/{run_id}/rollouts/comparison", { params: { path: { run_id: run }, query } }),
         );
         for (const group of found.modelGroups) ours.set(group.promptMessageId, group);
-        other.push(...found.compGroups);
+        theirs.push(...found.compGroups);
         total = found.total;
         if (page * PAGE >= total) break;
       }
-      return { total, pairs: other.map((group) => ({ other: group, ours: ours.get(group.promptMessageId) })) };
+      return { total, pairs: theirs.map((group) => ({ other: group, ours: ours.get(group.promptMessageId) })) };
     },
     placeholderData: keepPreviousData,
   });

@@ -7,10 +7,7 @@ import { useRenewing } from "./renew";
 export type LaunchArg = Schemas["LaunchArg"];
 export type Value = string | number | boolean | null;
 
-/** Fewest rows a run is trained on. */
-export const MIN_ROWS = 16;
-/** From so many rows on a run has enough to learn from. */
-export const GOOD_ROWS = 200;
+export { GOOD_ROWS, MIN_ROWS } from "./datasets.generated";
 
 export function useLaunchArgs() {
   return useQuery({

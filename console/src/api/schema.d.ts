@@ -319,6 +319,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/train/curves": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Curves
+         * @description The training reward of your runs, small enough for a list of them.
+         */
+        get: operations["get_curves_v1_train_curves_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/train/runs/{run_id}/doctor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get Doctor
+         * @description What the doctor found in the environment of a run.
+         */
+        get: operations["get_doctor_v1_train_runs__run_id__doctor_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/train/runs/{run_id}/config": {
         parameters: {
             query?: never;
@@ -747,7 +787,7 @@ export interface paths {
         };
         /**
          * Search
-         * @description Rollouts whose prompt, turns, task, errors or logs hold a text; `searched` tells how many were looked at.
+         * @description Rollouts whose prompt, turns, task, errors or logs hold a text; `searched` is how many were read.
          */
         get: operations["search_v1_train_runs__run_id__rollouts_search_get"];
         put?: never;
@@ -847,7 +887,7 @@ export interface paths {
         };
         /**
          * Comparison
-         * @description The run's latest eval beside another model's, example by example.
+         * @description The run's latest eval beside another model's, or another run's, example by example.
          */
         get: operations["comparison_v1_train_runs__run_id__rollouts_comparison_get"];
         put?: never;
@@ -1164,6 +1204,90 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Webhooks
+         * @description Your webhooks, each with the newest message to it; never their secrets.
+         */
+        get: operations["list_webhooks_v1_webhooks_get"];
+        put?: never;
+        /**
+         * Create Webhook
+         * @description Notify an address of alerts and ends of your runs. The secret its messages are signed with is shown once.
+         */
+        post: operations["create_webhook_v1_webhooks_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{webhook_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete Webhook
+         * @description Forget a webhook; what still waits for it is not sent.
+         */
+        delete: operations["delete_webhook_v1_webhooks__webhook_id__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{webhook_id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Deliveries
+         * @description What was sent there and what came of it, newest first.
+         */
+        get: operations["list_deliveries_v1_webhooks__webhook_id__deliveries_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/webhooks/{webhook_id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Test Webhook
+         * @description Send an empty message, to see whether it arrives.
+         */
+        post: operations["test_webhook_v1_webhooks__webhook_id__test_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/users": {
         parameters: {
             query?: never;
@@ -1237,7 +1361,7 @@ export interface paths {
         };
         /**
          * Get Session
-         * @description What a session does, and, when it is ready, what its model is told.
+         * @description A chat's status and, when it is ready, the system prompt and tools of its model.
          */
         get: operations["get_session_v1_playground_sessions__session_id__get"];
         put?: never;
@@ -1383,7 +1507,7 @@ export interface paths {
         put?: never;
         /**
          * Logout
-         * @description End this session; a key stays as it is.
+         * @description End this login; a key stays as it is.
          */
         post: operations["logout_logout_post"];
         delete?: never;
@@ -1403,7 +1527,7 @@ export interface paths {
         put?: never;
         /**
          * Change Password
-         * @description Set another password. Every other session ends; keys stay.
+         * @description Change the password. Every other login ends; keys stay.
          */
         post: operations["change_password_v1_password_post"];
         delete?: never;
@@ -1423,7 +1547,7 @@ export interface paths {
         put?: never;
         /**
          * Sign Out Everywhere
-         * @description End every session of yours, this one too; with `keys`, revoke every other API key as well.
+         * @description End every login of yours, this one too; with `keys`, revoke every other API key as well.
          */
         post: operations["sign_out_everywhere_v1_sign_out_post"];
         delete?: never;
@@ -2519,6 +2643,11 @@ export interface components {
             process: string;
             /** Message */
             message: string;
+            /**
+             * Approximate
+             * @default false
+             */
+            approximate: boolean;
         };
         /** ModeAverage */
         ModeAverage: {
@@ -2594,6 +2723,20 @@ export interface components {
             revoked: boolean;
             /** Key */
             key: string;
+        };
+        /** NewWebhook */
+        NewWebhook: {
+            /** Id */
+            id: string;
+            /** Url */
+            url: string;
+            /** Events */
+            events: string[];
+            /** Createdat */
+            createdAt: string;
+            last: components["schemas"]["WebhookDelivery"] | null;
+            /** Secret */
+            secret: string;
         };
         /** PasswordChange */
         PasswordChange: {
@@ -2922,6 +3065,13 @@ export interface components {
                 [key: string]: unknown;
             } | null;
         };
+        /** RunCurves */
+        RunCurves: {
+            /** Curves */
+            curves: {
+                [key: string]: number[];
+            };
+        };
         /** RunDetails */
         RunDetails: {
             /** Id */
@@ -3019,6 +3169,19 @@ export interface components {
             modes: string[];
             /** Errorcount */
             errorCount: number;
+        };
+        /**
+         * RunDoctor
+         * @description What the doctor says of the environment a run was launched with.
+         */
+        RunDoctor: {
+            /** Environment */
+            environment: string | null;
+            /** Datasetpath */
+            datasetPath: string | null;
+            report: components["schemas"]["DoctorReport"] | null;
+            /** Samerows */
+            sameRows: boolean;
         };
         /** RunEvent */
         RunEvent: {
@@ -3525,6 +3688,67 @@ export interface components {
             /** Context */
             ctx?: Record<string, never>;
         };
+        /** WebhookDeliveries */
+        WebhookDeliveries: {
+            /** Deliveries */
+            deliveries: components["schemas"]["WebhookDelivery"][];
+        };
+        /** WebhookDelivery */
+        WebhookDelivery: {
+            /** Id */
+            id: string;
+            /** Event */
+            event: string;
+            /** Runid */
+            runId: string | null;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "queued" | "delivered" | "failed";
+            /** Attempts */
+            attempts: number;
+            /** Createdat */
+            createdAt: string;
+            /** Endedat */
+            endedAt: string | null;
+            /** Nextattemptat */
+            nextAttemptAt: string | null;
+            /** Answer */
+            answer: number | null;
+            /** Problem */
+            problem: string;
+        };
+        /** WebhookInfo */
+        WebhookInfo: {
+            /** Id */
+            id: string;
+            /** Url */
+            url: string;
+            /** Events */
+            events: string[];
+            /** Createdat */
+            createdAt: string;
+            last: components["schemas"]["WebhookDelivery"] | null;
+        };
+        /** WebhookList */
+        WebhookList: {
+            /** Webhooks */
+            webhooks: components["schemas"]["WebhookInfo"][];
+        };
+        /** WebhookRequest */
+        WebhookRequest: {
+            /** Url */
+            url: string;
+            /**
+             * Events
+             * @default [
+             *       "run.ended",
+             *       "run.alert"
+             *     ]
+             */
+            events: ("run.ended" | "run.alert")[];
+        };
         /** WhoAmI */
         WhoAmI: {
             /** Id */
@@ -3537,6 +3761,11 @@ export interface components {
             scopes: string[];
             /** Via */
             via: string;
+            /**
+             * Haspassword
+             * @default false
+             */
+            hasPassword: boolean;
         };
     };
     responses: never;
@@ -4750,6 +4979,141 @@ export interface operations {
             };
         };
     };
+    get_curves_v1_train_curves_get: {
+        parameters: {
+            query: {
+                /** @description Ids with commas between, 100 at most. */
+                ids: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunCurves"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    get_doctor_v1_train_runs__run_id__doctor_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDoctor"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
     get_config_v1_train_runs__run_id__config_get: {
         parameters: {
             query?: never;
@@ -5770,13 +6134,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Successful Response */
+            /** @description Server-sent events */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": unknown;
+                    "text/event-stream": string;
                 };
             };
             /** @description Bad Request */
@@ -5785,7 +6149,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": components["schemas"]["Problem"];
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
             /** @description Unauthorized */
@@ -5794,7 +6158,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": components["schemas"]["Problem"];
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
             /** @description Forbidden */
@@ -5803,7 +6167,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": components["schemas"]["Problem"];
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
             /** @description Not Found */
@@ -5812,7 +6176,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": components["schemas"]["Problem"];
+                    "application/json": components["schemas"]["Problem"];
                 };
             };
             /** @description Validation Error */
@@ -6794,8 +7158,9 @@ export interface operations {
     };
     comparison_v1_train_runs__run_id__rollouts_comparison_get: {
         parameters: {
-            query: {
-                externalEvalId: string;
+            query?: {
+                externalEvalId?: string | null;
+                otherRunId?: string | null;
                 page?: number;
                 limit?: number;
             };
@@ -8125,6 +8490,334 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AuditList"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    list_webhooks_v1_webhooks_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookList"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_webhook_v1_webhooks_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WebhookRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewWebhook"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    delete_webhook_v1_webhooks__webhook_id__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Success"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    list_deliveries_v1_webhooks__webhook_id__deliveries_get: {
+        parameters: {
+            query?: {
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDeliveries"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+        };
+    };
+    test_webhook_v1_webhooks__webhook_id__test_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                webhook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDelivery"];
                 };
             };
             /** @description Bad Request */

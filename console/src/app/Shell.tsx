@@ -165,7 +165,13 @@ function User({ onHelp }: { onHelp: () => void }) {
   };
   return (
     <div className="sidebar-user">
-      <span className="clip">{me.data?.email ?? "Not signed in"}</span>
+      {me.data ? (
+        <Link href="/settings/account" className="clip" title="Password, and signing out everywhere">
+          {me.data.email}
+        </Link>
+      ) : (
+        <span className="clip">Not signed in</span>
+      )}
       <Button kind="quiet" size="small" aria-label="Keyboard help" title="Keyboard help (?)" onClick={onHelp}>
         ?
       </Button>

@@ -13,10 +13,10 @@ export type KnownMetric = {
 
 export const KNOWN_METRICS: KnownMetric[] = [
   {"key": "reward/mean", "name": "Reward", "section": "main", "about": "Mean reward of all scored rollouts of the step.", "unit": "", "better": "up", "min": 0, "max": 1},
-  {"key": "solve_rate", "name": "Solved", "section": "main", "about": "Share of rollouts with a reward of 1.", "unit": "share", "better": "up", "min": 0, "max": 1},
+  {"key": "solve_rate", "name": "Solved", "section": "main", "about": "Share of rollouts that solved their task: the primary component, or the total where none is named, is 1.", "unit": "share", "better": "up", "min": 0, "max": 1},
   {"key": "max@k", "name": "Max@k", "section": "main", "about": "Best reward of each prompt's rollouts, averaged over prompts.", "unit": "", "better": "up", "min": 0, "max": 1},
   {"key": "response_tokens/mean", "name": "Response length", "section": "main", "about": "Mean number of tokens the model wrote in a rollout.", "unit": "tokens", "better": "", "min": 0},
-  {"key": "pass@k", "name": "Pass@k", "section": "rewards", "about": "Share of prompts that at least one rollout solved, with a reward of 1. It usually rises before the mean reward does.", "unit": "share", "better": "up", "min": 0, "max": 1},
+  {"key": "pass@k", "name": "Pass@k", "section": "rewards", "about": "Share of prompts that at least one rollout solved. It usually rises before the mean reward does.", "unit": "share", "better": "up", "min": 0, "max": 1},
   {"key": "reward/std", "name": "Spread of rewards", "section": "rewards", "about": "Standard deviation of rewards. At 0 there is nothing to learn from.", "unit": "", "better": "", "min": 0},
   {"key": "reward/min", "name": "Lowest reward", "section": "rewards", "about": "Lowest reward of the step.", "unit": "", "better": "up"},
   {"key": "reward/max", "name": "Highest reward", "section": "rewards", "about": "Highest reward of the step.", "unit": "", "better": "up"},

@@ -8,6 +8,8 @@ const TABS: { id: string; label: string; view: ComponentType }[] = [
   { id: "keys", label: "API keys", view: lazy(() => import("./settings/Keys")) },
   { id: "endpoints", label: "Endpoints", view: lazy(() => import("./settings/Endpoints")) },
   { id: "secrets", label: "Secrets", view: lazy(() => import("./settings/Secrets")) },
+  { id: "webhooks", label: "Webhooks", view: lazy(() => import("./settings/Webhooks")) },
+  { id: "account", label: "Account", view: lazy(() => import("./settings/Account")) },
   { id: "users", label: "Users", view: lazy(() => import("./settings/Users")) },
   { id: "audit", label: "Audit log", view: lazy(() => import("./settings/Audit")) },
 ];

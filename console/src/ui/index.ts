@@ -13,6 +13,7 @@ export { Page } from "./Page";
 export { Chip, Pill, type Tone } from "./Pill";
 export { HIDDEN, marked, Plain, Ticked } from "./Plain";
 export { Info, Menu, type MenuItem, Tip } from "./Popover";
+export { Sparkline } from "./Sparkline";
 export { Skeleton, Spinner } from "./Spinner";
 export { type Column, type Sort, sorted, Table } from "./Table";
 export { Segments, type Tab, Tabs } from "./Tabs";

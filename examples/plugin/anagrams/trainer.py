@@ -8,10 +8,10 @@ from pathlib import Path
 
 from benchmax import EnvHost, run_batch
 from benchmax.models.registry import gold_model
-from benchmax.trainer.metrics import rollout_metrics
 from benchmax.trainer.progress import Outcome
 from benchmax.trainer.rundir import RunDir
-from benchmax.trainer.start import load_task
+from benchmax.trainer.sampling.step_metrics import rollout_metrics
+from benchmax.trainer.task import load_task
 
 
 class Imitate:

@@ -1,4 +1,4 @@
-"""Looking into a bundle without running anything of it."""
+"""What a bundle declares and what its pickle would import, read without running anything of it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from benchmax.bundle.errors import ValidationError
 from benchmax.bundle.load import incompatibility
 from benchmax.bundle.metadata import BundleMetadata, bundle_digest, split_dependencies
-from benchmax.bundle.opcodes import Global, names_in
+from benchmax.bundle.pickle_names import Global, names_in
 
-LARGEST = 256 * 1024 * 1024
-"""Bytes of a pickle that are still read."""
+MOST_BYTES = 256 * 1024 * 1024
+"""Largest pickle that is read."""
 
 _MODULES = {
     "asyncio.subprocess", "code", "commands", "ctypes", "importlib", "multiprocessing", "nt", "os", "pickle", "posix",
@@ -21,7 +21,7 @@ _BUILTINS = {"__import__", "breakpoint", "compile", "eval", "exec", "globals", "
 
 @dataclass(frozen=True, slots=True)
 class BundleReport:
-    """What a bundle says it is, and what its pickle would import."""
+    """What a bundle declares, and what its pickle would import."""
 
     size: int
     sha256: str
@@ -35,9 +35,9 @@ class BundleReport:
     pip_dependencies: list[str]
     bad_dependencies: list[str]
     problems: list[str] = field(default_factory=list)
-    """Why the bundle would be refused anywhere; empty when it would not."""
+    """Why no platform accepts the bundle; empty when it can be accepted."""
     incompatible: str | None = None
-    """Why this very interpreter cannot open it; another may."""
+    """Why this interpreter cannot open it; another may."""
 
     @property
     def ok(self) -> bool:
@@ -59,12 +59,12 @@ def inspect_bundle(pickled: bytes, metadata: BundleMetadata) -> BundleReport:
     found: set[Global] = set()
     modules: set[str] = set()
     problems: list[str] = []
-    unclear = 0
+    computed = 0
     try:
-        if len(pickled) > LARGEST:
-            raise ValidationError(f"The bundle has {len(pickled):,} bytes; at most {LARGEST:,} are read. Pack less.")
+        if len(pickled) > MOST_BYTES:
+            raise ValidationError(f"The bundle has {len(pickled):,} bytes; at most {MOST_BYTES:,} are read. Pack less.")
         names = names_in(pickled)
-        found, modules, unclear = names.globals, names.all_modules(), names.unclear
+        found, modules, computed = names.globals, names.all_modules(), names.computed
     except ValidationError as error:
         problems.append(str(error))
     good, bad = split_dependencies(metadata.pip_dependencies)
@@ -78,8 +78,8 @@ def inspect_bundle(pickled: bytes, metadata: BundleMetadata) -> BundleReport:
         other = error
         problems.append(str(error))
     suspicious = sorted(str(each) for each in found if _suspicious(each))
-    if unclear:
-        suspicious.append(f"{unclear} computed names")
+    if computed:
+        suspicious.append(f"{computed} computed names")
     return BundleReport(
         len(pickled), digest, digest_ok, metadata, sorted(map(str, found)), sorted(modules), suspicious, good, bad,
         problems, None if other is None else str(other),

@@ -1,4 +1,4 @@
-"""Pythons of this machine, also those that no PATH names."""
+"""The Python interpreters of this machine, also those that are not on the PATH."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmax.bundle.errors import IncompatiblePythonError
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+"""The minor version of the running interpreter, such as "3.12"."""
 
 _PLACES = (
     "{pyenv}/versions/{minor}.*/bin",
@@ -38,7 +39,7 @@ _PLACES = (
 
 
 def interpreters(minor: str) -> list[Path]:
-    """Files that are named as a Python of this minor version; the first are the likeliest."""
+    """Files named like a Python of this minor version, the likeliest first."""
     if minor == HERE:
         return [Path(sys.executable)]
     known = {
@@ -66,9 +67,9 @@ def find_interpreter(minor: str) -> Path:
 
 
 def _version_of(interpreter: Path) -> str:
-    ask = "import sys; print('%d.%d' % sys.version_info[:2])"
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
-        done = subprocess.run([interpreter, "-I", "-c", ask], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run([interpreter, "-I", "-c", code], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip()

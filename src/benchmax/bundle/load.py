@@ -1,18 +1,18 @@
-"""Opening a bundle. It runs whatever the bundle holds, so only a process made for that may do it.
+"""Opening a bundle. This runs the bundle's code, so only a process made for that may do it.
 
-`load_bundle` refuses unless the process opted in (the environment worker does, as its first act) or the caller says
-`trust=True` of a bundle of their own. No other line of benchmax unpickles anything.
+`load_bundle` raises unless the process opted in (the environment worker does, at its start) or the caller passes
+`trust=True` for a bundle of their own. Nothing else in benchmax unpickles anything.
 """
 
 from __future__ import annotations
 
 import pickle
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmax.bundle.errors import BundlingError, IncompatibleBenchmaxError, IncompatiblePythonError, ValidationError
+from benchmax.bundle.interpreters import HERE
 from benchmax.bundle.metadata import (
     FORMAT_VERSION,
     Bundle,
@@ -29,7 +29,7 @@ _opted_in = False
 
 
 def allow_loading() -> None:
-    """Let this process open bundles. Only a process that holds nothing worth taking may call it."""
+    """Let this process open bundles. Only a process without secrets may call it."""
     global _opted_in
     _opted_in = True
 
@@ -49,7 +49,7 @@ def load_env_from_bundle(
     instantiate: bool | None = None,
     trust: bool = False,
 ) -> Any:
-    """Older name: the class, or an instance when there are arguments for it or it is asked for."""
+    """Older name: the class, or an instance when there are arguments or `instantiate` is set."""
     if check_benchmax_version:
         _check_benchmax(bundle.metadata)
     env_class, packed = _open(bundle, trust, check_python_version)
@@ -64,13 +64,12 @@ def load_env_from_files(pickle_path: str | Path, metadata_path: str | Path, **op
 
 
 def incompatibility(metadata: BundleMetadata, *, check_python_version: bool = True) -> BundlingError | None:
-    """Why this Python cannot open the bundle, if it cannot."""
-    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    """Why this Python cannot open the bundle, or None."""
     made = python_minor(metadata)
-    if check_python_version and made != here:
+    if check_python_version and made != HERE:
         return IncompatiblePythonError(
-            f"The bundle was made with Python {made} and this is Python {here}; packed functions do not cross minor "
-            f"versions. Open it with Python {made}, or pack the environment again with Python {here}."
+            f"The bundle was made with Python {made} and this is Python {HERE}; packed functions work only in the same "
+            f"minor version. Open it with Python {made}, or pack the environment again with Python {HERE}."
         )
     if metadata.format_version > FORMAT_VERSION:
         return IncompatibleBenchmaxError(

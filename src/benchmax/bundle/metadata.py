@@ -1,4 +1,4 @@
-"""A bundle: the pickled environment, and a plain JSON manifest that says what it is without opening it."""
+"""A bundle: the pickled environment, and a JSON manifest that describes it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def installed_version() -> str:
 
 
 def canonical_dependencies(dependencies: Iterable[str]) -> list[str]:
-    """The requirements in one spelling, sorted, each once; DependencyError names every one that is wrong."""
+    """The requirements in canonical form, sorted and without duplicates; raises DependencyError for wrong ones."""
     good, wrong = split_dependencies(dependencies)
     if wrong:
         raise DependencyError(
@@ -112,7 +112,7 @@ def canonical_dependencies(dependencies: Iterable[str]) -> list[str]:
 
 
 def requirement_name(text: str) -> str:
-    """The package a requirement is about, in one spelling; nothing for what is no requirement."""
+    """The canonical name of a requirement's package; empty for what is not a requirement."""
     try:
         return canonicalize_name(Requirement(text).name)
     except (InvalidRequirement, TypeError):
@@ -120,7 +120,7 @@ def requirement_name(text: str) -> str:
 
 
 def split_dependencies(dependencies: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The requirements that can be read, in one spelling, and those that cannot."""
+    """The valid requirements, in canonical form, and the invalid ones."""
     good: set[str] = set()
     wrong: list[str] = []
     for text in dependencies:

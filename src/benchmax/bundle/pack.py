@@ -1,4 +1,4 @@
-"""Packing an environment class, its arguments and the user's own modules into a bundle."""
+"""Packs an environment class, its arguments and the user's own modules into a bundle."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from benchmax.bundle.compatibility import check_reward_style
 from benchmax.bundle.errors import BundlingError, ValidationError
-from benchmax.bundle.locals import late_imports, packable, unregistered_local_refs
+from benchmax.bundle.local_modules import late_imports, packable, unregistered_local_refs
 from benchmax.bundle.metadata import Bundle, BundleMetadata, bundle_digest, canonical_dependencies, installed_version
-from benchmax.bundle.servable import refuse_later_style
 from benchmax.envs.base_env import BaseEnv
 
 logger = logging.getLogger(__name__)
 
 ROUNDS = 10
-"""A local module may refer to another, which is found only once the first is packed."""
+"""A local module may refer to another, which is found only after the first is included."""
 SOURCE_CHARS = 1_000_000
 
 _registering = threading.Lock()  # cloudpickle's registry belongs to the whole process
@@ -36,7 +36,7 @@ def dump_bundle(
     env_class_source: str | None = None,
     auto_local_modules: bool = True,
 ) -> Bundle:
-    """Pack an environment. Modules that are not installed packages travel inside the bundle."""
+    """Pack an environment. Modules that are not installed packages are included in the bundle."""
     validate_structure(env_class, pip_dependencies)
     arguments = dict(constructor_args or {})
     asked = [_module(each) for each in local_modules or ()]
@@ -70,14 +70,14 @@ def bundle_env(
 
 
 def validate_structure(env_class: Any, pip_dependencies: Iterable[str] | None = None) -> None:
-    """ValidationError unless the class can be an environment; DependencyError for a wrong requirement."""
+    """Raise ValidationError unless the class can be an environment; DependencyError for a wrong requirement."""
     if not inspect.isclass(env_class):
         raise ValidationError(
             f"{type(env_class).__name__} is not a class. Give the environment class, and its arguments apart."
         )
     if env_class is BaseEnv or not issubclass(env_class, BaseEnv):
         raise ValidationError(f"{env_class.__name__} is not an environment. Give a subclass of BaseEnv.")
-    refuse_later_style(list(inspect.signature(env_class.compute_reward).parameters))
+    check_reward_style(list(inspect.signature(env_class.compute_reward).parameters))
     if missing := sorted(getattr(env_class, "__abstractmethods__", ())):
         raise ValidationError(f"{env_class.__name__} does not implement {', '.join(missing)}. Write it first.")
     canonical_dependencies(_dependencies(env_class, pip_dependencies))
@@ -99,7 +99,7 @@ def _module(given: ModuleType | str) -> ModuleType:
 def _dump(
     content: tuple[type[BaseEnv], dict[str, Any]], asked: list[ModuleType], auto: bool
 ) -> tuple[bytes, list[str]]:
-    """The pickle, and the modules in it by value."""
+    """The pickle, and the modules that are in it by value."""
     with _by_value() as register:
         for module in asked:
             register(module)
@@ -123,7 +123,7 @@ def _dump(
 
 @contextmanager
 def _by_value() -> Iterator[Any]:
-    """Gives a function that makes cloudpickle pack a module by value, until the block ends."""
+    """Yields a function that makes cloudpickle include a module by value, until the block ends."""
     import cloudpickle  # type: ignore[import-untyped]
 
     before = set(cloudpickle.list_registry_pickle_by_value())
@@ -147,11 +147,11 @@ def _pickle(content: tuple[type[BaseEnv], dict[str, Any]]) -> bytes:
     try:
         return bytes(cloudpickle.dumps(content))
     except Exception as error:
-        raise BundlingError(_blame(content, error)) from error
+        raise BundlingError(_unpackable_part(content, error)) from error
 
 
-def _blame(content: tuple[type[BaseEnv], dict[str, Any]], error: Exception) -> str:
-    """Which argument or attribute cannot be packed."""
+def _unpackable_part(content: tuple[type[BaseEnv], dict[str, Any]], error: Exception) -> str:
+    """A message that names the argument or attribute that cannot be packed."""
     env_class, arguments = content
     for name, value in arguments.items():
         if why := _unpicklable(value):

@@ -1,7 +1,7 @@
-"""A virtual environment for one bundle's packages, kept and shared by every bundle that asks for the same.
+"""Virtual environments for the packages of bundles, cached and shared by bundles with the same requirements.
 
-The environment's own packages come first on the path. benchmax and what it needs follow them: those of the running
-interpreter where the Python minor is the same, and a fresh install of the light ones where it is not.
+The bundle's own packages come first on the path. benchmax and what it needs follow: those of the running interpreter
+where the Python minor version is the same, and a fresh install of the light ones where it is not.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from benchmax.bundle.metadata import (
     python_minor,
     requirement_name,
 )
-from benchmax.envs.remote.surroundings import scrubbed_environment
+from benchmax.envs.remote.process_limits import scrubbed_environment
 
 INSTALL_SECONDS = 900.0
 SHOWN_LINES = 15
@@ -41,15 +41,15 @@ _UNREACHABLE = (
     "ConnectTimeoutError", "Connection refused", "Network is unreachable", "ProxyError", "Tunnel connection failed",
     "SSLError", "ReadTimeoutError",
 )  # fmt: skip
-"""Words of pip that tell of the way to an index, and not of what is there."""
+"""Messages of pip about an index that cannot be reached."""
 COMPLETE = "complete"
-"""A file in every environment that is whole; its time tells when one was last asked for."""
+"""A file in every finished environment; its time is when the environment was last requested."""
 
 
 def envs_venv(metadata: BundleMetadata, cache_root: str | Path, *, wheels_only: bool = False) -> Path:
-    """The interpreter to run the bundle with: this one, or that of a cached environment with its packages.
+    """The interpreter for the bundle: the running one, or that of a cached environment with its packages.
 
-    To build a package from its source runs code of others; with `wheels_only` none is built.
+    Building a package from its source runs code of others; with `wheels_only` none is built.
     """
     dependencies = _own_packages(metadata)
     if wheels_only:
@@ -76,7 +76,7 @@ def venv_name(metadata: BundleMetadata) -> str:
 
 
 def _own_packages(metadata: BundleMetadata) -> list[str]:
-    """What is to be installed; benchmax itself is lent, and another one beside it would be found first."""
+    """The packages to install; benchmax itself is shared, and a second one would shadow it."""
     return [each for each in canonical_dependencies(metadata.pip_dependencies) if requirement_name(each) != "benchmax"]
 
 
@@ -90,15 +90,15 @@ def _refuse_addresses(dependencies: Sequence[str]) -> None:
 
 
 def remove_unused(cache_root: str | Path, wanted: Collection[str], unused_seconds: float) -> list[str]:
-    """Remove the environments that nobody asked for in so long, but not those `wanted` names; gives their names."""
+    """Remove environments that were not requested for so long and are not in `wanted`; returns their names."""
     root, removed = Path(cache_root), []
     for mark in sorted(root.glob(f"*/{COMPLETE}")):
         home = mark.parent
         if home.name in wanted:
             continue
-        with _locked(root / f"{home.name}.lock"):  # whoever asks for it now waits, and has it made again
+        with _locked(root / f"{home.name}.lock"):  # whoever requests it now waits, and creates it again
             if mark.exists() and mark.stat().st_mtime < time.time() - unused_seconds:
-                mark.unlink()  # first: what is left of a removal cut short is no environment
+                mark.unlink()  # first: a removal that is interrupted leaves no finished environment
                 shutil.rmtree(home)
                 home.with_suffix(".log").unlink(missing_ok=True)
                 removed.append(home.name)
@@ -106,8 +106,8 @@ def remove_unused(cache_root: str | Path, wanted: Collection[str], unused_second
 
 
 def _key(minor: str, dependencies: Sequence[str]) -> str:
-    # The running interpreter counts: its packages are lent to the environment. So does what all may read: a sandbox's
-    # user is another one.
+    # The running interpreter counts: its packages are shared with the environment. "readable": earlier environments
+    # could not be read by the user of a sandbox.
     parts = ["readable", minor, installed_version(), sys.prefix if minor == HERE else "", *dependencies]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
@@ -123,18 +123,18 @@ def _create(home: Path, base: Path, minor: str, dependencies: Sequence[str], opt
     """Build the environment in place, the file COMPLETE last."""
     log = home.with_suffix(".log")
     log.unlink(missing_ok=True)
-    borrowed_pip = find_spec("pip") is not None
+    shared_pip = find_spec("pip") is not None
     try:
-        _run([str(base), "-m", "venv", *(["--without-pip"] if borrowed_pip else []), str(home)], log)
+        _run([str(base), "-m", "venv", *(["--without-pip"] if shared_pip else []), str(home)], log)
         packages = list(dependencies)
         if minor == HERE:
-            _lend_packages(home, minor)
+            _share_packages(home, minor)
         else:
-            _lend_benchmax(home, minor)
+            _share_benchmax(home, minor)
             packages += _light_requirements()
         if packages:
             python = str(home / "bin" / "python")
-            pip = [sys.executable, "-m", "pip", "--python", python] if borrowed_pip else [python, "-m", "pip"]
+            pip = [sys.executable, "-m", "pip", "--python", python] if shared_pip else [python, "-m", "pip"]
             _run([*pip, "install", "--no-input", "--disable-pip-version-check", *options, *packages], log)
         (home / COMPLETE).touch()
     except BaseException:
@@ -153,7 +153,7 @@ def _run(command: Sequence[str], log: Path) -> None:
             )  # fmt: skip
         failure = f"exit code {done.returncode}" if done.returncode else ""
     except subprocess.TimeoutExpired:
-        failure = f"no end after {INSTALL_SECONDS:g} s"
+        failure = f"not finished after {INSTALL_SECONDS:g} s"
     if failure:
         lines = log.read_text("utf-8", "replace").splitlines()
         tail = "\n".join(lines[-SHOWN_LINES:])
@@ -164,7 +164,7 @@ def _run(command: Sequence[str], log: Path) -> None:
 
 
 def _cause(lines: Sequence[str]) -> str:
-    """What pip's output comes down to, and what to do."""
+    """The cause of pip's failure, and what to do about it."""
     ways = "Give the platform's process PIP_INDEX_URL, or PIP_FIND_LINKS with a folder of wheels"
     if any(sign in line for line in lines for sign in _UNREACHABLE):
         return f"The package index cannot be reached from this machine. {ways}."
@@ -188,20 +188,20 @@ def _source_root() -> str:
     return str(Path(benchmax.__file__).parent.parent)
 
 
-def _lend_packages(home: Path, minor: str) -> None:
+def _share_packages(home: Path, minor: str) -> None:
     """Put the running interpreter's packages on the path, after the environment's own."""
     paths = [_source_root(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     _write_pth(home, minor, dict.fromkeys(paths))
 
 
-def _lend_benchmax(home: Path, minor: str) -> None:
-    """benchmax alone: packages built for another Python minor must not be seen."""
+def _share_benchmax(home: Path, minor: str) -> None:
+    """Share benchmax alone: packages built for another Python minor version must not be visible."""
     root = Path(_source_root())
     if root.name in ("site-packages", "dist-packages"):
-        (home / "lent").mkdir()
-        (home / "lent").chmod(0o755)
-        (home / "lent" / "benchmax").symlink_to(root / "benchmax")
-        root = home / "lent"
+        (home / "shared").mkdir()
+        (home / "shared").chmod(0o755)
+        (home / "shared" / "benchmax").symlink_to(root / "benchmax")
+        root = home / "shared"
     _write_pth(home, minor, [str(root)])
 
 

@@ -1,20 +1,17 @@
 """The process in which an environment runs: `python -m benchmax.bundle.worker FD [confined]`, started by `RemoteEnv`.
 
-It limits itself, opens the environment, says what it is, and then runs hooks as they are asked for over the socket
-FD. When the socket closes, whoever started it is gone, and it ends itself and all it started; in a sandbox (`confined`)
-that is the sandbox's to do.
+It limits itself, opens the environment, describes it, and then runs the hooks that are requested over the socket
+FD. When the socket closes, the process that started it is gone, and its guard ends it and all it started; in a sandbox
+(`confined`) the sandbox does.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import faulthandler
 import logging
 import os
 import resource
-import select
-import shutil
 import signal
 import socket
 import sys
@@ -30,27 +27,27 @@ from benchmax.bundle.load import allow_loading, load_bundle
 from benchmax.bundle.metadata import read_bundle_files
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.datasets.load import load_examples
-from benchmax.envs.demonstration import plain_turn, turn_after
+from benchmax.envs.demonstration import turn_after, turn_to_json
 from benchmax.envs.legacy import is_old_group_reward, is_old_reward
 from benchmax.envs.loading import load_env_class
 from benchmax.envs.logging import current_rollouts, group_context
+from benchmax.envs.remote.guard import go_under_guard
 from benchmax.envs.remote.preprocess import batch_outcomes
+from benchmax.envs.remote.process_limits import readable_bytes
 from benchmax.envs.remote.proxy import ATTRIBUTES
-from benchmax.envs.remote.surroundings import readable_bytes
 from benchmax.envs.remote.wire import FRAME_BYTES, Frames, describe, pack, restore_transcripts
 from benchmax.envs.reward_values import normalise_rewards
 from benchmax.envs.types import ToolDefinition, Unscored
 from benchmax.errors import EnvDefinitionError, EnvError, RewardError
 from benchmax.files.links import read_plain
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.toolbox import result_text
+from benchmax.rollouts.tools import as_result
 
 HOOKS = [name for name, value in vars(BaseEnv).items() if callable(getattr(BaseEnv, name)) and not name.startswith("_")]
 FOREVER = 7 * 86_400.0
-"""Deadlines are the caller's; it gives a call up by a message."""
+"""Deadlines are the caller's, who abandons a call by a message."""
 STACK_BYTES = 2 * 1024 * 1024
-"""Of a thread; the usual 8 MiB each would count against the memory limit."""
-_PR_SET_PDEATHSIG = 1
+"""Stack of a thread; the usual 8 MiB each would count against the memory limit."""
 
 
 def main() -> None:
@@ -59,98 +56,72 @@ def main() -> None:
         sys.exit("RemoteEnv starts this program; run an environment with `benchmax eval` instead.")
     wire = socket.socket(fileno=int(sys.argv[1]))
     wire.set_inheritable(False)
-    faulthandler.enable(all_threads=False)
     if not confined:
-        _set_guard(wire)
+        # One may not notice that the starter is gone: it may be held by C code, or killed along with it.
+        go_under_guard(wire.fileno(), tidy=Path.cwd().parents[1])  # that of all the processes and their bundle
+    faulthandler.enable(all_threads=False)
     frames = Frames()
-    orders: list[dict[str, Any]] = []
-    while not orders:
+    messages: list[dict[str, Any]] = []
+    while not messages:
         data = wire.recv(65_536)
         if not data:
             return
-        orders = list(frames.feed(data))
-    first, *rest = orders
-    _limit_self(first)
+        messages = list(frames.feed(data))
+    instructions, *rest = messages
+    _limit_self(instructions)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    code = asyncio.run(Worker(first).serve(wire, frames, rest))
+    code = asyncio.run(Worker(instructions).serve(wire, frames, rest))
     sys.stdout.flush()
-    os._exit(code)  # threads that hang must not hold the end
+    os._exit(code)  # threads that hang must not delay the end
 
 
-def _set_guard(wire: socket.socket) -> None:
-    """Leave a small process behind that ends this session, and removes its files, when the starter is gone.
-
-    This process may not notice: it may be held by C code, or be killed along with the starter before it can end what
-    it has started. The guard is nobody's child, so that an environment that waits for its children does not meet it.
-    """
-    if (between := os.fork()) != 0:
-        os.waitpid(between, 0)
-        return
-    if os.fork() != 0:
-        os._exit(0)
-    folder = Path.cwd().parents[1]  # that of all the processes and their bundle
-    for stream in (1, 2):
-        os.close(stream)
-    poller = select.poll()
-    poller.register(wire, getattr(select, "POLLRDHUP", 0) | select.POLLHUP)
-    poller.poll()
-    group = os.getpgrp()
-    os.setsid()  # else it would kill itself before it has tidied up
-    os.killpg(group, signal.SIGKILL)
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0)
-
-
-def _limit_self(orders: Mapping[str, Any]) -> None:
-    if sys.platform == "linux" and orders["parent"] is not None:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != orders["parent"]:  # it died before the line above
-            os._exit(1)
-        _offer_self()
+def _limit_self(instructions: Mapping[str, Any]) -> None:
+    if sys.platform == "linux":
+        _raise_oom_score()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = orders["open_files"] if hard == resource.RLIM_INFINITY else min(hard, orders["open_files"])
+    files = instructions["open_files"] if hard == resource.RLIM_INFINITY else min(hard, instructions["open_files"])
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-    if orders["memory_bytes"]:
+    if instructions["memory_bytes"]:
         # Private memory rather than address space: allocators and runtimes reserve far more of it than they use.
-        resource.setrlimit(resource.RLIMIT_DATA, (orders["memory_bytes"], orders["memory_bytes"]))
+        resource.setrlimit(resource.RLIMIT_DATA, (instructions["memory_bytes"], instructions["memory_bytes"]))
         threading.stack_size(STACK_BYTES)
-    if orders["nice"]:
-        os.nice(orders["nice"])
+    if instructions["nice"]:
+        os.nice(instructions["nice"])
 
 
-def _offer_self() -> None:
-    """When the machine's memory runs out the kernel ends an environment, and not who trains on it."""
+def _raise_oom_score() -> None:
+    """When the machine runs out of memory, the kernel ends an environment rather than the trainer."""
     try:
         Path("/proc/self/oom_score_adj").write_text("500")
-    except OSError:  # one that stands higher already may not come down
+    except OSError:  # a score that is higher already may not be lowered
         pass
 
 
-def _make_env(orders: Mapping[str, Any]) -> BaseEnv:
-    if "bundle" in orders:
+def _make_env(instructions: Mapping[str, Any]) -> BaseEnv:
+    if "bundle" in instructions:
         allow_loading()
-        folder = Path(orders["bundle"])
+        folder = Path(instructions["bundle"])
         env = load_bundle(read_bundle_files(folder / "env-cls.pkl", folder / "env-metadata.json"))
         assert isinstance(env, BaseEnv)
         return env
-    sys.path.insert(0, orders["path"])
-    return load_env_class(orders["spec"])(**orders["args"])
+    sys.path.insert(0, instructions["path"])
+    return load_env_class(instructions["spec"])(**instructions["args"])
 
 
 class Worker(asyncio.Protocol):
     """Serves one environment over one socket."""
 
-    def __init__(self, orders: Mapping[str, Any]) -> None:
-        self._orders = orders
+    def __init__(self, instructions: Mapping[str, Any]) -> None:
+        self._instructions = instructions
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._outbox: deque[bytes] = deque()
         self._flushing = False
         self._early: list[dict[str, Any]] = []
 
     async def serve(self, wire: socket.socket, frames: Frames, early: list[dict[str, Any]]) -> int:
-        """Until told to stop; gives the exit code."""
+        """Serve until asked to stop; returns the exit code."""
         self._loop = asyncio.get_running_loop()
         self._frames, self._early = frames, early
         self._stopped = asyncio.Event()
@@ -160,14 +131,14 @@ class Worker(asyncio.Protocol):
         self._transport = transport
         logging.getLogger().addHandler(_Relay(self._send))
         stall = limits.STALL_SECONDS
-        limits.STALL_SECONDS = limits.INIT_SECONDS = self._orders["start_seconds"]  # opening may take its time
+        limits.STALL_SECONDS = limits.INIT_SECONDS = self._instructions["start_seconds"]  # for opening it
         try:
-            async with EnvHost(lambda: _make_env(self._orders)) as host:
+            async with EnvHost(lambda: _make_env(self._instructions)) as host:
                 limits.STALL_SECONDS = stall
                 self._send(pack({"hello": await _hello(host)}))
                 self._host = host
                 for message in self._early:
-                    self._heard(message)
+                    self._received(message)
                 await self._stopped.wait()
         except Exception as error:
             self._send(pack({"failed": describe(error)}))
@@ -183,24 +154,24 @@ class Worker(asyncio.Protocol):
             if self._host is None:
                 self._early.append(message)
             else:
-                self._heard(message)
+                self._received(message)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._loop.call_later(0.5, os.killpg, 0, signal.SIGKILL)  # the guard comes first, unless it is gone
+        self._loop.call_later(0.5, os.killpg, 0, signal.SIGKILL)  # the guard is faster, unless it is gone
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _received(self, message: dict[str, Any]) -> None:
         if "call" in message:
             task = self._loop.create_task(self._serve_call(message))
             self._tasks[message["id"]] = task
         elif "cancel" in message:
-            self._send(pack({"heard": message["cancel"]}))
+            self._send(pack({"cancelled": message["cancel"]}))
             if (known := self._tasks.get(message["cancel"])) is not None:
                 known.cancel()
         elif "stop" in message:
             self._stopped.set()
 
     def _send(self, frame: bytes) -> None:
-        """Send a frame; from any thread. Frames leave in the order they were given."""
+        """Send a frame; from any thread. Frames are sent in order."""
         self._outbox.append(frame)
         if not self._flushing:
             self._flushing = True
@@ -244,16 +215,15 @@ class Worker(asyncio.Protocol):
             raise EnvError(f"There is no hook named {hook!r}. Use the same benchmax on both sides.")
         if hook == "demonstrate":
             turn = await host.perform(turn_after, host.env.demonstrate, *args, deadline=FOREVER, label=hook)
-            return plain_turn(turn)
+            return turn_to_json(turn)
         restore_transcripts(kwargs, message.get("starts", {}))
         tool = str(args[1]) if hook == "run_tool" else ""
-        label = f"{hook} {tool}" if tool else hook
         with group_context(rollouts):
-            value = await host.outcome(host.start(hook, tuple(args), kwargs, tool, label), FOREVER)
+            value = await host.outcome(host.start(hook, tuple(args), kwargs, tool), FOREVER)
         return _plain(hook, value)
 
     def _out_of_memory(self, hook: str) -> dict[str, Any]:
-        most = self._orders["memory_bytes"]
+        most = self._instructions["memory_bytes"]
         limit = f" at its memory limit {readable_bytes(most)}" if most else ""
         return {"type": "MemoryError", "message": f"{hook} ran out of memory{limit}. Use less, or raise the limit."}
 
@@ -278,15 +248,15 @@ def _packed_result(number: int, hook: str, value: Any) -> bytes:
 
 
 def _plain(hook: str, value: Any) -> Any:
-    """What a hook returned, as it is understood on the other side."""
+    """What a hook returned, in the form the other side expects."""
     if hook == "run_tool":
-        return value if isinstance(value, str) else result_text(value)
+        return value if isinstance(value, str) else as_result(value)
     if hook == "compute_reward":
         return _plain_rewards(value)
     if hook == "compute_group_reward":
         if not isinstance(value, list | tuple):
             raise RewardError(
-                f"compute_group_reward gave {type(value).__name__}. Return a list with one dict per rollout."
+                f"compute_group_reward returned {type(value).__name__}. Return a list with one dict per rollout."
             )
         return [_plain_rewards(each) for each in value]
     if hook == "list_tools":
@@ -315,7 +285,7 @@ def _preprocess(env_class: type[BaseEnv], rows: list[Any]) -> list[Any]:
 
 
 async def _hello(host: EnvHost) -> dict[str, Any]:
-    """What the other side has to know of the environment."""
+    """The description of the environment for the other side."""
     env = host.env
     old = [
         name
@@ -342,17 +312,17 @@ class _Relay(logging.Handler):
         self._lines: dict[str, int] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        rollouts = [each for each in current_rollouts() if self._may_speak(each)]
+        rollouts = [each for each in current_rollouts() if self._may_send(each)]
         if current_rollouts() and not rollouts:
             return
         try:
             text = record.getMessage()[: limits.LOG_LINE_CHARS]
             self._send_frame(pack({"log": [record.levelno, record.name, text, rollouts]}))
-        except Exception:  # a line that cannot be formatted is the environment's own loss
+        except Exception:  # a line that cannot be formatted is lost
             self.handleError(record)
 
-    def _may_speak(self, rollout: str) -> bool:
-        """No more lines than a record keeps, or a chatty hook would fill the socket."""
+    def _may_send(self, rollout: str) -> bool:
+        """Send no more lines than a record keeps, or a hook that logs much would fill the socket."""
         count = self._lines[rollout] = self._lines.pop(rollout, 0) + 1
         if len(self._lines) > 10_000:
             del self._lines[next(iter(self._lines))]

@@ -13,7 +13,7 @@ from benchmax.cli.local import data, env, evals, limits, mcp, models, setup, sho
 from benchmax.cli.local.doctor import doctor
 from benchmax.cli.local.serve import serve
 from benchmax.cli.local.validate import validate
-from benchmax.cli.platform import account, keys, launch, profile, runs, vault
+from benchmax.cli.platform import account, keys, launch, profile, runs, vault, webhooks
 from benchmax.cli.platform import up as platform
 from benchmax.cli.platform.playground import playground
 from benchmax.cli.platform.quickstart import quickstart
@@ -85,6 +85,7 @@ app.add_typer(runs.app, name="runs")
 app.add_typer(keys.app, name="keys")
 app.add_typer(vault.endpoints, name="endpoints")
 app.add_typer(vault.secrets, name="secrets")
+app.add_typer(webhooks.app, name="webhooks")
 app.add_typer(profile.app, name="profile")
 app.add_typer(data.app, name="data")
 app.add_typer(mcp.app, name="mcp")
@@ -92,7 +93,7 @@ app.command()(limits.limits)
 
 
 def _add_plugins() -> None:
-    """Commands of installed packages. A name of ours stays ours."""
+    """Commands of installed packages; a built-in name is not replaced."""
     taken = {each.name or (each.callback.__name__ if each.callback else "") for each in app.registered_commands}
     taken |= {each.name or "" for each in app.registered_groups}
     for name, added in plugins.load_all("commands"):

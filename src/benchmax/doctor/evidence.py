@@ -1,19 +1,20 @@
-"""The evidence: everything the examination saw, before anything is concluded from it."""
+"""The evidence: everything the examination observed, before checks conclude anything from it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
 from benchmax.doctor.gold.finder import Gold
 from benchmax.doctor.gold.truths import truth_text
-from benchmax.doctor.probe_player import Shot
-from benchmax.doctor.watched import HookCall
-from benchmax.envs.base_env import BaseEnv
+from benchmax.doctor.probe_player import PlayedAnswer
+from benchmax.doctor.recording_host import HookCall
+from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.datasets.load import DatasetReport
 from benchmax.envs.datasets.rows import RowIssue
+from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import Example, ToolDefinition
 
 TOLERANCE = 0.02
@@ -22,7 +23,7 @@ TOLERANCE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long the doctor waits, and when it calls something slow."""
+    """How long the doctor waits, and what it calls slow."""
 
     init_seconds: float = 60.0
     tool_seconds: float = 30.0
@@ -44,21 +45,21 @@ PACES: dict[str, Pace] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class ToolTrial:
     """One tool called with made-up arguments."""
 
     tool: str
     arguments: dict[str, Any]
     example: Example
     text: str
-    """What the model would have been shown."""
+    """What the model would have read."""
     call: HookCall | None
-    """None when the arguments did not even pass the schema."""
+    """None when the arguments do not pass the schema."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mingled:
-    """The gold answer's total when rollouts are played alone, and beside others."""
+class Interference:
+    """What the gold answer earned alone, and while other rollouts were open."""
 
     example: Example
     alone: float | None
@@ -73,7 +74,7 @@ class Mingled:
 
 @dataclass(slots=True)
 class Evidence:
-    """What was seen."""
+    """Everything that was observed."""
 
     env_class: type[BaseEnv]
     env_args: dict[str, Any]
@@ -92,6 +93,8 @@ class Evidence:
     build_error: str = ""
     tools: list[ToolDefinition] = field(default_factory=list)
     tools_error: str = ""
+    tools_advice: str = ""
+    """What the error itself tells to do, where it is one of benchmax."""
     bad_tools: dict[str, str] = field(default_factory=dict)
     calls: list[HookCall] = field(default_factory=list)
     blocking: frozenset[str] = frozenset()
@@ -99,28 +102,28 @@ class Evidence:
     left_behind: list[str] = field(default_factory=list)
     own_probe: dict[str, Any] | None = None
     pace: Pace = Pace()
-    watched: bool = False
-    """Whether another process looks whether this one is held."""
+    supervised: bool = False
+    """Whether another process watches that this one is not blocked."""
     # Answers
     gold_overridden: bool = False
     gold: Gold = field(default_factory=Gold)
     """The way of answering that earned most."""
-    demonstrated: list[Shot] = field(default_factory=list)
-    """What the environment's own `demonstrate` did; among the shots as gold."""
+    demonstrated: list[PlayedAnswer] = field(default_factory=list)
+    """The rollouts of the environment's own `demonstrate`; they are among the answers as gold."""
     demonstrate_error: str = ""
-    shots: list[Shot] = field(default_factory=list)
-    repeats: list[list[Shot]] = field(default_factory=list)
+    answers: list[PlayedAnswer] = field(default_factory=list)
+    repeats: list[list[PlayedAnswer]] = field(default_factory=list)
     """The same answer on the same example, played again."""
-    mingled: list[Mingled] = field(default_factory=list)
-    history: list[Shot] = field(default_factory=list)
+    interference: list[Interference] = field(default_factory=list)
+    history: list[PlayedAnswer] = field(default_factory=list)
     """Answers after a conversation that already holds an answer; kinds `old-gold` and `old-wrong`."""
-    trials: list[Trial] = field(default_factory=list)
-    edge_trials: list[Trial] = field(default_factory=list)
-    """Tools called with the unusual values their schemas allow: 0, nothing, very much."""
+    tool_trials: list[ToolTrial] = field(default_factory=list)
+    edge_trials: list[ToolTrial] = field(default_factory=list)
+    """Tools called with unusual values that their schemas allow: 0, nothing, very long texts."""
     crosstalk: list[str] = field(default_factory=list)
     cut_short: bool = False
 
-    # What the checks ask
+    # What checks read
 
     @property
     def system_prompt(self) -> str:
@@ -128,106 +131,110 @@ class Evidence:
         prompt = getattr(self.env if self.env is not None else self.env_class, "system_prompt", "")
         return prompt if isinstance(prompt, str) else ""
 
+    def prompt(self, example: Example) -> str:
+        """Everything the model reads before it answers."""
+        return "\n".join([self.system_prompt, *(content_text(m.get("content")) for m in example["prompt_messages"])])
+
     @property
-    def scored(self) -> list[Shot]:
-        return [shot for shot in self.shots if shot.total is not None]
+    def scored(self) -> list[PlayedAnswer]:
+        return [answer for answer in self.answers if answer.total is not None]
 
     @property
     def gold_text_known(self) -> bool:
-        return any(shot.kind == "gold" for shot in self.shots)
+        return any(answer.kind == "gold" for answer in self.answers)
 
     @property
     def nothing_earns(self) -> bool:
-        """Whether no answer of any kind was paid more than nonsense: broken, or not understood."""
+        """Whether no answer earned more than nonsense: the reward is broken, or not understood."""
         return not self.gold.works and not self.answers_matter
 
     def truth(self, example: Example) -> str | None:
-        """The right answer as a text: the reading that is paid, or the column that is named like one."""
+        """The right answer as a text: the reading that earns, or the column with a usual name."""
         return self.gold.truth(example) or truth_text(example)
 
     @property
     def needs_more_than_text(self) -> bool:
         """Whether a good answer may need tools or prepared state, which a text alone cannot show."""
-        return bool(self.tools) or (self.env is not None and _prepares(self.env))
+        return bool(self.tools) or (self.env is not None and overrides(self.env, "init_rollout"))
+
+    @property
+    def calls_unknown(self) -> bool:
+        """Whether nobody says which tool calls a good answer takes, so that what rewards see of them stays unseen."""
+        told = self.demonstrated or (self.env is not None and overrides(self.env, "gold_tool_calls"))
+        return bool(self.tools) and not told
 
     @property
     def answers_matter(self) -> bool:
         """Whether, on some example, two answers earn differently."""
         totals: dict[str, set[float]] = {}
-        for shot in self.scored:
-            totals.setdefault(shot.example["id"], set()).add(round(_total(shot), 9))
+        for answer in self.scored:
+            totals.setdefault(answer.example["id"], set()).add(round(total_of(answer), 9))
         return any(len(each) > 1 for each in totals.values())
 
     @property
     def noise(self) -> float:
-        """By how much the same answer's total differed between repeats, at most."""
-        spreads = [[shot.total for shot in same if shot.total is not None] for same in self.repeats]
+        """The largest difference between totals of the same answer."""
+        spreads = [[answer.total for answer in same if answer.total is not None] for same in self.repeats]
         return max((max(totals) - min(totals) for totals in spreads if totals), default=0.0)
 
     @property
     def components(self) -> set[str]:
-        """The names of every component that any answer was given, scored or not."""
-        rollouts = [shot.rollout for shot in self.shots]
+        """The names of all components that any answer got, scored or not."""
+        rollouts = [answer.rollout for answer in self.answers]
         named = {name for rollout in rollouts for name in (*rollout.rewards, *rollout.unscored)}
         return named if any(rollout.rewards for rollout in rollouts) else set()
 
-    def of(self, *kinds: str) -> list[Shot]:
-        return [shot for shot in self.scored if shot.kind in kinds]
+    def of(self, *kinds: str) -> list[PlayedAnswer]:
+        return [answer for answer in self.scored if answer.kind in kinds]
 
-    def best(self, *kinds: str) -> list[Shot]:
-        """For each example, the best paid of these answers."""
-        best: dict[str, Shot] = {}
-        for shot in self.of(*kinds):
-            held = best.get(shot.example["id"])
-            if held is None or _total(shot) > _total(held):
-                best[shot.example["id"]] = shot
+    def best(self, *kinds: str) -> list[PlayedAnswer]:
+        """For each example, the answer of these kinds that earned most."""
+        best: dict[str, PlayedAnswer] = {}
+        for answer in self.of(*kinds):
+            best[answer.example["id"]] = max(best.get(answer.example["id"], answer), answer, key=total_of)
         return list(best.values())
 
     def mean(self, *kinds: str) -> float | None:
-        totals = [_total(shot) for shot in self.best(*kinds)]
+        totals = list(map(total_of, self.best(*kinds)))
         return fmean(totals) if totals else None
 
-    def gold_for(self, shots: Iterable[Shot]) -> float | None:
-        """The gold answer's mean on the examples of these shots."""
-        ids = {shot.example["id"] for shot in shots}
-        totals = [_total(shot) for shot in self.best("gold") if shot.example["id"] in ids]
+    def gold_for(self, answers: Iterable[PlayedAnswer]) -> float | None:
+        """The gold answer's mean reward on the examples of these answers."""
+        ids = {answer.example["id"] for answer in answers}
+        totals = [total_of(answer) for answer in self.best("gold") if answer.example["id"] in ids]
         return fmean(totals) if totals else None
 
     @property
     def floor(self) -> float:
-        """What content-free answers earn at most."""
+        """The most that answers without content earn."""
         return max((m for kind in ("nothing", "garbage") if (m := self.mean(kind)) is not None), default=0.0)
 
     @property
     def gold_works(self) -> bool:
-        """Whether the gold answer is paid more than answers without content, so that it can serve as a measure."""
+        """Whether the gold answer earns more than answers without content, so that others can be measured by it."""
         gold = self.mean("gold")
         return gold is not None and gold > self.floor + 1e-9
 
     def share(self, *kinds: str) -> float | None:
-        """The part of the gold reward that these answers earn; their plain reward while gold is no measure."""
-        shots = self.best(*kinds)
-        if not shots:
+        """The share of the gold reward that these answers earn; their own reward when gold is no measure."""
+        answers = self.best(*kinds)
+        if not answers:
             return None
-        paid = fmean(_total(shot) for shot in shots)
-        gold = self.gold_for(shots)
+        earned = fmean(map(total_of, answers))
+        gold = self.gold_for(answers)
         if gold is None or not self.gold_works:
-            return paid
+            return earned
         if gold > 0:
-            return paid / gold
-        low = min(_total(shot) for shot in self.scored)
-        return (paid - low) / (gold - low) if gold > low else 1.0
+            return earned / gold
+        low = min(total_of(answer) for answer in self.scored)
+        return (earned - low) / (gold - low) if gold > low else 1.0
 
-    def hook(self, name: str, where: Callable[[HookCall], bool] = lambda call: True) -> list[HookCall]:
-        return [call for call in self.calls if call.hook == name and where(call)]
-
-
-def _total(shot: Shot) -> float:
-    assert shot.total is not None
-    return shot.total
+    def hook(self, name: str) -> list[HookCall]:
+        """The calls of a hook."""
+        return [call for call in self.calls if call.hook == name]
 
 
-def _prepares(env: BaseEnv) -> bool:
-    from benchmax.envs.base_env import overrides
-
-    return overrides(env, "init_rollout")
+def total_of(answer: PlayedAnswer) -> float:
+    """The total of a scored answer."""
+    assert answer.total is not None
+    return answer.total

@@ -15,28 +15,27 @@ from typing import Any, TypeVar
 
 from benchmax.doctor import checks as checks  # registers them
 from benchmax.doctor.evidence import PACES, Evidence, Pace
-from benchmax.doctor.examination import Examination
+from benchmax.doctor.evidence_collector import EvidenceCollector
 from benchmax.doctor.findings import ComponentStat, Diagnosis, ScoredAnswer, held_interpreter
 from benchmax.doctor.gold.truths import question
-from benchmax.doctor.probe_player import Shot
+from benchmax.doctor.interpreter_watch import InterpreterHeld, can_watch, run_in_child
+from benchmax.doctor.probe_player import PlayedAnswer
+from benchmax.doctor.recording_host import RecordingHost
 from benchmax.doctor.registry import run_checks
-from benchmax.doctor.stall import Stalled, apart, can_watch
-from benchmax.doctor.watched import WatchedHost
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.datasets.readers import Source, read_rows
 from benchmax.envs.legacy import example_from
-from benchmax.envs.reward_values import describe_error
-from benchmax.errors import ConfigError, DatasetError, UsageError
+from benchmax.errors import ConfigError, DatasetError, UsageError, describe_error
 
 T = TypeVar("T")
 
 ROWS_READ = 100_000
-"""Rows looked at; what is wrong with rows shows long before."""
+"""Rows that are read; problems of rows show long before."""
 ROWS_TWICE = 20
-"""Rows preprocessed twice, to see whether ids hold still."""
+"""Rows preprocessed twice, to see whether their ids are stable."""
 PROBE_ROWS = 1_000
-"""Rows given to validate_probe."""
+"""Rows passed to validate_probe."""
 
 
 async def examine(
@@ -51,17 +50,16 @@ async def examine(
     group_samples: int = 2,
     max_turns: int | None = None,
     max_tool_calls: int | None = None,
-    watched: bool = False,
+    supervised: bool = False,
 ) -> Diagnosis:
-    """Examine an environment on `examples` of its rows. What is wrong becomes a finding; nothing is raised for it."""
+    """Examine an environment on `examples` of its rows. What is wrong becomes a finding and is not raised."""
     began = perf_counter()
-    evidence = Evidence(env_class, dict(env_args or {}), pace=_pace(pace), watched=watched)
-    rows, eval_rows = _held(rows), _held(eval_rows)
+    evidence = Evidence(env_class, dict(env_args or {}), pace=_pace(pace), supervised=supervised)
+    rows, eval_rows = _rereadable(rows), _rereadable(eval_rows)
     await asyncio.to_thread(_read, evidence, rows, eval_rows)
     if evidence.examples:
-        picked = sorted(
-            Random(seed).sample(range(len(evidence.examples)), min(max(1, examples), len(evidence.examples)))
-        )
+        count = min(max(1, examples), len(evidence.examples))
+        picked = sorted(Random(seed).sample(range(len(evidence.examples)), count))
         evidence.sample = [evidence.examples[index] for index in picked]
     budgets = {"max_turns": max_turns, "max_tool_calls": max_tool_calls}
     await _visit(evidence, budgets, group_samples, eval_rows if eval_rows is not None else rows)
@@ -74,14 +72,14 @@ def examine_sync(env_class: type[BaseEnv], env_args: dict[str, Any] | None = Non
 
 
 def examine_apart(env_class: type[BaseEnv], env_args: dict[str, Any] | None = None, **options: Any) -> Diagnosis:
-    """The same in a process of its own, where the system can: code that holds the interpreter would hold us, too."""
+    """The same in a child process, where the system can fork: code that holds the interpreter would block this one."""
     if not can_watch():
         return examine_sync(env_class, env_args, **options)
     try:
-        told = apart(lambda: examine_sync(env_class, env_args, watched=True, **options).to_dict())
-    except Stalled as stalled:
-        return held_interpreter(env_class.__name__, stalled)
-    return Diagnosis.from_dict(told)
+        result = run_in_child(lambda: examine_sync(env_class, env_args, supervised=True, **options).to_dict())
+    except InterpreterHeld as held:
+        return held_interpreter(env_class.__name__, held)
+    return Diagnosis.from_dict(result)
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -111,7 +109,7 @@ def _pace(pace: str | Pace) -> Pace:
     return PACES[pace]
 
 
-def _held(rows: Any) -> Any:
+def _rereadable(rows: Any) -> Any:
     """Rows that can be read more than once; an iterator cannot."""
     return list(islice(rows, ROWS_READ)) if isinstance(rows, Iterable) and iter(rows) is rows else rows
 
@@ -141,7 +139,7 @@ def _unstable(env_class: type[BaseEnv], rows: Source) -> list[str]:
     for row in islice(read_rows(rows), ROWS_TWICE):
         try:
             first, second = (example_from(env_class.dataset_preprocess(copy.deepcopy(row.data))) for _ in range(2))
-        except Exception:  # told by preprocess-fails
+        except Exception:  # reported by preprocess-fails
             continue
         if first["id"] != second["id"]:
             changed.append(f"row {row.number}: {first['id'][:12]}…, then {second['id'][:12]}…")
@@ -152,7 +150,7 @@ def _unstable(env_class: type[BaseEnv], rows: Source) -> list[str]:
 
 
 async def _visit(evidence: Evidence, budgets: dict[str, int | None], group_samples: int, rows: Source) -> None:
-    host = WatchedHost(lambda: evidence.env_class(**evidence.env_args))
+    host = RecordingHost(lambda: evidence.env_class(**evidence.env_args))
     try:
         await host.__aenter__()
     except Exception as error:
@@ -160,13 +158,13 @@ async def _visit(evidence: Evidence, budgets: dict[str, int | None], group_sampl
         return
     try:
         own = _readable(rows) if host.overrides("validate_probe") else []
-        await Examination(evidence, host, budgets, group_samples).run(own)
+        await EvidenceCollector(evidence, host, budgets, group_samples).run(own)
     finally:
         await host.__aexit__(None, None, None)
 
 
 def _readable(rows: Source) -> list[Any]:
-    """Rows for the environment's own check, less those that cannot be read: preprocess-fails tells of them."""
+    """Rows for the environment's own check, without those that cannot be read, which preprocess-fails reports."""
     try:
         return [row.data for row in islice(read_rows(rows), PROBE_ROWS) if row.fault is None]
     except UsageError:
@@ -183,38 +181,34 @@ def _conclude(evidence: Evidence, seconds: float) -> Diagnosis:
         findings=findings,
         checks=lines,
         components=component_stats(evidence.scored),
-        answers=[_answer(shot, evidence.truth(shot.example)) for shot in evidence.shots],
+        answers=[_scored_answer(answer, evidence.truth(answer.example)) for answer in evidence.answers],
         rows=evidence.report.rows if evidence.report else 0,
-        examples=len(evidence.sample) if evidence.shots else 0,
+        examples=len(evidence.sample) if evidence.answers else 0,
         seconds=seconds,
     )
 
 
-def component_stats(shots: list[Shot]) -> list[ComponentStat]:
+def component_stats(answers: list[PlayedAnswer]) -> list[ComponentStat]:
     """Each component over all answers, and by kind of answer."""
-    values: dict[str, list[tuple[str, float]]] = defaultdict(list)
-    for shot in shots:
-        for name, value in shot.rollout.rewards.items():
-            values[name].append((shot.kind, value))
-    return [_stat(name, seen) for name, seen in values.items()]
+    by_kind: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for answer in answers:
+        for name, value in answer.rollout.rewards.items():
+            by_kind[name][answer.kind].append(value)
+    stats = []
+    for name, groups in by_kind.items():
+        values = [value for group in groups.values() for value in group]
+        means = {kind: round(fmean(group), 6) for kind, group in groups.items()}
+        stats.append(ComponentStat(name, fmean(values), pstdev(values), min(values), max(values), means))
+    return stats
 
 
-def _stat(name: str, seen: list[tuple[str, float]]) -> ComponentStat:
-    by_kind: dict[str, list[float]] = defaultdict(list)
-    for kind, value in seen:
-        by_kind[kind].append(value)
-    numbers = [value for _, value in seen]
-    means = {kind: round(fmean(group), 6) for kind, group in by_kind.items()}
-    return ComponentStat(name, fmean(numbers), pstdev(numbers), min(numbers), max(numbers), means)
-
-
-def _answer(shot: Shot, truth: str | None) -> ScoredAnswer:
+def _scored_answer(answer: PlayedAnswer, truth: str | None) -> ScoredAnswer:
     return ScoredAnswer(
-        probe=shot.kind,
-        question=question(shot.example),
+        probe=answer.kind,
+        question=question(answer.example),
         gold=truth or "",
-        answer=shot.text,
-        rewards=dict(shot.rollout.rewards),
-        reward=shot.total,
-        note="; ".join(f"{name}: {reason}" for name, reason in shot.rollout.unscored.items()),
+        answer=answer.text,
+        rewards=dict(answer.rollout.rewards),
+        reward=answer.total,
+        note="; ".join(f"{name}: {reason}" for name, reason in answer.rollout.unscored.items()),
     )

@@ -1,4 +1,4 @@
-"""What the doctor says: findings, each with its evidence and its fix, and the diagnosis that collects them."""
+"""Findings, each with its evidence and its fix, and the diagnosis that collects them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from benchmax.doctor.stall import Stalled
+from benchmax.doctor.interpreter_watch import InterpreterHeld
 from benchmax.envs.datasets.rows import one_line
 
 Severity: TypeAlias = Literal["error", "warning", "info"]
@@ -15,7 +15,7 @@ MARKS: dict[str, str] = {"error": "✗", "warning": "!", "info": "i", "passed": 
 
 EVIDENCE_CHARS = 1_000
 HOLDS = "holds-interpreter"
-"""The check that is made by watching the doctor itself."""
+"""The check that is made by watching the doctor's own process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Finding:
     severity: Severity
     title: str
     evidence: str
-    """What was seen: the text that was scored, and the numbers."""
+    """What was observed: the text that was scored, and the numbers."""
     fix: str
     check: str = ""
     """The id of the check that found it."""
@@ -36,7 +36,7 @@ class Finding:
         return f"{MARKS[self.severity]} {self.text()}"
 
     def text(self) -> str:
-        """Three lines and the code, fit for a terminal: what models, tools and rows wrote is escaped."""
+        """Three lines and the code, safe for a terminal: text of models, tools and rows is escaped."""
         head = one_line(f"{self.check}: {self.title}")
         lines = [head, f"    seen: {one_line(self.evidence, EVIDENCE_CHARS)}", f"    fix:  {one_line(self.fix)}"]
         return "\n".join([*lines, *(f"          {one_line(line)}" for line in self.code.splitlines())])
@@ -83,7 +83,7 @@ class ComponentStat:
 
 @dataclass(frozen=True, slots=True)
 class ScoredAnswer:
-    """One answer the doctor gave, and what it earned."""
+    """One answer the doctor tried, and what it earned."""
 
     probe: str
     question: str
@@ -157,14 +157,14 @@ class Diagnosis:
         }
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Diagnosis:
+    def from_dict(cls, raw: Mapping[str, Any]) -> Diagnosis:
         return cls(
-            told["env"],
-            findings=[Finding(**each) for each in told["findings"]],
-            checks=[CheckLine(**each) for each in told["checks"]],
-            components=[ComponentStat(**each) for each in told["components"]],
-            answers=[ScoredAnswer(**each) for each in told["answers"]],
-            **{name: told[name] for name in ("rows", "examples", "seconds")},
+            raw["env"],
+            findings=[Finding(**each) for each in raw["findings"]],
+            checks=[CheckLine(**each) for each in raw["checks"]],
+            components=[ComponentStat(**each) for each in raw["components"]],
+            answers=[ScoredAnswer(**each) for each in raw["answers"]],
+            **{name: raw[name] for name in ("rows", "examples", "seconds")},
         )
 
     def summary(self) -> str:
@@ -179,12 +179,12 @@ class Diagnosis:
         return "\n".join([*map(str, self.findings), self.summary()])
 
 
-def held_interpreter(env: str, stalled: Stalled) -> Diagnosis:
-    """What is left to say of an environment that had to be ended."""
+def held_interpreter(env: str, held: InterpreterHeld) -> Diagnosis:
+    """The diagnosis of an environment whose process had to be ended."""
     found = Finding(
         "error",
         "The environment held the interpreter and was ended.",
-        f"{stalled.where} let nothing else run for {stalled.seconds:.0f} s",
+        f"{held.where} let nothing else run for {held.seconds:.0f} s",
         "Look for a regular expression with nested repetition there, such as (\\w+\\s?)*, or a call into C that waits; "
         "bound the text it sees, or rewrite it.",
         check=HOLDS,

@@ -1,4 +1,4 @@
-"""A model's first samples on an environment, and what they say about learning there: `benchmax validate --model`."""
+"""Plays a model's first samples on an environment, to see whether it can learn there: `benchmax validate --model`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from statistics import fmean
 
 from benchmax.doctor.gold.demonstrations import Demonstrator
 from benchmax.doctor.gold.finder import Gold, GoldFinder
+from benchmax.doctor.lazy_strategies import answer_form, play_lazily
+from benchmax.doctor.learning_signal import Known, Signal, measure
 from benchmax.doctor.probe_player import ProbePlayer
-from benchmax.doctor.signal import Known, Signal, measure
-from benchmax.doctor.trivial import answer_form, play_lazily
 from benchmax.envs.types import Example
 from benchmax.models.base import ModelClient, Sampling
 from benchmax.rollouts.groups import run_group
@@ -24,10 +24,10 @@ PROMPTS, SAMPLES = 8, 8
 MEASURED = 8
 """Examples on which good and lazy answers are compared."""
 MOST_TOKENS = 256
-"""In one turn."""
+"""Tokens in one turn."""
 
 OnGroup = Callable[[int, int], None]
-"""Told how many groups are done, and of how many."""
+"""Receives how many groups are done, and of how many."""
 
 
 async def first_samples(
@@ -42,7 +42,7 @@ async def first_samples(
     on_group: OnGroup = lambda done, of: None,
     known: Known | None = None,
 ) -> Signal:
-    """Play a few examples several times each, and say whether training would get anywhere."""
+    """Play a few examples several times each, and forecast whether training would learn."""
     chosen = Random(seed).sample(list(examples), min(prompts, len(examples)))
     settings = RolloutSettings(sampling=Sampling(max_tokens=max_tokens, seed=seed))
     tools = (await host.toolbox()).tools
@@ -62,20 +62,20 @@ async def first_samples(
 
 async def known_of(host: EnvHost, examples: Sequence[Example], settings: RolloutSettings) -> Known:
     """What good, lazy and senseless answers earn here."""
-    told = replace(settings, max_tokens=None, sampling=Sampling(max_tokens=None))
-    player = ProbePlayer(host, told)
+    unlimited = replace(settings, max_tokens=None, sampling=Sampling(max_tokens=None))
+    player = ProbePlayer(host, unlimited)
     tools = (await host.toolbox()).tools
     gold = await GoldFinder(player, tools).find(examples)
-    shown = [await Demonstrator(player, gold, tools).solve(example) for example in examples[:MEASURED]]
-    paid = [each.reward for each in shown if each is not None]
-    return await known_from(player, gold, paid, examples)
+    solved = [await Demonstrator(player, gold, tools).solve(example) for example in examples[:MEASURED]]
+    rewards = [each.reward for each in solved if each is not None]
+    return await known_from(player, gold, rewards, examples)
 
 
 async def known_from(
-    player: ProbePlayer, gold: Gold, paid: Sequence[float], examples: Sequence[Example], chance: float | None = None
+    player: ProbePlayer, gold: Gold, rewards: Sequence[float], examples: Sequence[Example], chance: float | None = None
 ) -> Known:
-    """The same, from what solutions are already known to earn, and how probable they are."""
+    """The same, from what known solutions earn, and how probable they are."""
     rows = examples[:MEASURED]
     lazy = await play_lazily(player, gold, rows, examples) if gold.works else {}
     form = answer_form(gold, rows[0]) if gold.works and rows else None
-    return Known(fmean(paid) if paid else None, gold.floor, form, lazy, chance)
+    return Known(fmean(rewards) if rewards else None, gold.floor, form, lazy, chance)

@@ -1,7 +1,7 @@
-"""Answers to try on an environment: the gold ones, and those a model finds when it looks for a cheaper way.
+"""Answers that must not earn a reward: those a model finds when it looks for a cheaper way than solving the task.
 
-Every exploit here was learned by some model somewhere: say nothing, repeat the question, print the answer's form
-without an answer, list all answers at once, write ten times too much, tell the judge what to think.
+Every exploit here was learned by some model: say nothing, repeat the question, print the answer's form without an
+answer, list all answers at once, write ten times too much, tell the judge what to think.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def exploits(
 
 
 def _empty_forms(gold: str | None, truth: str | None, prompt: str) -> list[str]:
-    """The answer's form without an answer: the gold text emptied, and every tag the prompt speaks of."""
+    """The answer's form without an answer: the gold text without the truth, and every tag the prompt mentions."""
     tags = tags_of(prompt) or (["answer"] if gold is None else [])
     texts = [f"<{tag}></{tag}>" for tag in tags]
     if tags:
@@ -80,13 +80,13 @@ def _filler(length: int) -> str:
 
 
 def mentions(text: str, truth: str) -> bool:
-    """Whether the truth stands in the text as words of its own."""
+    """Whether the truth occurs in the text as whole words."""
     if not truth.strip():
         return False
     return re.search(rf"(?<!\w){re.escape(truth.strip().lower())}(?!\w)", text.lower()) is not None
 
 
 def labelled(text: str, truth: str) -> bool:
-    """Whether the text says outright that this is the answer."""
+    """Whether the text says explicitly that this is the answer."""
     label = r"(answer|ground[ _-]?truth|solution|label|expected)\W{0,4}\s?(is\W{0,3})?"
     return re.search(rf"{label}\W{{0,3}}{re.escape(truth.strip().lower())}(?!\w)", text.lower()) is not None

@@ -1,4 +1,4 @@
-"""Playing prepared answers: each alone, or as siblings of one group when the reward compares siblings."""
+"""Plays prepared answers: each alone, or as siblings of one group when the reward compares siblings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmax.doctor.arguments import arguments_for, edge_arguments
 from benchmax.doctor.probe_answers import REFUSAL
+from benchmax.doctor.tool_arguments import arguments_for, edge_arguments
 from benchmax.envs.types import ChatMessage, Example, ToolCall, ToolDefinition
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
 from benchmax.models.scripted import ScriptedModel
@@ -18,18 +18,18 @@ from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import run_rollout
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
-from benchmax.rollouts.toolbox import BadToolCall, Toolbox
+from benchmax.rollouts.tools import BadToolCall, Toolbox
 
 CALLS_PER_TURN = 16
 EDGE_CALLS = 30 * CALLS_PER_TURN
 
 
 @dataclass(frozen=True, slots=True)
-class Shot:
+class PlayedAnswer:
     """One answer played on one example."""
 
     kind: str
-    """What sort of answer: gold, nothing, garbage …"""
+    """The kind of answer: gold, nothing, garbage …"""
     text: str
     example: Example
     rollout: Rollout
@@ -66,7 +66,7 @@ def in_turns(calls: Sequence[ToolCall]) -> tuple[tuple[ToolCall, ...], ...]:
 
 
 def edge_calls(tools: Sequence[ToolDefinition]) -> list[ToolCall]:
-    """Calls with unusual arguments, those only that the schemas allow."""
+    """Calls with unusual arguments that the schemas allow."""
     toolbox = Toolbox(tools)
     calls = [ToolCall(tool.name, json.dumps(arguments)) for tool in tools for arguments in edge_arguments(tool)]
     allowed: list[ToolCall] = []
@@ -81,56 +81,54 @@ def edge_calls(tools: Sequence[ToolDefinition]) -> list[ToolCall]:
 
 async def play_alone(
     host: EnvHost, example: Example, probes: Sequence[Probe], settings: RolloutSettings, at_once: int
-) -> list[Shot]:
+) -> list[PlayedAnswer]:
     """Each answer in a rollout of its own."""
-    gate = asyncio.Semaphore(at_once)
+    slots = asyncio.Semaphore(at_once)
 
-    async def one(probe: Probe) -> Shot:
-        async with gate:
+    async def one(probe: Probe) -> PlayedAnswer:
+        async with slots:
             rollout = await run_rollout(host, example, probe.model(), settings)
-        return Shot(probe.kind, probe.text, example, rollout)
+        return PlayedAnswer(probe.kind, probe.text, example, rollout)
 
     return list(await asyncio.gather(*map(one, probes)))
 
 
-async def play_group(host: EnvHost, example: Example, probes: Sequence[Probe], settings: RolloutSettings) -> list[Shot]:
+async def play_group(
+    host: EnvHost, example: Example, probes: Sequence[Probe], settings: RolloutSettings
+) -> list[PlayedAnswer]:
     """All answers as siblings of one group."""
-    model = _Lineup(probes)
+    model = _ProbeModel(probes)
     rollouts = await run_group(host, example, model, settings, samples=range(len(probes)))
-    shots = []
-    for rollout in rollouts:
-        probe = model.speaker_of(rollout)
-        if probe is not None:
-            shots.append(Shot(probe.kind, probe.text, example, rollout))
-    return shots
+    played = [(model.probe_of(rollout), rollout) for rollout in rollouts]
+    return [PlayedAnswer(probe.kind, probe.text, example, rollout) for probe, rollout in played if probe]
 
 
-class _Lineup(ModelClient):
-    """A model that is someone else in every conversation."""
+class _ProbeModel(ModelClient):
+    """A model that plays another probe in every conversation."""
 
     name = "doctor"
 
     def __init__(self, probes: Sequence[Probe]) -> None:
         self._waiting = list(reversed(probes))
-        self._said: list[tuple[ChatMessage, Probe]] = []
+        self._replies: list[tuple[ChatMessage, Probe]] = []
 
     def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> Conversation:
         probe = self._waiting.pop()
-        return _Voice(probe, probe.model().converse(tools=tools, sampling=sampling), self._said)
+        return _ProbeConversation(probe, probe.model().converse(tools=tools, sampling=sampling), self._replies)
 
-    def speaker_of(self, rollout: Rollout) -> Probe | None:
-        """Who spoke in this rollout, told by the very message object; texts may be equal."""
+    def probe_of(self, rollout: Rollout) -> Probe | None:
+        """The probe that was played in a rollout, identified by the message object; texts may be equal."""
         first: Any = next(iter(rollout.completion), None)
-        return next((probe for message, probe in self._said if message is first), None)
+        return next((probe for message, probe in self._replies if message is first), None)
 
 
-class _Voice(Conversation):
-    def __init__(self, probe: Probe, inner: Conversation, said: list[tuple[ChatMessage, Probe]]) -> None:
-        self._probe, self._inner, self._said = probe, inner, said
+class _ProbeConversation(Conversation):
+    def __init__(self, probe: Probe, inner: Conversation, replies: list[tuple[ChatMessage, Probe]]) -> None:
+        self._probe, self._inner, self._replies = probe, inner, replies
 
     async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
         reply = await self._inner.reply(new, max_tokens=max_tokens)
-        self._said.append((reply.message, self._probe))
+        self._replies.append((reply.message, self._probe))
         return reply
 
 
@@ -141,8 +139,8 @@ class ProbePlayer:
         self.host, self.settings, self.at_once = host, settings, at_once
         self.grouped = host.overrides("compute_group_reward")
 
-    async def play(self, example: Example, probes: Sequence[Probe]) -> list[Shot]:
+    async def play(self, example: Example, probes: Sequence[Probe]) -> list[PlayedAnswer]:
         if not self.grouped:
             return await play_alone(self.host, example, probes, self.settings, self.at_once)
-        company = [Probe("sibling", REFUSAL)] if len(probes) == 1 else []
-        return await play_group(self.host, example, [*probes, *company], self.settings)
+        sibling = [Probe("sibling", REFUSAL)] if len(probes) == 1 else []
+        return await play_group(self.host, example, [*probes, *sibling], self.settings)

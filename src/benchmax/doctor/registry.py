@@ -1,4 +1,4 @@
-"""The list of checks. A check is a small function from what was seen to findings, under a stable id."""
+"""The list of checks. A check is a small function from evidence to findings, under a stable id."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TypeAlias
 from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import CheckLine, Finding, by_severity
 from benchmax.envs.base_env import overrides
-from benchmax.envs.reward_values import describe_error
+from benchmax.errors import describe_error
 
 Look: TypeAlias = Callable[[Evidence], Iterator[Finding]]
 Need: TypeAlias = Callable[[Evidence], str | None]
-"""Gives why a check cannot run on this evidence, or None."""
+"""Returns why a check cannot run on this evidence, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def check(id: str, title: str, need: Need | None = None) -> Callable[[Look], Loo
 
 
 def run_checks(evidence: Evidence) -> tuple[list[Finding], list[CheckLine]]:
-    """Every check on one evidence: the findings, gravest first, and how each check went."""
+    """Run every check: returns the findings, most severe first, and how each check went."""
     findings: list[Finding] = []
     lines: list[CheckLine] = []
     for each in CHECKS.values():
@@ -62,68 +62,35 @@ def run_checks(evidence: Evidence) -> tuple[list[Finding], list[CheckLine]]:
 # What checks need
 
 
-def examples(evidence: Evidence) -> str | None:
-    return None if evidence.sample else "no row could be used"
+def needs(holds: Callable[[Evidence], object], reason: str, *, after: Need = lambda evidence: None) -> Need:
+    """A need: `holds` is true of the evidence, or the check is skipped for this reason."""
+    return lambda evidence: after(evidence) or (None if holds(evidence) else reason)
 
 
-def environment(evidence: Evidence) -> str | None:
-    return None if evidence.env is not None else "the environment could not be built"
-
-
-def played(evidence: Evidence) -> str | None:
-    return environment(evidence) or (None if evidence.shots else "nothing could be played")
-
-
-def scored(evidence: Evidence) -> str | None:
-    return played(evidence) or (None if evidence.scored else "no answer was scored")
-
-
-def telling(evidence: Evidence) -> str | None:
-    return scored(evidence) or (None if evidence.answers_matter else "every answer to a row earns the same")
-
-
-def gold(evidence: Evidence) -> str | None:
-    return scored(evidence) or (None if evidence.gold_text_known else "no gold answer is known")
-
-
-def tools(evidence: Evidence) -> str | None:
-    return environment(evidence) or (None if evidence.tools else "the environment has no tools")
+examples = needs(lambda evidence: evidence.sample, "no row could be used")
+environment = needs(lambda evidence: evidence.env is not None, "the environment could not be built")
+played = needs(lambda evidence: evidence.answers, "nothing could be played", after=environment)
+scored = needs(lambda evidence: evidence.scored, "no answer was scored", after=played)
+varied = needs(lambda evidence: evidence.answers_matter, "every answer to a row earns the same", after=scored)
+gold = needs(lambda evidence: evidence.gold_text_known, "no gold answer is known", after=scored)
+tools = needs(lambda evidence: evidence.tools, "the environment has no tools", after=environment)
+tried_tools = needs(lambda evidence: evidence.tool_trials, "no tool could be tried", after=tools)
+repeated = needs(lambda evidence: evidence.repeats, "no answer was played twice", after=scored)
+searched = needs(lambda evidence: evidence.gold.tried, "no answer could be made from the task", after=scored)
+grouped = needs(lambda evidence: evidence.grouped, "compute_group_reward is not overridden", after=played)
 
 
 def tried(*kinds: str) -> Need:
-    """That answers of these kinds were played and scored, and that answers matter at all."""
-
-    def need(evidence: Evidence) -> str | None:
-        return telling(evidence) or (None if evidence.of(*kinds) else "no such answer could be made or scored here")
-
-    return need
+    """Answers of these kinds were played and scored, and the reward depends on the answer at all."""
+    return needs(lambda evidence: evidence.of(*kinds), "no such answer could be made or scored here", after=varied)
 
 
 def called(hook: str) -> Need:
-    """That a hook was called."""
-
-    def need(evidence: Evidence) -> str | None:
-        if reason := environment(evidence):
-            return reason
-        assert evidence.env is not None
-        if not overrides(evidence.env, hook):
-            return f"{hook} is not overridden"
-        return None if evidence.hook(hook) else f"{hook} was never called"
-
-    return need
+    """The hook is overridden and was called."""
+    own = needs(lambda evidence: _overrides(evidence, hook), f"{hook} is not overridden", after=environment)
+    return needs(lambda evidence: evidence.hook(hook), f"{hook} was never called", after=own)
 
 
-def repeated(evidence: Evidence) -> str | None:
-    return scored(evidence) or (None if evidence.repeats else "no answer was played twice")
-
-
-def searched(evidence: Evidence) -> str | None:
-    return scored(evidence) or (None if evidence.gold.tried else "no answer could be made from the task")
-
-
-def trials(evidence: Evidence) -> str | None:
-    return tools(evidence) or (None if evidence.trials else "no tool could be tried")
-
-
-def grouped(evidence: Evidence) -> str | None:
-    return played(evidence) or (None if evidence.grouped else "compute_group_reward is not overridden")
+def _overrides(evidence: Evidence, hook: str) -> bool:
+    assert evidence.env is not None
+    return overrides(evidence.env, hook)

@@ -75,7 +75,7 @@ class BaseEnv(ABC):
     def playground_preprocess(
         cls, prompt: str | None = None, messages: Messages | None = None, **kwargs: Any
     ) -> Example:
-        """Turn what someone typed into an example without a task, so that no reward is computed."""
+        """Turn what a person typed into an example without a task, so that no reward is computed."""
         if prompt is not None and messages is not None:
             raise ValueError("playground_preprocess takes either prompt or messages, not both. Leave one out.")
         if prompt is None and not messages:
@@ -85,7 +85,7 @@ class BaseEnv(ABC):
 
     @classmethod
     def load_dataset(cls, dataset_name: str, **kwargs: Any) -> tuple[Any, str | None]:
-        """Load rows by name with Hugging Face `datasets`; give back the rows and, if there is one, their folder."""
+        """Load rows by name with Hugging Face `datasets`; returns the rows and, if there is one, their folder."""
         try:
             from datasets import load_dataset
         except ImportError as missing:
@@ -102,7 +102,7 @@ class BaseEnv(ABC):
 
     @_hook
     async def run_tool(self, rollout_id: str, tool_name: str, **tool_args: Any) -> Any:
-        """Run one tool call and give back text for the model. Raise to give it an error instead."""
+        """Run one tool call and return text for the model. An exception becomes an error message for it."""
         raise ToolError(f"{type(self).__name__} lists no tool named {tool_name!r}; implement run_tool to serve it.")
 
     # Rewards
@@ -157,12 +157,12 @@ class BaseEnv(ABC):
 
     @_hook
     def demonstrate(self, example: Example) -> Any:
-        """A scripted solution, played through the real tools: yield calls and get their results, then yield the answer.
+        """A scripted solution, played through the real tools: yield calls, get their results, then yield the answer.
 
             code = yield "look_up", {"name": example["task"]["name"]}
             yield f"<answer>{code}</answer>"
 
-        It is shown to a model that finds nothing by itself. A list of turns does as well; None is no solution.
+        It is shown to a model that finds no solution by itself. A list of turns works as well; None means no solution.
         """
         return None
 
@@ -186,7 +186,7 @@ class BaseEnv(ABC):
 
     @_hook
     async def release_rollout(self, rollout_id: str) -> None:
-        """Free a rollout. Always called once init_rollout was, also when it failed or was cancelled."""
+        """Free a rollout. Always called after init_rollout, also when that failed or was cancelled."""
 
     # Workspaces
 
@@ -206,7 +206,7 @@ class BaseEnv(ABC):
 
 
 def overrides(env: BaseEnv | type[BaseEnv], hook: str) -> bool:
-    """Whether the environment brings its own version of a hook."""
+    """Whether the environment overrides a hook."""
     cls = env if isinstance(env, type) else type(env)
     own, base = getattr(cls, hook), getattr(BaseEnv, hook)
     if getattr(own, "__func__", own) is not getattr(base, "__func__", base):  # classmethods are bound anew at each look
@@ -215,7 +215,7 @@ def overrides(env: BaseEnv | type[BaseEnv], hook: str) -> bool:
 
 
 def with_system_prompt(messages: Sequence[ChatMessage], system_prompt: str) -> Messages:
-    """The messages, led by the system prompt unless they bring one."""
+    """The messages with the system prompt first, unless they have one."""
     if not system_prompt or any(message.get("role") == "system" for message in messages):
         return list(messages)
     return [{"role": "system", "content": system_prompt}, *messages]

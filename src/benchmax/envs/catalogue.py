@@ -1,7 +1,7 @@
 """Environments that have a name: those that come with benchmax, and those that installed packages add.
 
-What a package adds is an entry point of the group `benchmax.environments` (see `benchmax.plugins`). A name of ours
-stays ours.
+A package adds one with an entry point of the group `benchmax.environments` (see `benchmax.plugins`). It cannot take
+the name of a built-in environment.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A scripted solution, turn by turn: what `BaseEnv.demonstrate` gives, in any of the shapes people write it in.
+"""A scripted solution, turn by turn: what `BaseEnv.demonstrate` returns, in any of the shapes people write it in.
 
     def demonstrate(self, example):
         code = yield "look_up", {"name": example["task"]["name"]}      # a call; its result comes back
         yield f"<answer>{code}</answer>"                                # a text ends it
 
-A list of turns does as well where no turn depends on a result. A turn is a text, a call (`ToolCall`, or a tool's name
+A list of turns works as well where no turn depends on a result. A turn is a text, a call (`ToolCall`, or a tool's name
 and its arguments), a list of calls made at once, or a whole message.
 """
 
@@ -26,7 +26,7 @@ MOST_TURNS = 64
 
 
 def read_turn(raw: Any) -> Turn:
-    """A turn as its author wrote it; EnvDefinitionError for what is none."""
+    """A turn as its author wrote it; raises EnvDefinitionError for anything else."""
     if isinstance(raw, str):
         return raw
     if isinstance(raw, Mapping) and ("role" in raw or "content" in raw or "tool_calls" in raw):
@@ -38,7 +38,7 @@ def read_turn(raw: Any) -> Turn:
         calls = [_call(each) for each in raw]
         if all(call is not None for call in calls):
             return tuple(call for call in calls if call is not None)
-    raise EnvDefinitionError(f"demonstrate gave {type(raw).__name__} as a turn; {SHAPE}.")
+    raise EnvDefinitionError(f"demonstrate returned {type(raw).__name__} as a turn; {SHAPE}.")
 
 
 def _call(raw: Any) -> ToolCall | None:
@@ -53,26 +53,21 @@ def _call(raw: Any) -> ToolCall | None:
     return None
 
 
-def is_final(turn: Turn) -> bool:
-    """Whether the rollout ends with this turn: it calls nothing."""
-    return isinstance(turn, str) or (isinstance(turn, Mapping) and not turn.get("tool_calls"))
-
-
 class Script:
-    """One solution being told; `turn` is given the results of the calls of the turn before."""
+    """One solution as it is played; `turn` takes the results of the calls of the previous turn."""
 
-    def __init__(self, told: Any) -> None:
-        self._told = told
+    def __init__(self, source: Any) -> None:
+        self._source = source
         self._turns: Any = None
         self._begun = False
 
     @classmethod
     async def of(cls, demonstrate: Demonstrate, example: Example) -> Script | None:
         """The script of an example; None when the environment has none for it."""
-        told = demonstrate(example)
-        if inspect.isawaitable(told):
-            told = await told
-        return None if told is None else cls(told)
+        source = demonstrate(example)
+        if inspect.isawaitable(source):
+            source = await source
+        return None if source is None else cls(source)
 
     async def turn(self, results: Sequence[str] = ()) -> Turn | None:
         """The next turn; None after the last."""
@@ -80,35 +75,35 @@ class Script:
         return None if raw is None else read_turn(raw)
 
     async def _next(self, results: Sequence[str]) -> Any:
-        told = self._told
+        source = self._source
         back: Any = None if not self._begun or not results else results[0] if len(results) == 1 else list(results)
         self._begun = True
-        if inspect.isasyncgen(told):
+        if inspect.isasyncgen(source):
             try:
-                return await told.asend(back)
+                return await source.asend(back)
             except StopAsyncIteration:
                 return None
-        if inspect.isgenerator(told):
+        if inspect.isgenerator(source):
             try:
-                return told.send(back)
+                return source.send(back)
             except StopIteration:
                 return None
         if self._turns is None:
-            self._turns = _listed(told)
+            self._turns = _listed(source)
         return next(self._turns, None)
 
 
-def _listed(told: Any) -> Iterator[Any]:
-    """Turns that were given all at once: a text is one answer, and so is a single call."""
-    if isinstance(told, str | Mapping | ToolCall) or _call(told) is not None:
-        return iter([told])
-    if isinstance(told, Iterable):
-        return iter(list(told))
-    raise EnvDefinitionError(f"demonstrate returned {type(told).__name__}; {SHAPE}, or return a list of those.")
+def _listed(source: Any) -> Iterator[Any]:
+    """Turns that are returned all at once: a text is one answer, and so is a single call."""
+    if isinstance(source, str | Mapping | ToolCall) or _call(source) is not None:
+        return iter([source])
+    if isinstance(source, Iterable):
+        return iter(list(source))
+    raise EnvDefinitionError(f"demonstrate returned {type(source).__name__}; {SHAPE}, or return a list of those.")
 
 
 async def turn_after(demonstrate: Demonstrate, example: Example, results: Sequence[Sequence[str]]) -> Turn | None:
-    """The turn that follows these results, told from the beginning: for a script that lives in another process."""
+    """The turn that follows these results, computed from the first turn on: for callers in another process."""
     script = await Script.of(demonstrate, example)
     if script is None:
         return None
@@ -118,7 +113,7 @@ async def turn_after(demonstrate: Demonstrate, example: Example, results: Sequen
     return turn
 
 
-def plain_turn(turn: Turn | None) -> Any:
+def turn_to_json(turn: Turn | None) -> Any:
     """A turn as JSON, which `read_turn` reads."""
     return [{"name": call.name, "arguments": call.arguments} for call in turn] if isinstance(turn, tuple) else turn
 
@@ -126,8 +121,8 @@ def plain_turn(turn: Turn | None) -> Any:
 AskTurn: TypeAlias = Callable[[Example, list[list[str]]], Awaitable[Any]]
 
 
-async def told_elsewhere(ask: AskTurn, example: Example) -> AsyncGenerator[Any, Any]:
-    """A script whose turns are asked for one by one, as an async generator to be driven like any other."""
+async def remote_script(ask: AskTurn, example: Example) -> AsyncGenerator[Any, Any]:
+    """The script of an environment in another process, as an async generator that requests one turn at a time."""
     results: list[list[str]] = []
     while len(results) < MOST_TURNS:
         raw = await ask(example, results)

@@ -1,9 +1,9 @@
-"""An example's name is what it asks: the SHA-256 of its prompt and task.
+"""An example's id: the SHA-256 of its prompt and task.
 
-The same row gives the same id from Python, JSONL, CSV or parquet, today and after a restart. For that the
+The same row has the same id from Python, JSONL, CSV or parquet, today and after a restart. For that the
 value is first made canonical: 1.0 becomes 1, entries that are None are dropped, tuples become lists, and
-whatever two JSON readers could understand differently (NaN, huge integers, half of a surrogate pair) is refused.
-`init_rollout_args` say how to set up, not what is asked, and are no part of the id.
+whatever two JSON readers could read differently (NaN, huge integers, half of a surrogate pair) is refused.
+`init_rollout_args` describe the set-up, not the task, and are not part of the id.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmax.errors import UsageError
 
 ID_VERSION = 3
 MAX_INTEGER = 2**53 - 1
-"""The largest integer every JSON reader keeps exactly."""
+"""The largest integer that every JSON reader keeps exactly."""
 
 _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
@@ -91,14 +91,10 @@ def _messages(prompt_messages: Any) -> Messages:
                 f"prompt_messages[{index}] is a {type(message).__name__}, not a message: "
                 'write {"role": "user", "content": "…"}.'
             )
-        turn = cast(ChatMessage, message)
-        messages.append(nest_tool_calls(turn) if _has_calls(message) else turn)
+        turn, calls = cast(ChatMessage, message), message.get("tool_calls")
+        well_formed = isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
+        messages.append(nest_tool_calls(turn) if well_formed else turn)
     return messages
-
-
-def _has_calls(message: dict[str, Any]) -> bool:
-    calls = message.get("tool_calls")
-    return isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
 
 
 def _part(name: str, value: Any) -> Any:
@@ -186,15 +182,13 @@ def _float(value: float) -> int | float:
 
 
 def _base_value(value: Any) -> Any:
-    """A subclass's value (an enum member, an OrderedDict, numpy's float64) as the JSON type it is."""
+    """The JSON value of a subclass's instance (an enum member, an OrderedDict, numpy's float64)."""
     if isinstance(value, str):
         return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, dict):
-        return dict(value)
+    kinds: tuple[type[Any], ...] = (int, float, dict)
+    for kind in kinds:
+        if isinstance(value, kind):
+            return kind(value)
     if isinstance(value, list | tuple):
         return list(value)
     raise _Refused(f"is a {type(value).__name__}, which is not JSON", "turn it into text, a number, a list or a dict")

@@ -1,8 +1,8 @@
-"""Environments of the older style, run through a thin layer.
+"""Environments of the older style.
 
 They preprocess a row into `{prompt, ground_truth, init_rollout_args, …}` and score with
-`compute_reward(rollout_id, completion, ground_truth, **kwargs)`. Here both are translated to and from
-today's shapes, so the rest of benchmax knows one style only.
+`compute_reward(rollout_id, completion, ground_truth, **kwargs)`. Both are converted here, so the rest of
+benchmax knows only one style.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmax.envs.types import Example, Messages
 
 
 def example_from(result: Any) -> Example:
-    """What dataset_preprocess gave, as an Example, whichever style it is in."""
+    """What dataset_preprocess returned, as an Example, in either style."""
     if not isinstance(result, Mapping):
         raise TypeError(
             f"dataset_preprocess returned {type(result).__name__}, not an Example. Return make_example(…) from it."

@@ -1,4 +1,4 @@
-"""Finding an environment by what a person types: its class, its arguments, its rows.
+"""Finds an environment, its arguments and its rows by what a person types.
 
 arithmetic                      an environment with a name (`benchmax.envs.catalogue`)
 my_package.my_module.MyEnv      a dotted path; my_package.my_module:MyEnv is the same
@@ -21,12 +21,12 @@ from typing import Any
 from benchmax import plugins
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import BUILT_IN, environments
-from benchmax.envs.reward_values import describe_error
-from benchmax.errors import BenchmaxError, EnvDefinitionError, NotFoundError, UsageError
+from benchmax.envs.datasets.readers import FORMATS
+from benchmax.errors import BenchmaxError, EnvDefinitionError, NotFoundError, UsageError, describe_error
 
 
 def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]:
-    """The environment class that `spec` names; dotted paths are looked up in `folder`, the current one if not told."""
+    """The environment class that `spec` names; dotted paths are looked up in `folder`, by default the current one."""
     if spec in BUILT_IN:
         return load_env_class(BUILT_IN[spec])
     if "/" not in spec and spec in plugins.entries("environments"):
@@ -165,7 +165,7 @@ def _choose(module: ModuleType, name: str, spec: str) -> type[BaseEnv]:
 
 
 def make_env(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> BaseEnv:
-    """An instance; what its constructor raises is told in one line."""
+    """An instance; an error of its constructor is raised as EnvDefinitionError."""
     check_arguments(env_class, arguments)
     try:
         return env_class(**arguments)
@@ -179,7 +179,7 @@ def make_env(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> BaseEnv:
 
 
 def check_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> None:
-    """Refuse a class that cannot be constructed with these arguments, before anything is done with it."""
+    """Raise for a class that cannot be constructed with these arguments, before anything is done with it."""
     if missing := sorted(getattr(env_class, "__abstractmethods__", ())):
         raise EnvDefinitionError(
             f"{env_class.__name__} does not implement {', '.join(missing)}. Write it, or name a class that does."
@@ -193,9 +193,10 @@ def check_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> N
 
 
 def refuse_unknown_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> None:
-    """BaseEnv ignores arguments it does not know, so a misspelt one would go unnoticed."""
+    """Raise UsageError for arguments the constructor does not take: BaseEnv would ignore a misspelt one."""
     known = _parameters(env_class)
-    if env_class.__init__ is not BaseEnv.__init__ and _takes_any(env_class):
+    parameters = inspect.signature(env_class.__init__).parameters.values()
+    if env_class.__init__ is not BaseEnv.__init__ and any(each.kind is each.VAR_KEYWORD for each in parameters):
         return
     for name in arguments:
         if name not in known:
@@ -205,21 +206,16 @@ def refuse_unknown_arguments(env_class: type[BaseEnv], arguments: Mapping[str, A
 
 
 def _parameters(env_class: type[BaseEnv]) -> dict[str, inspect.Parameter]:
-    """What the constructor takes by name; the first __init__ above the class decides."""
+    """The parameters the constructor takes by name."""
     given = list(inspect.signature(env_class.__init__).parameters.values())[1:]
     return {each.name: each for each in given if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
-
-
-def _takes_any(env_class: type[BaseEnv]) -> bool:
-    parameters = inspect.signature(env_class.__init__).parameters.values()
-    return any(each.kind is each.VAR_KEYWORD for each in parameters)
 
 
 # Its rows
 
 
 class _NoHub(BaseEnv):
-    """Stands between an environment and BaseEnv.load_dataset, which would ask the hub for any name."""
+    """Placed between an environment and BaseEnv.load_dataset, which would look up any name on the hub."""
 
     @classmethod
     def load_dataset(cls, dataset_name: str, **kwargs: Any) -> tuple[Any, str | None]:
@@ -238,11 +234,11 @@ def find_rows(env_class: type[BaseEnv], data: str | None) -> Any:
 
 
 def own_rows(env_class: type[BaseEnv], name: str | None = None) -> Any:
-    """The rows that the environment's own load_dataset gives for a name, or without one. Never asks the hub for it."""
+    """The rows that the environment's own load_dataset returns, with or without a name. Never looks on the hub."""
     if not overrides(env_class, "load_dataset"):
         if name is not None:
             raise NotFoundError(_no_such_data(env_class, name))
-        raise UsageError(f"{env_class.__name__} brings no rows of its own. Give some with --data FILE.")
+        raise UsageError(f"{env_class.__name__} has no rows of its own. Give some with --data FILE.")
     guarded = new_class(env_class.__name__, (env_class, _NoHub))
     guarded.__module__, guarded._typed = env_class.__module__, name  # type: ignore[attr-defined]
     try:
@@ -261,5 +257,5 @@ def _no_such_data(env_class: type[BaseEnv], name: str) -> str:
     hub = name if "/" in name else "owner/name"
     return (
         f"{name!r} is no file, and {env_class.__name__} knows no dataset of that name. "
-        f"Give the path of a .jsonl, .json, .csv, .tsv or .parquet file, or hf:{hub} for one on the hub."
+        f"Give the path of a file ({', '.join(FORMATS)}), or hf:{hub} for one on the hub."
     )

@@ -1,7 +1,7 @@
 """Which rollout a log line belongs to.
 
-Inside an environment's hooks, plain `logging.getLogger(__name__)` is enough: lines are tied to the rollout
-that was running. Within `compute_group_reward` they go to every sibling, unless narrowed by `rollout_context`.
+Inside an environment's hooks, plain `logging.getLogger(__name__)` is enough: lines are assigned to the rollout
+that is running. Within `compute_group_reward` they go to every sibling, unless `rollout_context` selects one.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Sink = Callable[[str, logging.LogRecord], None]
 
 
 def rollout_context(rollout_id: str) -> AbstractContextManager[None]:
-    """Tie log lines to one rollout."""
+    """Assign log lines to one rollout."""
     return group_context([rollout_id])
 
 
 @contextmanager
 def group_context(rollout_ids: Sequence[str]) -> Iterator[None]:
-    """Tie log lines to several rollouts."""
+    """Assign log lines to several rollouts."""
     token = _current.set(tuple(rollout_ids))
     try:
         yield
@@ -54,13 +54,9 @@ class _Capture(logging.Handler):
             sink = self.sinks.get(rollout_id)
             if sink is not None:
                 sink(rollout_id, record)
-        if not rollouts:
-            self._print_as_if_absent(record)
-
-    def _print_as_if_absent(self, record: logging.LogRecord) -> None:
-        # Python prints warnings by itself only while no handler exists; ours must not silence them.
+        # Python prints warnings by itself only while no handler exists; this one must not silence them.
         last_resort = logging.lastResort
-        if last_resort is not None and record.levelno >= last_resort.level and logging.root.handlers == [self]:
+        if not rollouts and last_resort and record.levelno >= last_resort.level and logging.root.handlers == [self]:
             last_resort.handle(record)
 
 

@@ -1,8 +1,8 @@
-"""Small functions for reward code: text out of a transcript, and scores out of text.
+"""Small functions for reward code: the text of a transcript, and scores of texts.
 
 Where a function takes a `completion` it takes a string, a list of messages, or the `Transcript` a reward
 receives; of a transcript it reads only what the model produced, never the assistant turns of the prompt.
-All of them take time in proportion to the text, also for text made to be slow.
+All of them take time in proportion to the text, also for adversarial text.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def percent_of_text_a_in_text_b(text_a: str, text_b: str) -> float:
         if _matcher_work(text_a, text_b) <= MATCHER_WORK:
             blocks = _Matcher(text_a, text_b).get_matching_blocks()
             return sum(block.size for block in blocks) / len(text_a)
-    except _TooIntricate:
+    except _TooCostly:
         pass
     return _share_of_word_runs(text_a.split(), text_b.split())
 
@@ -244,7 +244,7 @@ def _is_assistant(message: Mapping[str, Any]) -> bool:
 
 
 def _calls_in(message: Mapping[str, Any]) -> int:
-    # Some servers give a call both ways, as text and parsed: it is one call.
+    # Some servers return a call both as text and parsed: it is one call.
     structured = message.get("tool_calls")
     written = content_text(message.get("content")).count(_TOOL_CALL)
     return max(written, len(structured) if isinstance(structured, list | tuple) else 0)
@@ -265,7 +265,7 @@ def _words(value: Any) -> list[str]:
     if value is None:
         return []
     text = unicodedata.normalize("NFKC", str(value)).casefold()
-    # A word of nothing but punctuation is kept: "a + b" is not "a b", and an answer may be ")".
+    # A word of punctuation alone is kept: "a + b" is not "a b", and an answer may be ")".
     words = [word.lstrip(_LEADING).rstrip(_TRAILING) or word for word in text.split()]
     return words[1:] if len(words) > 1 and words[0] in _ARTICLES else words
 
@@ -284,7 +284,7 @@ def _last_number(value: Any) -> float | None:
     if (end := _DIGIT.search(text[::-1])) is None:
         return None
     stop = len(text) - end.start()
-    # Only the tail can hold the last number; one longer than this is noise, and slow to convert.
+    # Only the tail can hold the last number; a longer one is noise, and slow to convert.
     *_, last = _NUMBER.findall(text[max(0, stop - NUMBER_CHARS) : stop].replace("−", "-"))
     if len(last) >= NUMBER_CHARS:
         return None
@@ -307,12 +307,12 @@ def _looked_at(text_b: str) -> dict[str, int]:
     return {char: count for char, count in Counter(text_b).items() if count <= common}
 
 
-class _TooIntricate(Exception):
+class _TooCostly(Exception):
     pass
 
 
 class _Matcher(SequenceMatcher[str]):
-    """Looks through the text once for each piece that both share; when the pieces are too many, it gives up."""
+    """Scans the text once for each piece that both share, and raises when that takes too long."""
 
     def __init__(self, text_a: str, text_b: str) -> None:
         super().__init__(None, text_a, text_b)
@@ -323,7 +323,7 @@ class _Matcher(SequenceMatcher[str]):
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
         self._left -= self._work[-1 if ahi is None else ahi] - self._work[alo]
         if self._left < 0:
-            raise _TooIntricate
+            raise _TooCostly
         return super().find_longest_match(alo, ahi, blo, bhi)
 
 

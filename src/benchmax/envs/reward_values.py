@@ -1,7 +1,7 @@
-"""What counts as a reward: a finite float, or unscored with a reason. There is no third thing.
+"""What counts as a reward: a finite float, or unscored with a reason.
 
-Reward code is written by users and returns anything. Here it is sorted, once, before a number reaches
-a baseline: a value that cannot be trusted becomes a reason that names its type and the fix.
+Reward code is written by users and returns anything. It is checked here, once, before a number reaches a baseline: a
+value that cannot be used becomes a reason that names its type and the fix.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.envs.types import Unscored
+from benchmax.errors import clean, describe_error
 
 WHOLE = "reward"
-"""The name under which a result that has no usable names is reported."""
+"""The name under which a result without usable names is reported."""
 
 _NAME = re.compile(r"[\w./ -]+")
 _FIXES = {
@@ -32,14 +33,13 @@ _FIXES = {
 
 
 def finite(name: str, value: Any) -> float | Unscored:
-    """The value as a finite float, or why it is not one."""
+    """The value as a finite float, or the reason why it is not one."""
     if isinstance(value, Unscored):
-        return Unscored(_clean(value.reason) or f"Reward {name!r} was left unscored without a reason.")
+        return Unscored(_reason(value.reason) or f"Reward {name!r} was left unscored without a reason.")
     close_coroutines(value)
-    if not isinstance(value, int | float) and callable(getattr(value, "item", None)) and _shape(value) == ():
-        value = _item(value)
+    value = _scalar(value)
     if not isinstance(value, int | float):
-        return Unscored(_wrong_type(f"Reward {name!r}", value))
+        return Unscored(f"Reward {name!r} is a {type(value).__name__}, not a number; {_fix(value)}.")
     try:
         number = float(value)
     except Exception as error:
@@ -55,24 +55,24 @@ def normalise_rewards(raw: Any) -> tuple[dict[str, float], dict[str, str]]:
     """What a reward hook returned, as scored components and the reasons of the unscored ones."""
     if not isinstance(raw, Mapping):
         close_coroutines(raw)
-        return {}, {WHOLE: _wrong_type("The reward", raw, 'return a dict of named numbers such as {"correct": 1.0}')}
+        fix = "await it" if inspect.iscoroutine(raw) else 'return a dict of named numbers such as {"correct": 1.0}'
+        return {}, {WHOLE: f"The reward is a {type(raw).__name__}; {fix}."}
     try:
         items = list(raw.items())
     except Exception as error:
         return {}, {WHOLE: f"The reward mapping could not be read: {describe_error(error)}. Return a plain dict."}
+    for _, value in items:
+        close_coroutines(value)
     scored: dict[str, float] = {}
     unscored: dict[str, str] = {}
     for key, value in items[: limits.REWARD_COMPONENTS]:
-        if problem := name_problem(key):
-            close_coroutines(value)
-        outcome = finite(_label(key), value) if problem is None else Unscored(problem)
+        problem = name_problem(key)
+        outcome = finite(key, value) if problem is None else Unscored(problem)
         if isinstance(outcome, Unscored):
             unscored[_label(key)] = outcome.reason
         else:
             scored[key] = outcome
     if len(items) > limits.REWARD_COMPONENTS:
-        for _, value in items[limits.REWARD_COMPONENTS :]:
-            close_coroutines(value)
         unscored[WHOLE] = (
             f"The reward has {len(items)} components; at most {limits.REWARD_COMPONENTS} are kept. Return fewer."
         )
@@ -90,50 +90,27 @@ def name_problem(key: Any) -> str | None:
     return None
 
 
-def describe_error(error: BaseException) -> str:
-    """The error as one bounded text; safe for errors that cannot even be printed."""
-    try:
-        message = str(error)
-    except Exception:
-        message = "(its message could not be read)"
-    kind = type(error).__name__
-    return _clean(f"{kind}: {message}" if message else kind)
-
-
 def close_coroutines(value: Any) -> None:
-    """Close coroutines nobody will await, one level deep, so that they do not warn later."""
-    if inspect.iscoroutine(value):
-        try:
-            value.close()
-        except Exception:  # already running, or it refuses to stop: not ours to fix
-            pass
-        return
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
+    """Close coroutines that nobody will await, one level deep, so that they do not warn later."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else [value]
     for part in inner:
         if inspect.iscoroutine(part):
-            close_coroutines(part)
+            try:
+                part.close()
+            except Exception:  # it is running already, or refuses to stop
+                pass
 
 
-def _shape(value: Any) -> Any:
+def _scalar(value: Any) -> Any:
+    """The number in an array without dimensions (numpy, torch); anything else as it is."""
     try:
-        return tuple(value.shape)
-    except Exception:
-        return None
-
-
-def _item(value: Any) -> Any:
-    try:
-        return value.item()
+        return value.item() if not isinstance(value, int | float) and tuple(value.shape) == () else value
     except Exception:
         return value
 
 
-def _wrong_type(subject: str, value: Any, fix: str | None = None) -> str:
-    kind = type(value).__name__
-    fix = "await it" if inspect.iscoroutine(value) else fix or _FIXES.get(kind, "return a plain number")
-    return (
-        f"{subject} is a {kind}, not a number; {fix}." if subject != "The reward" else f"{subject} is a {kind}; {fix}."
-    )
+def _fix(value: Any) -> str:
+    return "await it" if inspect.iscoroutine(value) else _FIXES.get(type(value).__name__, "return a plain number")
 
 
 def _label(key: Any) -> str:
@@ -144,7 +121,5 @@ def _label(key: Any) -> str:
     return re.sub(r"[^\w./ -]", "_", text).strip() or WHOLE
 
 
-def _clean(text: Any) -> str:
-    if not isinstance(text, str):
-        return f"(a {type(text).__name__} instead of a text)"
-    return text[: limits.ERROR_CHARS].encode("utf-8", "replace").decode("utf-8")
+def _reason(reason: Any) -> str:
+    return clean(reason) if isinstance(reason, str) else f"(a {type(reason).__name__} instead of a text)"

@@ -1,4 +1,4 @@
-"""The shapes that cross an environment's border: messages, tool calls, examples, results."""
+"""The types of an environment's inputs and outputs: messages, tool calls, examples, results."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool may return instead of plain text, to mark a failure or carry images."""
+    """What a tool may return instead of plain text, to mark a failure or add images."""
 
     text: str
     is_error: bool = False
@@ -91,7 +91,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """A reward component that could not be judged. It is not 0: the sample leaves the baseline."""
+    """A reward component that could not be scored. It is not 0: the sample is left out of the baseline."""
 
     reason: str
 

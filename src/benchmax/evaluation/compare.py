@@ -1,15 +1,60 @@
-"""Two sets of rollouts on the same examples, paired by example id."""
+"""Two sets of scored rollouts on the same examples, paired by example. Nothing else in benchmax compares them.
+
+A value is the mean of one example's samples, and an interval is over the paired differences of examples. Positive
+differences mean that the other set is better than the base.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchmax.evaluation.report import by_example
 from benchmax.evaluation.statistics import Estimate, estimate_difference
 from benchmax.rollouts.record import Rollout
+
+TOTAL = ""
+"""The key of the total reward among the components; it sorts first."""
+Scores: TypeAlias = Mapping[str, Sequence[Mapping[str, float]]]
+"""For each example the scored rollouts: their components, and the total reward under `TOTAL`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One reward in both sets: the means of both, and the mean of the difference with its interval."""
+
+    base: float
+    other: float
+    delta: Estimate
+
+    @property
+    def verdict(self) -> str:
+        if self.delta.low > 0:
+            return "better"
+        return "worse" if self.delta.high < 0 else "no clear difference"
+
+
+def difference(pairs: Sequence[tuple[float, float]]) -> Difference | None:
+    """The difference over (base, other) pairs, one for each example; None when there are none."""
+    delta = estimate_difference([(other, base) for base, other in pairs])
+    if delta is None:
+        return None
+    return Difference(fmean(base for base, _ in pairs), fmean(other for _, other in pairs), delta)
+
+
+def compare_scores(base: Scores, other: Scores) -> dict[str, Difference]:
+    """The total and every component that all rollouts have, over the examples both sets scored."""
+    shared = sorted(base.keys() & other.keys())
+    rollouts = [rollout for side in (base, other) for example in shared for rollout in side[example]]
+    names = sorted(set.intersection(*map(set, rollouts))) if rollouts else []
+    pairs = {name: [(_mean(base[key], name), _mean(other[key], name)) for key in shared] for name in names}
+    return {name: found for name in names if (found := difference(pairs[name]))}
+
+
+def _mean(rollouts: Iterable[Mapping[str, float]], name: str) -> float:
+    return fmean(rollout[name] for rollout in rollouts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +99,7 @@ class Comparison:
     new_components: list[str] = field(default_factory=list)
     """Components that only the other has."""
     gone_components: list[str] = field(default_factory=list)
-
-    @property
-    def verdict(self) -> str:
-        if self.reward is None:
-            return "nothing to compare: no example is scored in both"
-        if self.reward.low > 0:
-            return "better"
-        if self.reward.high < 0:
-            return "worse"
-        return "no clear difference"
+    verdict: str = "nothing to compare: no example is scored in both"
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -83,28 +119,33 @@ class Comparison:
 
 
 def compare(base: Iterable[Rollout], other: Iterable[Rollout]) -> Comparison:
-    """Pair by example id; the interval is over the paired differences."""
+    """Pair two sets of rollouts by example id, and compare the examples that both scored."""
     base, other = list(base), list(other)
     left = by_example(rollout for rollout in base if rollout.reward is not None)
     right = by_example(rollout for rollout in other if rollout.reward is not None)
-    shared = left.keys() & right.keys()
-    pairs = [Pair(key, _reward(left[key]), _reward(right[key]), left[key], right[key]) for key in shared]
-    pairs.sort(key=lambda pair: (pair.delta, pair.example_id))
-    comparison = Comparison(pairs, estimate_difference([(pair.other, pair.base) for pair in pairs]))
+    left_scores, right_scores = _scores(left), _scores(right)
+    differences = compare_scores(left_scores, right_scores)
+    pairs = [
+        Pair(key, _mean(left_scores[key], TOTAL), _mean(right_scores[key], TOTAL), left[key], right[key])
+        for key in left.keys() & right.keys()
+    ]
+    comparison = Comparison(sorted(pairs, key=lambda pair: (pair.delta, pair.example_id)))
+    if (total := differences.pop(TOTAL, None)) is not None:
+        comparison.reward, comparison.verdict = total.delta, total.verdict
+    comparison.components = {name: found.delta for name, found in differences.items()}
     _count_left_out(comparison, left.keys(), right.keys(), _ids(base), _ids(other))
     comparison.new_components, comparison.gone_components = _new_names(base, other), _new_names(other, base)
-    for name in sorted(_components(pairs)):
-        value = _component(name)
-        delta = estimate_difference([(value(pair.other_rollouts), value(pair.base_rollouts)) for pair in pairs])
-        if delta:
-            comparison.components[name] = delta
     return comparison
+
+
+def _scores(groups: Mapping[str, Sequence[Rollout]]) -> dict[str, list[dict[str, float]]]:
+    return {key: [{**each.rewards, TOTAL: each.reward or 0.0} for each in group] for key, group in groups.items()}
 
 
 def _count_left_out(
     comparison: Comparison, left: Set[str], right: Set[str], in_base: Set[str], in_other: Set[str]
 ) -> None:
-    """Examples that are in no pair: absent on one side, or there without a score."""
+    """Count the examples without a pair: absent on one side, or played there without a score."""
     both = in_base & in_other
     comparison.only_in_base, comparison.only_in_other = len(in_base - both), len(in_other - both)
     comparison.scored_only_in_base = len(both & left - right)
@@ -121,20 +162,3 @@ def _new_names(before: Iterable[Rollout], after: Iterable[Rollout]) -> list[str]
     old = {name for rollout in before for name in rollout.rewards}
     tried = {name for rollout in before for name in rollout.unscored}
     return sorted({name for rollout in after for name in rollout.rewards} - old - tried) if old else []
-
-
-def _reward(rollouts: Iterable[Rollout]) -> float:
-    return fmean(rollout.reward or 0.0 for rollout in rollouts)
-
-
-def _component(name: str) -> Callable[[list[Rollout]], float]:
-    return lambda rollouts: fmean(rollout.rewards[name] for rollout in rollouts)
-
-
-def _components(pairs: Iterable[Pair]) -> set[str]:
-    """Components that every sample on both sides has."""
-    names: set[str] | None = None
-    for pair in pairs:
-        for rollout in (*pair.base_rollouts, *pair.other_rollouts):
-            names = set(rollout.rewards) if names is None else names & rollout.rewards.keys()
-    return names or set()

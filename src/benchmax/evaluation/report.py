@@ -1,4 +1,4 @@
-"""What a set of rollouts says about a model on an environment."""
+"""The report on a set of rollouts: how a model does on an environment."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+from benchmax import metrics
 from benchmax.evaluation.statistics import Estimate, estimate, estimate_share, max_at_k, pass_at_k, quantile
 from benchmax.rollouts.record import Rollout
 
-SOLVED = 1.0 - 1e-9
 REASON_CHARS = 200
 
 
@@ -32,9 +32,9 @@ class Report:
     scored: int = 0
     reward: Estimate | None = None
     solve_rate: Estimate | None = None
-    """Share of samples whose primary reward is full."""
+    """Share of samples that solved their task (`metrics.solved`)."""
     pass_at: dict[int, Estimate] = field(default_factory=dict)
-    """Chance that one of k samples earns more than nothing."""
+    """Chance that one of k samples solves its task."""
     max_at: dict[int, Estimate] = field(default_factory=dict)
     """Expected best reward of k samples."""
     components: dict[str, Estimate] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Report:
     seconds_p95: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON; an interval that cannot be told (one example) has null ends."""
+        """Plain JSON; an interval that is unknown (one example) has null ends."""
         return {name: _plain(getattr(self, name)) for name in self.__slots__}
 
 
@@ -69,11 +69,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def primary_of(rollout: Rollout, primary: str | None) -> float | None:
-    """The number that says how well the task was solved."""
-    return rollout.rewards.get(primary) if primary else rollout.reward
-
-
 def by_example(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
     groups: dict[str, list[Rollout]] = defaultdict(list)
     for rollout in rollouts:
@@ -82,12 +77,12 @@ def by_example(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
 
 
 def summarise(rollouts: Sequence[Rollout], *, primary: str | None = None) -> Report:
-    """Everything a report says. Unscored samples are counted, and leave every mean."""
+    """The report on a set of rollouts. Unscored samples are counted, and excluded from every mean."""
     groups = by_example(rollouts)
     scored = {key: kept for key, group in groups.items() if (kept := [r for r in group if r.reward is not None])}
     report = Report(examples=len(groups), rollouts=len(rollouts), scored=sum(map(len, scored.values())))
     report.reward = _mean(scored, lambda r: r.reward or 0.0)
-    report.solve_rate = _share(scored, lambda r: float((primary_of(r, primary) or 0.0) >= SOLVED))
+    report.solve_rate = _share(scored, lambda r: float(metrics.solved(r, primary)))
     _add_at_k(report, list(scored.values()), primary)
     for name in sorted({name for rollout in rollouts for name in rollout.rewards}):
         having = {key: kept for key, group in groups.items() if (kept := [r for r in group if name in r.rewards])}
@@ -111,7 +106,7 @@ def _add_at_k(report: Report, groups: Sequence[Sequence[Rollout]], primary: str 
         return
     most = min(len(group) for group in groups)
     for k in sorted({1, most} | {k for k in (2, 4, 8, 16, 32) if k < most}):
-        passed = [sum((primary_of(r, primary) or 0.0) > 0 for r in group) for group in groups]
+        passed = [sum(metrics.solved(r, primary) for r in group) for group in groups]
         shares = [pass_at_k(count, len(group), k) for count, group in zip(passed, groups, strict=True)]
         best = [max_at_k([r.reward or 0.0 for r in group], k) for group in groups]
         pass_estimate, max_estimate = estimate_share(shares), estimate(best)
@@ -138,10 +133,10 @@ def _add_counts(report: Report, rollouts: Sequence[Rollout]) -> None:
     report.seconds_p50, report.seconds_p95 = quantile(seconds, 0.5), quantile(seconds, 0.95)
 
 
-def _reasons(told: Iterable[tuple[str, str]]) -> dict[str, Reason]:
-    """For each kind the message heard most, as one line of bounded length."""
-    heard: dict[str, Counter[str]] = defaultdict(Counter)
-    for kind, message in told:
+def _reasons(failures: Iterable[tuple[str, str]]) -> dict[str, Reason]:
+    """The most frequent message of each kind, as one line of bounded length."""
+    messages: dict[str, Counter[str]] = defaultdict(Counter)
+    for kind, message in failures:
         line = " ".join(str(message).split())
-        heard[kind][line if len(line) <= REASON_CHARS else line[: REASON_CHARS - 1] + "…"] += 1
-    return {kind: Reason(*counts.most_common(1)[0]) for kind, counts in heard.items()}
+        messages[kind][line if len(line) <= REASON_CHARS else line[: REASON_CHARS - 1] + "…"] += 1
+    return {kind: Reason(*counts.most_common(1)[0]) for kind, counts in messages.items()}

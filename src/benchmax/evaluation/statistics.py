@@ -1,4 +1,4 @@
-"""Numbers with their uncertainty.
+"""Means with confidence intervals, and pass@k.
 
 Samples of one example are not independent, so every interval is over *examples*: the mean of each example's mean.
 """
@@ -27,7 +27,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """The mean reward, of one value per example; None when there are none."""
+    """The mean of one value per example; None when there are none."""
     return _estimate(values, 0.0 if _are_shares(values) else -inf)
 
 
@@ -38,7 +38,7 @@ def estimate_difference(pairs: Sequence[tuple[float, float]]) -> Estimate | None
 
 
 def _are_shares(values: Sequence[float]) -> bool:
-    """Whether rewards go from 0 to 1, as nearly all do: then no mean of them, and no interval, leaves that."""
+    """Whether all rewards are between 0 and 1, as nearly always: then their mean and its interval are too."""
     return all(0.0 <= value <= 1.0 for value in values)
 
 
@@ -55,7 +55,7 @@ def _estimate(values: Sequence[float], lowest: float) -> Estimate | None:
 
 
 def estimate_share(values: Sequence[float]) -> Estimate | None:
-    """The same for shares in [0, 1], with Wilson's interval, which is honest at 0 and 1 too."""
+    """The same for shares in [0, 1], with Wilson's interval, which is right at 0 and 1 too."""
     n = len(values)
     if n == 0:
         return None
@@ -66,7 +66,7 @@ def estimate_share(values: Sequence[float]) -> Estimate | None:
 
 
 def _t_quantile(freedom: int) -> float:
-    """Student's t at 97.5 %, by the Cornish-Fisher expansion; exact where that one is poor."""
+    """Student's t at 97.5 %, by the Cornish-Fisher expansion; tabulated where that is inaccurate."""
     exact = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
     if freedom in exact:
         return exact[freedom]

@@ -1,7 +1,11 @@
-"""Files, safely: whole or not at all, without following links, without secrets. Every room may use this one.
+"""Files written and read safely: whole or not at all, without following links, without secrets. Any room may use it.
 
-atomic      replace a file in one instant
+archives    unpacks an archive that somebody else made
+atomic      replaces a file or a directory in one step
+json_size   counts what a JSON text unfolds into, before it is parsed
 jsonl       append-only records that survive a crash
-links       open a file below a folder that others may write to
-redaction   take secrets out of text
+links       opens files below a directory that others may write to
+locks       locks between processes, released when their holder ends
+logs        opens, rotates and tails the log of a process
+redaction   removes secrets from text
 """

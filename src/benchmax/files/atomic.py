@@ -1,7 +1,7 @@
-"""Replacing a file in one instant: a reader sees the old content or the new, never half of it.
+"""Replaces a file or a directory in one step: a reader sees the old content or the new, never a part of it.
 
-The new content is written beside the file and renamed over it. Whatever goes wrong before that leaves the old file as
-it was and nothing beside it.
+The new content is written beside the file and renamed over it. When something fails before that, the old file stays as
+it was and nothing is left beside it.
 """
 
 from __future__ import annotations
@@ -9,21 +9,25 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from benchmax.files.redaction import hide_texts, without_secrets
+
 TEMPORARY = ".tmp-"
-"""How the names of files in the making begin."""
+"""The prefix of files that are being written."""
+_REPLACED = "replaced"
+"""Where a directory that is being replaced waits, inside the new one, until that one has its name."""
 
 
 @contextmanager
 def replacing(path: Path, *, private: bool = False, durable: bool = True, keep: bool = False) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` when the block ends without an error.
+    """A file that replaces `path` when the block ends without an error.
 
-    `private` lets only its owner read it; `durable` makes it survive a power cut; with `keep`, a file that is there
-    already stays.
+    `private` lets only its owner read it; `durable` makes it survive a power cut; with `keep`, an existing file stays.
     """
     temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
@@ -39,7 +43,7 @@ def replacing(path: Path, *, private: bool = False, durable: bool = True, keep: 
         else:
             temporary.replace(path)
     except OSError as error:
-        if error.filename is None:  # a full disk shows when writing, not when opening
+        if error.filename is None:  # a full disk is reported when writing, not when opening
             error.filename = str(path)
         raise
     finally:
@@ -47,12 +51,84 @@ def replacing(path: Path, *, private: bool = False, durable: bool = True, keep: 
 
 
 def write_text(path: Path, text: str, *, private: bool = False, durable: bool = True, keep: bool = False) -> None:
-    """Replace a file by a text. Half characters are kept as they are."""
+    """Replace a file by a text. Lone surrogates are kept as they are."""
     with replacing(path, private=private, durable=durable, keep=keep) as file:
         file.write(text.encode("utf-8", "surrogatepass"))
 
 
 def write_json(path: Path, value: Any, *, private: bool = False, durable: bool = True) -> None:
-    """Replace a file by a JSON value, indented for people. Half characters become question marks."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """Replace a file by a JSON value, indented for people, without the secrets of this process.
+
+    Lone surrogates become question marks.
+    """
+    text = json.dumps(hide_texts(value, without_secrets), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_text(path, text.encode("utf-8", "replace").decode(), private=private, durable=durable)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in such a file; empty when there is none."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which takes the place of `path` when the block ends without an error.
+
+    After a kill between the two renames, `recover_folders` finishes what was begun. An empty folder that is there
+    already keeps its identity: a shell may stand in it.
+    """
+    new = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    try:
+        yield new
+        _sync(new)
+        _put_in_place(new, path)
+    except BaseException:
+        if (new / _REPLACED).exists():
+            (new / _REPLACED).rename(path)
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    _sync(path.parent)
+
+
+def _put_in_place(new: Path, path: Path) -> None:
+    if path.is_dir() and not any(path.iterdir()):
+        for file in new.iterdir():
+            file.rename(path / file.name)
+        new.rmdir()
+        return
+    if path.exists():
+        path.rename(new / _REPLACED)
+    new.rename(path)
+    shutil.rmtree(path / _REPLACED, ignore_errors=True)
+
+
+def recover_folders(parent: Path) -> None:
+    """Finish the replacements of folders in `parent` that a kill interrupted."""
+    for replaced in parent.glob(f"{TEMPORARY}*/{_REPLACED}"):
+        whole = replaced.parent  # and the one it replaces has already made room
+        whole.rename(whole.with_name(whole.name.removeprefix(TEMPORARY).rpartition("-")[0]))
+    for replaced in parent.glob(f"*/{_REPLACED}"):
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove half-made files and folders that a killed process left below `folder`."""
+    for path in folder.rglob(f"{TEMPORARY}*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,7 +1,7 @@
 """Append-only records: one JSON object a line, readable after any crash.
 
-A line is written in one go, so a killed process leaves at most one torn line at the end; it is ignored when
-reading and cut off when writing goes on. Damage in the middle is reported with its line number.
+A line is written in one call, so a killed process leaves at most one incomplete line at the end; it is ignored when
+reading and cut off when writing continues. Damage in the middle is reported with its line number.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
 def line_of(record: Mapping[str, Any]) -> str:
     """A record as one line of JSON, without the secrets of this process."""
-    told = without_secrets_in(record)
-    return json.dumps(told, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+    clean = without_secrets_in(record)
+    return json.dumps(clean, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
 
 
 class JsonlWriter:
-    """Appends JSON lines to a file that nobody else may append to."""
+    """Appends JSON lines to a file, with a lock that keeps others from appending to it."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -50,17 +50,17 @@ class JsonlWriter:
             raise UsageError(
                 f"{self.path} is being written by another process. Wait for it, or use another folder."
             ) from None
-        _cut_torn_tail(self.path)
+        _cut_incomplete_line(self.path)
 
     def write(self, record: dict[str, Any]) -> None:
         data = line_of(record).encode("utf-8", errors="surrogatepass")
         written = self._file.write(data)
-        if written != len(data):  # a full disk: leave no half line behind
+        if written != len(data):  # a full disk: leave no incomplete line
             self._file.truncate(self._file.tell() - (written or 0))
             raise OSError(28, "No space left on device", str(self.path))
 
     def sync(self) -> None:
-        """Make sure what was written survives a power cut."""
+        """Make what was written survive a power cut."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class JsonlWriter:
         self.close()
 
 
-def _cut_torn_tail(path: Path) -> None:
+def _cut_incomplete_line(path: Path) -> None:
     size = path.stat().st_size
     with open(path, "r+b") as file:
         end = size

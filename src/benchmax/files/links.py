@@ -1,6 +1,6 @@
-"""Files of run directories, opened without following a link: what a run's own code puts there is not to be trusted.
+"""Opens files of run directories without following links: a run's own code may have put them there.
 
-A link in a run directory could lead to the platform's keys, and reading it on the run's behalf would hand them over.
+A link in a run directory could point to the platform's keys, and reading it for the run would disclose them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_plain(root: Path | int, name: str | os.PathLike[str]) -> BinaryIO:
-    """A regular file below `root`, to be read; OSError when it, or a folder on the way to it, is anything else.
+    """A regular file below `root`, opened for reading; OSError when it, or a directory on the way, is anything else.
 
-    `root` is a path, or a descriptor of a folder.
+    `root` is a path, or a descriptor of a directory.
     """
     parts = Path(name).parts
     if not parts or Path(name).is_absolute() or ".." in parts:
@@ -37,8 +37,18 @@ def open_plain(root: Path | int, name: str | os.PathLike[str]) -> BinaryIO:
     return open(descriptor, "rb")
 
 
+def append_to(root: Path, name: str) -> int:
+    """A descriptor that adds to a regular file in `root`, made if it is not there; OSError when it is anything else."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(root / name, flags, 0o600)
+    if not S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(2, "not a regular file", name)
+    return descriptor
+
+
 def read_plain(root: Path | int, name: str | os.PathLike[str], most: int) -> bytes:
-    """What is in such a file; OSError also when it is larger than `most` bytes."""
+    """The content of such a file; OSError also when it is larger than `most` bytes."""
     with open_plain(root, name) as file:
         if os.fstat(file.fileno()).st_size > most:
             raise OSError(27, "too large", str(name))

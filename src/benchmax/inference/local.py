@@ -1,8 +1,8 @@
 """A model on this machine behind the model port, exact to the token.
 
-A conversation keeps the ids it was given and the ids it sampled, one after the other, and asks the engine to
-go on from there. A reply's segments are those very ids: the observed delta, then the sampled turn with its
-log-probs. A turn that failed leaves nothing behind, so it can be asked for again.
+A conversation keeps the ids it was given and the ids it sampled, one after the other, and asks the engine to go on from
+there. A reply's segments are those very ids: the observed delta, then the sampled turn with its log-probs. A turn that
+failed changes nothing, so it can be repeated.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from benchmax.envs.types import ChatMessage, Messages, ToolDefinition
+from benchmax.envs.types import ChatMessage, ToolDefinition
 from benchmax.errors import ContextExceeded, ModelError, UsageError
 from benchmax.inference.engine.sampling import SamplingParams
 from benchmax.inference.tokens.chat import ChatTokens, parse_reply
+from benchmax.inference.tokens.dialogue import TokenDialogue
 from benchmax.inference.weights.store import read_card, resolve
 from benchmax.models.base import Conversation, FinishReason, ModelClient, Reply, Sampling, TokenSegment, Usage
-from benchmax.models.wire import turn_cap
+from benchmax.models.chat_api import turn_cap
 
 if TYPE_CHECKING:
     from benchmax.inference.engine.engine import Engine
 
 OnTokens = Callable[[list[int], list[float]], None]
-"""Told of sampled ids and their log-probs as they come, in the engine's thread."""
+"""Called with sampled ids and their log-probs as they come, in the engine's thread."""
 _SIZES = re.compile(r"size mismatch for (\S+): .*?torch\.Size\((.*?)\).*?torch\.Size\((.*?)\)")
 
 
@@ -61,7 +62,6 @@ class LocalModel(ModelClient):
         device: str = "auto",
         dtype: str = "auto",
         name: str | None = None,
-        template_options: dict[str, Any] | None = None,
         **engine_options: Any,
     ) -> LocalModel:
         """Load a model by name, path or hub id; `checkpoint` is a trained directory, whole or adapter."""
@@ -71,8 +71,8 @@ class LocalModel(ModelClient):
         directory = resolve(name_or_path)
         weights = _weights_directory(directory, checkpoint)
         has_tokenizer = (weights / "tokenizer_config.json").is_file()
-        ModelSpec.from_directory(weights)  # a damaged config is told in our words, before transformers reads it
-        chat = ChatTokens(weights if has_tokenizer else directory, template_options=template_options)
+        ModelSpec.from_directory(weights)  # raises a clear error for a damaged config, before transformers reads it
+        chat = ChatTokens(weights if has_tokenizer else directory)
         engine = Engine.from_directory(weights, device=device, dtype=dtype, **engine_options)
         if checkpoint is not None and weights == directory:
             engine.update_weights(_adapted_weights(directory, Path(checkpoint)))
@@ -113,47 +113,28 @@ class LocalModel(ModelClient):
         await asyncio.to_thread(self.engine.close)
 
 
-@dataclass(slots=True)
 class LocalConversation(Conversation):
-    """The exact ids of one rollout so far."""
+    """A conversation with a local model."""
 
-    model: LocalModel
-    tools: tuple[ToolDefinition, ...]
-    sampling: Sampling
-    ids: list[int] = field(default_factory=list)
-    messages: Messages = field(default_factory=list)
-    _prompt_turns: int = 0
-    _turn: int = 0
+    def __init__(self, model: LocalModel, tools: tuple[ToolDefinition, ...], sampling: Sampling) -> None:
+        self.model, self.sampling = model, sampling
+        self.dialogue = TokenDialogue(model.chat, tools)
+        self._turn = 0
 
     async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
-        observed = self._observe(new)
-        prompt = self.ids + observed
-        drawn = await self.model.complete(prompt, self._turn_sampling(max_tokens))
-        message = parse_reply(drawn.text, tools=bool(self.tools), salt=len(prompt))
-        if not self.messages:
-            self._prompt_turns = len(new)
-        self.messages += [*new, message]
-        self.ids = prompt + drawn.ids
+        observed = self.dialogue.observe(new)
+        prompt = self.dialogue.ids + observed
+        seed, most = self.sampling.seed, turn_cap(self.sampling, max_tokens)
+        seed = None if seed is None else derive_seed(seed, self._turn)
+        drawn = await self.model.complete(prompt, self.sampling.with_seed(seed, most))
+        message = parse_reply(drawn.text, tools=bool(self.dialogue.tools), salt=len(prompt))
+        self.dialogue.add(new, observed, message, drawn.ids)
         self._turn += 1
         return Reply(
             message=message,
             finish=finish_reason(drawn, message),
             usage=Usage(len(prompt), len(drawn.ids)),
             segments=[TokenSegment(observed, sampled=False), TokenSegment(drawn.ids, True, drawn.logprobs)],
-        )
-
-    def _observe(self, new: Sequence[ChatMessage]) -> list[int]:
-        """Ids of the new messages, up to where the assistant is to speak."""
-        chat = self.model.chat
-        if not self.messages:
-            return chat.prompt(new, self.tools)
-        stopped = chat.ends_turn(self.ids)
-        return chat.delta(self.messages, new, self.tools, prompt_turns=self._prompt_turns, stopped=stopped)
-
-    def _turn_sampling(self, max_tokens: int | None) -> Sampling:
-        seed = self.sampling.seed
-        return self.sampling.redrawn(
-            seed=None if seed is None else derive_seed(seed, self._turn), max_tokens=turn_cap(self.sampling, max_tokens)
         )
 
 
@@ -189,7 +170,7 @@ def derive_seed(seed: int, *path: int) -> int:
 
 
 def _weights_directory(directory: Path, checkpoint: str | Path | None) -> Path:
-    """Where the weights lie: the checkpoint's own when it is whole, the model's when it is an adapter."""
+    """Where the weights are: in the checkpoint when it is whole, in the model's directory when it is an adapter."""
     if checkpoint is None or (Path(checkpoint) / "adapter_config.json").is_file():
         return directory
     if not (Path(checkpoint) / "config.json").is_file():
@@ -207,7 +188,7 @@ def _adapted_weights(directory: Path, adapter: Path) -> dict[str, Any]:
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # who loads us tells what happens
+    logging.disable_progress_bar()  # the caller reports progress
     base = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     try:
         merged = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
@@ -219,7 +200,7 @@ def _adapted_weights(directory: Path, adapter: Path) -> dict[str, Any]:
 
 
 def _misfit(error: Exception) -> str:
-    """What peft says, in one line: of all the tensors that do not fit, the first."""
+    """peft's error in one line: of all the tensors that do not fit, the first."""
     text = str(error)
     if found := _SIZES.search(text):
         return "{} is {} in the adapter and {} here".format(*found.groups())
@@ -227,7 +208,7 @@ def _misfit(error: Exception) -> str:
 
 
 def _name(name_or_path: str | Path, directory: Path, checkpoint: str | Path | None) -> str:
-    """What it is called; with its checkpoint, or a trained model would pass for the one it began as."""
+    """Its name, with the checkpoint, so that a trained model does not pass for its base."""
     card = read_card(directory)
     base = card.name if card else Path(name_or_path).name
     return f"{base}:{Path(checkpoint).resolve().name}" if checkpoint else base

@@ -1,4 +1,15 @@
-"""What answers a prompt: any OpenAI-compatible server, or a script."""
+"""What answers a prompt. Start reading at `base`, the port that every model implements.
+
+base            `ModelClient`, `Conversation`, `Sampling`
+registry        what `--model x` means: the only place that decides
+http            any OpenAI-compatible server; `chat_api` is its requests and replies, `http_errors` what goes
+                wrong, `text_tools` writes tools as text for servers that do not parse tool calls
+endpoints       a server that a user of the platform named; `address_rules` decides what may be connected to
+api_errors      errors as the OpenAI API reports them, for the servers of benchmax
+scripted        a model that says what it is told to
+
+Models that run on this machine are in `benchmax.inference`, above this room.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What answers a prompt, behind one small port.
+"""The port behind which every model stands.
 
-A `ModelClient` opens a `Conversation` for each rollout. A conversation is told only the *new*
-messages (first the prompt, then tool results and user turns) and gives back one assistant turn.
-It never sees a rewritten history, so a client that works on tokens appends and never re-derives:
+A `ModelClient` opens a `Conversation` for each rollout. A conversation receives only the *new*
+messages (first the prompt, then tool results and user turns) and returns one assistant turn.
+It never sees a rewritten history, so a client that works on tokens only appends:
 what was sampled is what is trained on.
 """
 
@@ -23,7 +23,7 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filte
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a turn is drawn."""
+    """How a turn is sampled."""
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -48,8 +48,8 @@ class Sampling:
         if not isinstance(self.extra, dict):
             raise ConfigError(f"Sampling.extra is {self.extra!r}; give a dict of further fields.")
 
-    def redrawn(self, *, seed: int | None, max_tokens: int | None) -> Sampling:
-        """The same for another draw. What was checked once is not checked for every rollout and turn again."""
+    def with_seed(self, seed: int | None, max_tokens: int | None) -> Sampling:
+        """A copy for another turn, without the checks, which would cost time in every rollout and turn."""
         twin = object.__new__(Sampling)
         for name in self.__slots__:
             object.__setattr__(twin, name, getattr(self, name))
@@ -67,28 +67,24 @@ def need_number(
     at_most: float | None = None,
     optional: bool = False,
 ) -> None:
-    """Refuse a setting that is not a finite number within its range."""
+    """Raise ConfigError for a setting that is not a finite number within its range."""
     if optional and value is None:
         return
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if good:
-        assert isinstance(value, int | float)
-        low = (at_least is None or value >= at_least) and (above is None or value > above)
-        good = low and (at_most is None or value <= at_most)
-    if not good:
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    low = (at_least is None or number >= at_least) and (above is None or number > above)
+    if not (math.isfinite(number) and low and (at_most is None or number <= at_most)):
         bounds = {"at least": at_least, "above": above, "at most": at_most}
-        said = " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None)
-        raise ConfigError(f"{field} is {value!r}; give a finite number {said}".rstrip() + _or_none(optional))
+        allowed = " and ".join(f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None)
+        raise ConfigError(f"{field} is {value!r}; give a finite number {allowed}".rstrip() + _or_none(optional))
 
 
 def need_count(field: str, value: object, *, least: int | None = 1, optional: bool = False) -> None:
-    """Refuse a setting that is not a whole number of at least `least`."""
+    """Raise ConfigError for a setting that is not a whole number of at least `least`."""
     if optional and value is None:
         return
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or (least is not None and isinstance(value, int) and value < least):
-        said = "" if least is None else f" of at least {least}"
-        raise ConfigError(f"{field} is {value!r}; give a whole number{said}" + _or_none(optional))
+    if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
+        allowed = "" if least is None else f" of at least {least}"
+        raise ConfigError(f"{field} is {value!r}; give a whole number{allowed}" + _or_none(optional))
 
 
 def _or_none(optional: bool) -> str:
@@ -127,11 +123,11 @@ class Reply:
     finish: FinishReason = "stop"
     usage: Usage = field(default_factory=Usage)
     segments: list[TokenSegment] = field(default_factory=list)
-    """The exact tokens this turn added, in order; empty when the model does not tell."""
+    """The exact tokens this turn added, in order; empty when the model does not report them."""
 
 
 class Conversation(ABC):
-    """One rollout's talk with a model."""
+    """One rollout's conversation with a model."""
 
     @abstractmethod
     async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:

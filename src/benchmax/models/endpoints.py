@@ -1,18 +1,18 @@
-"""A model at an address that somebody gave: checked and pinned before anything is sent there."""
+"""A model on a server that a user of the platform named: its address is checked and pinned before anything is sent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from benchmax.models.addresses import Reach, pin
+from benchmax.models.address_rules import AddressRules, pin
 from benchmax.models.http import HttpModel
 
 
 async def endpoint_model(llm: Mapping[str, Any]) -> HttpModel:
-    """The OpenAI-compatible server a caller named, with its address checked and pinned."""
+    """The client of an OpenAI-compatible server, with its address checked and pinned."""
     url = str(llm["base_url"])
-    resolver = await pin(url, Reach.of(llm.get("reach")))
+    resolver = await pin(url, AddressRules.of(llm.get("reach")))
     if version := llm.get("api_version"):
         url += ("&" if "?" in url else "?") + f"api-version={version}"
     host = url.partition("//")[2].partition("/")[0]

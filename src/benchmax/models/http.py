@@ -1,11 +1,11 @@
-"""Any server that speaks the OpenAI chat API, at the price of a bare HTTP call.
+"""Any server with the OpenAI chat API, at the cost of a bare HTTP call.
 
-The history is kept as encoded messages and joined, so a turn costs no more than copying its text once.
-A call has a deadline and a number of tries; what is left when both are spent is a typed error. A turn
-that failed was never asked: the conversation is as before, and the same `reply` may be tried again.
+The history is kept as encoded messages and joined, so a turn copies its text only once.
+A call has a deadline and a number of tries; when both are used up, a typed error is raised. A turn that failed
+leaves the conversation as it was, and the same `reply` may be tried again.
 
 Covered: connection, DNS and TLS errors, stalls, cut and garbled answers, 408, 409, 425, 429 with
-Retry-After, 5xx; answers larger than the limit. Not covered: streaming, and redirects (told, not followed).
+Retry-After, 5xx; answers larger than the limit. Not covered: streaming, and redirects (reported, not followed).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from benchmax import limits
 from benchmax.deadlines import deadline
 from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, ModelError, ModelProtocolError, ModelRateLimited, ModelUnavailable
-from benchmax.models import failures, hermes, wire
+from benchmax.models import chat_api, http_errors, text_tools
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, Usage, need_count, need_number
 
 ToolFormat: TypeAlias = Literal["native", "hermes"]
 KEY_VARIABLES = {"api.openai.com": "OPENAI_API_KEY", "openrouter.ai": "OPENROUTER_API_KEY"}
-"""Hosts whose key is read from the environment when none is given. No other host is ever sent one."""
+"""Hosts whose key is read from the environment when none is given. No key is sent to any other host."""
 CONNECT_SECONDS = 30.0
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _DIRECT_BYTES = limits.MIB  # aiohttp warns about larger bodies given as bytes
@@ -45,9 +45,9 @@ class HttpModel(ModelClient):
     `timeout` and `tries` bound one turn, retries included. `price` is (USD per million prompt tokens,
     USD per million completion tokens). With `tool_format="hermes"` tools travel as text, for servers that
     do not parse tool calls. With `Sampling.logprobs` the server is also asked for token ids, unless
-    `token_ids` is off; the log-probabilities are as the server gives them (vLLM gives those sampled from
+    `token_ids` is off; the log-probabilities are as the server reports them (vLLM reports those sampled from
     when started with `--logprobs-mode processed_logprobs`). `key_variable` names the environment variable
-    that holds the key. `resolver` looks the host up in place of the system (`models.addresses.pin` makes one).
+    that holds the key. `resolver` resolves the host in place of the system (see `models.address_rules.pin`).
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class HttpModel(ModelClient):
             return HermesConversation(self, tools, sampling)
         return HttpConversation(self, tools, sampling)
 
-    async def exchange(self, body: bytes) -> wire.WireReply:
+    async def exchange(self, body: bytes) -> chat_api.ServerReply:
         """Send one request until it is answered, refused, or out of tries or time."""
         ends = monotonic() + self.timeout
         tries = 0
@@ -113,22 +113,22 @@ class HttpModel(ModelClient):
                         return await self._once(body)
                     except (ModelUnavailable, ModelRateLimited, ModelProtocolError) as error:
                         last = error
-                    pause = failures.wait_before(last, tries, self.backoff)
+                    pause = http_errors.wait_before(last, tries, self.backoff)
                     if tries >= self.tries or monotonic() + pause >= ends:
-                        raise failures.after_tries(last, tries) from None
+                        raise http_errors.after_tries(last, tries) from None
                     await asyncio.sleep(pause)
         except TimeoutError:
-            raise failures.timed_out(self.endpoint, self.timeout, tries, last) from None
+            raise http_errors.timed_out(self.endpoint, self.timeout, tries, last) from None
 
     async def relay(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """Send a request as it is, once, and pass on the answer's bytes as they come; a refusal is raised."""
+        """Send a request as it is, once, and yield the answer's bytes as they come; raises for an error status."""
         session = await self._session()
         size = 0
         try:
             whole = aiohttp.ClientTimeout(total=self.timeout, sock_connect=CONNECT_SECONDS)
             async with session.post(self._url, data=_data(body), allow_redirects=False, timeout=whole) as response:
                 if not 200 <= response.status < 300:
-                    raise failures.refused(self.endpoint, response.status, response.headers, await _read(response))
+                    raise http_errors.refused(self.endpoint, response.status, response.headers, await _read(response))
                 async for piece in response.content.iter_any():
                     size += len(piece)
                     if size > limits.MODEL_RESPONSE_BYTES:
@@ -137,31 +137,31 @@ class HttpModel(ModelClient):
         except ModelError:  # some are OSErrors too
             raise
         except TimeoutError:
-            raise failures.timed_out(self.endpoint, self.timeout, 1, None) from None
+            raise http_errors.timed_out(self.endpoint, self.timeout, 1, None) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise failures.unreachable(self.endpoint, error) from None
+            raise http_errors.unreachable(self.endpoint, error) from None
 
     async def _session(self) -> aiohttp.ClientSession:
         known = self._sessions.get(asyncio.get_running_loop())
         return known.session if known and not known.session.closed else await self._new_session()
 
-    async def _once(self, body: bytes) -> wire.WireReply:
+    async def _once(self, body: bytes) -> chat_api.ServerReply:
         session = await self._session()
         try:
             async with session.post(self._url, data=_data(body), allow_redirects=False) as response:
                 answer = await _read(response)
         except (aiohttp.ClientError, OSError) as error:
-            # Cut off from its cause: aiohttp's errors carry the request's headers, and so the key.
-            raise failures.unreachable(self.endpoint, error) from None
+            # Without its cause: aiohttp's errors hold the request's headers, and so the key.
+            raise http_errors.unreachable(self.endpoint, error) from None
         if not 200 <= response.status < 300:
-            raise failures.refused(self.endpoint, response.status, response.headers, answer)
+            raise http_errors.refused(self.endpoint, response.status, response.headers, answer)
         try:
-            return wire.decode_reply(answer)
+            return chat_api.decode_reply(answer)
         except ModelProtocolError:
-            raise failures.garbled(self.endpoint, answer) from None
+            raise http_errors.garbled(self.endpoint, answer) from None
 
     async def _new_session(self) -> aiohttp.ClientSession:
-        """A session for the running loop; those of loops that have ended are forgotten."""
+        """A session for the running loop; those of loops that have ended are dropped."""
         for gone in [other for other in self._sessions if other.is_closed()]:
             del self._sessions[gone]
         opened = await _OpenSession.open(self)
@@ -184,7 +184,7 @@ class HttpModel(ModelClient):
 
 
 class _OpenSession:
-    """A session inside an async generator: a loop that shuts down finishes its generators, and so closes it."""
+    """A session in an async generator: a loop that shuts down finishes its generators, and so closes the session."""
 
     def __init__(self, session: aiohttp.ClientSession, lifetime: AsyncGenerator[aiohttp.ClientSession, None]) -> None:
         self.session = session
@@ -216,7 +216,7 @@ async def _session_lifetime(model: HttpModel) -> AsyncGenerator[aiohttp.ClientSe
 
 
 class _Socket(socket.socket):
-    """Reads little at once: asyncio asks for 256 KiB, and memory of that size is mapped anew for every reply."""
+    """Reads little at once: asyncio asks for 256 KiB, and memory of that size is mapped again for every reply."""
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         return super().recv(min(size, _READ_BYTES), flags)
@@ -234,22 +234,22 @@ class HttpConversation(Conversation):
         self._model = model
         self._tools = tools
         self._sampling = sampling
-        self._head = wire.encode_head(
+        self._head = chat_api.encode_head(
             model.name, sampling, self._native_tools(), token_ids=model.token_ids and sampling.logprobs
         )
         self._encoded: list[bytes] = []
         self._call_ids: set[str] = set()
-        self.trail = wire.TokenTrail()
-        """The exact tokens so far; `trail.exact` turns false when the server does not tell, or contradicts itself."""
+        self.trail = chat_api.TokenTrail()
+        """The exact tokens so far; `trail.exact` is False once the server omits them or contradicts itself."""
 
     async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
-        encoded = self._encoded + [wire.encode_message(message) for message in self._outgoing(new)]
+        encoded = self._encoded + [chat_api.encode_message(message) for message in self._outgoing(new)]
         answer = await self._model.exchange(self._request(encoded, max_tokens))
         text, calls = self._incoming(answer)
         message: ChatMessage = {"role": "assistant", "content": text}
         if calls:
             message["tool_calls"] = [self._identified(call).to_dict() for call in calls]
-        encoded.append(wire.encode_message(self._echo(message, answer)))
+        encoded.append(chat_api.encode_message(self._echo(message, answer)))
         self._encoded = encoded
         if answer.reasoning:
             message["reasoning_content"] = answer.reasoning  # type: ignore[typeddict-unknown-key]
@@ -257,21 +257,21 @@ class HttpConversation(Conversation):
         return Reply(message, finish, self._usage(answer), self.trail.extend(answer))
 
     def _native_tools(self) -> Sequence[ToolDefinition]:
-        """Tools the server is told of in the request's own field."""
+        """Tools sent in the request's own field."""
         return self._tools
 
     def _outgoing(self, new: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
         return new
 
-    def _incoming(self, answer: wire.WireReply) -> tuple[str, list[ToolCall]]:
+    def _incoming(self, answer: chat_api.ServerReply) -> tuple[str, list[ToolCall]]:
         return answer.text, answer.calls
 
-    def _echo(self, message: ChatMessage, answer: wire.WireReply) -> ChatMessage:
-        """The assistant's turn as later requests repeat it."""
+    def _echo(self, message: ChatMessage, answer: chat_api.ServerReply) -> ChatMessage:
+        """The assistant's turn as later requests contain it."""
         return message
 
     def _request(self, encoded: list[bytes], max_tokens: int | None) -> bytes:
-        cap = wire.turn_cap(self._sampling, max_tokens)
+        cap = chat_api.turn_cap(self._sampling, max_tokens)
         tail = b"]}" if cap is None else f'],"{self._model.max_tokens_field}":{cap}}}'.encode()
         first, *rest = encoded or [b""]
         if not rest:
@@ -280,7 +280,7 @@ class HttpConversation(Conversation):
         return b",".join((self._head + first, *rest[:-1], rest[-1] + tail))
 
     def _identified(self, call: ToolCall) -> ToolCall:
-        """The call with an id no other call of the conversation has."""
+        """The call with an id that is unique in the conversation."""
         call_id, count = call.id, len(self._call_ids)
         while not call_id or call_id in self._call_ids:
             count += 1
@@ -288,7 +288,7 @@ class HttpConversation(Conversation):
         self._call_ids.add(call_id)
         return call if call_id == call.id else ToolCall(call.name, call.arguments, call_id)
 
-    def _usage(self, answer: wire.WireReply) -> Usage:
+    def _usage(self, answer: chat_api.ServerReply) -> Usage:
         cost = answer.cost or 0.0
         if price := self._model.price:
             cost = (answer.prompt_tokens * price[0] + answer.completion_tokens * price[1]) / 1e6
@@ -302,15 +302,15 @@ class HermesConversation(HttpConversation):
         return ()
 
     def _outgoing(self, new: Sequence[ChatMessage]) -> Messages:
-        return hermes.as_text(new if self._encoded else hermes.opening(new, self._tools))
+        return text_tools.as_text(new if self._encoded else text_tools.opening(new, self._tools))
 
-    def _incoming(self, answer: wire.WireReply) -> tuple[str, list[ToolCall]]:
+    def _incoming(self, answer: chat_api.ServerReply) -> tuple[str, list[ToolCall]]:
         if not self._tools:
             return answer.text, []
-        text, calls = hermes.read_calls(answer.text)
+        text, calls = text_tools.read_calls(answer.text)
         return text, calls + answer.calls
 
-    def _echo(self, message: ChatMessage, answer: wire.WireReply) -> ChatMessage:
+    def _echo(self, message: ChatMessage, answer: chat_api.ServerReply) -> ChatMessage:
         return {"role": "assistant", "content": answer.text}
 
 
@@ -373,13 +373,15 @@ def _headers(api_key: str | None, headers: Mapping[str, str] | None) -> dict[str
 
 def _endpoint(
     name: str, url: yarl.URL, variable: str | None, api_key: str | None, headers: Mapping[str, str] | None
-) -> failures.Endpoint:
+) -> http_errors.Endpoint:
     where = f"the key in {variable}" if variable else "the api_key you gave (often read from OPENAI_API_KEY)"
     hint = f"Check {where}." if api_key else f"No key was sent; set {variable or 'api_key'}."
     words = [word for value in (headers or {}).values() for word in value.split() if len(word) >= 8]
     secrets = [(api_key or "").strip(), url.password, *url.query.values(), *words, *_proxy_secrets(url)]
     shown = url.with_user(None).with_query(None)
-    return failures.Endpoint(name, str(shown), hint, tuple(secret for secret in secrets if secret and len(secret) > 3))
+    return http_errors.Endpoint(
+        name, str(shown), hint, tuple(secret for secret in secrets if secret and len(secret) > 3)
+    )
 
 
 def _proxy_secrets(url: yarl.URL) -> list[str]:

@@ -1,13 +1,13 @@
-"""What `--model x` means. Nothing else decides it.
+"""What `--model x` means; no other module decides it.
 
 scripted:gold                   answers with the environment's perfect answers
 scripted:TEXT                   always answers TEXT
 NAME:REST                       a kind of model that an installed package adds (`benchmax.plugins`)
 NAME with a base URL            a model on an OpenAI-compatible server
 RUN, RUN:CHECKPOINT             the model a training run made
-smollm2-135m, path/to/model     a local model
+smollm2-135m, path/to/model     a local model; MODEL:FOLDER with a trained adapter or checkpoint
 
-The rooms that run models lie above this one, so they are imported by name when they are asked for.
+The rooms that run models are above this one, so they are imported by name when they are needed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from typing import Any
 
 from benchmax import extras, plugins
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import ChatMessage, Example, ToolCall
-from benchmax.errors import UsageError
+from benchmax.errors import UsageError, describe_error
 from benchmax.models.base import ModelClient
 from benchmax.models.scripted import ScriptedModel
 
 Say = Callable[[str], None]
-"""Told what takes a while."""
+"""Receives a message about what takes a while."""
 MOST_UNKNOWN = 0.9
 """Share of examples without a gold answer above which `scripted:gold` measures nothing."""
 _SCRIPTED = "scripted:"
@@ -49,47 +48,47 @@ def open_model(
         return gold_model(env_class, examples)
     if spec.startswith(_SCRIPTED):
         return ScriptedModel(spec.removeprefix(_SCRIPTED), name=spec)
-    if (scheme := _added(spec)) is not None:
+    if (scheme := _plugin_scheme(spec)) is not None:
         added: ModelClient = plugins.load("models", scheme)(spec.removeprefix(f"{scheme}:"))
         return added
     if base_url is not None:
         from benchmax.models.http import HttpModel
 
         return HttpModel(spec, base_url, key_variable=api_key_var)
-    return _on_this_machine(spec, say)
+    return open_local(spec, say)
 
 
 def check_model(spec: str, base_url: str | None = None, *, say: Say = lambda what: None) -> None:
-    """Refuse a model that is nowhere to be found, before anything else is done; one that can be fetched is."""
-    if base_url is None and not spec.startswith(_SCRIPTED) and _added(spec) is None:
+    """Raise an error for a model that cannot be found; download one that can be."""
+    if base_url is None and not spec.startswith(_SCRIPTED) and _plugin_scheme(spec) is None:
+        opening = import_module("benchmax.trainer.opening")
+        name, _ = opening.split_checkpoint(spec)
         with _needing_packages(spec):
-            if _run_of(spec) is None:
-                import_module("benchmax.inference.weights.store").resolve(spec, say=say)
+            if opening.find_run(name) is None:
+                import_module("benchmax.inference.weights.store").resolve(name, say=say)
 
 
-def _added(spec: str) -> str | None:
-    """The kind of model that a package adds, if `spec` names one."""
+def _plugin_scheme(spec: str) -> str | None:
+    """The plug-in's scheme that `spec` begins with, if any."""
     scheme, colon, _ = spec.partition(":")
     return scheme if colon and scheme in plugins.entries("models") else None
 
 
-def _on_this_machine(spec: str, say: Say) -> ModelClient:
-    model: ModelClient
-    with _needing_packages(spec):
-        if (found := _run_of(spec)) is not None:
-            model = import_module("benchmax.trainer.opening").open_trained(*found, say)
-        else:
-            import_module("benchmax.inference.weights.store").resolve(spec, say=say)
-            model = import_module("benchmax.inference.local").LocalModel.load(spec)
-    return model
+def open_local(spec: str, say: Say = lambda what: None, **options: Any) -> ModelClient:
+    """A model of this machine: a training run's, or one by name, path or hub id, fetched when it is not here.
 
-
-def _run_of(spec: str) -> tuple[Any, str | None] | None:
-    """The training run and the checkpoint that `spec` names; None when it names a model."""
+    `options` are those of `inference.local.LocalModel.load`.
+    """
     opening = import_module("benchmax.trainer.opening")
     name, checkpoint = opening.split_checkpoint(spec)
-    run = opening.find_run(name)
-    return None if run is None else (run, checkpoint)
+    model: ModelClient
+    with _needing_packages(spec):
+        if (run := opening.find_run(name)) is not None:
+            model = opening.open_checkpoint(run, checkpoint or "best", say=say, **options)
+        else:
+            import_module("benchmax.inference.weights.store").resolve(name, say=say)
+            model = import_module("benchmax.inference.local").LocalModel.load(name, checkpoint=checkpoint, **options)
+    return model
 
 
 @contextmanager
@@ -104,18 +103,18 @@ def _needing_packages(spec: str) -> Iterator[None]:
 
 
 def gold_model(env_class: type[BaseEnv], examples: Iterable[Example]) -> ScriptedModel:
-    """A model that knows every answer the environment can tell; UsageError if it can tell next to none."""
-    known = {_asked(example["prompt_messages"]): example for example in examples}
+    """A model that answers with the environment's gold answers; raises UsageError if there are hardly any."""
+    known = {_prompt_key(example["prompt_messages"]): example for example in examples}
     silent = [example for example in known.values() if not _knows(env_class, example)]
     if len(silent) > MOST_UNKNOWN * len(known):
         raise UsageError(
-            f"{env_class.__name__} knows no gold answer for {len(silent)} of {len(known)} examples, so scripted:gold "
+            f"{env_class.__name__} has no gold answer for {len(silent)} of {len(known)} examples, so scripted:gold "
             "would say nothing. Override gold_completion(cls, example) to return a good answer, or name another model."
         )
 
     def answer(messages: Sequence[ChatMessage]) -> ToolCall | str:
         last = max((i for i, message in enumerate(messages) if message.get("role") == "user"), default=0)
-        example = known.get(_asked(messages[: last + 1]))
+        example = known.get(_prompt_key(messages[: last + 1]))
         if example is None:
             return ""
         calls = env_class.gold_tool_calls(example)
@@ -134,6 +133,6 @@ def _knows(env_class: type[BaseEnv], example: Example) -> bool:
         ) from error
 
 
-def _asked(messages: Sequence[ChatMessage]) -> str:
-    """What tells one example's prompt from another's, with or without a system message before it."""
+def _prompt_key(messages: Sequence[ChatMessage]) -> str:
+    """Identifies an example's prompt, with or without a system message before it."""
     return "\n".join(str(message.get("content")) for message in messages if message.get("role") != "system")

@@ -1,4 +1,4 @@
-"""A model that says what it is told to: for tests, replays and measuring everything but the model."""
+"""A model whose answers are given in advance: for tests, and for measuring everything but the model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias
 from benchmax.envs.types import ChatMessage, ToolCall, ToolDefinition, nest_tool_calls
 from benchmax.errors import ConfigError, ModelRejected
 from benchmax.models.base import Conversation, FinishReason, ModelClient, Reply, Sampling, Usage
-from benchmax.models.wire import turn_cap
+from benchmax.models.chat_api import turn_cap
 
 Answer: TypeAlias = "str | ToolCall | Sequence[ToolCall] | ChatMessage | Reply | Exception"
 Script: TypeAlias = "str | Sequence[Answer] | Callable[[list[ChatMessage]], Answer | Awaitable[Answer]]"
@@ -65,7 +65,7 @@ class ScriptedConversation(Conversation):
         try:
             answer = await self._answer()
         except BaseException:
-            # The turn did not happen: it may be asked for again.
+            # The turn did not happen: the caller may try again.
             del self._messages[before:]
             raise
         finally:
@@ -107,20 +107,20 @@ class ScriptedConversation(Conversation):
             message = nest_tool_calls({"role": "assistant", **answer})  # type: ignore[typeddict-item]
             return Reply(message, "tool_calls" if message.get("tool_calls") else "stop")
         if isinstance(answer, Sequence) and all(isinstance(call, ToolCall) for call in answer):
-            calls = [ToolCall(call.name, call.arguments, call.id or self._mint()).to_dict() for call in answer]
+            calls = [ToolCall(call.name, call.arguments, call.id or self._new_id()).to_dict() for call in answer]
             return Reply({"role": "assistant", "content": "", "tool_calls": calls}, "tool_calls")
         raise ConfigError(
             f"The script answered with {type(answer).__name__}. "
             "Answer with a text, ToolCalls, a message, a Reply or an exception."
         )
 
-    def _mint(self) -> str:
+    def _new_id(self) -> str:
         self._calls += 1
         return f"call_{self._calls}"
 
 
 def _cut(text: str, cap: int | None) -> tuple[str, FinishReason]:
-    # A text shorter than its allowed words cannot be too long: most need no look.
+    # A text with fewer characters than allowed words cannot be too long: most need not be split.
     if cap is None or len(text) < cap or len(words := text.split()) <= cap:
         return text, "stop"
     return " ".join(words[:cap]), "length"

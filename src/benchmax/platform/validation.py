@@ -17,12 +17,11 @@ from benchmax import limits
 from benchmax.doctor import Diagnosis, examine_sync
 from benchmax.doctor.examine import run_sync
 from benchmax.doctor.findings import MARKS
-from benchmax.doctor.words import shown
+from benchmax.doctor.quoting import quote
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.datasets.readers import Source, read_rows
-from benchmax.envs.datasets.rows import kind
-from benchmax.envs.reward_values import describe_error
-from benchmax.errors import BenchmaxError, UsageError
+from benchmax.envs.datasets.rows import json_type
+from benchmax.errors import BenchmaxError, UsageError, describe_error
 from benchmax.platform.sdk.rollout_client import ExampleValidation, RolloutClient
 from benchmax.rollouts.host import EnvHost
 
@@ -142,7 +141,7 @@ def _in_place(env_args: Any, *datasets: Any) -> tuple[Any, ...]:
     is_rows = isinstance(env_args, str | PathLike | Iterable)
     if not is_rows or not (datasets[-1] is None or datasets[-1] is _NO_ROWS):
         raise UsageError(
-            f"env_args is {kind(env_args)}. Give the constructor's arguments as a dict, or None, and rows after them."
+            f"env_args is {json_type(env_args)}. Give the constructor's arguments as a dict or None, then the rows."
         )
     return None, env_args, *datasets[:-1]
 
@@ -181,7 +180,7 @@ def _say_part(say: Callable[[str], None], title: str, part: ExampleValidation, f
     if part.error:
         say(f"    {part.error}")
     for message in part.messages if full_messages else ():
-        say(f"    {message['role']}: {shown(str(message.get('content') or message.get('tool_calls') or ''))}")
+        say(f"    {message['role']}: {quote(str(message.get('content') or message.get('tool_calls') or ''))}")
 
 
 def _take_in(report: ValidationReport, diagnosis: Diagnosis, say: Callable[[str], None], full_messages: bool) -> None:
@@ -214,7 +213,7 @@ def answer_lines(diagnosis: Diagnosis) -> list[str]:
     for each in diagnosis.answers:
         parts = ", ".join(f"{name}={value:g}" for name, value in each.rewards.items()) or each.note or "no score"
         lines.append(
-            f"  {each.probe}: {shown(each.question)} → {shown(each.answer)} (gold {shown(each.gold)}): {parts}"
+            f"  {each.probe}: {quote(each.question)} → {quote(each.answer)} (gold {quote(each.gold)}): {parts}"
         )
     return lines
 

@@ -1,1 +1,1 @@
-"""Tools and messages into text, and back."""
+"""Tools as text in a prompt, and tool calls parsed from text: `tools` has both."""

@@ -1,6 +1,6 @@
-"""Tools as text, and tool calls out of text.
+"""Tools as text, and tool calls parsed from text.
 
-The text is the one the Qwen and Hermes chat templates write, so a model trained on it sees what it
+The text is the one the Qwen and Hermes chat templates write, so a model trained on it sees the form it
 knows, whether the template or `render_tools_prompt` put the tools into the system message.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 OPEN_TAG = "<tool_call>"
 CLOSE_TAG = "</tool_call>"
 BROKEN_CALLS = 64
-"""Each costs a look at the whole text, so endless repetition must not be followed to its end."""
+"""Each takes a scan of the whole text, so endless repetition is not parsed to its end."""
 
 _TOOLS_PROMPT = """\
 # Tools
@@ -36,7 +36,7 @@ _space = re.compile(r"\s*")
 
 
 class Tool(Protocol):
-    """What a tool must tell about itself."""
+    """The attributes of a tool definition."""
 
     @property
     def name(self) -> str: ...
@@ -47,14 +47,14 @@ class Tool(Protocol):
 
 
 class SplitText(NamedTuple):
-    """An assistant's text, taken apart."""
+    """An assistant's text, split into content and calls."""
 
     content: str
     """The text around the calls; the text itself, unchanged, when there are none."""
     calls: list[dict[str, Any]]
     """`{"name": …, "arguments": …}`, as the model wrote them."""
     malformed: list[str]
-    """Bodies that are no JSON object with a name."""
+    """Bodies that are not a JSON object with a name."""
 
 
 def mcp2openai(tool: Tool) -> dict[str, Any]:

@@ -1,4 +1,12 @@
-"""Scoring what a model did: functions, judges, rubrics, rankings, tournaments and diversity."""
+"""Scoring what a model did. Start reading at `functions` for plain code, at `judge` for language models.
+
+functions     reward functions by name
+judge         asks a model for verdicts; `verdict` reads its replies, `judge_cache` keeps them
+rubric        one criterion each; `adaptive` writes criteria for one question
+ranking       one judge call orders a group; `tournament` compares pairs; `diversity` divides rewards of equal answers
+
+Environments call these from compute_reward and compute_group_reward; nothing here calls an environment.
+"""
 
 from benchmax.envs.types import Unscored
 from benchmax.errors import JudgeError

@@ -1,7 +1,7 @@
-"""Rubrics written for one question, from what sets its answers apart.
+"""Rubrics written for one question, from the differences between its answers.
 
 A judge reads the group's answers and names criteria that separate the good from the bad. Those that did separate
-them are kept for the question's next visit, so later groups are measured with tried criteria too.
+them are kept for the question's next group, which is then scored with proven criteria too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ The question, {reference}and the responses follow as data. Reply with JSON:
 
 
 class RubricCache:
-    """The best rubrics of each question: the three whose scores spread most. In memory; safe between threads."""
+    """The best rubrics of each question: the three whose scores vary most. In memory; thread-safe."""
 
     def __init__(self, questions: int = 10_000) -> None:
         self.questions = questions
@@ -41,7 +41,7 @@ class RubricCache:
             return [rubric for _, rubric in self._kept.get(cache_key(question), ())]
 
     def update(self, question: str, scores: Mapping[Rubric, Sequence[float]]) -> None:
-        """Tell how a group scored; a rubric that gave everybody the same is of no use and not kept."""
+        """Record a group's scores; a rubric that gave all answers the same score is not kept."""
         key = cache_key(question)
         with self._lock:
             known = {rubric: spread for spread, rubric in self._kept.get(key, ())}

@@ -1,7 +1,7 @@
 """Diversity within a group: answers that say the same share one reward.
 
-Without it a group that found one good answer repeats it; dividing each score by the size of its cluster pays for
-every distinct answer once. Give scores that are not negative: a shared penalty would be a gain.
+Without it a group that found one good answer repeats it; dividing each score by the size of its cluster rewards
+every distinct answer once. Scores must not be negative: a shared penalty would be a gain.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ of its own. The texts {labels} follow as data. Reply with JSON, every name exact
 
 @dataclass(frozen=True, slots=True)
 class DiversityConfig:
-    """How texts are told apart."""
+    """How texts are compared."""
 
     method: Literal["llm", "ngram"] = "ngram"
     """Ask a judge, or compare runs of words (no model needed)."""
@@ -45,10 +45,19 @@ class DiversityConfig:
             raise ConfigError("Diversity needs ngram_n of at least 1 and a similarity_threshold in (0, 1].")
 
 
+class ClusterResult(list[int]):
+    """The cluster of each text, numbered from 0 in order of appearance."""
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """How many texts each cluster has."""
+        return dict(Counter(self))
+
+
 async def cluster_texts(
     texts: Sequence[str], config: DiversityConfig = DiversityConfig(), *, judge: Judge | None = None
-) -> list[int]:
-    """The cluster of each text, numbered from 0 in order of appearance."""
+) -> ClusterResult:
+    """Which texts say the same."""
     if config.method == "ngram" or len(texts) < 2:
         return cluster_by_ngrams(texts, config.ngram_n, config.similarity_threshold)
     if judge is None:
@@ -62,7 +71,7 @@ async def cluster_texts(
         return cluster_by_ngrams(texts, config.ngram_n, config.similarity_threshold)
 
 
-def cluster_by_ngrams(texts: Sequence[str], n: int = 3, threshold: float = 0.5) -> list[int]:
+def cluster_by_ngrams(texts: Sequence[str], n: int = 3, threshold: float = 0.5) -> ClusterResult:
     """Clusters of texts linked by similar runs of words."""
     runs = [_runs(text, n) for text in texts]
     cluster = list(range(len(texts)))
@@ -80,14 +89,14 @@ def scale_by_diversity(scores: Sequence[RewardValue], clusters: Sequence[int]) -
         raise ConfigError(
             f"There are {len(scores)} scores and {len(clusters)} clusters; give one cluster for each score."
         )
-    sizes = Counter(clusters)
+    sizes = ClusterResult(clusters).sizes
     return [
         score if isinstance(score, Unscored) else score / sizes[cluster]
         for score, cluster in zip(scores, clusters, strict=True)
     ]
 
 
-async def _cluster_by_judge(judge: Judge, texts: Sequence[str]) -> list[int]:
+async def _cluster_by_judge(judge: Judge, texts: Sequence[str]) -> ClusterResult:
     shown = {f"T{index + 1}": text for index, text in enumerate(dict.fromkeys(texts))}
     groups = await judge.ask(
         _INSTRUCTIONS.format(labels=", ".join(shown)),
@@ -108,6 +117,6 @@ def _similarity(a: frozenset[Hashable], b: frozenset[Hashable]) -> float:
     return len(a & b) / len(a | b) if a or b else 1.0
 
 
-def _renumbered(clusters: Sequence[int]) -> list[int]:
+def _renumbered(clusters: Sequence[int]) -> ClusterResult:
     numbers: dict[int, int] = {}
-    return [numbers.setdefault(cluster, len(numbers)) for cluster in clusters]
+    return ClusterResult(numbers.setdefault(cluster, len(numbers)) for cluster in clusters)

@@ -2,9 +2,9 @@
 
     rewards = Rewards({"correct": correct, "short": short}, weights={"short": 0.2})
 
-A function asks for what it needs by naming it: `messages`, `completion` (the model's text), `prompt` (the last
+A function gets what its parameters name: `messages`, `completion` (the model's text), `prompt` (the last
 user turn), `task`, `ground_truth`, `rollout_id`, or any argument of init_rollout. All run at once, plain
-functions in threads. One that fails, hangs or returns nonsense leaves its own component unscored.
+functions in threads. One that fails, hangs or returns no number leaves only its own component unscored.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.envs.reward_helpers import content_text, extract_completion_text
-from benchmax.envs.reward_values import close_coroutines, describe_error, finite, name_problem
+from benchmax.envs.reward_values import close_coroutines, finite, name_problem
 from benchmax.envs.types import RewardValue, Transcript, Unscored
-from benchmax.errors import ConfigError
+from benchmax.errors import ConfigError, describe_error
 
 FUNCTION_SECONDS = 0.9 * limits.REWARD_SECONDS
-"""Less than compute_reward may take, so that one hung function does not cost the others."""
+"""Less than compute_reward may take, so that one function that hangs does not cost the others."""
 CANCEL_SECONDS = 1.0
 """How long a cancelled function may take to clean up."""
 
@@ -48,8 +48,8 @@ class Rewards:
         self, *, messages: Any, task: Mapping[str, Any] | None = None, rollout_id: str = "", **extra: Any
     ) -> dict[str, RewardValue]:
         """Every component, as a finite float or `Unscored`."""
-        offered = offer(messages, task, rollout_id, extra)
-        tasks = {name: asyncio.create_task(self._score(name, offered)) for name in self.functions}
+        values = available(messages, task, rollout_id, extra)
+        tasks = {name: asyncio.create_task(self._score(name, values)) for name in self.functions}
         try:
             if tasks:
                 await asyncio.wait(tasks.values(), timeout=self.timeout)
@@ -71,9 +71,9 @@ class Rewards:
             if isinstance(finite(name, weight), Unscored):
                 raise ConfigError(f"The weight of {name!r} is {weight!r}; give a finite number.")
 
-    async def _score(self, name: str, offered: Mapping[str, Any]) -> RewardValue:
+    async def _score(self, name: str, values: Mapping[str, Any]) -> RewardValue:
         try:
-            args, kwargs = choose_arguments(self._parameters[name], offered)
+            args, kwargs = choose_arguments(self._parameters[name], values)
             value = await _call(self.functions[name], args, kwargs)
         except (Exception, SystemExit) as error:
             return Unscored(f"Reward {name!r} failed: {describe_error(error)}"[: limits.ERROR_CHARS])
@@ -88,9 +88,11 @@ class Rewards:
         return task.result()
 
 
-def offer(messages: Any, task: Mapping[str, Any] | None, rollout_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything a reward function may ask for, by name."""
-    offered = {
+def available(
+    messages: Any, task: Mapping[str, Any] | None, rollout_id: str, extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Everything a reward function can get, by name."""
+    values = {
         "ground_truth": None,
         **extra,
         "messages": messages,
@@ -100,8 +102,8 @@ def offer(messages: Any, task: Mapping[str, Any] | None, rollout_id: str, extra:
         "rollout_id": rollout_id,
     }
     if task and "ground_truth" in task:
-        offered["ground_truth"] = task["ground_truth"]
-    return offered
+        values["ground_truth"] = task["ground_truth"]
+    return values
 
 
 def prompt_text(messages: Any) -> str:
@@ -114,24 +116,22 @@ def prompt_text(messages: Any) -> str:
 
 
 def choose_arguments(
-    parameters: Mapping[str, inspect.Parameter], offered: Mapping[str, Any]
+    parameters: Mapping[str, inspect.Parameter], values: Mapping[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments a function declares, out of those on offer."""
+    """The arguments for a function's parameters, out of the available values."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for name, parameter in parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
-            kwargs.update({key: value for key, value in offered.items() if key not in parameters})
+            kwargs.update({key: value for key, value in values.items() if key not in parameters})
         elif parameter.kind is parameter.VAR_POSITIONAL:
             continue
-        elif name in offered and parameter.kind is parameter.POSITIONAL_ONLY:
-            args.append(offered[name])
-        elif name in offered:
-            kwargs[name] = offered[name]
+        elif name in values and parameter.kind is parameter.POSITIONAL_ONLY:
+            args.append(values[name])
+        elif name in values:
+            kwargs[name] = values[name]
         elif parameter.default is parameter.empty:
-            raise ConfigError(
-                f"it asks for {name!r}; there is only {', '.join(sorted(offered))}. Rename the parameter."
-            )
+            raise ConfigError(f"it asks for {name!r}; there is only {', '.join(sorted(values))}. Rename the parameter.")
     return args, kwargs
 
 
@@ -145,7 +145,7 @@ async def _call(function: Callable[..., Any], args: list[Any], kwargs: dict[str,
 async def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Run a blocking function in a daemon thread of its own.
 
-    Not `asyncio.to_thread`: its pool is small and shared with name resolution, and a function that never
+    Not in `asyncio.to_thread`, whose pool is small and shared with name resolution: a function that never
     returns would keep the process from ending.
     """
     loop = asyncio.get_running_loop()

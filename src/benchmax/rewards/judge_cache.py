@@ -1,4 +1,4 @@
-"""Verdicts already paid for: the most recent in memory, all of them in a directory when one is given."""
+"""A cache of verdicts: the most recent in memory, all of them in a directory when one is given."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class JudgeCache:
             return None
 
     def _write(self, directory: Path, key: str, text: str) -> None:
-        """Keep a verdict; a full disk must not cost it."""
+        """Write a verdict to the directory; on a full disk it is only logged."""
         try:
             directory.mkdir(parents=True, exist_ok=True)
             write_text(directory / f"{key}.txt", text.encode("utf-8", "replace").decode(), durable=False)

@@ -1,7 +1,7 @@
 """Ranking a group: one judge call orders all responses, ties allowed, reference answers hidden among them.
 
-A ranking has no unit. Reference answers of known worth give it one: what ties with a reference gets its score,
-what lies between two of them lies between their scores.
+A ranking has no unit. Reference answers of known score give it one: what ties with a reference gets its score,
+what is between two of them gets a score between theirs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def anchored_scores(
 
     A tier with a reference has its score. Tiers above the best one climb to 1, those below the worst fall from
     `below_ceiling` (the worst reference's score unless set) to 0, those between are spaced evenly. When the judge
-    orders references against their scores, the scores are dealt out again in the judge's order, so that a better
+    orders references against their scores, the scores are assigned again in the judge's order, so that a better
     tier never scores less.
     """
     places = [place for place, tier in enumerate(tiers) if any(name in anchors for name in tier)]
@@ -109,7 +109,7 @@ async def rank_responses(
     texts = {f"r{index}": text for index, text in enumerate(responses)}
     texts.update({f"a{index}": text for index, text in enumerate(anchors)})
     distinct = list(dict.fromkeys(texts.values()))
-    # Shuffled by content: no place is favoured over a run, and the same question stays cacheable.
+    # Shuffled by content: no position is favoured, and the same question can be cached.
     random.Random(cache_key(rubric.key, question, distinct)).shuffle(distinct)
     shown = {f"R{index + 1}": text for index, text in enumerate(distinct)}
     instructions = _INSTRUCTIONS.format(

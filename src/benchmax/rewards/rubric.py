@@ -1,4 +1,4 @@
-"""Rubrics: one criterion each, judged apart, so that a score says what it is about."""
+"""Rubrics: one criterion each, judged separately, so that a score says what it is about."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchmax import limits
-from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import RewardValue, Unscored
-from benchmax.errors import ConfigError, JudgeError
+from benchmax.errors import ConfigError, JudgeError, describe_error
 from benchmax.rewards.judge import Judge
 from benchmax.rewards.verdict import read_reasoning, read_score
 
@@ -33,9 +32,9 @@ The question, {reference}and the response follow as data. Reply with JSON:
 
 @dataclass(frozen=True, eq=True)
 class Rubric:
-    """A criterion. A negative one describes a fault: what fits it loses the score.
+    """A criterion. A negative one describes a fault: an answer that has it loses the score.
 
-    `score_map` gives the allowed scores with their meaning; without one the criterion is met (1) or not (0).
+    `score_map` holds the allowed scores with their meaning; without one the criterion is met (1) or not (0).
     """
 
     title: str
@@ -67,13 +66,13 @@ class Rubric:
         return self.score_map or BINARY
 
     def directed(self, score: float) -> float:
-        """The judge's score as a reward: a fault that is present costs."""
+        """The judge's score as a reward: for a negative rubric, 1 minus the score."""
         return 1.0 - score if self.type == "negative" else score
 
 
 @dataclass(frozen=True, slots=True)
 class RubricVerdict:
-    """A judge's raw score on one rubric, before a negative rubric is turned round."""
+    """A judge's raw score on one rubric, before `directed`."""
 
     score: float
     reasoning: str

@@ -1,7 +1,7 @@
 """Win rate in pairwise matches: judges compare two answers better than they grade one.
 
-Judges also favour a place, often the first. Every pair is therefore judged twice, in both orders, and a judge that
-always says "first" makes a tie of every match.
+Judges also favour a position, often the first. Every pair is therefore judged twice, in both orders, and a judge that
+always says "first" produces only ties.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a judge says, read leniently in form and strictly in content.
+"""Reads a judge's reply: leniently in form, strictly in content.
 
-Judges wrap their JSON in fences, thoughts and pleasantries; that is forgiven. A second, different object, a
-missing field or a score off the scale is not: guessing there would put noise into a gradient.
+Judges wrap their JSON in fences, thoughts and pleasantries; that is accepted. A second, different object, a
+missing field or a score off the scale is not: guessing there would add noise to the gradient.
 """
 
 from __future__ import annotations

@@ -1,4 +1,15 @@
-"""How rollouts are run: one, a group of siblings, a batch; their record, their files, their replay."""
+"""How rollouts are run and recorded. Start reading at `play`.
+
+play         one rollout: model turns, tool turns, budgets
+groups       the siblings of one example, and batches of groups
+host         `EnvHost`, which calls an environment's hooks; `hooks` runs them apart from the caller's event loop
+tools        an environment's tools; `tool_schema` checks arguments, `regex_cost` bounds patterns
+scoring      from a finished rollout to its reward
+record       `Rollout`; `log` keeps it in files, `replay` scores saved ones again
+settings     budgets, deadlines, sampling
+
+Nothing here knows which model answers, or what rollouts are used for.
+"""
 
 from benchmax.rollouts.groups import run_batch, run_group, run_groups
 from benchmax.rollouts.host import EnvHost

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
-from functools import partial
+from contextlib import aclosing, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from benchmax import limits
@@ -13,13 +13,14 @@ from benchmax.envs.types import Example
 from benchmax.errors import UsageError
 from benchmax.models.base import ModelClient, need_count
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.play import all_or_cancel, new_rollout, opened, play, run_rollout
+from benchmax.rollouts.play import all_or_cancel, new_rollout, open_rollout, play, run_rollout
 from benchmax.rollouts.record import Rollout
-from benchmax.rollouts.scoring import finish, level, score, score_group
+from benchmax.rollouts.scoring import fill_missing_components, finish, score, score_group
 from benchmax.rollouts.settings import RolloutSettings
 
 OnRollout = Callable[[Rollout], None]
-Owed = Callable[[Example], Sequence[int]]
+SamplesOf = Callable[[Example], Sequence[int]]
+"""Which samples of an example are to be played."""
 
 
 async def run_group(
@@ -35,38 +36,71 @@ async def run_group(
 ) -> list[Rollout]:
     """Play one example once for each of `samples`, all at once, and score the siblings together.
 
-    A sibling that fails is a record like the others. With `compute_group_reward`, no sibling is released
-    before the group is scored, so that the reward may still look at their state.
+    A sibling that fails is a record like the others, unless the environment's process ended under it: then it is played
+    again (with `compute_group_reward`, the whole group). With `compute_group_reward`, no sibling is released before
+    the group is scored, so that the reward can still read their state.
     """
-    gate = _Gate(host, settings, len(samples)) if settings.score and host.overrides("compute_group_reward") else None
-    sibling = partial(_sibling, host, example, model, settings, gate, attempt=attempt, split=split, step=step)
-    if len(samples) == 1:
-        rollouts = [await sibling(sample=samples[0])]
-    else:
-        rollouts = await all_or_cancel(sibling(sample=sample) for sample in samples)
-    level(rollouts)
+    group = _Group(host, example, model, settings, {"split": split, "step": step})
+    rollouts = await group.play(samples, attempt)
+    for again in range(1, limits.ROLLOUT_TRIES):
+        if not any(rollout.lost for rollout in rollouts):
+            break
+        rollouts = await group.play_lost(rollouts, attempt + again, last=again == limits.ROLLOUT_TRIES - 1)
+    fill_missing_components(rollouts)
     for rollout in rollouts:
         finish(host.env, rollout, settings)
     return rollouts
 
 
-async def _sibling(
-    host: EnvHost, example: Example, model: ModelClient, settings: RolloutSettings, gate: _Gate | None, **place: Any
-) -> Rollout:
-    if gate is None:
-        return await run_rollout(host, example, model, settings, **place)
-    rollout = new_rollout(host, example, model, **place)
-    async with opened(host, rollout, settings) as ready:
-        if ready:
-            await play(host, rollout, model, settings)
-            if rollout.scorable:
-                await score(host, rollout, settings)
-        await gate.arrive(rollout)
-    return rollout
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The samples of one prompt that are played together."""
+
+    host: EnvHost
+    example: Example
+    model: ModelClient
+    settings: RolloutSettings
+    place: Mapping[str, Any]
+    """Where they belong: their split and step."""
+
+    async def play(self, samples: Sequence[int], attempt: int) -> list[Rollout]:
+        """Each sample once, all at once."""
+        barrier = _GroupBarrier(self.host, self.settings, len(samples)) if self._scored_together else None
+        if len(samples) == 1:
+            return [await self._sibling(samples[0], attempt, barrier)]
+        return await all_or_cancel(self._sibling(sample, attempt, barrier) for sample in samples)
+
+    async def play_lost(self, rollouts: Sequence[Rollout], attempt: int, *, last: bool) -> list[Rollout]:
+        """The rollouts, with those played anew whose process ended under them; all, when they are scored together."""
+        together = self._scored_together
+        due = [rollout.sample for rollout in rollouts if rollout.lost or together]
+        # One of them may be what ends its process: the last time one after another, it costs no other.
+        parts = [[sample] for sample in due] if last and not together else [due]
+        async with self.host.alone() if last else nullcontext():
+            anew = {each.sample: each for part in parts for each in await self.play(part, attempt)}
+        return [anew.get(rollout.sample, rollout) for rollout in rollouts]
+
+    @property
+    def _scored_together(self) -> bool:
+        return self.settings.score and self.host.overrides("compute_group_reward")
+
+    async def _sibling(self, sample: int, attempt: int, barrier: _GroupBarrier | None) -> Rollout:
+        host, settings = self.host, self.settings
+        place: dict[str, Any] = {"sample": sample, "attempt": attempt, **self.place}
+        if barrier is None:
+            return await run_rollout(host, self.example, self.model, settings, **place)
+        rollout = new_rollout(host, self.example, self.model, **place)
+        async with open_rollout(host, rollout, settings) as ready:
+            if ready:
+                await play(host, rollout, self.model, settings)
+                if rollout.scorable:
+                    await score(host, rollout, settings)
+            await barrier.arrive(rollout)
+        return rollout
 
 
-class _Gate:
-    """Holds siblings until all have been played; the last one to arrive scores the group."""
+class _GroupBarrier:
+    """Keeps siblings waiting until all have been played; the last to arrive scores the group."""
 
     def __init__(self, host: EnvHost, settings: RolloutSettings, size: int) -> None:
         self._host, self._settings, self._missing = host, settings, size
@@ -93,18 +127,18 @@ async def run_groups(
     concurrency: int = limits.ROLLOUTS_AT_ONCE,
     split: str = "eval",
     step: int | None = None,
-    owed: Owed | None = None,
+    samples_of: SamplesOf | None = None,
 ) -> AsyncGenerator[list[Rollout], None]:
-    """Play every example, at most `concurrency` rollouts at once; each group is given as it finishes.
+    """Play every example, at most `concurrency` rollouts at once; yields each group as it finishes.
 
-    Examples are taken only as fast as they are played, so a stream of millions is fine. Close the iterator to
-    cancel what is in flight. `owed` tells which samples of an example are still to be played; all when None.
+    Examples are read only as fast as they are played, so a stream of millions is fine. Close the iterator to
+    cancel what is in flight. `samples_of` returns the samples of an example to play; all when None.
     """
     need_count("group_size", group_size)
     need_count("concurrency", concurrency)
     _check_arguments(host, examples, model, settings)
-    everything = range(group_size)
-    source = _owing(_aiter(examples), owed or (lambda example: everything))
+    all_samples = range(group_size)
+    source = _with_samples(examples, samples_of or (lambda example: all_samples))
     most = max(1, concurrency // group_size)
     started = 0
     running: set[asyncio.Task[list[Rollout]]] = set()
@@ -119,7 +153,7 @@ async def run_groups(
                 running.add(task)
                 started += 1
                 if started % 16 == 0:
-                    await asyncio.sleep(0)  # let those begin; a thousand first steps at once would hold the loop
+                    await asyncio.sleep(0)  # let those begin; a thousand first steps at once would block the loop
             if not running:
                 return
             task = await done.get()
@@ -143,7 +177,7 @@ async def run_batch(
     step: int | None = None,
     on_rollout: OnRollout | None = None,
 ) -> list[Rollout]:
-    """Play every example and give all rollouts back, in the order they finished."""
+    """Play every example and return all rollouts, in the order they finished."""
     rollouts: list[Rollout] = []
     groups = run_groups(
         host, examples, model, settings, group_size=group_size, concurrency=concurrency, split=split, step=step
@@ -157,25 +191,23 @@ async def run_batch(
     return rollouts
 
 
-async def _aiter(examples: Iterable[Example] | AsyncIterable[Example]) -> AsyncIterator[Example]:
-    if isinstance(examples, AsyncIterable):
-        async for example in examples:
-            yield example
-    else:
-        for example in examples:
-            yield example
-
-
-async def _owing(examples: AsyncIterator[Example], owed: Owed) -> AsyncIterator[tuple[Example, Sequence[int]]]:
-    async for example in examples:
+async def _with_samples(
+    examples: Iterable[Example] | AsyncIterable[Example], samples_of: SamplesOf
+) -> AsyncIterator[tuple[Example, Sequence[int]]]:
+    """The examples with samples to play."""
+    async for example in examples if isinstance(examples, AsyncIterable) else _aiter(examples):
         _check_example(example)
-        samples = owed(example)
-        if samples:
+        if samples := samples_of(example):
             yield example, samples
 
 
+async def _aiter(examples: Iterable[Example]) -> AsyncIterator[Example]:
+    for example in examples:
+        yield example
+
+
 def _check_arguments(host: object, examples: object, model: object, settings: object) -> None:
-    """What was given in the wrong place, said before anything is played."""
+    """Raise UsageError for arguments of a wrong type, before anything is played."""
     if not isinstance(host, EnvHost):
         raise UsageError(f"host is {_kind(host)}. Give an open EnvHost: `async with EnvHost(MyEnv) as host:`.")
     if not host.is_open:

@@ -1,16 +1,17 @@
 """Where an environment's code runs: never on the caller's event loop.
 
 Covered
-- All async hooks of one environment run on one *home loop*, in a thread of its own, so sessions, locks and
-  clients they share stay on the loop they were made for; the caller's loop never waits for them.
+- All async hooks of one environment run on one *environment loop*, in a thread of its own, so that sessions, locks
+  and clients they share stay on the loop they were made for; the caller's loop never waits for them.
 - A plain `def` hook runs in a thread. So does an async hook that was seen to block without ever awaiting
   (`time.sleep`, `requests`, `subprocess.run`): after one long offence, or a few short ones, calls no longer wait for
   one another.
-- Every call has a deadline. A call that outlives it is abandoned; a Python loop (`while True`) is interrupted.
-- A home loop that is held for `limits.STALL_SECONDS` is replaced; calls that had not begun move to the new one.
+- Every call has a deadline. A call that exceeds it is abandoned; a Python loop (`while True`) is interrupted.
+- An environment loop that is blocked for `limits.STALL_SECONDS` is replaced; calls that have not begun move to the
+  new one.
 
 Not covered
-- C code that keeps the interpreter lock (a runaway regular expression) holds the whole process, and code that
+- C code that keeps the interpreter lock (a runaway regular expression) blocks the whole process, and code that
   ends the process (`os._exit`, a crash) ends it. Only a process of its own guards against these.
 """
 
@@ -31,9 +32,9 @@ from time import monotonic, thread_time
 from typing import Any, Protocol
 
 from benchmax import limits
-from benchmax.deadlines import Turn, current_turn
+from benchmax.cross_loop import LoopCalls
+from benchmax.deadlines import QueueTime, current_queue_time
 from benchmax.errors import DeadlineExceeded, EnvError
-from benchmax.mailbox import Mailbox
 
 logger = logging.getLogger(__name__)
 
@@ -42,22 +43,22 @@ IDLE_SECONDS = 10.0
 
 
 @dataclass(slots=True)
-class Conduct:
-    """How a hook treated the loop it ran on."""
+class LoopUse:
+    """How a hook used the loop it ran on."""
 
-    held: float = 0.0
-    """The longest it held the loop."""
-    waited: float = 0.0
-    """Time it held the loop without computing: asleep, or waiting for something without `await`."""
+    longest: float = 0.0
+    """The longest time it blocked the loop at once."""
+    idle: float = 0.0
+    """Time it blocked the loop without computing: asleep, or waiting for something without `await`."""
     awaited: bool = False
 
 
 @types.coroutine
-def _stepped(coroutine: Coroutine[Any, Any, Any], seen: Callable[[Conduct], None]) -> Generator[Any, Any, Any]:
-    """Drive a coroutine to its end, then tell how it conducted itself."""
+def _measured(coroutine: Coroutine[Any, Any, Any], report: Callable[[LoopUse], None]) -> Generator[Any, Any, Any]:
+    """Drive a coroutine to its end, then report how it used the loop."""
     step: Callable[[Any], Any] = coroutine.send
     argument: Any = None
-    conduct = Conduct()
+    use = LoopUse()
     try:
         while True:
             began, busy = monotonic(), thread_time()
@@ -66,10 +67,10 @@ def _stepped(coroutine: Coroutine[Any, Any, Any], seen: Callable[[Conduct], None
             except StopIteration as stop:
                 return stop.value
             finally:
-                held = monotonic() - began
-                conduct.held = max(conduct.held, held)
-                conduct.waited += max(0.0, held - (thread_time() - busy))
-            conduct.awaited = True
+                blocked = monotonic() - began
+                use.longest = max(use.longest, blocked)
+                use.idle += max(0.0, blocked - (thread_time() - busy))
+            use.awaited = True
             try:
                 argument = yield yielded
                 step = coroutine.send
@@ -79,14 +80,14 @@ def _stepped(coroutine: Coroutine[Any, Any, Any], seen: Callable[[Conduct], None
             except BaseException as error:
                 step, argument = coroutine.throw, error
     finally:
-        seen(conduct)
+        report(use)
 
 
 class Call:
     """One run of a hook, and the future its caller awaits."""
 
-    __slots__ = ("args", "begun", "cancelled", "context", "function", "future", "grace", "key", "kwargs", "label",
-                 "place", "replies", "seconds", "started", "task", "turn")  # fmt: skip
+    __slots__ = ("args", "begun", "cancelled", "context", "extensions", "function", "future", "key", "kwargs", "label",
+                 "queue_time", "replies", "runs_on", "seconds", "started", "task")  # fmt: skip
 
     def __init__(
         self,
@@ -95,40 +96,41 @@ class Call:
         kwargs: dict[str, Any],
         key: str,
         label: str,
-        replies: Mailbox,
+        replies: LoopCalls,
         future: asyncio.Future[Any],
     ) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
         self.key, self.label = key, label
         self.replies, self.future = replies, future
         self.context = contextvars.copy_context()
-        self.place: HomeLoop | HookThreads | None = None
+        self.runs_on: EnvLoop | HookThreads | None = None
         self.task: asyncio.Task[None] | None = None
         self.started = 0.0
         self.seconds = inf
         """How long it may take, counted from its start."""
-        self.grace = 10
-        """How often its deadline may be put off, because it began late or waited for its turn."""
-        self.turn: Turn | None = None
-        """How long it waited for others, if anybody asks."""
+        self.extensions = 10
+        """How often its deadline may be postponed, because it began late or waited in a queue."""
+        self.queue_time: QueueTime | None = None
+        """How long it waited for others, when that is measured."""
         self.begun = False
         """Whether the hook was entered, or is about to be: a call cancelled while False never will."""
         self.cancelled = False
 
-    def count_turns(self) -> None:
-        """Let the hook's waiting for its turn not count; to be said before it starts."""
-        self.turn = Turn()
-        self.context.run(current_turn.set, self.turn)
+    def exclude_queue_time(self) -> None:
+        """Do not count the time the hook spends in queues; to be called before it starts."""
+        self.queue_time = QueueTime()
+        self.context.run(current_queue_time.set, self.queue_time)
 
     def expire(self) -> None:
-        """End a call that runs too long. Time spent waiting for a turn does not count, within reason."""
+        """End a call that runs too long. Time spent in a queue does not count, within reason."""
         if self.future.done():
             return
         left = self.started + self.seconds - monotonic() if self.started else self.seconds
-        if self.turn is not None:
-            left += self.turn.waited()
-        if left > 0.001 and (self.grace or (self.turn is not None and self.turn.is_waiting)):
-            self.grace = max(0, self.grace - 1)
+        queue_time = self.queue_time
+        if queue_time is not None:
+            left += queue_time.seconds()
+        if left > 0.001 and (self.extensions or (queue_time is not None and queue_time.is_queueing)):
+            self.extensions = max(0, self.extensions - 1)
             self.future.get_loop().call_later(left, self.expire)
             return
         self.cancelled = True
@@ -136,8 +138,8 @@ class Call:
         self.future.set_exception(DeadlineExceeded(f"{self.label} took longer than {self.seconds:g} s. {advice}"))
 
     def settle(self, value: Any, error: BaseException | None) -> None:
-        """Deliver the outcome; runs in any thread."""
-        self.replies.post(self._resolve, value, error)
+        """Deliver the outcome; from any thread."""
+        self.replies.schedule(self._resolve, value, error)
 
     def _resolve(self, value: Any, error: BaseException | None) -> None:
         if self.future.done():
@@ -151,23 +153,23 @@ class Call:
             self.future.set_exception(EnvError(f"{self.label} raised {type(error).__name__}: {error}"))
 
 
-class Watcher(Protocol):
-    """What an environment's host learns about its hooks."""
+class HookObserver(Protocol):
+    """What an environment's host is told about its hooks."""
 
-    def divert(self, call: Call) -> bool:
-        """Whether a call about to begin was taken elsewhere."""
+    def redirect(self, call: Call) -> bool:
+        """Whether a call about to begin was moved elsewhere."""
 
-    def saw(self, call: Call, conduct: Conduct) -> None:
+    def observe(self, call: Call, use: LoopUse) -> None:
         """A call ended."""
 
 
-class HomeLoop:
+class EnvLoop:
     """An event loop in a daemon thread, on which one environment's async hooks run."""
 
-    def __init__(self, name: str, watcher: Watcher) -> None:
+    def __init__(self, name: str, observer: HookObserver) -> None:
         self.loop = asyncio.new_event_loop()
-        self.mailbox = Mailbox(self.loop)
-        self._watcher = watcher
+        self._calls = LoopCalls(self.loop)
+        self._observer = observer
         self._unstarted: dict[Call, None] = {}
         self._stopping = False
         self._pinged = self._answered = self._progress = monotonic()
@@ -194,14 +196,14 @@ class HomeLoop:
             task.cancel()
         if tasks:
             _, stubborn = self.loop.run_until_complete(asyncio.wait(tasks, timeout=1.0))
-            for task in stubborn:  # a hook that will not end was reported when it was given up
+            for task in stubborn:  # a hook that will not end was reported when it was abandoned
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
 
     def start(self, call: Call) -> None:
-        call.place = self
+        call.runs_on = self
         self._unstarted[call] = None
-        self.mailbox.post_from(asyncio.get_running_loop(), self._begin, call)
+        self._calls.schedule_from(asyncio.get_running_loop(), self._begin, call)
 
     def _begin(self, call: Call) -> None:
         if call.cancelled or self._stopping:
@@ -211,48 +213,48 @@ class HomeLoop:
 
     async def _perform(self, call: Call) -> None:
         self._unstarted.pop(call, None)
-        if call.place is not self:
+        if call.runs_on is not self:
             return
-        call.begun = True  # before the look at `cancelled`: whoever cancels looks in the other order
-        if self._watcher.divert(call):
+        call.begun = True  # before `cancelled` is read: whoever cancels reads in the other order
+        if self._observer.redirect(call):
             return
         call.started = monotonic()
         value: Any = None
         failure: BaseException | None = None
         try:
             coroutine = call.function(*call.args, **call.kwargs)
-            value = await _stepped(coroutine, lambda conduct: self._saw(call, conduct))
+            value = await _measured(coroutine, lambda use: self._report(call, use))
         except BaseException as error:
             failure = error
         call.settle(value, failure)
 
-    def _saw(self, call: Call, conduct: Conduct) -> None:
+    def _report(self, call: Call, use: LoopUse) -> None:
         self._progress = monotonic()
-        self._watcher.saw(call, conduct)
+        self._observer.observe(call, use)
 
     def cancel(self, call: Call) -> None:
         call.cancelled = True
-        self.mailbox.post(lambda: call.task.cancel() if call.task else None)
+        self._calls.schedule(lambda: call.task.cancel() if call.task else None)
 
-    def stalled(self) -> float:
-        """How long one call has held the loop; asks the loop again. Many that end one after another hold nothing up."""
+    def blocked_seconds(self) -> float:
+        """How long one call has blocked the loop; pings the loop again. Many short calls in a row block nothing."""
         if self._answered >= self._pinged:
             self._pinged = monotonic()
-            self.mailbox.post(self._answer)
+            self._calls.schedule(self._answer)
             return 0.0
         return monotonic() - max(self._pinged, self._progress)
 
     def _answer(self) -> None:
         self._answered = monotonic()
 
-    def take_back(self) -> list[Call]:
-        """The calls that have not begun, to be made elsewhere."""
+    def take_unstarted(self) -> list[Call]:
+        """The calls that have not begun, to be run elsewhere."""
         calls = list(self._unstarted)
         self._unstarted.clear()
         return calls
 
-    def culprit(self) -> str:
-        """The hook that holds the loop now."""
+    def running_hook(self) -> str:
+        """The hook that runs on the loop now."""
         task = asyncio.current_task(self.loop)
         return task.get_name() if task else "a callback"
 
@@ -281,12 +283,12 @@ class HookThreads:
         self._spawning = False
 
     def start(self, call: Call) -> None:
-        call.place = self
+        call.runs_on = self
         self._calls.put(call)
         self._grow()
 
     def _grow(self, *, started: bool = False) -> None:
-        """Start a thread if calls wait for one. That thread starts the next: starting many would hold the caller."""
+        """Start a thread if calls wait for one. That thread starts the next: starting many would block the caller."""
         with self._lock:
             if self._spawning and not started:
                 return
@@ -296,10 +298,10 @@ class HookThreads:
             self._alive += 1
         try:
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
-        except RuntimeError as error:  # the system has no more to give
-            self._do_without(error)
+        except RuntimeError as error:  # the system has no more threads
+            self._continue_without(error)
 
-    def _do_without(self, error: RuntimeError) -> None:
+    def _continue_without(self, error: RuntimeError) -> None:
         """A thread could not be started: those there are serve all calls; if there are none, the calls fail."""
         with self._lock:
             self._spawning = False
@@ -312,14 +314,14 @@ class HookThreads:
             call.settle(None, EnvError(f"{call.label} got no thread to run in: {error}. {advice}"))
 
     def _waiting(self) -> Call | None:
-        """A call that waits, if there is one."""
+        """A call that waits for a thread, if there is one."""
         try:
             return self._calls.get_nowait()
         except Empty:
             return None
 
     def cancel(self, call: Call) -> None:
-        """Give the call up; its thread, if it has one, is interrupted and not used again."""
+        """Abandon the call; its thread, if it has one, is interrupted and not used again."""
         call.cancelled = True
         with self._lock:
             thread = self._running.pop(call, None)
@@ -337,17 +339,10 @@ class HookThreads:
             self._grow(started=True)
             while call is not None and self._serve(call, me, loop):
                 call = self._next()
-        except BaseException:  # the interrupt of an abandoned call may land anywhere
+        except BaseException:  # the interrupt of an abandoned call may arrive anywhere
             pass
         finally:
             self._retire(me, loop)
-
-    def _serve(self, call: Call, me: threading.Thread, loop: asyncio.AbstractEventLoop) -> bool:
-        """Run a call; whether this thread may take another."""
-        if not self._claim(call, me):
-            return True
-        self._perform(call, loop)
-        return self._finish(call, me)
 
     def _next(self) -> Call | None:
         with self._lock:
@@ -361,12 +356,17 @@ class HookThreads:
                 self._idle -= 1
         return self._waiting()  # one that came while this thread still counted as idle
 
-    def _claim(self, call: Call, me: threading.Thread) -> bool:
+    def _serve(self, call: Call, me: threading.Thread, loop: asyncio.AbstractEventLoop) -> bool:
+        """Run a call; whether this thread may take another."""
         with self._lock:
             call.begun = not call.cancelled
-            if call.begun:
-                self._running[call] = me
-            return call.begun
+            if not call.begun:
+                return True
+            self._running[call] = me
+        self._perform(call, loop)
+        with self._lock:
+            self._running.pop(call, None)
+            return me not in self._lost
 
     def _perform(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
         call.started = monotonic()
@@ -379,12 +379,6 @@ class HookThreads:
         except BaseException as error:
             failure = error
         call.settle(value, failure)
-
-    def _finish(self, call: Call, me: threading.Thread) -> bool:
-        """Whether this thread may take another call."""
-        with self._lock:
-            self._running.pop(call, None)
-            return me not in self._lost
 
     def _retire(self, me: threading.Thread, loop: asyncio.AbstractEventLoop) -> None:
         try:

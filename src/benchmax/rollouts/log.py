@@ -1,4 +1,4 @@
-"""Rollouts on disk: records of `benchmax.files.jsonl`, found by evaluation, run, split and step."""
+"""Rollouts in files (`benchmax.files.jsonl`), and finding those of an evaluation or of a step of a training run."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def _rollout(record: Any, path: Path, number: int) -> Rollout:
         raise
     except (KeyError, TypeError, ValueError, AttributeError):
         raise RecordError(
-            f"{path}:{number} is no rollout. Give the folder of an evaluation or a training run, or a file of theirs."
+            f"{path}:{number} is not a rollout. Give the folder of an evaluation or a training run, or a file in it."
         ) from None
 
 
 def find_rollouts(path: str | Path, step: int | None = None) -> list[Rollout]:
-    """The newest record of each rollout of an evaluation, or of one step of a training run (its last if not told)."""
+    """The newest record of each rollout of an evaluation, or of one step of a training run (by default the last)."""
     path = Path(path)
     if (path / "rollouts").is_dir():
         path = path / "rollouts"
@@ -72,5 +72,5 @@ def _shortened(steps: list[int]) -> str:
 
 
 def latest_rollouts(path: str | Path) -> dict[tuple[str, int], Rollout]:
-    """The newest record of each (example, sample): what a rollout that was redone finally became."""
+    """The newest record of each (example, sample): a rollout that was played again replaces the earlier one."""
     return {rollout.key: rollout for rollout in read_rollouts(path)}

@@ -1,4 +1,4 @@
-"""One rollout: prompt the model, run its tools, until it answers or a budget ends."""
+"""One rollout: prompt the model and run its tools, until it answers or a budget is used up."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from benchmax import limits
 from benchmax.deadlines import deadline
 from benchmax.envs.base_env import with_system_prompt
 from benchmax.envs.logging import captured, rollout_context
-from benchmax.envs.remote.placement import example_context
-from benchmax.envs.reward_values import describe_error
+from benchmax.envs.remote.routing import example_context
 from benchmax.envs.types import ChatMessage, Example, ToolCall, Transcript, nest_tool_calls
-from benchmax.errors import ContextExceeded, DeadlineExceeded, McpError, ModelTimeout
+from benchmax.errors import ContextExceeded, DeadlineExceeded, EnvLost, McpError, ModelTimeout, describe_error
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
 from benchmax.rollouts.hooks import Call
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Failure, LogLine, Rollout, Termination, ToolEvent, new_id
-from benchmax.rollouts.scoring import copied, finish, score
+from benchmax.rollouts.scoring import deep_copy, finish, score
 from benchmax.rollouts.settings import RolloutSettings
-from benchmax.rollouts.toolbox import BadToolCall, Toolbox, clean_text, result_text, tool_calls_of
+from benchmax.rollouts.tools import BadToolCall, Toolbox, as_result, clean_text, tool_calls_of
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 OnTurn = Callable[[Rollout, Sequence[ChatMessage]], None]
-"""Told of new messages as they appear, for live views."""
+"""Receives new messages as they appear, for live views."""
 
 
 async def run_rollout(
@@ -46,9 +45,9 @@ async def run_rollout(
     step: int | None = None,
     on_turn: OnTurn | None = None,
 ) -> Rollout:
-    """Play one example and score it. Whatever fails is in the record; only cancellation is raised."""
+    """Play one example and score it. Whatever fails is recorded; only cancellation is raised."""
     rollout = new_rollout(host, example, model, sample=sample, attempt=attempt, split=split, step=step)
-    async with opened(host, rollout, settings) as ready:
+    async with open_rollout(host, rollout, settings) as ready:
         if ready:
             await play(host, rollout, model, settings, on_turn)
             if settings.score and rollout.scorable:
@@ -58,8 +57,16 @@ async def run_rollout(
 
 
 def new_rollout(
-    host: EnvHost, example: Example, model: ModelClient, *, sample: int, attempt: int, split: str, step: int | None
+    host: EnvHost,
+    example: Example,
+    model: ModelClient,
+    *,
+    sample: int = 0,
+    attempt: int = 0,
+    split: str = "eval",
+    step: int | None = None,
 ) -> Rollout:
+    """The record of a rollout that is about to be played."""
     prompt = with_system_prompt(example["prompt_messages"], host.env.system_prompt)
     return Rollout(
         id=new_id(),
@@ -78,8 +85,8 @@ def new_rollout(
 
 
 @asynccontextmanager
-async def opened(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> AsyncIterator[bool]:
-    """Between init_rollout and release_rollout; gives whether the environment is ready. What began is released."""
+async def open_rollout(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> AsyncIterator[bool]:
+    """Run init_rollout before the block and release_rollout after it; yields whether the environment is ready."""
     began = perf_counter()
     stateful = host.overrides("init_rollout") or host.overrides("release_rollout")
     with (
@@ -90,7 +97,7 @@ async def opened(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> 
         init: Call | None = None
         try:
             if stateful:
-                init = host.start("init_rollout", (rollout.id,), copied(rollout.init_rollout_args or {}))
+                init = host.start("init_rollout", (rollout.id,), deep_copy(rollout.init_rollout_args or {}))
             ready = init is None or await _init(host, init, rollout, settings)
             rollout.seconds["init"] = perf_counter() - began
             yield ready
@@ -110,10 +117,8 @@ async def _init(host: EnvHost, init: Call, rollout: Rollout, settings: RolloutSe
 
 
 async def _release(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> None:
-    """Release, even while being cancelled: the hook gets its time, then the cancellation goes on."""
-    release = asyncio.ensure_future(
-        host.call("release_rollout", rollout.id, deadline=settings.release_seconds, label="release_rollout")
-    )
+    """Release, even while being cancelled: the hook gets its time, then the cancellation is raised."""
+    release = asyncio.ensure_future(host.call("release_rollout", rollout.id, deadline=settings.release_seconds))
     cancelled: asyncio.CancelledError | None = None
     while not release.done():
         try:
@@ -138,15 +143,15 @@ async def play(
     settings: RolloutSettings,
     on_turn: OnTurn | None = None,
 ) -> None:
-    """Alternate model and tools until something ends it; sets the termination."""
+    """Alternate between model and tools until something ends the rollout; sets its termination."""
     conversation: Conversation | None = None
     time_budget = deadline(settings.max_seconds)
     try:
         toolbox = await host.toolbox()
         conversation = model.converse(tools=toolbox.tools, sampling=seeded(settings.sampling, rollout))
-        table = _Table(host, rollout, conversation, settings, toolbox, on_turn)
+        player = RolloutPlayer(host, rollout, conversation, settings, toolbox, on_turn)
         with time_budget:
-            rollout.termination = await table.play()
+            rollout.termination = await player.play()
     except Exception as error:
         if time_budget.expired:
             rollout.termination = Termination.TIME_BUDGET
@@ -158,17 +163,17 @@ async def play(
 
 
 def seeded(sampling: Sampling, rollout: Rollout) -> Sampling:
-    """The same sampling with a seed of the rollout's own, so that siblings differ and a repeat does not."""
+    """The same sampling with a seed derived for the rollout, so that siblings differ and a repetition does not."""
     if sampling.seed is None:
         return sampling
     place = f"{sampling.seed}:{rollout.split}:{rollout.step}:{rollout.example_id}:{rollout.sample}"
     seed = int.from_bytes(sha256(place.encode()).digest()[:4]) >> 1
-    return sampling.redrawn(seed=seed, max_tokens=sampling.max_tokens)
+    return sampling.with_seed(seed, sampling.max_tokens)
 
 
 @dataclass(slots=True)
-class _Table:
-    """What sits around one conversation while it is played."""
+class RolloutPlayer:
+    """One rollout being played: its conversation, its tools and its budgets."""
 
     host: EnvHost
     rollout: Rollout
@@ -194,16 +199,16 @@ class _Table:
                 fail(rollout, error, Termination.MODEL_ERROR, "model")
                 return Termination.MODEL_ERROR
             finally:
-                self._spend("model", began)
+                self._add_seconds("model", began)
             calls = tool_calls_of(reply.message)
-            over = self._after_turn(reply, bool(calls))
-            if over:
-                return over
+            end = self._after_turn(reply, bool(calls))
+            if end:
+                return end
             began = perf_counter()
-            new, over = await self._tool_turn(calls)
-            self._spend("tools", began)
-            if over or rollout.turns >= most:
-                return over or Termination.MAX_TURNS
+            new, end = await self._tool_turn(calls)
+            self._add_seconds("tools", began)
+            if end or rollout.turns >= most:
+                return end or Termination.MAX_TURNS
 
     async def _model_turn(self, new: Sequence[ChatMessage]) -> Reply:
         seconds = self.settings.model_seconds
@@ -213,17 +218,17 @@ class _Table:
                 reply = await self.conversation.reply(new, max_tokens=self._tokens_left())
         except TimeoutError:
             if timer.expired:
-                raise ModelTimeout(f"The model gave no reply within {seconds:g} s. Raise model_seconds.") from None
+                raise ModelTimeout(f"The model returned no reply within {seconds:g} s. Raise model_seconds.") from None
             raise
         rollout = self.rollout
         rollout.turns += 1
         rollout.usage.add(reply.usage)
         self._keep_tokens(reply)
-        self._say([reply.message])
+        self._append([reply.message])
         return reply
 
     def _keep_tokens(self, reply: Reply) -> None:
-        """Exact tokens are kept for all turns or for none: half of them would train on a wrong history."""
+        """Keep exact tokens for all turns or for none: a part of them would train on a wrong history."""
         rollout = self.rollout
         if reply.segments and (rollout.turns == 1 or rollout.tokens):
             rollout.tokens.extend(reply.segments)
@@ -235,17 +240,17 @@ class _Table:
             return None
         return max(1, self.settings.max_tokens - self.rollout.usage.completion_tokens)
 
-    def _say(self, messages: Sequence[ChatMessage]) -> None:
+    def _append(self, messages: Sequence[ChatMessage]) -> None:
         self.rollout.messages.extend(messages)
         if self.on_turn:
             self.on_turn(self.rollout, messages)
 
-    def _spend(self, phase: str, began: float) -> None:
+    def _add_seconds(self, phase: str, began: float) -> None:
         seconds = self.rollout.seconds
         seconds[phase] = seconds.get(phase, 0.0) + perf_counter() - began
 
     def _after_turn(self, reply: Reply, calls_tools: bool) -> Termination | None:
-        """Why the rollout ends after this turn, if it does."""
+        """Why the rollout ends after this turn, or None."""
         settings, usage = self.settings, self.rollout.usage
         out_of_tokens = settings.max_tokens is not None and usage.completion_tokens >= settings.max_tokens
         if not calls_tools:
@@ -259,33 +264,32 @@ class _Table:
         return None
 
     async def _tool_turn(self, calls: Sequence[ToolCall]) -> tuple[list[ChatMessage], Termination | None]:
-        """Run the calls of one turn at once; those over a budget are answered, not run."""
+        """Run the calls of one turn at once; those over a budget are answered and not run."""
         left = self.settings.tool_calls_for(self.host.env) - self.tool_calls
-        may = min(left, limits.PARALLEL_TOOL_CALLS)
-        self.tool_calls += min(len(calls), may)
-        if len(calls) == 1 and may > 0:
+        allowed = max(0, min(left, limits.PARALLEL_TOOL_CALLS))
+        self.tool_calls += min(len(calls), allowed)
+        if len(calls) == 1 and allowed:
             results = [await self._run_tool(calls[0])]
         else:
-            results = await all_or_cancel(self._run_tool(call) for call in calls[: max(may, 0)])
+            results = await all_or_cancel(self._run_tool(call) for call in calls[:allowed])
             refusal = "Error: too many tool calls; this one was not run."
-            results += [self._tool_message(call, refusal, ok=False, seconds=0.0) for call in calls[max(may, 0) :]]
-        self._say(results)
+            results += [self._tool_message(call, refusal, ok=False, seconds=0.0) for call in calls[allowed:]]
+        self._append(results)
         return results, Termination.TOOL_BUDGET if len(calls) > left else None
 
     async def _run_tool(self, call: ToolCall) -> ChatMessage:
         began = perf_counter()
         try:
             arguments = self.toolbox.arguments(call)
-            names = (self.rollout.id, call.name)
             seconds = self.settings.tool_seconds
-            running = self.host.start("run_tool", names, arguments, call.name, f"run_tool {call.name}", seconds)
-            result = result_text(await self.host.outcome(running, seconds))
+            running = self.host.start("run_tool", (self.rollout.id, call.name), arguments, call.name, seconds)
+            result = as_result(await self.host.outcome(running, seconds))
         except BadToolCall as wrong:
             return self._tool_message(call, f"Error: {wrong}", ok=False, seconds=0.0)
-        except McpError:
-            raise  # its server is gone, and no further call could do better
+        except (EnvLost, McpError):
+            raise  # its process or its server is gone, and so further calls would fail too
         except Exception as error:
-            text = _told_to_model(error, self.settings.tool_seconds)
+            text = _error_for_model(error, self.settings.tool_seconds)
             return self._tool_message(call, text, ok=False, seconds=perf_counter() - began)
         seconds = perf_counter() - began
         return self._tool_message(call, result.text, ok=not result.is_error, seconds=seconds, parts=result.parts)
@@ -301,7 +305,7 @@ class _Table:
 
 
 async def all_or_cancel(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Wait for all; when cancelled, or when one raises, wait until every one has cleaned up."""
+    """Wait for all of them; when cancelled, or when one raises, wait until all have cleaned up."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         return list(await asyncio.gather(*tasks))
@@ -312,8 +316,8 @@ async def all_or_cancel(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]
         raise
 
 
-def _told_to_model(error: Exception, seconds: float) -> str:
-    """A tool's failure in words for the model: no class names, and no advice for developers."""
+def _error_for_model(error: Exception, seconds: float) -> str:
+    """A tool's failure as the model reads it: without class names and without advice for developers."""
     if isinstance(error, DeadlineExceeded):
         return f"Error: The tool took longer than {seconds:g} s and was stopped."
     return f"Error: {describe_error(error).removeprefix(f'{type(error).__name__}: ')}"

@@ -1,7 +1,7 @@
 """The `Rollout` record: everything one rollout was, in one object.
 
-Trainer, adapters, files, database, console and exports all speak it; there is no second spelling.
-`to_dict` gives strict JSON (no NaN), one line of a record file; `from_dict` reads it back, ignoring
+Trainer, files, database, console and exports all use it; there is no second form of it.
+`to_dict` returns strict JSON (no NaN), one line of a record file; `from_dict` reads it back and ignores
 fields it does not know.
 """
 
@@ -12,31 +12,29 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
-from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import Messages, Transcript
+from benchmax.errors import EnvLost, RecordError, describe_error
 from benchmax.models.base import TokenSegment, Usage
-
-Part = TypeVar("Part")
 
 FORMAT_VERSION = 1
 
-_names = random.Random()
-if hasattr(os, "register_at_fork"):  # a child must not go on with its parent's numbers
-    os.register_at_fork(after_in_child=_names.seed)
+_ids = random.Random()
+if hasattr(os, "register_at_fork"):  # a child must not continue its parent's numbers
+    os.register_at_fork(after_in_child=_ids.seed)
 
 
 def new_id() -> str:
-    """A name that no other rollout has; 128 random bits, from a generator of our own, as asking the system is slow."""
-    return f"{_names.getrandbits(128):032x}"
+    """A unique id of 128 random bits, from a generator of this module, because asking the system is slow."""
+    return f"{_ids.getrandbits(128):032x}"
 
 
 class Termination(StrEnum):
     """Why a rollout ended."""
 
     FINISHED = "finished"
-    """The model gave a final answer."""
+    """The model wrote a final answer."""
     OUTPUT_EXCEEDED = "output_exceeded"
     """A turn was cut at its token limit."""
     CONTEXT_EXCEEDED = "context_exceeded"
@@ -47,9 +45,9 @@ class Termination(StrEnum):
     COST_BUDGET = "cost_budget_exceeded"
     TIME_BUDGET = "time_budget_exceeded"
     ENV_ERROR = "env_error"
-    """init_rollout or list_tools failed, or an MCP server was lost."""
+    """init_rollout or list_tools failed, or the environment's process or an MCP server was lost."""
     MODEL_ERROR = "model_error"
-    """The model gave no reply within its retry budget."""
+    """The model returned no reply within its retry budget."""
     REWARD_ERROR = "reward_error"
     """The rollout finished; its reward could not be computed."""
     GROUP_REWARD_ERROR = "group_reward_error"
@@ -69,7 +67,7 @@ SCORABLE = frozenset(
         Termination.TIME_BUDGET,
     }
 )
-"""Ends after which a reward is computed: the model's own doing, not a failure around it."""
+"""Terminations after which a reward is computed: the model caused them, not a failure around it."""
 
 
 @dataclass(slots=True)
@@ -120,7 +118,7 @@ class Rollout:
     split: str = "eval"
     step: int | None = None
     messages: Transcript = field(default_factory=Transcript)
-    """The whole conversation; `messages.completion_start` tells where the model began."""
+    """The whole conversation; `messages.completion_start` is where the model began."""
     task: dict[str, Any] | None = None
     init_rollout_args: dict[str, Any] | None = None
     rewards: dict[str, float] = field(default_factory=dict)
@@ -131,13 +129,13 @@ class Rollout:
     """The weighted sum of all components; None while any of them is unscored."""
     termination: Termination = Termination.UNKNOWN
     ok: bool = False
-    """Stamped at the very end of a rollout that ran and was fully scored."""
+    """Set at the very end, for a rollout that ran and was fully scored."""
     error: Failure | None = None
     turns: int = 0
     tool_events: list[ToolEvent] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     tokens: list[TokenSegment] = field(default_factory=list)
-    """Exact tokens of the whole conversation, when the model tells them."""
+    """Exact tokens of the whole conversation, when the model reports them."""
     logs: list[LogLine] = field(default_factory=list)
     started_at: float = 0.0
     """Unix time."""
@@ -158,110 +156,68 @@ class Rollout:
 
     @property
     def scorable(self) -> bool:
-        """Whether it ended by the model's own doing; a prompt that did not fit was never the model's."""
+        """Whether the model caused its end; a prompt that never fitted is not the model's doing."""
         never_fit = self.termination is Termination.CONTEXT_EXCEEDED and not self.turns
         return self.termination in SCORABLE and not never_fit
 
     @property
+    def lost(self) -> bool:
+        """Whether the environment's process ended under it; played again, it may well be whole."""
+        return self.error is not None and self.error.type == EnvLost.__name__
+
+    @property
     def cut_off(self) -> bool:
-        """Whether its last turn was cut. One that ran out of tokens by calling a tool had ended that turn."""
+        """Whether its last turn was cut. A turn that used up the tokens and called a tool was complete."""
         if self.termination is Termination.TOKEN_BUDGET:
             return not self.messages[-1].get("tool_calls")
         return self.termination is Termination.OUTPUT_EXCEEDED
 
     @property
     def key(self) -> tuple[str, int]:
-        """What makes a rollout of a batch the same one after a restart."""
+        """Identifies a rollout of a batch after a restart."""
         return self.example_id, self.sample
 
     def to_dict(self) -> dict[str, Any]:
-        """A strict-JSON form; empty fields are left out."""
-        record: dict[str, Any] = {
-            "v": FORMAT_VERSION,
-            "id": self.id,
-            "example_id": self.example_id,
-            "sample": self.sample,
-            "attempt": self.attempt,
-            "env": self.env,
-            "model": self.model,
-            "split": self.split,
-            "step": self.step,
-            "messages": list(self.messages),
-            "completion_start": self.messages.completion_start,
-            "task": self.task,
-            "init_rollout_args": self.init_rollout_args,
-            "rewards": self.rewards,
-            "unscored": self.unscored,
-            "reward": self.reward,
-            "termination": self.termination.value,
-            "ok": self.ok,
-            "turns": self.turns,
-            "usage": _plain(self.usage),
-            "started_at": self.started_at,
-            "seconds": self.seconds,
-        }
+        """A strict-JSON form; the fields of `_OPTIONAL` are left out when they are empty."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        kept = {name: value for name, value in values.items() if name not in _OPTIONAL or value not in (None, [])}
+        record = {"v": FORMAT_VERSION, **kept, "messages": list(self.messages), "usage": _plain(self.usage)}
+        record |= {"completion_start": self.messages.completion_start, "termination": self.termination.value}
         if self.error:
             record["error"] = _plain(self.error)
-        if self.tool_events:
-            record["tool_events"] = [_plain(event) for event in self.tool_events]
-        if self.tokens:
-            record["tokens"] = [_plain(segment) for segment in self.tokens]
-        if self.logs:
-            record["logs"] = [_plain(line) for line in self.logs]
-        if self.advantage is not None:
-            record["advantage"] = self.advantage
-        if self.discarded is not None:
-            record["discarded"] = self.discarded
+        for name in _LISTS.keys() & kept.keys():
+            record[name] = [_plain(part) for part in kept[name]]
         return record
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Rollout:
         """Read a record; unknown fields are ignored, a newer format is refused."""
         if raw.get("v", 1) > FORMAT_VERSION:
-            from benchmax.errors import RecordError
-
             raise RecordError(
                 f"This rollout was written in format {raw['v']}; this benchmax reads up to {FORMAT_VERSION}. "
                 "Upgrade benchmax to read it."
             )
-        error = raw.get("error")
-        return cls(
-            id=raw["id"],
-            example_id=raw["example_id"],
-            sample=raw.get("sample", 0),
-            attempt=raw.get("attempt", 0),
-            env=raw.get("env", ""),
-            model=raw.get("model", ""),
-            split=raw.get("split", "eval"),
-            step=raw.get("step"),
-            messages=Transcript(raw.get("messages", ()), raw.get("completion_start")),
-            task=raw.get("task"),
-            init_rollout_args=raw.get("init_rollout_args"),
-            rewards=dict(raw.get("rewards", {})),
-            unscored=dict(raw.get("unscored", {})),
-            reward=raw.get("reward"),
-            termination=_termination(raw.get("termination", "unknown")),
-            ok=raw.get("ok", False),
-            error=_read(Failure, error) if error else None,
-            turns=raw.get("turns", 0),
-            tool_events=[_read(ToolEvent, event) for event in raw.get("tool_events", ())],
-            usage=_read(Usage, raw.get("usage", {})),
-            tokens=[_read(TokenSegment, segment) for segment in raw.get("tokens", ())],
-            logs=[_read(LogLine, line) for line in raw.get("logs", ())],
-            started_at=raw.get("started_at", 0.0),
-            seconds=dict(raw.get("seconds", {})),
-            advantage=raw.get("advantage"),
-            discarded=raw.get("discarded"),
-        )
+        values = {name: raw[name] for name in cls.__slots__ if name in raw}
+        values |= {name: dict(raw.get(name, {})) for name in ("rewards", "unscored", "seconds")}
+        values |= {name: [_read(kind, part) for part in raw.get(name, ())] for name, kind in _LISTS.items()}
+        values["messages"] = Transcript(raw.get("messages", ()), raw.get("completion_start"))
+        values["usage"] = _read(Usage, raw.get("usage", {}))
+        values["termination"] = _termination(raw.get("termination", "unknown"))
+        values["error"] = _read(Failure, raw["error"]) if raw.get("error") else None
+        return cls(**values)
+
+
+_OPTIONAL = frozenset({"error", "tool_events", "tokens", "logs", "advantage", "discarded"})
+_LISTS = {"tool_events": ToolEvent, "tokens": TokenSegment, "logs": LogLine}
 
 
 def _plain(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__slots__}
 
 
-def _read(kind: type[Part], raw: Mapping[str, Any]) -> Part:
-    """A part of a record; fields it does not know are left out."""
-    return kind(**{name: value for name, value in raw.items() if name in kind.__slots__})  # type: ignore[attr-defined]
+def _read(kind: Any, raw: Mapping[str, Any]) -> Any:
+    """A part of a record; unknown fields are ignored."""
+    return kind(**{name: value for name, value in raw.items() if name in kind.__slots__})
 
 
 def _termination(name: str) -> Termination:

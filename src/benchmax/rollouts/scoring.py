@@ -1,4 +1,4 @@
-"""From a finished rollout to its reward: components, group components, total."""
+"""From a finished rollout to its reward: components, group components and the total."""
 
 from __future__ import annotations
 
@@ -12,41 +12,46 @@ from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.legacy import group_reward_arguments, reward_arguments
 from benchmax.envs.logging import group_context
-from benchmax.envs.reward_values import WHOLE, describe_error, finite, normalise_rewards
+from benchmax.envs.reward_values import WHOLE, finite, normalise_rewards
 from benchmax.envs.types import Transcript, Unscored
-from benchmax.errors import RewardError
+from benchmax.errors import RewardError, describe_error
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.record import Failure, Rollout, Termination
 from benchmax.rollouts.settings import RolloutSettings
 
+ONE_EACH = "Return a list with one dict per rollout."
+OWN_NAMES = "Name group components differently."
+"""What to do about group rewards that cannot be used; the doctor recognises the failures by it."""
 
-def for_user_code(messages: Transcript) -> Transcript:
+
+def copy_transcript(messages: Transcript) -> Transcript:
     """A copy that a reward may change without touching the record or a sibling."""
-    return Transcript(map(copied, messages), messages.completion_start)
+    return Transcript(map(deep_copy, messages), messages.completion_start)
 
 
-def copied(value: Any) -> Any:
-    """The value, copied as deep as it goes: what `deepcopy` does, but quick for JSON, and JSON is mostly texts."""
+def deep_copy(value: Any) -> Any:
+    """A deep copy, as `deepcopy` makes one, but fast for JSON values, which are mostly texts."""
     if type(value) is dict:
         own = value.copy()
         for key, item in own.items():
             if type(item) is not str:
-                own[key] = copied(item)
+                own[key] = deep_copy(item)
         return own
     if type(value) is list:
-        return [copied(item) for item in value]
+        return [deep_copy(item) for item in value]
     return deepcopy(value)
 
 
 async def score(host: EnvHost, rollout: Rollout, settings: RolloutSettings) -> None:
     """Run compute_reward. A failure leaves the sample unscored, with the reason."""
     began = perf_counter()
-    extra = copied(rollout.init_rollout_args) or {}
-    arguments = reward_arguments(host.env.compute_reward, for_user_code(rollout.messages), copied(rollout.task), extra)
+    extra = deep_copy(rollout.init_rollout_args) or {}
+    arguments = reward_arguments(
+        host.env.compute_reward, copy_transcript(rollout.messages), deep_copy(rollout.task), extra
+    )
+    seconds = settings.reward_seconds
     try:
-        seconds = settings.reward_seconds
-        scoring = host.start("compute_reward", (rollout.id,), arguments, seconds=seconds)
-        raw = await host.outcome(scoring, seconds)
+        raw = await host.outcome(host.start("compute_reward", (rollout.id,), arguments, seconds=seconds), seconds)
         _record(rollout, raw)
         if raw == {} and not host.overrides("compute_group_reward"):
             raise RewardError('compute_reward returned no components. Return at least {"name": number}.')
@@ -62,7 +67,7 @@ async def score_group(host: EnvHost, rollouts: Sequence[Rollout], settings: Roll
         return
     function = host.env.compute_group_reward
     arguments = group_reward_arguments(
-        function, [for_user_code(r.messages) for r in members], [copied(r.task) for r in members]
+        function, [copy_transcript(r.messages) for r in members], [deep_copy(r.task) for r in members]
     )
     ids = [rollout.id for rollout in members]
     try:
@@ -73,7 +78,7 @@ async def score_group(host: EnvHost, rollouts: Sequence[Rollout], settings: Roll
         for rollout, raw in zip(members, results, strict=True):
             _record(rollout, raw)
         if not any(rollout.rewards or rollout.unscored for rollout in members):
-            raise RewardError('compute_reward and compute_group_reward gave no component. Return {"name": number}.')
+            raise RewardError('compute_reward and compute_group_reward returned no component. Return {"name": number}.')
     except Exception as error:
         for rollout in members:
             unscored(rollout, "group_reward", error, Termination.GROUP_REWARD_ERROR, "compute_group_reward")
@@ -82,15 +87,13 @@ async def score_group(host: EnvHost, rollouts: Sequence[Rollout], settings: Roll
 def _check_group(results: Any, members: Sequence[Rollout]) -> None:
     if not isinstance(results, Sequence) or isinstance(results, str) or len(results) != len(members):
         got = f"{len(results)} results" if isinstance(results, list | tuple) else type(results).__name__
-        raise RewardError(
-            f"compute_group_reward gave {got} for {len(members)} rollouts. Return a list with one dict per rollout."
-        )
+        raise RewardError(f"compute_group_reward returned {got} for {len(members)} rollouts. {ONE_EACH}")
     for rollout, raw in zip(members, results, strict=True):
         doubled = set(raw) & (set(rollout.rewards) | set(rollout.unscored)) if isinstance(raw, Mapping) else set()
         if doubled:
             raise RewardError(
-                f"compute_group_reward and compute_reward both give {', '.join(sorted(map(str, doubled)))}. "
-                "Name group components differently."
+                f"compute_group_reward and compute_reward both return {', '.join(sorted(map(str, doubled)))}. "
+                f"{OWN_NAMES}"
             )
 
 
@@ -101,7 +104,7 @@ def _record(rollout: Rollout, raw: Any) -> None:
 
 
 def unscored(rollout: Rollout, name: str, error: BaseException, reason: Termination, where: str) -> None:
-    """Mark a component unscored; only a rollout that finished cleanly is relabelled."""
+    """Mark a component unscored; the termination changes only for a rollout that finished."""
     rollout.unscored[name] = describe_error(error)
     if rollout.error is None:
         rollout.error = Failure.of(error, where)
@@ -109,8 +112,8 @@ def unscored(rollout: Rollout, name: str, error: BaseException, reason: Terminat
         rollout.termination = reason
 
 
-def level(rollouts: Sequence[Rollout]) -> None:
-    """A component that a sibling has and this rollout was not given is 0 here, so that curves count all of them."""
+def fill_missing_components(rollouts: Sequence[Rollout]) -> None:
+    """Set components that only siblings have to 0, so that means count every rollout."""
     names = {name for rollout in rollouts for name in rollout.rewards}
     for rollout in rollouts:
         if rollout.scorable and rollout.rewards and not rollout.unscored:
@@ -118,7 +121,7 @@ def level(rollouts: Sequence[Rollout]) -> None:
 
 
 def finish(env: BaseEnv, rollout: Rollout, settings: RolloutSettings) -> None:
-    """Add up the total and stamp the rollout."""
+    """Compute the total and whether the rollout is ok."""
     rollout.reward = None
     if settings.score and rollout.rewards and not rollout.unscored and rollout.scorable:
         weights = settings.weights or env.reward_weights
@@ -157,5 +160,5 @@ def weights_problem(weights: Any) -> str | None:
 
 
 def _shown(value: Any) -> str:
-    """A value of the user's as a short text; its type when it cannot be shown."""
+    """A user's value as a short text; its type when it has none."""
     return repr(value)[:80] if isinstance(value, str | int | float) else f"a {type(value).__name__}"

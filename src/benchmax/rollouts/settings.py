@@ -15,7 +15,7 @@ _SECONDS = ("max_seconds", "init_seconds", "tool_seconds", "reward_seconds", "re
 
 @dataclass(frozen=True, slots=True)
 class RolloutSettings:
-    """What one rollout may use. Each budget has a termination reason of its own."""
+    """What one rollout may use. Each budget has its own termination reason."""
 
     max_turns: int | None = None
     """Model turns; the environment's `recommended_max_turns` when None."""

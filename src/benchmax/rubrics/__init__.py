@@ -1,4 +1,8 @@
-"""Reward functions made of rubrics, for a judge given by address and model name."""
+"""Reward functions made of rubrics, with a judge named by address and model: the published API on top of `rewards`.
+
+functions     rewards for compute_reward and compute_group_reward; start reading here
+evaluate      one judge question at a time
+"""
 
 from benchmax.rewards.rubric import Rubric
 from benchmax.rubrics.evaluate import (

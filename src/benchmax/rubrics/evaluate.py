@@ -1,4 +1,4 @@
-"""One judge question at a time, by address. A judge that fails gives a score of None and an "error", never 0."""
+"""One judge question at a time. When the judge fails, the score is None with an "error", never 0."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 
 from benchmax import config
 from benchmax.envs.reward_helpers import extract_completion_text
-from benchmax.envs.reward_values import describe_error
-from benchmax.errors import ConfigError, JudgeError
+from benchmax.errors import ConfigError, JudgeError, describe_error
 from benchmax.rewards.adaptive import generate_rubrics
 from benchmax.rewards.functions import prompt_text
 from benchmax.rewards.judge import Judge
@@ -108,7 +107,7 @@ async def generate_instance_wise_adaptive_rubrics(
     api_key: str = "",
     timeout: float | None = None,
 ) -> list[Rubric]:
-    """Rubrics that tell these responses apart. Raises JudgeError when the judge gives none that can be used."""
+    """Rubrics that distinguish these responses. Raises JudgeError when the judge returns none that can be used."""
     return await generate_rubrics(
         judge_at(base_url, model_name, api_key, timeout),
         question_text(question),
@@ -129,7 +128,7 @@ def _judge_at(base_url: str, model: str, api_key: str | None, timeout: float) ->
 
 
 def question_text(prompt: Any) -> str:
-    """The question out of a text or of messages."""
+    """The question in a text or in messages."""
     return prompt if isinstance(prompt, str) else prompt_text(prompt)
 
 

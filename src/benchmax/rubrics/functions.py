@@ -1,4 +1,4 @@
-"""Ready-made rewards: call one inside compute_reward or compute_group_reward and return what it gives.
+"""Ready-made rewards: call one inside compute_reward or compute_group_reward and return its result.
 
 A component the judge could not decide is `Unscored(reason)`; it is never a silent 0.
 """
@@ -37,7 +37,7 @@ async def single_rubric_based_reward_function(
     api_key: str = "",
     timeout: float | None = None,
 ) -> dict[str, RewardValue]:
-    """`{"rubric_<title>": score}` for one completion; a negative rubric gives 1 - its score."""
+    """`{"rubric_<title>": score}` for one completion; a negative rubric scores 1 - its score."""
     judge = judge_at(llm_judge_url, model, api_key, timeout)
     return await score_rubrics(
         judge, rubrics, question_text(prompt), extract_completion_text(completion), reference_text(ground_truth)

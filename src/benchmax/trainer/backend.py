@@ -1,6 +1,6 @@
-"""What trains: this room by default, or what an installed package adds as `benchmax.trainers` (`benchmax.plugins`).
+"""The port of training backends: this room is the default, installed packages add others (`benchmax.plugins`).
 
-A backend takes the same settings, leaves the same run directory and tells the same events as the embedded trainer, so
+A backend takes the same settings, writes the same run directory and reports the same events as the embedded trainer, so
 that commands, platform and console show its runs like any other.
 """
 
@@ -16,20 +16,20 @@ from benchmax.errors import NotFoundError
 if TYPE_CHECKING:
     from benchmax.trainer.config import TrainConfig
     from benchmax.trainer.progress import Outcome
-    from benchmax.trainer.start import Task
+    from benchmax.trainer.task import Task
 
 EMBEDDED = "embedded"
 OnEvent = Callable[[str, dict[str, Any]], None]
-"""Told of everything that happens: a kind and its data. For live views."""
+"""Called with the kind and the data of everything that happens. For live views."""
 
 
 class Backend(Protocol):
-    """Trains runs and goes on with them."""
+    """Trains runs and resumes them."""
 
     async def train(
         self, config: TrainConfig, *, task: Task | None = None, on_event: OnEvent, grace: float | None = None
     ) -> Outcome:
-        """Start a new run in `output.dir` and train to its end; `grace` are the seconds a stopped step has left."""
+        """Start a new run in `output.dir` and train to its end; a stopped step has `grace` seconds left."""
 
     async def resume(
         self,
@@ -41,11 +41,11 @@ class Backend(Protocol):
         on_event: OnEvent,
         grace: float | None = None,
     ) -> Outcome:
-        """Go on with a run from a checkpoint."""
+        """Resume a run from a checkpoint."""
 
 
 def open_backend(name: str) -> Backend:
-    """The backend of that name, which is not the embedded one."""
+    """The backend that an installed package adds under this name."""
     known = plugins.entries("trainers")
     if name not in known:
         raise NotFoundError(

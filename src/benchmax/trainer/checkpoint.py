@@ -4,9 +4,9 @@
       weights.safetensors      the trained weights: the adapter, or all of them
       optimizer.safetensors    AdamW's moments
       random.safetensors       states of the random generators
-      state.json               steps done, position in the data, best result, watchdogs
+      state.json               steps done, position in the data, best result, history of the alarms
 
-Nothing is pickled. A checkpoint is written under a temporary name, synced, and renamed: it exists whole or not at all.
+Nothing is pickled. A checkpoint exists whole or not at all (`files.atomic.replacing_folder`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from benchmax.errors import NotFoundError, RecordError
-from benchmax.files.atomic import write_text
+from benchmax.files.atomic import replacing_folder, write_json, write_text
 from benchmax.trainer.learning.optim import Optimizer
 from benchmax.trainer.learning.policy import Policy
+from benchmax.trainer.rundir import check_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,14 @@ class Checkpoint:
         try:
             state: dict[str, Any] = json.loads((self.path / "state.json").read_text("utf-8"))
         except (OSError, ValueError) as error:
-            raise RecordError(f"{self.path} cannot be read: {error}. {_other(self.path)}") from None
+            raise RecordError(f"{self.path} cannot be read: {error}. {_alternatives(self.path)}") from None
         return state
 
     def weights(self) -> dict[str, Tensor]:
         return _load(self.path / "weights.safetensors")
 
     def restore(self, policy: Policy, optimizer: Optimizer) -> dict[str, Any]:
-        """Put weights, optimizer and random generators back; gives the rest of the state."""
+        """Put weights, optimizer and random generators back; returns the rest of the state."""
         state = self.state()
         load_weights(policy, self.weights())
         optimizer.load(_load(self.path / "optimizer.safetensors"), state["updates"])
@@ -62,33 +63,26 @@ def save_checkpoint(
     folder: Path, step: int, policy: Policy, optimizer: Optimizer, state: Mapping[str, Any]
 ) -> Checkpoint:
     """Write the checkpoint of `step` and let `latest` point to it."""
-    final = folder / f"step-{step}"
-    temporary = folder / f".tmp-step-{step}-{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    try:
-        _save(trained_weights(policy), temporary / "weights.safetensors")
-        _save(optimizer.tensors(), temporary / "optimizer.safetensors")
-        _save(random_states(), temporary / "random.safetensors")
-        text = json.dumps({"step": step, "updates": optimizer.updates, "tune": policy.tune, **state})
-        write_text(temporary / "state.json", text)
-        _sync(temporary)
-        if final.exists():
-            final.rename(temporary / "replaced")
-        temporary.rename(final)
-        shutil.rmtree(final / "replaced", ignore_errors=True)
-    except BaseException:
-        if (temporary / "replaced").exists():
-            (temporary / "replaced").rename(final)
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    _sync(folder)
-    write_text(folder / "latest", final.name)
-    return Checkpoint(final, step)
+    path = folder / f"step-{step}"
+    with replacing_folder(path) as new:
+        _save(trained_weights(policy), new / "weights.safetensors")
+        _save(optimizer.tensors(), new / "optimizer.safetensors")
+        _save(random_states(), new / "random.safetensors")
+        write_json(new / "state.json", {"step": step, "updates": optimizer.updates, "tune": policy.tune, **state})
+    write_text(folder / "latest", path.name)
+    return Checkpoint(path, step)
 
 
 def mark_best(folder: Path, step: int) -> None:
     write_text(folder / "best", f"step-{step}")
+
+
+def choose_checkpoint(run: Path, which: str = "best") -> Checkpoint:
+    """The checkpoint of a run called `best`, `latest` or `step-<n>`; a run without held-out rows has no best, and its
+    latest stands for it."""
+    check_run(run)
+    folder = run / "checkpoints"
+    return find_checkpoint(folder, "latest" if which == "best" and not (folder / "best").exists() else which)
 
 
 def find_checkpoint(folder: Path, which: str = "latest") -> Checkpoint:
@@ -101,33 +95,36 @@ def find_checkpoint(folder: Path, which: str = "latest") -> Checkpoint:
             raise NotFoundError(
                 f"{folder} has no {which} checkpoint yet. The run ended before its first one."
             ) from None
-    path = folder / name
-    if which == "latest" and not (path / "state.json").is_file():
-        whole = [each for each in _all(folder) if (each / "state.json").is_file()]
+    path, whole = folder / name, _whole(folder)
+    if which == "latest" and path not in whole:
         path = whole[-1] if whole else path  # killed while that one was being replaced
-    if not (path / "state.json").is_file():
+    if path not in whole:
         there = ", ".join(item.name for item in _all(folder)) or "none"
         raise NotFoundError(f"There is no checkpoint {name} in {folder}; there are: {there}.")
     return Checkpoint(path, _step_of(path))
 
 
 def oldest_checkpoint(folder: Path) -> Checkpoint | None:
-    """The first of those that are kept."""
-    whole = [path for path in _all(folder) if (path / "state.json").is_file()]
+    """The oldest one that is kept."""
+    whole = _whole(folder)
     return Checkpoint(whole[0], _step_of(whole[0])) if whole else None
 
 
-def _other(checkpoint: Path) -> str:
-    """What else may be taken in a damaged one's place."""
+def _alternatives(checkpoint: Path) -> str:
+    """Advice for a damaged checkpoint: the others."""
     folder = checkpoint.parent
     names = ", ".join(f"{folder.parent}:{path.name}" for path in _all(folder) if path != checkpoint)
     return f"Name another checkpoint: {names}." if names else "There is no other checkpoint: start a new run."
 
 
 def _all(folder: Path) -> list[Path]:
-    """Every checkpoint, the oldest first; what else a person put there is not ours."""
-    ours = (path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdecimal())
-    return sorted(ours, key=_step_of)
+    """Every checkpoint, the oldest first; anything else in the folder is ignored."""
+    steps = (path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdecimal())
+    return sorted(steps, key=_step_of)
+
+
+def _whole(folder: Path) -> list[Path]:
+    return [path for path in _all(folder) if (path / "state.json").is_file()]
 
 
 def _step_of(path: Path) -> int:
@@ -135,7 +132,7 @@ def _step_of(path: Path) -> int:
 
 
 def go_back(folder: Path, step: int, best: int) -> None:
-    """Make the checkpoint of `step` the latest and remove later ones, which the run makes anew; `best` is its best."""
+    """Make `step` the latest and remove later ones, which the run makes anew; `best` is its best."""
     write_text(folder / "latest", f"step-{step}")
     for path in _all(folder):
         if _step_of(path) > step:
@@ -148,7 +145,7 @@ def go_back(folder: Path, step: int, best: int) -> None:
 
 
 def prune(folder: Path, keep_last: int, keep_best: bool) -> list[Path]:
-    """Remove old checkpoints; gives those removed."""
+    """Remove old checkpoints; returns those removed."""
     mark = folder / "best"
     best = mark.read_text("utf-8").strip() if mark.exists() else None
     old = [path for path in _all(folder)[:-keep_last] if not (keep_best and path.name == best)]
@@ -202,7 +199,7 @@ def _save(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 @contextmanager
 def plain_disk_errors(path: Path) -> Iterator[None]:
-    """What safetensors says of a full disk, as the OSError it was."""
+    """Raise safetensors' error for a full disk as the OSError it was."""
     try:
         yield
     except SafetensorError as error:
@@ -216,13 +213,5 @@ def _load(path: Path) -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise RecordError(f"{path} cannot be read: {error}. {_other(path.parent)}") from None
+        raise RecordError(f"{path} cannot be read: {error}. {_alternatives(path.parent)}") from None
     return tensors
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

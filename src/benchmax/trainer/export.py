@@ -1,94 +1,82 @@
 """A trained checkpoint as files that other programs load.
 
 `export_adapter` writes a peft adapter; `export_merged` a whole model directory with a model card, for plain
-transformers, vLLM and the like. Both are built aside and renamed, so a half-written model is never seen.
+transformers, vLLM and the like. Both appear whole or not at all.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from benchmax import metrics
 from benchmax.errors import UsageError
+from benchmax.files.atomic import replacing_folder
 from benchmax.inference.weights.store import KNOWN, is_name, read_card, resolve
 from benchmax.rollouts.log import read_rollouts
-from benchmax.trainer.checkpoint import Checkpoint, find_checkpoint, load_weights, plain_disk_errors
+from benchmax.trainer.checkpoint import Checkpoint, plain_disk_errors
 from benchmax.trainer.config import TrainConfig, dump_toml
-from benchmax.trainer.learning.policy import Policy
+from benchmax.trainer.opening import read_weights, trained_policy
 from benchmax.trainer.rundir import check_run, read_config, read_metrics
 
 
 def export_adapter(run: Path, out: Path, *, which: str = "best") -> Path:
-    """The LoRA adapter of a checkpoint, in peft's format."""
+    """Write the LoRA adapter of a checkpoint, in peft's format."""
     check_run(run)
     config = read_config(run)
     if config.model.tune != "lora":
         raise UsageError("This run trained all weights, so there is no adapter. Export it merged.")
-    checkpoint = choose_checkpoint(run, which)
-    policy = trained_policy(config, checkpoint)
-
-    def write(folder: Path) -> None:
-        assert policy.peft is not None
-        policy.peft.save_pretrained(folder)
-        _name_base(folder / "adapter_config.json", base_name(config.model.name))
+    checkpoint, weights = read_weights(run, which)
+    peft = trained_policy(config, weights).peft
+    assert peft is not None
+    with _model_folder(out) as folder:
+        peft.save_pretrained(folder)
+        settings = folder / "adapter_config.json"  # without the base model's folder on this machine
+        named = json.loads(settings.read_text("utf-8")) | {"base_model_name_or_path": base_name(config.model.name)}
+        settings.write_text(json.dumps(named, indent=2, sort_keys=True) + "\n", "utf-8")
         (folder / "README.md").write_text(model_card(run, config, checkpoint, library="peft"), "utf-8")
-
-    return _build(out, write)
+    return out.absolute()
 
 
 def export_merged(run: Path, out: Path, *, which: str = "best", dtype: str = "float32") -> Path:
-    """A whole model directory: safetensors, tokenizer, model card."""
+    """Write a whole model directory: safetensors, tokenizer, model card."""
     from transformers import AutoTokenizer
 
     check_run(run)
     config = read_config(run)
-    checkpoint = choose_checkpoint(run, which)
-    source = resolve(config.model.name)
-    model = merged_model(config, checkpoint).to(getattr(torch, dtype))
-
-    def write(folder: Path) -> None:
+    checkpoint, weights = read_weights(run, which)
+    model = _merged_model(config, weights).to(getattr(torch, dtype))
+    with _model_folder(out) as folder:
         model.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(resolve(config.model.name)).save_pretrained(folder)
         (folder / "README.md").write_text(model_card(run, config, checkpoint), "utf-8")
-
-    return _build(out, write)
-
-
-def trained_policy(config: TrainConfig, checkpoint: Checkpoint) -> Policy:
-    """The policy as it was at a checkpoint."""
-    policy = Policy.from_directory(resolve(config.model.name), tune=config.model.tune, lora=config.lora)
-    load_weights(policy, checkpoint.weights())
-    return policy
+    return out.absolute()
 
 
 @torch.no_grad()
-def merged_model(config: TrainConfig, checkpoint: Checkpoint) -> Any:
+def _merged_model(config: TrainConfig, weights: Mapping[str, Tensor]) -> Any:
     """A plain transformers model with the trained weights in place."""
-    from transformers import AutoModelForCausalLM
-
-    policy = trained_policy(config, checkpoint)
-    if policy.peft is None:
-        model = policy.model
-    else:
-        model = AutoModelForCausalLM.from_pretrained(str(resolve(config.model.name)), dtype=torch.float32)
+    policy = trained_policy(config, weights)
+    merged, model = policy.sampler_weights(), policy.model
+    if policy.peft is not None:
+        model = policy.peft.unload()  # without the adapter's layers; its change is in `merged`
         own = dict(model.named_parameters())
-        for name, weight in policy.sampler_weights().items():
+        for name, weight in merged.items():
             own[name].copy_(weight)
     model.config.use_cache = True
     return model
 
 
 def base_name(model: str) -> str:
-    """What the base model is called anywhere: its own name, or the last part of a path.
+    """What the base model is called on any machine: its own name, or the last part of a path.
 
-    Not the hub's name of a known model: peft would put the adapter on the hub's weights, which are other ones.
+    Not the hub's name of a known model: peft would put the adapter on the hub's weights, which differ.
     """
     if is_name(model):
         return model
@@ -97,13 +85,13 @@ def base_name(model: str) -> str:
 
 
 def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint, *, library: str = "transformers") -> str:
-    """What the model is, how it was made, and what it was measured at; nothing in it is a path of this machine."""
-    licence, weights = _licence(config.model.name), _base_weights(config.model.name, library)
+    """What the model is, how it was trained, and what it earned; it contains no path of this machine."""
+    licence, base_weights = _licence(config.model.name), _base_weights(config.model.name, library)
     config = _portable(config)
     served = f"{config.model.name}:FOLDER" if library == "peft" else "FOLDER"
     evals = [line for line in read_metrics(run) if line["split"] == "eval" and line["step"] <= checkpoint.step]
-    how, taught = _taught(run, config)
-    head = {"base_model": config.model.name, **licence, "library_name": library, "tags": ["benchmax", how]}
+    method, trained = _method(run, config)
+    head = {"base_model": config.model.name, **licence, "library_name": library, "tags": ["benchmax", method]}
     front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in head.items())
     rows = "\n".join(
         f"| {line['step']} | {line['values'].get(metrics.REWARD, float('nan')):.3f} "
@@ -116,9 +104,9 @@ def model_card(run: Path, config: TrainConfig, checkpoint: Checkpoint, *, librar
 ---
 # {run.name}
 
-{config.model.name} {taught},
+{config.model.name} {trained},
 {checkpoint.step} steps ({"LoRA adapter" if config.model.tune == "lora" else "all weights"}), by benchmax.
-{weights}
+{base_weights}
 ```bash
 benchmax serve {served}   # FOLDER holds this file
 ```
@@ -136,22 +124,17 @@ benchmax serve {served}   # FOLDER holds this file
 """
 
 
-def _taught(run: Path, config: TrainConfig) -> tuple[str, str]:
-    """How the model was trained, as a tag and in words. An environment given in code is named by its rollouts only."""
-    env = config.data.env or _played(run)
+def _method(run: Path, config: TrainConfig) -> tuple[str, str]:
+    """How the model was trained, as a tag and as text. An environment given in code is named by its rollouts only."""
+    rollouts = (rollout for file in (run / "rollouts").glob("*.jsonl") for rollout in read_rollouts(file))
+    env = config.data.env or next((rollout.env for rollout in rollouts), "")
     if not env and config.sft.data:
         return "sft", "trained on given answers"
     return "grpo", f"trained with GRPO on the environment `{env or '(given in code)'}`"
 
 
-def _played(run: Path) -> str:
-    """The environment of the run's rollouts; nothing when there are none."""
-    rollouts = (rollout for file in (run / "rollouts").glob("*.jsonl") for rollout in read_rollouts(file))
-    return next((rollout.env for rollout in rollouts), "")
-
-
 def _base_weights(model: str, library: str) -> str:
-    """A paragraph on base weights that are not whole: an adapter fits those alone; empty where they are."""
+    """A paragraph on base weights that were quantised, which an adapter fits alone; empty for others."""
     card, name = read_card(resolve(model)), base_name(model)
     if card is None or not card.quantisation:
         return ""
@@ -168,18 +151,13 @@ For use without benchmax, export the merged weights instead: `benchmax export RU
 
 
 def _licence(model: str) -> dict[str, str]:
-    """The base model's, which holds for what was made from it; nothing where it is not known."""
+    """The base model's licence, which holds for what was made from it; empty where it is not known."""
     card = read_card(resolve(model))
     return {"license": card.license.lower()} if card and card.license.lower() not in ("", "-", "unknown") else {}
 
 
-def _name_base(file: Path, name: str) -> None:
-    """peft writes the folder the model was read from, which is nowhere else."""
-    settings = json.loads(file.read_text("utf-8")) | {"base_model_name_or_path": name}
-    file.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", "utf-8")
-
-
 def _portable(config: TrainConfig) -> TrainConfig:
+    """The settings without paths of this machine."""
     config = config.model_copy(deep=True)
     config.model.name = base_name(config.model.name)
     config.output.dir = Path(config.output.dir).name
@@ -190,39 +168,15 @@ def _portable(config: TrainConfig) -> TrainConfig:
     return config
 
 
-def choose_checkpoint(run: Path, which: str = "best") -> Checkpoint:
-    """The checkpoint an export takes: `best`, `latest` or `step-<n>`."""
-    check_run(run)
-    folder = run / "checkpoints"
-    if which == "best" and not (folder / "best").exists():
-        which = "latest"  # a run without held-out rows has no best
-    return find_checkpoint(folder, which)
-
-
-def _readable(folder: Path) -> None:
-    """Some writers make files only their owner may read; a server of another user must read the model."""
-    mode = (folder / "README.md").stat().st_mode & 0o777
-    for file in folder.iterdir():
-        file.chmod(mode)
-
-
-def _build(out: Path, write: Callable[[Path], None]) -> Path:
+@contextmanager
+def _model_folder(out: Path) -> Iterator[Path]:
+    """A new folder for a model; UsageError when something is there already."""
     out = out.absolute()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} is not empty. Choose another folder, or remove it first.")
-    temporary = out.with_name(f".tmp-{out.name}-{os.getpid()}")
-    temporary.mkdir(parents=True)
-    try:
-        with plain_disk_errors(out):
-            write(temporary)
-            _readable(temporary)
-        if out.exists():  # somebody may stand in it
-            for file in temporary.iterdir():
-                shutil.move(file, out)
-            temporary.rmdir()
-        else:
-            temporary.rename(out)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    return out
+    with replacing_folder(out) as folder, plain_disk_errors(out):
+        yield folder
+        # Some writers make files that only their owner may read; a server of another user must read the model.
+        mode = (folder / "README.md").stat().st_mode & 0o777
+        for file in folder.iterdir():
+            file.chmod(mode)

@@ -1,25 +1,27 @@
-"""Stopping a run cleanly: what is under way gets a moment to end, then it is given up.
+"""Stopping a run cleanly: work under way gets a grace period, then it is abandoned.
 
-A first Ctrl-C asks; the work of the moment may finish within the grace period. Updates run in a thread of their own,
-which cannot be stopped half-way: they look at `giving_up` where they can.
+Updates run in a thread of their own, which cannot be stopped half-way: they poll `giving_up` where they can.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from benchmax.trainer.learning.learner import Aborted
 
 GRACE_SECONDS = 10.0
-"""How long a step in flight may go on after the first Ctrl-C."""
-LOOK_SECONDS = 0.2
+"""How long a step under way may go on after the first Ctrl-C."""
+POLL_SECONDS = 0.2
 
 
 class Interrupts:
-    """Whether one run is to stop, and its work until then."""
+    """Whether a run is to stop, and what it still does until then."""
 
     def __init__(self, on_stopping: Callable[[float], None], grace: float | None = None) -> None:
         self.stopped = False
@@ -30,19 +32,19 @@ class Interrupts:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="benchmax-update")
 
     def stop(self) -> None:
-        """Finish the work in flight if that is quick, and end."""
+        """Finish the work under way if that is quick, and end."""
         self.stopped = True
 
     def giving_up(self) -> bool:
-        """Whether work under way is to be given up."""
+        """Whether work under way is to be abandoned."""
         return self._give_up
 
     async def unless_stopped(self, work: Any) -> bool:
-        """Do the work; after an interrupt it has a grace period, then it is given up. True when it was done."""
+        """Do the work; after an interrupt it has a grace period, then it is abandoned. True when it was done."""
         task = asyncio.ensure_future(work)
         try:
-            await self._done_or_given_up(task)
-        except BaseException:  # we are cancelled ourselves: nothing goes on behind our back
+            await self._done_or_abandoned(task)
+        except BaseException:  # this call is cancelled itself: the work must not go on without it
             self._give_up = True
             task.cancel()
             await asyncio.wait([task])
@@ -52,9 +54,9 @@ class Interrupts:
         task.result()
         return True
 
-    async def _done_or_given_up(self, task: asyncio.Future[Any]) -> None:
+    async def _done_or_abandoned(self, task: asyncio.Future[Any]) -> None:
         while not task.done():
-            await asyncio.wait([task], timeout=LOOK_SECONDS)
+            await asyncio.wait([task], timeout=POLL_SECONDS)
             if self.stopped:
                 grace = GRACE_SECONDS if self._grace is None else self._grace
                 self._on_stopping(grace)
@@ -67,7 +69,7 @@ class Interrupts:
     async def in_thread(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Run in the update's thread. It cannot be stopped half-way: when cancelled, work that got done counts.
 
-        The cancellation goes no further; `unless_stopped`, around all that calls this, passes it on.
+        The cancellation is swallowed here; `unless_stopped`, around all callers, passes it on.
         """
         future = asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
         try:
@@ -78,3 +80,28 @@ class Interrupts:
 
     def close(self) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def handle_signals(interrupt: Callable[[], None], on_kill: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C, SIGTERM or SIGHUP calls `interrupt` the first time; the second time it calls `on_kill` and exits."""
+    asked: list[int] = []
+
+    def on_signal(number: int, frame: object) -> None:
+        if asked:
+            on_kill()
+            os._exit(130)
+        asked.append(number)
+        interrupt()
+
+    try:
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {number: signal.signal(number, on_signal) for number in numbers}
+    except ValueError:  # not the main thread: whoever runs the trainer handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

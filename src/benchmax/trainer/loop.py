@@ -4,9 +4,9 @@
         ▲                                                                                         │
         └────────────────────── every `eval.every` steps, and after the last ◀────────────────────┘
 
-What happened is in the run directory before the next step begins. A step is all or nothing: one that is cut off leaves
-the weights as they were, and a resumed run does it again with the same draws. What happens before the first step is in
-`warm_start`; what happens when a run goes wrong, in `watch`.
+What happened is in the run directory before the next step begins. A step is all or nothing: one that is interrupted
+leaves the weights as they were, and a resumed run repeats it with the same draws. What happens before the first step is
+in `warm_start`; what happens when a run goes wrong, in `watch`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -34,31 +36,31 @@ from benchmax.trainer.checkpoint import (
     save_checkpoint,
     set_random,
 )
-from benchmax.trainer.config import TrainConfig
 from benchmax.trainer.display.summary import summarise
-from benchmax.trainer.gathering import Gatherer
 from benchmax.trainer.interrupts import Interrupts
-from benchmax.trainer.learning.gpu import patiently
+from benchmax.trainer.learning.gpu import retry_without_memory
 from benchmax.trainer.learning.learner import Learner
-from benchmax.trainer.metrics import response_tokens, rollout_metrics
 from benchmax.trainer.progress import Outcome, Progress
-from benchmax.trainer.prompts import PromptStream
 from benchmax.trainer.rundir import RunDir, read_metrics
-from benchmax.trainer.sampler import Draw, Sampler
-from benchmax.trainer.warm_start.lessons import Guide
-from benchmax.trainer.warm_start.refresher import Refresher
-from benchmax.trainer.watch.alarms import HIGH_LR, Alert, Watchdogs, most_common_error
-from benchmax.trainer.watch.cooling import Cooler
-from benchmax.trainer.watch.mending import Mender
+from benchmax.trainer.sampling.collector import RolloutCollector
+from benchmax.trainer.sampling.prompt_stream import PromptStream
+from benchmax.trainer.sampling.sampler import Draw, Sampler
+from benchmax.trainer.sampling.step_metrics import response_tokens, rollout_metrics
+from benchmax.trainer.warm_start.solutions import Solver
+from benchmax.trainer.warm_start.supervised_refresh import SupervisedRefresh
+from benchmax.trainer.watch.history import most_common_error
+from benchmax.trainer.watch.monitor import Alert, Monitor
+from benchmax.trainer.watch.plateau import PlateauDecay
+from benchmax.trainer.watch.recovery import CollapseRecovery
+from benchmax.trainer.watch.reward_alarms import HIGH_LR
 
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
 UNSCORED_STEPS = 5
-"""Steps without a single reward, from the first on, after which a run is given up; one that is resumed may try as
-many again."""
-Begin = Callable[[], Coroutine[Any, Any, None]]
-"""Done before the first step of a new run."""
+"""Steps without a single reward, from the first on, after which a run fails; a resumed one may try as many again."""
+WarmUp = Callable[[], Coroutine[Any, Any, None]]
+"""What a new run does before its first step."""
 
 
 class Trainer:
@@ -72,62 +74,68 @@ class Trainer:
         train: Sequence[Example],
         held_out: Sequence[Example] = (),
         on_event: OnEvent = lambda kind, data: None,
-        guide: Guide | None = None,
+        solver: Solver | None = None,
         grace: float | None = None,
+        primary: str | None = None,
     ) -> None:
         if not train:
             raise DatasetError("There are no training rows. Give data.train a file with at least one usable row.")
-        self.run = run
-        self.config: TrainConfig = run.config
-        self.learner = learner
-        self.sampler = sampler
+        self.run, self.config, self.learner, self.sampler = run, run.config, learner, sampler
         self.held_out = list(held_out)[: self.config.eval.rows]
-        self.on_event = on_event
-        self.guide = guide
+        self.on_event, self.solver = on_event, solver
+        self.primary = primary
+        """The reward component that says whether a task is solved; the total when none is named."""
         self.interrupts = Interrupts(lambda seconds: self.on_event("stopping", {"seconds": seconds}), grace)
         self.stream = PromptStream(train, self.config.seed, self.config.data.curriculum)
-        self.watchdogs = Watchdogs(self.config.watch)
-        self.mender = Mender(self)
-        self.refresher = Refresher(self)
-        self.cooler = Cooler(self)
-        self.gatherer = Gatherer(self)
+        self.monitor = Monitor(self.config.watch)
+        self.recovery = CollapseRecovery(self)
+        self.refresh = SupervisedRefresh(self)
+        self.plateau = PlateauDecay(self)
+        self.collector = RolloutCollector(self)
         self.progress = Progress()
         self.outcome = Outcome(run.path, "steps", 0)
         self.chosen: list[dict[str, Any]] = []
-        """Settings nobody gave, with the reasons for what they became."""
+        """Settings that nobody gave, with the reasons for their values."""
         self.first_groups: list[list[Rollout]] = []
         """What was sampled for the first step before it began."""
+        self.scored = False
+        """Whether any rollout of the run got a reward."""
         self._saved: tuple[int, int] | None = None
         """Step and last evaluation in the newest checkpoint."""
-        self._running_on: asyncio.AbstractEventLoop | None = None
-        self.scored = False
+        self._event_loop: asyncio.AbstractEventLoop | None = None
         self._first = 0
         """Steps done when this process began."""
         self._began = time.monotonic()
 
     def interrupt(self) -> None:
-        """Finish the step in flight if that is quick, save, and end."""
+        """Finish the step under way if that is quick, save, and end."""
         self.interrupts.stop()
+
+    def record_kill(self) -> None:
+        """Leave the run directory in order before the process is killed."""
+        self.run.sweep()
+        with suppress(OSError):
+            self.run.set_status("interrupted", self.progress.step, reason="stopped at once")
 
     # Saving and going back
 
     def restore(self, checkpoint: Checkpoint) -> int:
-        """Go on from a checkpoint; later records are moved aside, and their number given."""
+        """Go on from a checkpoint; moves later records aside and returns their number."""
         state = checkpoint.restore(self.learner.policy, self.learner.optimizer)
         self.progress = Progress.from_dict(state["progress"])
         self.stream.restore(state["stream"])
-        self.watchdogs.restore(state["watchdogs"])
-        self.sampler.restore(state.get("sampler", {}))  # runs of before have none, nor a learner's
+        self.monitor.restore(state["watchdogs"])
+        self.sampler.restore(state.get("sampler", {}))  # runs of earlier versions have none, nor a learner's
         self.learner.restore(state.get("learner", {}))
         self._saved = (self.progress.step, self.progress.evaluated)
-        # In this order a kill between any two is made good by the next resume.
+        # In this order a kill between any two is repaired by the next resume.
         self.run.set_status("running", checkpoint.step)
         go_back(checkpoint.path.parent, checkpoint.step, self.progress.best_step)
         self._mark_best()
         return self.run.rewind(checkpoint.step, evaluated=self.progress.evaluated == checkpoint.step)
 
     def save(self, *, again: bool = False) -> None:
-        """Write the checkpoint of the current step, unless it is there; `again` in any case."""
+        """Write the checkpoint of the current step unless it exists; with `again`, in any case."""
         progress, folder = self.progress, self.run.path / "checkpoints"
         if self._saved == (progress.step, progress.evaluated) and not again:
             return
@@ -135,7 +143,7 @@ class Trainer:
         state = {
             "progress": progress.to_dict(),
             "stream": self.stream.state(),
-            "watchdogs": self.watchdogs.state(),
+            "watchdogs": self.monitor.state(),
             "sampler": self.sampler.state(),
             "learner": self.learner.state(),
         }
@@ -147,99 +155,102 @@ class Trainer:
         self.emit("checkpoint", step=progress.step, path=str(saved.path.relative_to(self.run.path)))
 
     def _mark_best(self) -> None:
-        """Called once the checkpoint of this step is there. One that is not kept is not named either."""
+        """Called once the checkpoint of this step exists. One that is not kept is not marked either."""
         if self.config.checkpoint.keep_best and self.progress.at_best:
             mark_best(self.run.path / "checkpoints", self.progress.step)
 
     # Running
 
-    async def train(self, begin: Begin | None = None) -> Outcome:
-        """Train to the end, whichever comes first."""
+    async def train(self, warm_up: WarmUp | None = None) -> Outcome:
+        """Train until the first reason to end."""
         self._began, self._first = time.monotonic(), self.progress.step
-        self._running_on = asyncio.get_running_loop()
+        self._event_loop = asyncio.get_running_loop()
         heartbeat = asyncio.create_task(self._beat())
         self.run.set_status("running", self.progress.step)
         self.emit("started", step=self.progress.step)
-        self._prepare_watch()
-        if begin is not None and self.chosen:
+        self.monitor.history.vocabulary = self.learner.policy.vocabulary
+        if (lr := self.learner.optimizer.lr) > HIGH_LR:
+            self.emit("note", message=f"optim.lr {lr:g} is very high: above {HIGH_LR:g} a model is soon destroyed.")
+        if warm_up is not None and self.chosen:
             self.emit("chosen", settings=list(self.chosen))
-        doing = self.interrupts.unless_stopped
+        unless_stopped = self.interrupts.unless_stopped
         try:
-            await doing(self.push())
-            begun = begin is None or await doing(self._begin(begin))
+            await unless_stopped(self.push())
+            begun = warm_up is None or await unless_stopped(self._warm_up(warm_up))
             reason = await self._loop()
-            await self._finish(reason, keep=begun)
+            await self._finish(reason, save=begun)
         except BaseException as error:
-            self._failed(error)
+            self._record_failure(error)
             raise
         finally:
             heartbeat.cancel()
             self.interrupts.close()
         return self.outcome
 
-    async def _begin(self, begin: Begin) -> None:
-        """Whole or not at all: a run that is stopped in it begins again."""
-        await begin()
+    async def _warm_up(self, warm_up: WarmUp) -> None:
+        """All or nothing: a run that is stopped in it begins again."""
+        await warm_up()
         self.save()
 
     async def _loop(self) -> str:
-        doing = self.interrupts.unless_stopped
+        """Steps and evaluations until there is a reason to end, which is returned."""
+        unless_stopped = self.interrupts.unless_stopped
         while True:
             step = self.progress.step
-            if self._due(self.config.eval.every) and not self.interrupts.stopped:
-                await doing(self.evaluate())
+            if self._evaluation_due() and not self.interrupts.stopped:
+                await unless_stopped(self.evaluate())
             new_best = self.config.checkpoint.keep_best and step > 0 and self.progress.at_best
             if (step % self.config.checkpoint.every == 0 or new_best) and not self.interrupts.stopped:
                 self.save()
             if not self.scored and step - self._first >= UNSCORED_STEPS:
                 self._refuse_unscored()
-            reason = self._reason_to_end()
-            if reason:
+            if reason := self._reason_to_end():
                 return reason
-            if self.mender.wanted:
-                if not await doing(self.mender.mend()):
+            if self.recovery.is_due:
+                if not await unless_stopped(self.recovery.recover()):
                     return "interrupted"
-                if self.mender.at_end:
+                if self.recovery.exhausted:
                     return "collapsed"
                 continue
-            if self.progress.is_stuck and not await doing(self._get_on()):
+            if self.progress.is_stuck and not await unless_stopped(self._leave_plateau()):
                 return "interrupted"
-            if not await doing(self.step()):
+            if not await unless_stopped(self.step()):
                 return "interrupted"
 
-    async def _get_on(self) -> None:
+    async def _leave_plateau(self) -> None:
         """What is done about evaluations that get no better: solutions are shown, and steps get smaller."""
         self.progress.idle = 0
-        if self.refresher.is_due:
-            await self.refresher.teach()
-        if self.cooler.is_due:
-            self.cooler.cool()
+        if self.refresh.is_due:
+            await self.refresh.teach()
+        if self.plateau.is_due:
+            self.plateau.decay()
 
-    async def _finish(self, reason: str, keep: bool) -> None:
-        doing, progress = self.interrupts.unless_stopped, self.progress
+    async def _finish(self, reason: str, save: bool) -> None:
+        progress = self.progress
         if reason not in ("interrupted", "collapsed") and self.held_out and progress.evaluated != progress.step:
-            reason = reason if await doing(self.evaluate()) else "interrupted"
-        if keep:
+            reason = reason if await self.interrupts.unless_stopped(self.evaluate()) else "interrupted"
+        if save:
             self.save()
         if reason != "interrupted":
             self._refuse_unscored()
         lines = read_metrics(self.run.path)
         evals = [line["values"] for line in lines if line["split"] == "eval"] or [{}]
-        self.outcome = Outcome(self.run.path, reason, progress.step, evals[0], evals[-1], self._seconds())
-        self.outcome.learned = any(
-            line["values"].get(metrics.GROUPS_USED) or line["values"].get(metrics.GROUPS_GUIDED) for line in lines
-        )
-        self.outcome.best, self.outcome.best_step = progress.best, progress.best_step
-        self.outcome.message = self.mender.diagnosis if reason == "collapsed" else ""
+        learned = (metrics.GROUPS_USED, metrics.GROUPS_GUIDED)
+        self.outcome = Outcome(
+            self.run.path, reason, progress.step, evals[0], evals[-1], self._seconds(),
+            learned=any(line["values"].get(name) for line in lines for name in learned),
+            best=progress.best, best_step=progress.best_step,
+            message=self.recovery.diagnosis if reason == "collapsed" else "",
+        )  # fmt: skip
         if progress.step and reason != "interrupted":
             self.emit("summary", **summarise(self.run.path, progress.best_step).to_dict())
         state = "interrupted" if reason == "interrupted" else "complete"
-        told = {"message": self.outcome.message} if self.outcome.message else {}
-        self.run.set_status(state, progress.step, reason=reason, **told)
-        self.emit("ended", step=progress.step, reason=reason, seconds=round(self.outcome.seconds, 3), **told)
+        message = {"message": self.outcome.message} if self.outcome.message else {}
+        self.run.set_status(state, progress.step, reason=reason, **message)
+        self.emit("ended", step=progress.step, reason=reason, seconds=round(self.outcome.seconds, 3), **message)
 
     def _refuse_unscored(self) -> None:
-        """A run that never saw a reward has failed: going on would teach nothing."""
+        """Raise RewardError for a run that never saw a reward: going on would teach nothing."""
         self.scored = self.scored or any(metrics.REWARD in line["values"] for line in read_metrics(self.run.path))
         step = self.progress.step
         if self.scored or not step:
@@ -251,14 +262,14 @@ class Trainer:
             "then start again."
         )
 
-    def _failed(self, error: BaseException) -> None:
+    def _record_failure(self, error: BaseException) -> None:
         full = isinstance(error, OSError) and error.errno == errno.ENOSPC
         message = f"no space left on {self.run.path}" if full else f"{type(error).__name__}: {error}"
         try:
             self.run.set_status("failed", self.progress.step, message=message)
             self.emit("failed", step=self.progress.step, message=message)
         except OSError:
-            if not full:  # then the error that is raised says it all
+            if not full:  # the error that is raised says that already
                 logger.error("could not record the failure: %s", message)
 
     def _reason_to_end(self) -> str | None:
@@ -273,32 +284,32 @@ class Trainer:
             return "patience"
         if progress.step >= config.limits.steps:
             return "steps"
-        if config.limits.seconds is not None and self._seconds() >= config.limits.seconds:
+        if self.seconds_left <= 0:
             return "time"
         return None
 
     # One step
 
     async def step(self) -> dict[str, float]:
-        """Sample, compare, update, push; all of it recorded."""
+        """Sample, compare, update and push the weights; all of it recorded."""
         number = self.progress.step
-        before, chance = self.stream.state(), random_states()
+        stream, generators = self.stream.state(), random_states()
         try:
             began = time.monotonic()
-            groups = await self.gatherer.groups(number)
+            groups = await self.collector.collect(number)
             sampled = time.monotonic()
-            shown = await self.gatherer.guidance(groups)
+            shown = await self.collector.demonstrations(groups)
             learn = partial(self.learner.learn, step=number, shown=shown)
             update = await self.interrupts.in_thread(learn, groups, self.interrupts.giving_up)
             await self.push()
         except BaseException:
-            self.stream.restore(before)
-            set_random(chance)
+            self.stream.restore(stream)
+            set_random(generators)
             raise
         ended = time.monotonic()
         used = sum(any(rollout.discarded is None for rollout in group) for group in groups)
-        values: dict[str, float] = rollout_metrics(groups) | update | {
-            "groups": float(len(groups)),
+        values: dict[str, float] = rollout_metrics(groups, self.primary) | update | {
+            metrics.GROUPS: float(len(groups)),
             metrics.GROUPS_USED: float(used),
             metrics.GROUPS_GUIDED: float(len(shown)),
             metrics.GROUPS_SKIPPED: float(len(groups) - used),
@@ -311,11 +322,14 @@ class Trainer:
             self._check_weights(groups)
         self.progress.step += 1
         self.run.set_status("running", self.progress.step)
-        self._watch(number, values, groups)
+        self.scored = self.scored or metrics.REWARD in values
+        finite = {name: value for name, value in values.items() if math.isfinite(value)}
+        self._report(self.monitor.check_step(number, finite, groups))
+        self.recovery.observe_skipped(values.get(metrics.SKIPPED_UPDATES, 0.0))
         return values
 
     def _check_weights(self, groups: Sequence[Sequence[Rollout]]) -> None:
-        """Tell of weights whose component no reward has: most likely it is spelled otherwise."""
+        """Note weights of components that no reward has: most likely they are misspelled."""
         there = {name for group in groups for rollout in group for name in rollout.rewards}
         missing = sorted(set(self.config.rollouts.weights) - there)
         if missing and there:
@@ -326,25 +340,24 @@ class Trainer:
             )
 
     async def push(self) -> None:
-        """Let the sampler have the weights of now."""
+        """Give the sampler the current weights."""
         policy = self.learner.policy
 
         def push() -> None:
-            patiently(lambda: self.sampler.push(policy.sampler_weights()), policy.device)
+            retry_without_memory(lambda: self.sampler.push(policy.sampler_weights()), policy.device)
 
         await self.interrupts.in_thread(push)
 
     # Evaluation
 
     async def evaluate(self) -> dict[str, float]:
-        """Play the held-out rows and remember the best."""
+        """Play the held-out rows and remember the best result."""
         progress = self.progress
         values, groups = await self.play_held_out("eval")
         self._record("eval", progress.step, values, groups)
         reward = self.counted(values)
-        alerts = self.watchdogs.look_at_held_out(max(0, progress.step - 1), progress.best, reward, groups)
-        self._alarm(alerts)
-        progress.saw(reward, self.watchdogs.highest)
+        self._report(self.monitor.check_evaluation(max(0, progress.step - 1), progress.best, reward, groups))
+        progress.observe_evaluation(reward, self.monitor.history.highest)
         return values
 
     async def play_held_out(self, split: str) -> tuple[dict[str, float], list[list[Rollout]]]:
@@ -352,60 +365,47 @@ class Trainer:
         config = self.config.eval
         draw = Draw(split, self.progress.step, config.samples, config.temperature)
         began = time.monotonic()
-        groups = await self.sampler.sample(self.held_out, draw, self.saw_group)
-        return rollout_metrics(groups) | {metrics.SAMPLE_SECONDS: time.monotonic() - began}, groups
+        groups = await self.sampler.sample(self.held_out, draw, self.on_group)
+        seconds = {metrics.SAMPLE_SECONDS: time.monotonic() - began}
+        return rollout_metrics(groups, self.primary) | seconds, groups
 
     def counted(self, values: dict[str, float]) -> float | None:
-        """The mean reward of an evaluation, if enough of it was scored to count."""
-        enough = values.get("unscored", 1.0) <= 1 - self.config.algorithm.min_scored
+        """The mean reward of an evaluation; None when too little of it was scored to count."""
+        enough = values.get(metrics.UNSCORED, 1.0) <= 1 - self.config.algorithm.min_scored
         return values.get(metrics.REWARD) if enough else None
 
-    def _due(self, every: int) -> bool:
-        step = self.progress.step
-        return (
-            bool(self.held_out) and self.progress.evaluated != step and (step == 0 or bool(every and step % every == 0))
-        )
+    def _evaluation_due(self) -> bool:
+        step, every = self.progress.step, self.config.eval.every
+        new = bool(self.held_out) and self.progress.evaluated != step
+        return new and (step == 0 or bool(every and step % every == 0))
 
     # Records
 
     def _record(self, split: str, step: int, values: dict[str, float], groups: Sequence[Sequence[Rollout]]) -> None:
         rollouts = (rollout for group in groups for rollout in group)
         self.run.write_rollouts(split, step, rollouts, tokens=self.config.output.save_tokens)
-        line = self.run.log_metrics(step, split, values)
-        self.on_event("metrics", line)
+        self.on_event("metrics", self.run.log_metrics(step, split, values))
 
-    def _prepare_watch(self) -> None:
-        self.watchdogs.vocabulary = self.learner.policy.vocabulary
-        lr = self.learner.optimizer.lr
-        if lr > HIGH_LR:
-            self.emit("note", message=f"optim.lr {lr:g} is very high: above {HIGH_LR:g} a model is soon destroyed.")
-
-    def _watch(self, step: int, values: dict[str, float], groups: Sequence[Sequence[Rollout]]) -> None:
-        self.scored = self.scored or metrics.REWARD in values
-        finite = {name: value for name, value in values.items() if value == value and abs(value) != float("inf")}
-        self._alarm(self.watchdogs.look(step, finite, groups))
-        self.mender.count(values.get(metrics.SKIPPED_UPDATES, 0.0))
-
-    def _alarm(self, alerts: Sequence[Alert]) -> None:
+    def _report(self, alerts: Sequence[Alert]) -> None:
         for alert in alerts:
             self.emit("alert", **alert.to_dict())
-        self.mender.look_at(alerts)
+        self.recovery.observe_alerts(alerts)
 
     def emit(self, kind: str, **data: Any) -> None:
-        """Record an event of the run, and pass it on."""
+        """Record an event of the run and pass it on."""
         self.on_event(kind, self.run.log_event(kind, **data))
 
-    def tell(self, kind: str, **data: Any) -> None:
-        """Pass on what is no event of the run; from any thread."""
-        assert self._running_on is not None
-        self._running_on.call_soon_threadsafe(self._told, kind, data)
+    def notify(self, kind: str, **data: Any) -> None:
+        """Pass on progress that is no event of the run; from any thread."""
+        assert self._event_loop is not None
+        self._event_loop.call_soon_threadsafe(self._notify, kind, data)
 
-    def _told(self, kind: str, data: dict[str, Any]) -> None:
+    def _notify(self, kind: str, data: dict[str, Any]) -> None:
         if kind == "sft":
-            self.run.log_metrics(data["step"], "sft", {"loss": data["loss"]})
+            self.run.log_metrics(data["step"], "sft", {metrics.LOSS: data["loss"]})
         self.on_event(kind, data)
 
-    def saw_group(self, group: list[Rollout]) -> None:
+    def on_group(self, group: list[Rollout]) -> None:
         self.on_event("group", {"split": group[0].split, "rollouts": group})
 
     async def _beat(self) -> None:
@@ -415,6 +415,12 @@ class Trainer:
                 self.run.set_status("running", self.progress.step)
             except OSError as error:
                 logger.warning("no heartbeat: %s", error)
+
+    @property
+    def seconds_left(self) -> float:
+        """Until `limits.seconds` ends the run."""
+        limit = self.config.limits.seconds
+        return math.inf if limit is None else limit - self._seconds()
 
     def _seconds(self) -> float:
         return self.progress.seconds + time.monotonic() - self._began

@@ -1,21 +1,31 @@
-"""A training run in place of a model: `RUN` or `RUN:CHECKPOINT`, for the model it made.
+"""Opens the model that a training run made: `RUN` or `RUN:CHECKPOINT` in place of a model's name.
 
-RUN is its folder, its name under `runs/`, or its id on this machine's platform. Nothing is exported: the checkpoint's
-weights are put into the base model as it is loaded.
+RUN is the run's folder, its name under `runs/`, or its id on this machine's platform. Nothing is exported: the
+checkpoint's weights are put into the base model as it is loaded. Every checkpoint that is not resumed is opened here.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmax.config import setting
+from benchmax.errors import NotFoundError, RecordError
 from benchmax.extras import require
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from benchmax.inference.local import LocalModel
     from benchmax.inference.weights.download import Say
+    from benchmax.trainer.checkpoint import Checkpoint
+    from benchmax.trainer.config import TrainConfig
+    from benchmax.trainer.learning.policy import Policy
+
+TRIES = 3
+"""A run that trains may replace a checkpoint by the next one while it is read."""
 
 
 def split_checkpoint(text: str) -> tuple[str, str | None]:
@@ -41,30 +51,58 @@ def find_run(name: str) -> Path | None:
 
 
 def pin_checkpoint(text: str) -> str:
-    """`FOLDER:step-N` for a run, so that it means the same later, wherever one is; what names no run as it is."""
+    """`FOLDER:step-N` for a run, which means the same later and from any folder; the text itself for anything else."""
     name, checkpoint = split_checkpoint(text)
     run = find_run(name)
     if run is None:
         return text
     require("A run's model", "train")
-    from benchmax.trainer.export import choose_checkpoint
+    from benchmax.trainer.checkpoint import choose_checkpoint
 
     return f"{run.absolute()}:{choose_checkpoint(run, checkpoint or 'best').path.name}"
 
 
-def open_trained(run: Path, checkpoint: str | None, say: Say, **where: Any) -> LocalModel:
-    """The model a run made, as it was at a checkpoint: its best unless one is named."""
+def open_checkpoint(
+    run: Path, which: str = "best", *, say: Say = lambda what: None, name: str | None = None, **options: Any
+) -> LocalModel:
+    """The model a run made, as it was at a checkpoint. `options` are those of `LocalModel.load`."""
     from benchmax.inference.local import LocalModel
     from benchmax.inference.weights.store import resolve
-    from benchmax.trainer.export import choose_checkpoint, trained_policy
     from benchmax.trainer.rundir import read_config
 
-    chosen, config = choose_checkpoint(run, checkpoint or "best"), read_config(run)
+    checkpoint, weights = read_weights(run, which)
+    config = read_config(run)
     resolve(config.model.name, say=say)
-    say(f"loading {chosen.path.name}")
-    model = LocalModel.load(config.model.name, name=f"{run.resolve().name}:{chosen.path.name}", **where)
-    model.engine.update_weights(trained_policy(config, chosen).sampler_weights())
+    say(f"loading {checkpoint.path.name}")
+    name = name or f"{run.resolve().name}:{checkpoint.path.name}"
+    model = LocalModel.load(config.model.name, name=name, **options)
+    model.engine.update_weights(trained_policy(config, weights).sampler_weights())
     return model
+
+
+def read_weights(run: Path, which: str = "best") -> tuple[Checkpoint, dict[str, Tensor]]:
+    """A checkpoint and its weights, read at once: the run may go on and remove it any time."""
+    from benchmax.trainer.checkpoint import choose_checkpoint
+
+    for left in reversed(range(TRIES)):
+        try:
+            found = choose_checkpoint(run, which)
+            return found, found.weights()
+        except (NotFoundError, RecordError):
+            if not left:
+                raise
+    raise AssertionError("unreachable")
+
+
+def trained_policy(config: TrainConfig, weights: Mapping[str, Tensor]) -> Policy:
+    """The policy of a run with the weights of a checkpoint."""
+    from benchmax.inference.weights.store import resolve
+    from benchmax.trainer.checkpoint import load_weights
+    from benchmax.trainer.learning.policy import Policy
+
+    policy = Policy.from_directory(resolve(config.model.name), tune=config.model.tune, lora=config.lora)
+    load_weights(policy, weights)
+    return policy
 
 
 def _is_run(folder: Path) -> bool:

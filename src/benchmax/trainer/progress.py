@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-SOLVED_BY = 1e-6
-"""How close to what known solutions earn an evaluation counts as solved."""
-SOLVED_TWICE = 2
+from benchmax.metrics import EQUAL_REWARDS
+
+SOLVED_EVALUATIONS = 2
+"""Evaluations in a row that must earn what known solutions earn."""
 STUCK = 2
-"""Evaluations without a better one, after which something is done about it."""
+"""Evaluations without a better one, after which the run does something about it."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """What the loop has to remember besides weights."""
+    """What the loop remembers besides weights; a checkpoint keeps it under these names."""
 
     step: int = 0
     """Steps done."""
@@ -30,21 +31,21 @@ class Progress:
     stale: int = 0
     """Evaluations since the best."""
     idle: int = 0
-    """The same, since something was done about it."""
+    """Evaluations since the best, or since something was done about it."""
     seconds: float = 0.0
     """Training time of earlier processes."""
     gold: float | None = None
-    """What known solutions earn."""
+    """The mean reward of known solutions."""
     solved: int = 0
     """Evaluations in a row that earned as much."""
     mends: int = 0
-    """Times the run went back to an earlier checkpoint."""
+    """Times the run went back to an earlier checkpoint after a collapse."""
     lessons: int = 0
-    """Times the run stopped to be taught because it got no further."""
+    """Times the run was shown solutions because it got no further."""
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Progress:
-        """What a checkpoint holds; runs of before have fewer fields."""
+        """Read a checkpoint's; runs of earlier versions have fewer fields."""
         return cls(**{name: value for name, value in state.items() if name in cls.__slots__})
 
     def to_dict(self) -> dict[str, Any]:
@@ -52,35 +53,35 @@ class Progress:
 
     @property
     def at_best(self) -> bool:
-        """Whether the weights of now are those of the best evaluation."""
+        """Whether the current weights are those of the best evaluation."""
         return self.best is not None and self.evaluated == self.step == self.best_step
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the evaluation just made is one too many without a better one."""
+        """Whether the latest evaluations got no better."""
         return self.idle >= STUCK and self.evaluated == self.step
 
     @property
     def all_solved(self) -> bool:
-        """Whether held-out rows have earned all there is, twice in a row."""
-        return self.step > 0 and self.solved >= SOLVED_TWICE
+        """Whether held-out rows have earned what known solutions earn, several times in a row."""
+        return self.step > 0 and self.solved >= SOLVED_EVALUATIONS
 
-    def saw(self, reward: float | None, most: float = -math.inf) -> None:
-        """Take in an evaluation, None when too little of it was scored to count, and the most that any answer earned
+    def observe_evaluation(self, reward: float | None, highest: float = -math.inf) -> None:
+        """Take in an evaluation, None when too little of it was scored to count, and the highest reward of any answer
         so far: known solutions may not be the best ones."""
         self.evaluated, self.last = self.step, reward
         if reward is None:
             return
-        all_there_is = None if self.gold is None else max(self.gold, most)
-        self.solved = self.solved + 1 if all_there_is is not None and reward >= all_there_is - SOLVED_BY else 0
+        full = None if self.gold is None else max(self.gold, highest)
+        self.solved = self.solved + 1 if full is not None and reward >= full - EQUAL_REWARDS else 0
         better = self.best is None or reward > self.best
         self.stale = 0 if better else self.stale + 1
         self.idle = 0 if better else self.idle + 1
-        if better or reward == self.best:  # of equals the latest, which trained longest
+        if better or reward == self.best:  # of equal ones the latest counts: it trained longest
             self.best, self.best_step = reward, self.step
 
     def begin_at(self, reward: float | None) -> None:
-        """Take in what a warm start left behind: that is where training begins."""
+        """Take in the evaluation after a warm start, which is where training begins."""
         self.last = reward
         if reward is not None:
             self.best, self.best_step, self.stale, self.idle = reward, 0, 0, 0
@@ -95,13 +96,13 @@ class Outcome:
     """`steps`, `solved`, `target`, `patience`, `time`, `collapsed` or `interrupted`."""
     step: int
     first_eval: dict[str, float] = field(default_factory=dict)
-    """The model as it came."""
+    """The evaluation of the model before any training."""
     last_eval: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     learned: bool = True
-    """Whether any group of any step had signal, or solutions were shown."""
+    """Whether any group of any step had signal, or solutions were shown in its place."""
     best: float | None = None
     """The best mean held-out reward."""
     best_step: int = 0
     message: str = ""
-    """Why it ended, where the reason alone does not tell."""
+    """Why it ended, where the reason alone does not say."""

@@ -1,4 +1,4 @@
-"""A run's directory: the append-only truth that a killed trainer, a server and a reader agree on.
+"""A run's directory: the append-only records that a killed trainer, a server and a reader agree on.
 
     runs/<name>/
       run.json                     format version, when and by which benchmax it was made
@@ -13,10 +13,10 @@
       logs/train.log
       checkpoints/step-<n>/        weights, optimizer, random state, position in the data after n steps
       checkpoints/{latest,best}    the name of one
-      aside/                       records of steps that were lost in a crash and done again
+      aside/                       records of steps that were lost in a crash and repeated
 
-Steps count from 0; an evaluation at step n saw n updates. Every file is complete at any instant: lines are written in
-one go, the rest is renamed into place.
+Steps count from 0; an evaluation at step n comes after n updates. Every file is complete at any instant: a line is
+written in one call, other files are renamed into place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -32,7 +31,7 @@ from typing import Any
 
 import benchmax
 from benchmax.errors import NotFoundError, RecordError, UsageError
-from benchmax.files.atomic import write_text
+from benchmax.files.atomic import recover_folders, remove_temporary, write_text
 from benchmax.files.jsonl import JsonlWriter, line_of, read_jsonl
 from benchmax.files.redaction import hide_texts, without_secrets
 from benchmax.rollouts.record import Rollout
@@ -64,14 +63,14 @@ class RunDir:
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
-        """Open a run to go on with it; a torn last line is cut off."""
+        """Open a run to resume it; a torn last line is cut off."""
         check_run(path)
         run = cls(path, read_config(path))
         run.sweep()
         return run
 
     def log_metrics(self, step: int, split: str, values: Mapping[str, float]) -> dict[str, Any]:
-        """Append one line; values that are not finite are left out, for they are not JSON."""
+        """Append one line; values that are not finite are left out, since JSON has none."""
         kept = {name: round(value, 10) for name, value in values.items() if math.isfinite(value)}
         line = {"step": step, "split": split, "time": time.time(), "values": kept}
         self.metrics.write(line)
@@ -83,7 +82,7 @@ class RunDir:
         return line
 
     def write_rollouts(self, split: str, step: int, rollouts: Iterable[Rollout], *, tokens: bool = False) -> Path:
-        """All rollouts of a step, as one file that appears complete."""
+        """Write all rollouts of a step, as one file that appears complete."""
         path = self.path / "rollouts" / f"{split}-{step}.jsonl"
         lines = []
         for rollout in rollouts:
@@ -95,29 +94,23 @@ class RunDir:
         return path
 
     def write_vocabulary(self, texts: Iterable[str]) -> None:
-        """What each token reads, by its id: for viewers of saved tokens, which have no tokenizer."""
+        """Write the text of each token, by its id: for viewers of saved tokens, which have no tokenizer."""
         write_text(self.path / "vocabulary.json", json.dumps(list(texts), ensure_ascii=False), durable=False)
 
     def set_status(self, state: str, step: int, **more: Any) -> None:
         """Replace status.json; its time is the heartbeat."""
-        status = {
-            "state": state,
-            "step": step,
-            "steps": self.config.limits.steps,
-            "pid": os.getpid(),
-            "time": time.time(),
-        }
-        told = hide_texts(status | more, without_secrets)
-        write_text(self.path / "status.json", json.dumps(told), durable=False)
+        now = {"state": state, "step": step, "steps": self.config.limits.steps, "pid": os.getpid(), "time": time.time()}
+        status = hide_texts(now | more, without_secrets)
+        write_text(self.path / "status.json", json.dumps(status), durable=False)
 
     def rewind(self, step: int, *, evaluated: bool = True) -> int:
-        """Move aside what was recorded after the checkpoint of `step`; gives the number of lines moved.
+        """Move aside what was recorded after the checkpoint of `step`; returns the number of lines moved.
 
-        `evaluated`: whether that checkpoint was made after the evaluation of its step.
+        `evaluated` says whether that checkpoint was made after the evaluation of its step.
         """
 
         def belongs(line: Mapping[str, Any]) -> bool:
-            if line["split"] in ("sft", "warm_start"):  # its steps come before the first checkpoint
+            if line["split"] in ("sft", "warm_start"):  # they come before the first checkpoint
                 return step >= 0
             at_step = evaluated and line["split"] == "eval" and line["step"] == step
             return at_step or bool(line["step"] < step)
@@ -127,24 +120,16 @@ class RunDir:
         self.metrics = JsonlWriter(self.metrics.path)
         for path in (self.path / "rollouts").glob("*.jsonl"):
             split, _, number = path.stem.rpartition("-")
-            ours = number.isdecimal() and split in ("train", "eval")
-            if ours and not belongs({"split": split, "step": int(number)}):
+            of_a_step = number.isdecimal() and split in ("train", "eval")
+            if of_a_step and not belongs({"split": split, "step": int(number)}):
                 (self.path / "aside").mkdir(exist_ok=True)
                 path.replace(self.path / "aside" / f"{path.stem}-{time.time_ns()}.jsonl")
         return moved
 
     def sweep(self) -> None:
-        """Remove half-made files a killed process left."""
-        for replaced in (self.path / "checkpoints").glob(".tmp-*/replaced"):
-            whole = replaced.parent  # and the one it replaces has already made room
-            whole.rename(whole.with_name(whole.name.removeprefix(".tmp-").rpartition("-")[0]))
-        for replaced in (self.path / "checkpoints").glob("step-*/replaced"):
-            shutil.rmtree(replaced, ignore_errors=True)
-        for path in self.path.rglob(".tmp-*"):
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+        """Remove half-made files that a killed process left."""
+        recover_folders(self.path / "checkpoints")
+        remove_temporary(self.path)
 
     def close(self) -> None:
         self.metrics.close()
@@ -152,7 +137,7 @@ class RunDir:
 
 
 def check_run(path: Path) -> dict[str, Any]:
-    """The run's identity; raises when there is none or when a newer benchmax wrote it."""
+    """The contents of run.json; raises when there is none or when a newer benchmax wrote it."""
     try:
         made: dict[str, Any] = json.loads((path / "run.json").read_text("utf-8"))
     except FileNotFoundError:
@@ -173,7 +158,7 @@ def read_config(path: Path) -> TrainConfig:
     try:
         tree = json.loads((path / "config.json").read_text("utf-8"))
         if isinstance(data := tree.get("data") if isinstance(tree, dict) else None, dict):
-            data.setdefault("hold_out", "last")  # what runs without the setting were split by
+            data.setdefault("hold_out", "last")  # how runs were split before the setting existed
         return build_config(tree)
     except FileNotFoundError:
         if not path.is_dir():
@@ -184,13 +169,13 @@ def read_config(path: Path) -> TrainConfig:
 
 
 def write_config(path: Path, config: TrainConfig) -> None:
-    """Keep the settings of a run, for people and for a resume."""
+    """Save the settings of a run, for people and for a resume."""
     write_text(path / "config.toml", dump_toml(config))
     write_text(path / "config.json", config.model_dump_json(indent=2))
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """What status.json says; nothing when the run never began."""
+    """The contents of status.json; empty when the run never began."""
     try:
         status: dict[str, Any] = json.loads((path / "status.json").read_text("utf-8"))
     except (FileNotFoundError, ValueError):
@@ -208,7 +193,7 @@ def _move_lines(path: Path, aside: Path, keep: Callable[[dict[str, Any]], bool])
     kept: list[str] = []
     moved: list[str] = []
     for line in read_jsonl(path):
-        (kept if keep(line) else moved).append(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+        (kept if keep(line) else moved).append(line_of(line))
     if moved:
         aside.mkdir(exist_ok=True)
         with open(aside / path.name, "a", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 """A supervised run: the model learns good answers, and its weights are saved once, at the end.
 
-It leaves a run directory as a training run does: metrics, events, a checkpoint to export or to fork from. It has no
-environment. One that was cut off begins again.
+It writes a run directory as a training run does: metrics, events, a checkpoint to export or to fork from. It has no
+environment. One that was interrupted begins again.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from pathlib import Path
 
 import torch
 
+from benchmax import metrics
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.inference.weights.store import resolve
 from benchmax.trainer.checkpoint import mark_best, save_checkpoint
 from benchmax.trainer.config import TrainConfig
 from benchmax.trainer.learning.batch import Batch, TokenSequence
 from benchmax.trainer.learning.learner import Learner
-from benchmax.trainer.learning.policy import Policy
 from benchmax.trainer.rundir import RunDir
-from benchmax.trainer.start import pick_device
-from benchmax.trainer.warm_start.rows import sft_sequences
-from benchmax.trainer.warm_start.teaching import warm_start
+from benchmax.trainer.start import load_learner
+from benchmax.trainer.warm_start.sft_rows import sft_sequences
+from benchmax.trainer.warm_start.supervised_steps import train_epochs
 
 EVAL_ROWS = 256
-"""Held-out rows the loss is measured on: as many as take no longer than a few steps."""
+"""Held-out rows the loss is measured on: few enough to take no longer than some steps."""
 
 
 def train_supervised(
@@ -42,17 +42,19 @@ def train_supervised(
     config.limits.steps = config.sft.epochs * math.ceil(cut / config.sft.batch)
     run = _open(path, config)
     try:
-        learner = _learner(config, directory)
+        torch.manual_seed(config.seed)
+        learner = load_learner(config, directory)
+        learner.policy.temperature = 1.0  # the loss is that of the answers as they are, however a run would sample
         _evaluate(run, learner, left_out, 0)
         begins()
         run.set_status("running", 0)
         run.log_event("started", step=0)
 
         def on_step(step: int, steps: int, loss: float) -> None:
-            run.log_metrics(step, "train", {"loss": loss})
+            run.log_metrics(step, "train", {metrics.LOSS: loss})
             run.set_status("running", step + 1)
 
-        losses = warm_start(learner, shown, config.sft, seed=config.seed, on_step=on_step)
+        losses = train_epochs(learner, shown, config.sft, seed=config.seed, on_step=on_step)
         _evaluate(run, learner, left_out, len(losses))
         _save(run, learner, len(losses))
     finally:
@@ -61,7 +63,7 @@ def train_supervised(
 
 
 def _open(path: Path, config: TrainConfig) -> RunDir:
-    """A new directory, or the one of an attempt that was cut off, emptied of what it had recorded."""
+    """A new directory, or that of an attempt that was interrupted, without its records."""
     if not (path / "run.json").exists():
         return RunDir.create(path, config)
     run = RunDir.open(path)
@@ -70,16 +72,10 @@ def _open(path: Path, config: TrainConfig) -> RunDir:
     return run
 
 
-def _learner(config: TrainConfig, directory: Path) -> Learner:
-    torch.manual_seed(config.seed)
-    device = pick_device(config.model.device)
-    return Learner(Policy.from_directory(directory, tune=config.model.tune, lora=config.lora, device=device), config)
-
-
 def _evaluate(run: RunDir, learner: Learner, held_out: list[TokenSequence], step: int) -> None:
-    """The loss on rows that are not learned from."""
+    """Record the loss on rows that are not learned from."""
     if held_out:
-        run.log_metrics(step, "eval", {"loss": -learner.score(Batch.of(held_out)).mean().item()})
+        run.log_metrics(step, "eval", {metrics.LOSS: -learner.score(Batch.of(held_out)).mean().item()})
 
 
 def _save(run: RunDir, learner: Learner, step: int) -> None:

@@ -1,4 +1,4 @@
-"""A toy language model made on the spot: 0.3 million weights, one token per character.
+"""A toy language model with fresh weights: 0.3 million of them, one token per character.
 
 It needs no download and learns in seconds, so a whole training run can be tried, or tested, anywhere.
 Its chat format is the first letter of the role in brackets: `[u]2+3?[e]\\n[a]5[e]`.

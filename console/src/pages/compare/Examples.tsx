@@ -55,10 +55,13 @@ export function Examples({
   pairs,
   total,
   other,
+  otherRun,
   open,
   onOpen,
 }: {
   run: string;
+  /** The run whose rollouts the other side's are; this one's when not given. */
+  otherRun?: string;
   pairs: Pair[];
   total: number;
   other: string;
@@ -111,13 +114,13 @@ export function Examples({
         title={chosen?.other.promptText.slice(0, 90) || "Both transcripts"}
         wide
       >
-        {chosen && <Both run={run} pair={chosen} other={other} />}
+        {chosen && <Both run={run} otherRun={otherRun} pair={chosen} other={other} />}
       </Dialog>
     </>
   );
 }
 
-function Both({ run, pair, other }: { run: string; pair: Pair; other: string }) {
+function Both({ run, otherRun, pair, other }: { run: string; otherRun?: string; pair: Pair; other: string }) {
   const [at, setAt] = useState(0);
   const ours = pair.ours?.rollouts ?? [];
   const theirs = pair.other.rollouts;
@@ -138,7 +141,7 @@ function Both({ run, pair, other }: { run: string; pair: Pair; other: string }) 
       <SideBySide
         run={run}
         left={{ id: left.id, label: "This run" }}
-        right={{ id: right.id, label: <Plain text={other.slice(0, 80)} /> }}
+        right={{ id: right.id, run: otherRun, label: <Plain text={other.slice(0, 80)} /> }}
       />
     </div>
   );

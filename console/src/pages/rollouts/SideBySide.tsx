@@ -13,7 +13,8 @@ const TURNS = 60;
 const CHARACTERS = 20_000;
 const ALL_OPEN: ReadonlySet<string> = new Set();
 
-type Side = { id: string; label: ReactNode };
+/** `run` is the other run it belongs to, if it does. */
+type Side = { id: string; label: ReactNode; run?: string };
 
 export function SideBySide({
   run,
@@ -27,7 +28,7 @@ export function SideBySide({
   onClose?: () => void;
 }) {
   const one = useQuery(detailsQuery(run, left.id));
-  const other = useQuery(detailsQuery(run, right.id));
+  const other = useQuery(detailsQuery(right.run ?? run, right.id));
   const [marks, setMarks] = useStored("rollouts.diff", true);
   const error = one.error ?? other.error;
   if (error) return <ErrorNote error={error} />;

@@ -127,7 +127,7 @@ function seconds(value: number | null): string {
 function Settings({ chosen }: { chosen: Chosen[] }) {
   if (chosen.length === 0) return null;
   return (
-    <dl className="chosen" aria-label="Settings the trainer chose">
+    <dl className="chosen-settings" aria-label="Settings the trainer chose">
       {chosen.map((each) => (
         <div key={each.name}>
           <dt className="mono">

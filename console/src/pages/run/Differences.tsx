@@ -6,7 +6,7 @@ import { Fold, format, Plain } from "../../ui";
 import { useRun } from "./context";
 import "./training.css";
 
-type Config = Schemas["RunConfig"];
+export type Config = Schemas["RunConfig"];
 
 export function Differences({ others }: { others: readonly string[] }) {
   const { id, run } = useRun();
@@ -52,7 +52,7 @@ export function Differences({ others }: { others: readonly string[] }) {
   );
 }
 
-function configQuery(id: string) {
+export function configQuery(id: string) {
   return {
     queryKey: ["run", id, "config"],
     queryFn: () => unwrap(api.GET("/v1/train/runs/{run_id}/config", { params: { path: { run_id: id } } })),
@@ -60,7 +60,7 @@ function configQuery(id: string) {
 }
 
 /** The launch arguments that not all of them share, in the order of the first that has them. */
-function differing(configs: Config[]): { label: string; values: string[] }[] {
+export function differing(configs: Config[]): { label: string; values: string[] }[] {
   const labels = new Map(configs.flatMap((config) => config.args.map((arg) => [arg.name, arg.label] as const)));
   return [...labels]
     .map(([name, label]) => ({ label, values: configs.map((config) => settingOf(config, name)) }))

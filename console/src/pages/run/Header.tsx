@@ -27,12 +27,14 @@ import {
   TextArea,
   Ticked,
   useGo,
+  useNarrow,
   useNow,
 } from "../../ui";
 import { fixed } from "../runs/columns";
 import { isStarting, meaning, StatusPill } from "../runs/status";
 import { Alerts, LaunchWarnings, type Unread, useUnread } from "./Alerts";
 import { useRun } from "./context";
+import { DoctorsWord, InShort } from "./InShort";
 import "./run.css";
 import { doing } from "./words";
 
@@ -71,10 +73,15 @@ function Brief({ run }: { run: Run }) {
 }
 
 function Whole({ run, unread }: { run: Run; unread: Unread }) {
+  const { live } = useRun();
+  // Where not all is in sight, what came of a run comes before its numbers; while it goes on, how far it is.
+  const first = useNarrow() && !live;
   return (
     <>
+      {first && <InShort />}
       <Tiles run={run} />
       <Failure run={run} />
+      {!first && <InShort />}
       <LaunchWarnings />
       <Alerts unread={unread} />
       {run.notes && (
@@ -101,6 +108,11 @@ function Failure({ run }: { run: Run }) {
         <pre className="run-why">
           <Plain text={rest.join("\n")} />
         </pre>
+      )}
+      {run.isOwner && run.rewardLatest == null && (
+        <div className="run-doctor">
+          <DoctorsWord />
+        </div>
       )}
     </Note>
   );

@@ -169,7 +169,7 @@ function Lines({ lines, follow }: { lines: Row[]; follow: boolean }) {
               className={`log-line log-${line.level}`}
               style={{ transform: `translateY(${item.start}px)` }}
             >
-              <time>{line.createdAt ? new Date(line.createdAt).toLocaleTimeString("en-GB") : ""}</time>
+              <When line={line} />
               <span className="log-level">{line.level.toLowerCase()}</span>
               <bdi className="log-text">{marked(line.message)}</bdi>
             </div>
@@ -177,6 +177,20 @@ function Lines({ lines, follow }: { lines: Row[]; follow: boolean }) {
         })}
       </div>
     </div>
+  );
+}
+
+/** The time of a line; one that has none of its own shows that of the line before, softly. */
+function When({ line }: { line: Row }) {
+  if (!line.createdAt) return <time />;
+  const at = new Date(line.createdAt);
+  const title = line.approximate
+    ? `Not before ${at.toLocaleString()}: the line has no time of its own`
+    : at.toLocaleString();
+  return (
+    <time dateTime={line.createdAt} title={title} className={line.approximate ? "log-about" : undefined}>
+      {at.toLocaleTimeString("en-GB")}
+    </time>
   );
 }
 

@@ -43,7 +43,8 @@ type Source = {
   dots?: boolean;
 };
 
-export function Plots({ mode }: { mode: Mode }) {
+/** `story` comes after the first charts. */
+export function Plots({ mode, story }: { mode: Mode; story?: React.ReactNode }) {
   const { id, run, live, tabHref } = useRun();
   const search = useSearch();
   // Looking closer at a part of a long run needs every point of it.
@@ -59,12 +60,18 @@ export function Plots({ mode }: { mode: Mode }) {
   const view = useView(sources[0], mode, tabHref, time);
   if (own.isError) return <ErrorNote error={own.error} onRetry={() => own.refetch()} />;
   if (own.isPending) return <Waiting />;
-  if (!own.data?.size) return <Nothing mode={mode} live={live} run={run} />;
+  if (!own.data?.size)
+    return (
+      <>
+        <Nothing mode={mode} live={live} run={run} />
+        {story}
+      </>
+    );
   return (
     <div className="stack">
       <Tools view={view} mode={mode} others={others} />
       {others.length > 0 && <Differences others={others} />}
-      <Body scalars={own.data} sources={sources} view={view} pattern={search.get("metric")} />
+      <Body scalars={own.data} sources={sources} view={view} pattern={search.get("metric")} story={story} />
     </div>
   );
 }
@@ -160,11 +167,13 @@ function Body({
   sources,
   view,
   pattern,
+  story,
 }: {
   scalars: Scalars;
   sources: Source[];
   view: FullView;
   pattern: string;
+  story: React.ReactNode;
 }) {
   const matches = useMemo(() => filter(pattern), [pattern]);
   const groups = useMemo(
@@ -184,6 +193,7 @@ function Body({
     <>
       <Grid metrics={main} sources={sources} view={view} />
       <OnTheWay />
+      {story}
       {rest.map((section) => (
         <Fold
           key={`${section} ${pattern !== ""}`}

@@ -5,9 +5,8 @@ import { Plots } from "./Plots";
 export default function Train() {
   return (
     <div className="stack">
-      <Learned />
       <Before />
-      <Plots mode="train" />
+      <Plots mode="train" story={<Learned />} />
     </div>
   );
 }

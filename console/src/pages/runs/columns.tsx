@@ -1,5 +1,6 @@
 import type { RunInfo } from "../../api/client";
-import { Chip, type Column, cx, format, Icon, Link, Num, Plain, Time } from "../../ui";
+import { useCurve } from "../../api/curves";
+import { Chip, type Column, cx, format, Icon, Link, Num, Plain, Sparkline, Time } from "../../ui";
 import { isStarting, meaning, StatusPill } from "./status";
 
 export type Marks = {
@@ -40,7 +41,7 @@ export function columns(marks: Marks, narrow: boolean): Column<RunInfo>[] {
     width: narrow ? "56px" : "98px",
     align: "right",
     sort: (run) => run.rewardLatest,
-    cell: (run) => <Change first={run.rewardFirst} latest={run.rewardLatest} short={narrow} />,
+    cell: (run) => <Reward run={run} short={narrow} />,
   };
   if (narrow) return [name, status, reward];
   const held: Column<RunInfo> = {
@@ -205,6 +206,17 @@ function Progress({ run }: { run: RunInfo }) {
           <i style={{ width: `${Math.min(100, (done / total) * 100)}%` }} />
         </span>
       )}
+    </div>
+  );
+}
+
+/** The reward now, over its curve. */
+function Reward({ run, short }: { run: RunInfo; short: boolean }) {
+  const curve = useCurve(run.id, run.latestStep);
+  return (
+    <div className="run-reward">
+      <Change first={run.rewardFirst} latest={run.rewardLatest} short={short} />
+      {curve.data && <Sparkline values={curve.data} label="Training reward" />}
     </div>
   );
 }

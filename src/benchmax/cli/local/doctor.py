@@ -14,7 +14,7 @@ import typer
 
 import benchmax
 from benchmax import extras
-from benchmax.cli.output import FAILED, Json, print_json, safe, words
+from benchmax.cli.output import FAILED, Json, print_json, safe, stderr
 from benchmax.cli.platform.connection import AccountClient
 from benchmax.errors import BenchmaxError
 
@@ -35,7 +35,7 @@ def doctor(json: Json = False) -> None:
     """Check this machine: Python, extras, models, sandbox, platform. The exit code is 1 when Python or sign-in fail."""
     checks = [_python(), *_extras(), _model(), *_sandbox(), _platform()]
     for check in checks:
-        words.print(f"{_MARKS[check.state]} {check.name}: {safe(check.says)}", soft_wrap=True)
+        stderr.print(f"{_MARKS[check.state]} {check.name}: {safe(check.says)}", soft_wrap=True)
     if json:
         print_json([asdict(check) for check in checks])
     if any(check.state == "failed" for check in checks):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -20,22 +20,22 @@ from rich.console import Console
 
 from benchmax.cli.local.models import open_named
 from benchmax.cli.local.signal import print_signal, signal_in
-from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
+from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, stderr
 from benchmax.cli.progress import progress
 from benchmax.cli.tables import print_comparison, print_report
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import ExampleSet, load_examples
-from benchmax.envs.loading import check_arguments, find_rows, load_env_class, make_env, split_spec
+from benchmax.envs.loading import find_rows, load_env_class, make_env
 from benchmax.envs.remote import Confinement, open_remote_env
 from benchmax.errors import ConfigError, NotFoundError, UsageError
 from benchmax.evaluation.compare import compare as compare_rollouts
-from benchmax.evaluation.evaluate import CONFIG, Evaluation, evaluate, read_config, save_config
-from benchmax.models.base import Sampling
+from benchmax.evaluation.directory import EvalSpec, read_config, require_new, resumable
+from benchmax.evaluation.evaluate import Evaluation, evaluate
+from benchmax.evaluation.report import by_example
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.log import latest_rollouts
 from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.replay import replay as replay_rollouts
-from benchmax.rollouts.settings import RolloutSettings
 from benchmax.trainer.opening import pin_checkpoint
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
@@ -86,22 +86,21 @@ def evaluate_command(
     """Measure a model on an environment: reward, pass@k, solve rate, every component, with intervals."""
     if resume:
         _nothing_but_resume(context)
-        config, directory = _resumed(resume), resume
+        spec, directory = resumable(resume), resume
     else:
         if env is None:
             raise UsageError(
                 "Name an environment: benchmax eval arithmetic, or benchmax eval main.py --data rows.jsonl."
             )
-        sampling = {"temperature": temperature, "max_tokens": max_tokens, "seed": seed}
-        config = {
-            "env": env, "env_args": parse_env_args(env_arg), "data": data, "model": _chosen_model(model, base_url),
-            "base_url": base_url, "api_key_var": api_key_var, "rows": rows, "lenient": lenient,
-            "group_size": group_size, "concurrency": concurrency, "max_turns": max_turns,
-            "max_tool_calls": max_tool_calls, "sampling": sampling, "sandbox": sandbox,
-        }  # fmt: skip
+        spec = EvalSpec(
+            env=env, env_args=parse_env_args(env_arg), data=data, model=_chosen_model(model, base_url),
+            base_url=base_url, api_key_var=api_key_var, rows=rows, lenient=lenient, group_size=group_size,
+            concurrency=concurrency, max_turns=max_turns, max_tool_calls=max_tool_calls, sandbox=sandbox,
+            sampling={"temperature": temperature, "max_tokens": max_tokens, "seed": seed},
+        )  # fmt: skip
         directory = out or _new_directory(env)
-        _must_be_new(directory)
-    _run(config, directory, config if resume else _located(config), as_json)
+        require_new(directory)
+    _run(spec, directory, spec if resume else spec.located(), as_json)
 
 
 def _chosen_model(model: str | None, base_url: str | None) -> str:
@@ -112,62 +111,34 @@ def _chosen_model(model: str | None, base_url: str | None) -> str:
     return pin_checkpoint(model) if base_url is None and not model.startswith("scripted:") else model
 
 
-def _run(config: dict[str, Any], directory: Path, kept: dict[str, Any], as_json: bool) -> None:
-    # What an environment prints is words, not data.
+def _run(spec: EvalSpec, directory: Path, kept: EvalSpec, as_json: bool) -> None:
+    # What an environment prints is for people, not data.
     with redirect_stdout(sys.stderr):
-        finished, code = run_interruptible(_evaluate(config, directory, kept))
+        finished, code = run_interruptible(_evaluate(spec, directory, kept))
     if finished is None:
-        words.print(f"Stopped. Go on with: benchmax eval --resume {safe(directory)}")
+        stderr.print(f"Stopped. Go on with: benchmax eval --resume {safe(directory)}")
         raise typer.Exit(code)
     if as_json:
-        print_json({"directory": str(directory), "config": kept, "report": finished.report.to_dict()})
+        print_json({"directory": str(directory), "config": asdict(kept), "report": finished.report.to_dict()})
     else:
         print_report(finished.report, directory)
-        _explain_nothing(config, finished, directory)
+        _explain_nothing(spec, finished, directory)
     raise typer.Exit(FAILED if finished.report.scored == 0 else 0)
 
 
-def _explain_nothing(config: dict[str, Any], finished: Evaluation, directory: Path) -> None:
-    """A word where nothing was earned: what good answers earn, and what is missing from these."""
+def _explain_nothing(spec: EvalSpec, finished: Evaluation, directory: Path) -> None:
+    """Where nothing was earned: what good answers earn, and what is missing from these."""
     reward = finished.report.reward
-    if reward is None or reward.mean > 0 or config["model"].startswith("scripted:"):
+    if reward is None or reward.mean > 0 or spec.model.startswith("scripted:"):
         return
-    env_class = load_env_class(config["env"], config.get("folder"))
-    examples = load_examples(find_rows(env_class, config["data"]), env_class, limit=config["rows"], lenient=True)
-    groups: dict[str, list[Rollout]] = {}
-    for rollout in latest_rollouts(directory).values():
-        groups.setdefault(rollout.example_id, []).append(rollout)
+    if spec.sandbox:  # the explanation runs the environment's code here
+        return
+    env_class = spec.env_class()
+    examples = load_examples(find_rows(env_class, spec.data), env_class, limit=spec.rows, lenient=True)
+    groups = by_example(latest_rollouts(directory).values())
     with redirect_stdout(sys.stderr):
-        signal = signal_in(env_class, config["env_args"], list(examples), list(groups.values()))
-    print_signal(signal, config["model"])
-
-
-def _located(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with what was named in it written so that it holds from every folder."""
-    located = {**config, "folder": str(Path.cwd()), "data_sha256": None}
-    file, name = split_spec(config["env"])
-    if file.endswith(".py"):
-        located["env"] = str(Path(file).absolute()) + (f":{name}" if name else "")
-    if config["data"] is not None and Path(config["data"]).is_file():
-        data = Path(config["data"]).absolute()
-        located |= {"data": str(data), "data_sha256": _sha256(data)}
-    if config["base_url"] is None and Path(config["model"]).exists():
-        located["model"] = str(Path(config["model"]).absolute())
-    return located
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _must_be_new(directory: Path) -> None:
-    if directory.exists() and not directory.is_dir():
-        raise UsageError(f"{directory} is a file. Choose another folder with --out.")
-    if (directory / CONFIG).exists():
-        raise UsageError(
-            f"{directory} already holds an evaluation. Go on with --resume {directory}, or choose another."
-        )
+        signal = signal_in(env_class, spec.env_args, list(examples), list(groups.values()))
+    print_signal(signal, spec.model)
 
 
 def _nothing_but_resume(context: typer.Context) -> None:
@@ -178,64 +149,41 @@ def _nothing_but_resume(context: typer.Context) -> None:
         raise UsageError(f"--resume takes no other arguments, and {', '.join(others)} was given. Leave it out.")
 
 
-def _resumed(directory: Path) -> dict[str, Any]:
-    """What the evaluation was asked for, if it can go on."""
-    config = read_config(directory)
-    if "env" not in config:
-        raise UsageError(f"{directory} was made by evaluate() in Python. Go on there, with the same folder.")
-    digest, data = config.get("data_sha256"), config["data"]
-    if digest and Path(data).is_file() and _sha256(Path(data)) != digest:
-        raise UsageError(
-            f"{data} has changed since this evaluation began, and old and new rows cannot be mixed. "
-            "Put the file back as it was, or start again in a new folder."
-        )
-    return config
-
-
-async def _evaluate(config: dict[str, Any], directory: Path, kept: dict[str, Any]) -> Evaluation:
-    if not config.get("sandbox"):
-        env_class = load_env_class(config["env"], config.get("folder"))
-        check_arguments(env_class, config["env_args"])
-        rows = find_rows(env_class, config["data"])
-        examples = load_examples(rows, env_class, limit=config["rows"], lenient=config.get("lenient", False))
-        return await _measured(
-            lambda: make_env(env_class, config["env_args"]), env_class, examples, config, directory, kept
-        )
-    env = await open_remote_env(config["env"], constructor_args=config["env_args"], sandbox=Confinement())
+async def _evaluate(spec: EvalSpec, directory: Path, kept: EvalSpec) -> Evaluation:
+    if not spec.sandbox:
+        env_class = spec.env_class()
+        examples = spec.examples(env_class)
+        return await _measure(lambda: make_env(env_class, spec.env_args), env_class, examples, spec, directory, kept)
+    env = await open_remote_env(spec.env, constructor_args=spec.env_args, sandbox=Confinement())
     try:
-        found = await env.preprocess(find_rows(type(env), config["data"]), lenient=config.get("lenient", False))
-        examples = ExampleSet(found.examples[: config["rows"]], found.report)
-        return await _measured(lambda: env, type(env), examples, config, directory, kept)
+        found = await env.preprocess(find_rows(type(env), spec.data), lenient=spec.lenient)
+        examples = ExampleSet(found.examples[: spec.rows], found.report)
+        return await _measure(lambda: env, type(env), examples, spec, directory, kept)
     finally:
         await env.shutdown()
 
 
-async def _measured(
+async def _measure(
     make: Callable[[], BaseEnv],
     env_class: type[BaseEnv],
     examples: ExampleSet,
-    config: dict[str, Any],
+    spec: EvalSpec,
     directory: Path,
-    kept: dict[str, Any],
+    kept: EvalSpec,
 ) -> Evaluation:
     if examples.report.bad_rows:
-        words.print(f"[yellow]{examples.report.bad_rows} of {examples.report.rows} rows were left out.[/]")
-    settings = RolloutSettings(
-        max_turns=config["max_turns"], max_tool_calls=config.get("max_tool_calls"),
-        sampling=Sampling(**config["sampling"]),
-    )  # fmt: skip
-    model = open_named(config["model"], env_class, examples, config["base_url"], config["api_key_var"])
-    total = len({example["id"] for example in examples}) * config["group_size"]
+        stderr.print(f"[yellow]{examples.report.bad_rows} of {examples.report.rows} rows were left out.[/]")
+    model = open_named(spec.model, env_class, examples, spec.base_url, spec.api_key_var)
+    total = len({example["id"] for example in examples}) * spec.group_size
     async with model, EnvHost(make) as host:
-        if not (directory / CONFIG).exists():
-            save_config(directory, kept)
+        kept.save(directory)
         with progress(f"{env_class.__name__} × {model.name}", total) as told:
             result = await evaluate(
-                host, examples, model, settings, group_size=config["group_size"], concurrency=config["concurrency"],
+                host, examples, model, spec.settings(), group_size=spec.group_size, concurrency=spec.concurrency,
                 directory=directory, on_rollout=told,
             )  # fmt: skip
     if result.duplicates:
-        words.print(f"[yellow]{result.duplicates} duplicate rows were left out.[/]")
+        stderr.print(f"[yellow]{result.duplicates} duplicate rows were left out.[/]")
     return result
 
 
@@ -298,8 +246,8 @@ def compare(
     else:
         print_comparison(comparison, limit)
     if not comparison.pairs:
-        advice = "Evaluate both on the same rows; `benchmax show RUN --errors` tells what failed."
-        words.print(f"The two share no scored example. {advice}", soft_wrap=True)
+        advice = "Evaluate both on the same rows; `benchmax show RUN --errors` shows what failed."
+        stderr.print(f"The two share no scored example. {advice}", soft_wrap=True)
         raise typer.Exit(FAILED)
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from benchmax.memory import settled
-from benchmax.trainer.opening import find_run, open_trained, split_checkpoint
+from benchmax.memory import gc_frozen
+from benchmax.models.registry import open_local
+from benchmax.trainer.opening import split_checkpoint
 
 if TYPE_CHECKING:
     from benchmax.inference.local import LocalModel
-    from benchmax.inference.weights.download import Say
 
 
 def serve(
@@ -34,13 +34,13 @@ def serve(
 ) -> None:
     """Serve a model on this machine with the OpenAI API."""
     from benchmax.cli.local.models import fetching
-    from benchmax.inference.server.serve import Door, check_port, serve_until_stopped
+    from benchmax.inference.server.serve import Listener, check_port, serve_until_stopped
 
-    Door(host, api_key)  # refuse before minutes of loading
+    Listener(host, api_key)  # refuse before minutes of loading
     check_port(host, port)
-    name, checkpoint = split_checkpoint(model)
+    name, _ = split_checkpoint(model)
     with fetching(name) as say:
-        local = open_served(name, checkpoint, say, device=device, dtype=dtype)
+        local = cast("LocalModel", open_local(model, say, device=device, dtype=dtype))
 
     async def run() -> None:
         async with local:
@@ -53,18 +53,5 @@ def serve(
                 on_ready=lambda url: typer.echo(f"Serving {local.name} at {url} (Ctrl-C stops)"),
             )
 
-    with settled():
+    with gc_frozen():
         asyncio.run(run())
-
-
-def open_served(name: str, checkpoint: str | None, say: Say, **where: Any) -> LocalModel:
-    """The model to serve; a training run stands for the model it made, its best checkpoint unless one is named."""
-    from benchmax.inference.local import LocalModel
-    from benchmax.inference.weights.store import resolve
-
-    run = find_run(name)
-    if run is not None:
-        return open_trained(run, checkpoint, say, **where)
-    resolve(name, say=say)
-    say("loading")
-    return LocalModel.load(name, checkpoint=checkpoint, **where)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import Finding, error, info, warning
-from benchmax.doctor.registry import check, environment, examples
-from benchmax.envs.reward_values import describe_error
+from benchmax.doctor.registry import check, environment, examples, needs
+from benchmax.errors import describe_error
 
 PROMPT_CHARS = 10_000
 
@@ -64,14 +64,12 @@ def system_prompt_too_long(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-@check("own-probe", "the environment's own check passes", lambda evidence: _no_probe(evidence))
+_PROBED = needs(lambda e: e.own_probe is not None, "validate_probe is not overridden", after=environment)
+
+
+@check("own-probe", "the environment's own check passes", _PROBED)
 def own_probe(evidence: Evidence) -> Iterator[Finding]:
-    said = evidence.own_probe
-    if said is not None and not said.get("ok", True):
-        yield warning(
-            "validate_probe says no.", str(said.get("summary") or said), "See what validate_probe of the class checks."
-        )
-
-
-def _no_probe(evidence: Evidence) -> str | None:
-    return environment(evidence) or (None if evidence.own_probe is not None else "validate_probe is not overridden")
+    result = evidence.own_probe
+    if result is not None and not result.get("ok", True):
+        summary = str(result.get("summary") or result)
+        yield warning("validate_probe fails.", summary, "See what validate_probe of the class checks.")

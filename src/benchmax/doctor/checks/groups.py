@@ -1,65 +1,47 @@
-"""Does compute_group_reward keep its promise: one dict of new components per sibling?"""
+"""Does compute_group_reward return what it must: one dict of new components per sibling?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
+from benchmax.doctor.checks.hooks import failures
 from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import Finding, error
-from benchmax.doctor.probe_player import Shot
 from benchmax.doctor.registry import check, grouped
 from benchmax.errors import DeadlineExceeded
+from benchmax.rollouts.scoring import ONE_EACH, OWN_NAMES
 
+_HOOK = "compute_group_reward"
 _FIX = "Return a list with one dict per rollout, in the order of rollout_ids."
 
 
 @check("group-reward-raises", "compute_group_reward does not raise", grouped)
 def group_reward_raises(evidence: Evidence) -> Iterator[Finding]:
-    calls = evidence.hook("compute_group_reward")
-    failed = [call for call in calls if call.error and not isinstance(call.error, DeadlineExceeded)]
-    if failed:
-        yield error(
-            "compute_group_reward raised.",
-            f"in {len(failed)} of {len(calls)} groups: {failed[0].said}",
-            "Let it cope with any answers, also empty and equal ones, and with any number of siblings.",
-        )
+    fix = "Let it handle any answers, also empty and equal ones, and any number of siblings."
+    yield from failures(evidence, _HOOK, "compute_group_reward raised.", fix, "groups", but=DeadlineExceeded)
 
 
-@check("group-reward-wrong-length", "compute_group_reward gives one dict per sibling", grouped)
+@check("group-reward-wrong-length", "compute_group_reward returns one dict per sibling", grouped)
 def group_reward_wrong_length(evidence: Evidence) -> Iterator[Finding]:
-    refused = _refused(evidence, " for ")
-    if refused:
-        yield error("compute_group_reward gives the wrong number of results.", refused[0], _FIX)
+    if refused := _refused(evidence, ONE_EACH):
+        yield error("compute_group_reward returns the wrong number of results.", refused, _FIX)
         return
-    for call in evidence.hook("compute_group_reward"):
+    for call in evidence.hook(_HOOK):
         if not call.error and not all(isinstance(each, Mapping) for each in call.value or ()):
-            yield error("compute_group_reward gives something else than dicts.", _kinds(call.value), _FIX)
+            kinds = ", ".join(sorted({type(each).__name__ for each in call.value}))
+            yield error("compute_group_reward returns something else than dicts.", f"a list of {kinds}", _FIX)
             return
 
 
 @check("group-reward-duplicate-key", "group components have names of their own", grouped)
 def group_reward_duplicate_key(evidence: Evidence) -> Iterator[Finding]:
-    refused = _refused(evidence, "both give")
-    if refused:
-        yield error(
-            "compute_group_reward repeats a component of compute_reward.",
-            refused[0],
-            "Give group components other names, or return {} from compute_reward.",
-        )
+    if refused := _refused(evidence, OWN_NAMES):
+        fix = "Give group components other names, or return {} from compute_reward."
+        yield error("compute_group_reward repeats a component of compute_reward.", refused, fix)
 
 
-def _kinds(values: Any) -> str:
-    return "a list of " + ", ".join(sorted({type(each).__name__ for each in values}))
-
-
-def _refused(evidence: Evidence, words: str) -> list[str]:
-    """Reasons for which the results of a group were refused."""
-    return [reason for shot in evidence.shots if (reason := _group_reason(shot)) and words in reason]
-
-
-def _group_reason(shot: Shot) -> str:
-    failure = shot.rollout.error
-    return (
-        failure.message if failure and failure.where == "compute_group_reward" and failure.type == "RewardError" else ""
-    )
+def _refused(evidence: Evidence, advice: str) -> str:
+    """The first reason with this advice for which the results of a group were refused."""
+    failed = [answer.rollout.error for answer in evidence.answers if answer.rollout.error]
+    ours = (each.message for each in failed if each.where == _HOOK and each.type == "RewardError")
+    return next((message for message in ours if advice in message), "")

@@ -9,31 +9,29 @@ from statistics import median
 from benchmax import limits
 from benchmax.doctor.evidence import TOLERANCE, Evidence
 from benchmax.doctor.findings import HOLDS, Finding, error, warning
-from benchmax.doctor.registry import called, check, environment, played
+from benchmax.doctor.registry import called, check, environment, needs, played
+
+
+def failures(
+    evidence: Evidence, hook: str, title: str, fix: str, what: str = "rollouts", but: type[Exception] | tuple[()] = ()
+) -> Iterator[Finding]:
+    """An error if calls of the hook failed, except for errors of the kind `but`."""
+    calls = evidence.hook(hook)
+    failed = [call for call in calls if call.error and not isinstance(call.error, but)]
+    if failed:
+        yield error(title, f"in {len(failed)} of {len(calls)} {what}: {failed[0].message}", fix)
 
 
 @check("init-fails", "init_rollout succeeds", called("init_rollout"))
 def init_fails(evidence: Evidence) -> Iterator[Finding]:
-    calls = evidence.hook("init_rollout")
-    failed = [call for call in calls if call.error]
-    if failed:
-        yield error(
-            "init_rollout failed.",
-            f"in {len(failed)} of {len(calls)} rollouts: {failed[0].said}",
-            "Make it accept the row's init_rollout_args as keyword arguments, and check that what it needs is there.",
-        )
+    fix = "Make it accept the row's init_rollout_args as keyword arguments, and check that what it needs is there."
+    yield from failures(evidence, "init_rollout", "init_rollout failed.", fix)
 
 
 @check("release-fails", "release_rollout succeeds", called("release_rollout"))
 def release_fails(evidence: Evidence) -> Iterator[Finding]:
-    calls = evidence.hook("release_rollout")
-    failed = [call for call in calls if call.error]
-    if failed:
-        yield error(
-            "release_rollout failed.",
-            f"in {len(failed)} of {len(calls)} rollouts: {failed[0].said}",
-            "Let it succeed also for a rollout whose init_rollout failed half-way: use .pop(rollout_id, None).",
-        )
+    fix = "Let it succeed also for a rollout whose init_rollout failed half-way: use .pop(rollout_id, None)."
+    yield from failures(evidence, "release_rollout", "release_rollout failed.", fix)
 
 
 @check("release-leaks", "nothing of a rollout stays behind", played)
@@ -55,24 +53,23 @@ def state_crosstalk(evidence: Evidence) -> Iterator[Finding]:
             f"a marker written in rollout A was read in rollout B by {evidence.crosstalk[0]}",
             fix,
         )
-    for each in evidence.mingled:
-        if each.differs(TOLERANCE + evidence.noise):
-            yield error(
-                "A rollout's reward changes when another rollout is open at the same time.",
-                f"the gold answer earned {each.alone:g} alone and "
-                f"{'nothing, unscored,' if each.together is None else f'{each.together:g}'} {each.beside}",
-                fix,
-            )
-            return
+    if each := next((each for each in evidence.interference if each.differs(TOLERANCE + evidence.noise)), None):
+        together = "nothing, unscored," if each.together is None else f"{each.together:g}"
+        yield error(
+            "A rollout's reward changes when another rollout is open at the same time.",
+            f"the gold answer earned {each.alone:g} alone and {together} {each.beside}",
+            fix,
+        )
 
 
-def _watched(evidence: Evidence) -> str | None:
-    return played(evidence) or (None if evidence.watched else "nobody watches this process; benchmax validate does")
+_SUPERVISED = needs(
+    lambda evidence: evidence.supervised, "no other process watches this one; benchmax validate does", after=played
+)
 
 
-@check(HOLDS, "no hook holds the interpreter", _watched)
+@check(HOLDS, "no hook holds the interpreter", _SUPERVISED)
 def holds_interpreter(evidence: Evidence) -> Iterator[Finding]:
-    """Told by who watches the doctor: one that is held says nothing any more (`stall`)."""
+    """Reported by the process that watches the doctor: one that is blocked reports nothing (`interpreter_watch`)."""
     yield from ()
 
 

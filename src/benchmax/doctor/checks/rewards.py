@@ -9,33 +9,37 @@ from itertools import combinations
 from statistics import median
 from typing import Any
 
-from benchmax.doctor.evidence import Evidence
+from benchmax.doctor.evidence import Evidence, total_of
 from benchmax.doctor.findings import Finding, error, info, warning
-from benchmax.doctor.probe_player import Shot
-from benchmax.doctor.registry import check, environment, gold, played, repeated, scored
-from benchmax.doctor.words import paid, shown
+from benchmax.doctor.probe_player import PlayedAnswer
+from benchmax.doctor.quoting import earned, quote
+from benchmax.doctor.registry import check, environment, gold, needs, played, repeated, scored
 from benchmax.envs.types import Unscored
-from benchmax.errors import DeadlineExceeded
+from benchmax.errors import DeadlineExceeded, RewardError
 from benchmax.rollouts.scoring import weights_problem
 
 LARGE = 10.0
+CALLS_WANTED = (
+    "If it looks at what tools do, tell the calls of a good answer in gold_tool_calls, so that it can be tried. "
+    "Otherwise correct or remove it; a constant teaches nothing."
+)
 
 
 @check("reward-raises", "compute_reward does not raise, whatever the answer", played)
 def reward_raises(evidence: Evidence) -> Iterator[Finding]:
-    failed = {
-        c.rollout_id: c
-        for c in evidence.hook("compute_reward")
-        if c.error and not isinstance(c.error, DeadlineExceeded)
-    }
-    shots = [shot for shot in evidence.shots if shot.rollout.id in failed]
+    calls = evidence.hook("compute_reward")
+    failed = {c.rollout_id: c for c in calls if c.error and not isinstance(c.error, DeadlineExceeded)}
     if failed:
-        call = failed[shots[0].rollout.id] if shots else next(iter(failed.values()))
-        answer = f" on the answer {shown(shots[0].text)} ({shots[0].kind})" if shots else ""
+        answers = [answer for answer in evidence.answers if answer.rollout.id in failed]
+        call = failed[answers[0].rollout.id] if answers else next(iter(failed.values()))
+        where = f" on the answer {quote(answers[0].text)} ({answers[0].kind})" if answers else ""
+        fix = "Score what cannot be read as 0; return Unscored(reason) when the fault is not the answer's."
+        if isinstance(call.error, RewardError):
+            fix = "Correct the reward functions: as they are, no answer is scored."
         yield error(
             "compute_reward raised.",
-            f"in {len(failed)} of {len(evidence.hook('compute_reward'))} calls, first{answer}: {call.said}",
-            "Score what cannot be read as 0; return Unscored(reason) when the fault is not the answer's.",
+            f"in {len(failed)} of {len(calls)} calls, first{where}: {call.message}",
+            fix,
         )
 
 
@@ -47,17 +51,16 @@ def reward_not_finite(evidence: Evidence) -> Iterator[Finding]:
                 if isinstance(value, float) and not math.isfinite(value):
                     yield error(
                         "A reward is not a finite number.",
-                        f"{call.hook} gave {name}={value}",
+                        f"{call.hook} returned {name}={value}",
                         "Guard the division or logarithm; return Unscored(reason) when there is no number.",
                     )
                     return
-
-    for shot in evidence.shots:
-        failure = shot.rollout.error
+    for answer in evidence.answers:
+        failure = answer.rollout.error
         if failure and failure.where == "compute_reward" and "The total of the reward" in failure.message:
             yield error(
                 "A total is not a finite number, or far too large.",
-                f"{failure.message} Components: {shot.rollout.rewards}",
+                f"{failure.message} Components: {answer.rollout.rewards}",
                 "Bring every component between 0 and 1 (clip01).",
             )
             return
@@ -78,7 +81,7 @@ def unknown_weight(evidence: Evidence) -> Iterator[Finding]:
     unknown = [str(name) for name in weights if name not in evidence.components] if isinstance(weights, Mapping) else []
     if unknown and evidence.components:
         yield warning(
-            f"reward_weights names what no answer was given: {', '.join(unknown)}.",
+            f"reward_weights names components that no answer got: {', '.join(unknown)}.",
             f"the components are {', '.join(sorted(evidence.components))}",
             "Correct the name; a component that is not named counts with weight 1.",
         )
@@ -90,7 +93,7 @@ def unknown_primary_key(evidence: Evidence) -> Iterator[Finding]:
     key: Any = evidence.env.PRIMARY_REWARD_KEY
     if key is not None and evidence.components and key not in evidence.components:
         yield error(
-            f"PRIMARY_REWARD_KEY is {key!r}, which no answer was given.",
+            f"PRIMARY_REWARD_KEY is {key!r}, a component that no answer got.",
             f"the components are {', '.join(sorted(evidence.components))}",
             "Set it to the component that says whether the task was solved, or to None for the total.",
         )
@@ -98,33 +101,35 @@ def unknown_primary_key(evidence: Evidence) -> Iterator[Finding]:
 
 @check("reward-unscored", "every answer is scored", played)
 def reward_unscored(evidence: Evidence) -> Iterator[Finding]:
-    shots = [shot for shot in evidence.shots if shot.rollout.unscored and not _elsewhere(evidence, shot)]
-    if not shots:
+    answers = [answer for answer in evidence.answers if answer.rollout.unscored and not _elsewhere(evidence, answer)]
+    if not answers:
         return
-    name, reason = next(iter(shots[0].rollout.unscored.items()))
-    on_purpose = all(_said_unscored(evidence, shot) for shot in shots)
+    first = answers[0]
+    name, reason = next(iter(first.rollout.unscored.items()))
+    on_purpose = all(_returned_unscored(evidence, answer) for answer in answers)
     # A judge may fail on nonsense; failing on the right answer, or on everything, leaves nothing to learn from.
-    grave = not on_purpose or not evidence.scored or any(shot.kind == "gold" for shot in shots)
-    yield (error if grave else warning)(
+    severe = not on_purpose or not evidence.scored or any(answer.kind == "gold" for answer in answers)
+    yield (error if severe else warning)(
         "Answers were left unscored.",
-        f"{len(shots)} of {len(evidence.shots)}, first {shown(shots[0].text)} ({shots[0].kind}): {name}: {reason}",
-        'Return a dict such as {"correct": 1.0}, with the same names and a plain number for each, on every path.',
+        f"{len(answers)} of {len(evidence.answers)}, first {quote(first.text)} ({first.kind}): {name}: {reason}",
+        "Correct the cause that it names: an answer that is not scored teaches nothing."
+        if on_purpose
+        else 'Return a dict such as {"correct": 1.0}, with the same names and a plain number for each, on every path.',
     )
 
 
-def _elsewhere(evidence: Evidence, shot: Shot) -> bool:
-    """Whether another check tells of it: an exception, a number that is not finite, uneven or group components."""
-    where = shot.rollout.error.where if shot.rollout.error else ""
-    calls = [c for c in evidence.hook("compute_reward") if c.rollout_id == shot.rollout.id]
+def _elsewhere(evidence: Evidence, answer: PlayedAnswer) -> bool:
+    """Whether another check reports it: an exception, a number that is not finite, weights or group components."""
+    where = answer.rollout.error.where if answer.rollout.error else ""
+    calls = [c for c in evidence.hook("compute_reward") if c.rollout_id == answer.rollout.id]
     raised = any(call.error for call in calls)
-    reasons = shot.rollout.unscored.values()
-    told = all("finite number" in reason for reason in reasons)
-    return raised or where in ("compute_group_reward", "reward_weights") or told
+    not_finite = all("finite number" in reason for reason in answer.rollout.unscored.values())
+    return raised or where in ("compute_group_reward", "reward_weights") or not_finite
 
 
-def _said_unscored(evidence: Evidence, shot: Shot) -> bool:
+def _returned_unscored(evidence: Evidence, answer: PlayedAnswer) -> bool:
     for call in evidence.hook("compute_reward"):
-        if call.rollout_id == shot.rollout.id and isinstance(call.value, Mapping):
+        if call.rollout_id == answer.rollout.id and isinstance(call.value, Mapping):
             return any(isinstance(value, Unscored) for value in call.value.values())
     return False
 
@@ -134,11 +139,8 @@ def slow_reward(evidence: Evidence) -> Iterator[Finding]:
     calls = [*evidence.hook("compute_reward"), *evidence.hook("compute_group_reward")]
     late = [call for call in calls if isinstance(call.error, DeadlineExceeded)]
     if late:
-        yield error(
-            "A reward did not come in time.",
-            late[0].said,
-            "Give calls to servers and subprocesses a time limit of their own.",
-        )
+        fix = "Give calls to servers and subprocesses a time limit of their own."
+        yield error("A reward did not come in time.", late[0].message, fix)
     elif calls and (typical := median(call.seconds for call in calls)) > evidence.pace.slow_reward:
         yield warning(
             "Rewards are slow.",
@@ -149,41 +151,35 @@ def slow_reward(evidence: Evidence) -> Iterator[Finding]:
 
 @check("reward-mutates-messages", "rewards do not change the messages", played)
 def reward_mutates_messages(evidence: Evidence) -> Iterator[Finding]:
-    guilty = {call.hook for call in evidence.calls if call.mutated}
-    if guilty:
-        yield warning(
-            "A reward changes the messages it is given.",
-            f"{' and '.join(sorted(guilty))} changed their messages",
-            "Work on a copy: messages = [dict(m) for m in messages].",
-        )
+    if hooks := {call.hook for call in evidence.calls if call.mutated}:
+        fix = "Work on a copy: messages = [dict(m) for m in messages]."
+        yield warning("A reward changes the messages it receives.", f"{' and '.join(sorted(hooks))} changed them", fix)
 
 
 @check("constant-reward", "different answers earn different rewards", scored)
 def constant_reward(evidence: Evidence) -> Iterator[Finding]:
-    totals = {round(_total(shot), 9) for shot in evidence.scored}
+    totals = {round(total_of(answer), 9) for answer in evidence.scored}
     if len(totals) != 1 or len(evidence.scored) < 2:
         return
     value = totals.pop()
     if value <= 0 and evidence.gold.tried:
-        return  # told by nothing-earns, with what to do about it
-    kinds = ", ".join(dict.fromkeys(shot.kind for shot in evidence.scored))
+        return  # reported by nothing-earns, with what to do about it
+    kinds = ", ".join(dict.fromkeys(answer.kind for answer in evidence.scored))
     yield error(
         f"Every answer earns {value:g}.",
-        f"{len(evidence.scored)} answers on {_examples(evidence)} examples: {kinds}",
+        f"{len(evidence.scored)} answers on {len({each.example['id'] for each in evidence.scored})} examples: {kinds}",
         "Compare the answer with the task in compute_reward.",
     )
 
 
 @check("reward-ignores-completion", "the reward looks at the answer", scored)
 def reward_ignores_completion(evidence: Evidence) -> Iterator[Finding]:
-    by_example: dict[str, set[float]] = defaultdict(set)
-    answers: dict[str, int] = defaultdict(int)
-    for shot in evidence.scored:
-        by_example[shot.example["id"]].add(round(_total(shot), 9))
-        answers[shot.example["id"]] += 1
-    tried = [totals for example, totals in by_example.items() if answers[example] > 3]
-    everywhere = {total for totals in by_example.values() for total in totals}
-    if len(tried) > 1 and all(len(totals) == 1 for totals in tried) and len(everywhere) > 1:
+    totals: dict[str, list[float]] = defaultdict(list)
+    for answer in evidence.scored:
+        totals[answer.example["id"]].append(round(total_of(answer), 9))
+    tried = [each for each in totals.values() if len(each) > 3]
+    everywhere = {total for each in totals.values() for total in each}
+    if len(tried) > 1 and all(len(set(each)) == 1 for each in tried) and len(everywhere) > 1:
         yield error(
             "The reward depends on the row alone.",
             f"on each of {len(tried)} examples every answer earns the same, {min(everywhere):g} to {max(everywhere):g}",
@@ -193,19 +189,16 @@ def reward_ignores_completion(evidence: Evidence) -> Iterator[Finding]:
 
 @check("nondeterministic-reward", "the same answer earns the same", repeated)
 def nondeterministic_reward(evidence: Evidence) -> Iterator[Finding]:
-    spreads = []
-    for same in evidence.repeats:
-        totals = [shot.total for shot in same if shot.total is not None]
-        if totals:
-            spreads.append((max(totals) - min(totals), totals, same[0]))
-    if not spreads:
-        return
-    spread, totals, shot = max(spreads, key=lambda each: each[0])
-    scale = max((abs(_total(each)) for each in evidence.scored), default=1.0) or 1.0
+    scored = [[each for each in same if each.total is not None] for same in evidence.repeats]
+    totals = [list(map(total_of, same)) for same in scored if same]
+    widest = max(totals, key=lambda each: max(each) - min(each), default=[0.0])
+    spread = max(widest) - min(widest)
+    scale = max((abs(total_of(each)) for each in evidence.scored), default=1.0) or 1.0
     if spread > 1e-6:
+        answer = [same for same in scored if same][totals.index(widest)][0]
         yield (error if spread >= 0.5 * scale else warning)(
             "The same answer earns different rewards.",
-            f"{shown(shot.text)} earned {', '.join(f'{total:g}' for total in totals)}",
+            f"{quote(answer.text)} earned {', '.join(f'{total:g}' for total in widest)}",
             "Take chance and time out of the reward. For a judge, set temperature 0 and cache its verdicts.",
         )
 
@@ -213,10 +206,10 @@ def nondeterministic_reward(evidence: Evidence) -> Iterator[Finding]:
 @check("saturated-reward", "there is room between a bad and a good answer", gold)
 def saturated_reward(evidence: Evidence) -> Iterator[Finding]:
     best = evidence.mean("gold")
-    low = min(_total(shot) for shot in evidence.scored)
+    low = min(total_of(answer) for answer in evidence.scored)
     if best is not None and best > low >= 0.9 * best > 0:
         yield warning(
-            "All answers earn nearly the most.",
+            "All answers earn nearly the maximum.",
             f"gold earns {best:g}, the worst answer {low:g}",
             "Pay less for what every answer has, so that better answers stand out.",
         )
@@ -225,18 +218,18 @@ def saturated_reward(evidence: Evidence) -> Iterator[Finding]:
 @check("dead-component", "every component varies", scored)
 def dead_component(evidence: Evidence) -> Iterator[Finding]:
     values = _component_values(evidence)
-    for name, seen in values.items() if evidence.gold.works else ():  # else no answer is known that it would vary for
+    for name, seen in values.items() if evidence.gold.works else ():  # else no answer is known for which it would vary
         if len(values) > 1 and len(seen) > 3 and max(seen) - min(seen) < 1e-9:
             yield warning(
                 f"The component {name!r} never changes.",
                 f"it is {seen[0]:g} for all {len(seen)} answers",
-                "Correct or remove it; a constant teaches nothing.",
+                CALLS_WANTED if evidence.calls_unknown else "Correct or remove it; a constant teaches nothing.",
             )
 
 
 @check("mirrored-component", "no component repeats another", scored)
 def mirrored_component(evidence: Evidence) -> Iterator[Finding]:
-    rewards = [shot.rollout.rewards for shot in evidence.scored]
+    rewards = [answer.rollout.rewards for answer in evidence.scored]
     names = sorted({name for each in rewards for name in each})
     for a, b in combinations(names, 2):
         pairs = [(each[a], each[b]) for each in rewards if a in each and b in each]
@@ -251,13 +244,13 @@ def mirrored_component(evidence: Evidence) -> Iterator[Finding]:
 
 @check("ragged-components", "every answer has the same components", played)
 def ragged_components(evidence: Evidence) -> Iterator[Finding]:
-    texts = {shot.rollout.id: shot.text for shot in evidence.shots}
+    texts = {answer.rollout.id: answer.text for answer in evidence.answers}
     sets: dict[frozenset[str], str] = {}
     for call in evidence.hook("compute_reward"):
         if isinstance(call.value, Mapping) and call.value and call.rollout_id in texts:
             sets.setdefault(frozenset(map(str, call.value)), texts[call.rollout_id])
     if len(sets) > 1:
-        seen = "; ".join(f"{{{', '.join(sorted(names))}}} for {shown(text)}" for names, text in list(sets.items())[:3])
+        seen = "; ".join(f"{{{', '.join(sorted(names))}}} for {quote(text)}" for names, text in list(sets.items())[:3])
         yield warning(
             "Answers have different components.",
             seen,
@@ -270,10 +263,10 @@ def ragged_components(evidence: Evidence) -> Iterator[Finding]:
 def unbounded_component(evidence: Evidence) -> Iterator[Finding]:
     for name, seen in _component_values(evidence).items():
         if max(map(abs, seen)) > LARGE:
-            worst = max(evidence.scored, key=lambda shot: abs(shot.rollout.rewards.get(name, 0.0)))
+            worst = max(evidence.scored, key=lambda answer: abs(answer.rollout.rewards.get(name, 0.0)))
             yield warning(
                 f"The component {name!r} is large.",
-                f"{name}={worst.rollout.rewards[name]:g} for {shown(worst.text)}",
+                f"{name}={worst.rollout.rewards[name]:g} for {quote(worst.text)}",
                 "Bring it between 0 and 1 (clip01), and weight it with reward_weights.",
             )
         elif min(seen) < 0:
@@ -286,44 +279,25 @@ def unbounded_component(evidence: Evidence) -> Iterator[Finding]:
 
 def _component_values(evidence: Evidence) -> dict[str, list[float]]:
     values: dict[str, list[float]] = defaultdict(list)
-    for shot in evidence.scored:
-        for name, value in shot.rollout.rewards.items():
+    for answer in evidence.scored:
+        for name, value in answer.rollout.rewards.items():
             values[name].append(value)
     return values
 
 
-@check(
-    "reward-scores-prompt-turns",
-    "earlier turns of the conversation are not scored",
-    lambda evidence: _no_history(evidence),
-)
+_HISTORY = needs(lambda evidence: evidence.history, "no row has an earlier assistant turn", after=gold)
+
+
+@check("reward-scores-prompt-turns", "earlier turns of the conversation are not scored", _HISTORY)
 def reward_scores_prompt_turns(evidence: Evidence) -> Iterator[Finding]:
     fix = "Read messages.completion, or extract_completion_text(messages), not every assistant turn of messages."
     best, low = evidence.mean("gold"), evidence.mean("garbage") or 0.0
     if best is None or not evidence.gold_works:
         return
     middle = (best + low) / 2
-    for shot in evidence.history:
-        total = shot.total
-        if total is None or (total < middle) == (shot.kind == "old-gold"):
-            continue
-        yield error(
-            "An answer given earlier in the conversation is scored.",
-            f"{shown(shot.text)} earned {paid(shot)} after an earlier turn "
-            f"{'with the right' if shot.kind == 'old-gold' else 'with a wrong'} answer",
-            fix,
-        )
-        return
-
-
-def _no_history(evidence: Evidence) -> str | None:
-    return gold(evidence) or (None if evidence.history else "no row has an earlier assistant turn")
-
-
-def _total(shot: Shot) -> float:
-    total: Any = shot.total
-    return float(total)
-
-
-def _examples(evidence: Evidence) -> int:
-    return len({shot.example["id"] for shot in evidence.scored})
+    for answer in evidence.history:
+        if answer.total is not None and (answer.total < middle) != (answer.kind == "old-gold"):
+            which = "the right" if answer.kind == "old-gold" else "a wrong"
+            found = f"{quote(answer.text)} earned {earned(answer)} after an earlier turn with {which} answer"
+            yield error("An answer of an earlier turn of the conversation is scored.", found, fix)
+            return

@@ -1,4 +1,4 @@
-"""Can every listed tool be called, and does it give text, and not the answer?"""
+"""Can every listed tool be called, and does it return text, and not the answer?"""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from statistics import fmean
 
 from benchmax.doctor import probe_answers
-from benchmax.doctor.evidence import Evidence, Trial
+from benchmax.doctor.evidence import Evidence, ToolTrial
 from benchmax.doctor.findings import Finding, error, info, warning
-from benchmax.doctor.registry import check, environment, tools, trials
-from benchmax.doctor.words import first_of
+from benchmax.doctor.quoting import first_few
+from benchmax.doctor.registry import check, environment, tools, tried_tools
 from benchmax.envs.base_env import overrides
 from benchmax.envs.types import ToolResult
 from benchmax.errors import DeadlineExceeded, ToolError
@@ -21,7 +21,7 @@ _BUGS = (NameError, AttributeError, NotImplementedError, ImportError, AssertionE
 def tool_schema_invalid(evidence: Evidence) -> Iterator[Finding]:
     fix = "Return a list of ToolDefinition(name, description, input_schema) with JSON schemas from list_tools."
     if evidence.tools_error:
-        yield error("list_tools failed.", evidence.tools_error, fix)
+        yield error("list_tools failed.", evidence.tools_error, evidence.tools_advice or fix)
     for name, reason in evidence.bad_tools.items():
         if "tools are named" not in reason:
             yield error(f"The tool {name!r} cannot be used.", reason, fix)
@@ -50,36 +50,29 @@ def tools_not_served(evidence: Evidence) -> Iterator[Finding]:
     assert evidence.env is not None
     names = [tool.name for tool in evidence.tools]
     if not overrides(evidence.env, "run_tool"):
-        yield error(
-            "Tools are listed, but run_tool is not written.",
-            f"list_tools gives {', '.join(names)}",
-            "Override run_tool.",
-        )
+        listed = f"list_tools returns {', '.join(names)}"
+        yield error("Tools are listed, but run_tool is not written.", listed, "Override run_tool.")
         return
-    unknown = sorted({trial.tool for trial in evidence.trials if _unknown(trial)})
-    if unknown:
-        yield error(
-            "run_tool does not know tools that list_tools lists.",
-            f"unknown: {', '.join(unknown)}",
-            "Use the same names in list_tools and run_tool.",
-        )
+    if unknown := sorted({trial.tool for trial in evidence.tool_trials if _unknown(trial)}):
+        fix = "Use the same names in list_tools and run_tool."
+        yield error("run_tool does not know tools that list_tools lists.", f"unknown: {', '.join(unknown)}", fix)
 
 
-def _unknown(trial: Trial) -> bool:
+def _unknown(trial: ToolTrial) -> bool:
     failure = trial.call.error if trial.call else None
     return isinstance(failure, KeyError) and failure.args == (trial.tool,)
 
 
-@check("tool-raises", "no tool fails on arguments its schema allows", trials)
+@check("tool-raises", "no tool fails on arguments its schema allows", tried_tools)
 def tool_raises(evidence: Evidence) -> Iterator[Finding]:
     assert evidence.env is not None
     if not overrides(evidence.env, "run_tool"):
         return
-    for trial in _once_each([*evidence.trials, *evidence.edge_trials]):
+    for trial in _once_each([*evidence.tool_trials, *evidence.edge_trials]):
         if trial.call is None:
             yield info(
                 f"{trial.tool} was not tried.",
-                f"no fitting arguments could be made from its schema: {trial.text}",
+                f"no valid arguments could be made from its schema: {trial.text}",
                 'Add "examples" to its schema.',
             )
             continue
@@ -87,20 +80,22 @@ def tool_raises(evidence: Evidence) -> Iterator[Finding]:
             continue
         failure = trial.call.error
         signature = isinstance(failure, TypeError) and "argument" in str(failure)
-        grave = signature or isinstance(failure, _BUGS)
         slow = isinstance(failure, DeadlineExceeded)
-        yield (error if grave or slow else warning)(
+        severe = signature or slow or isinstance(failure, _BUGS)
+        yield (error if severe else warning)(
             f"{trial.tool} {'takes too long' if slow else 'raised'}.",
-            first_of([f"{trial.tool}({_arguments(trial)}) → {trial.call.said}"], 1, _failed_ways(evidence, trial.tool)),
+            first_few(
+                [f"{trial.tool}({_arguments(trial)}) → {trial.call.message}"], 1, _failed_ways(evidence, trial.tool)
+            ),
             "Take the schema's properties as keyword arguments in run_tool."
             if signature
             else "Return a text that tells the model what was wrong, or raise ToolError with it.",
         )
 
 
-@check("tool-returns-no-text", "every tool gives text", trials)
+@check("tool-returns-no-text", "every tool returns text", tried_tools)
 def tool_returns_no_text(evidence: Evidence) -> Iterator[Finding]:
-    for trial in _once_each(evidence.trials):
+    for trial in _once_each(evidence.tool_trials):
         if trial.call is None or trial.call.error:
             continue
         value = trial.call.value
@@ -113,36 +108,36 @@ def tool_returns_no_text(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-@check("leaks-ground-truth-tool", "no tool tells the answer to anyone who calls it", trials)
+@check("leaks-ground-truth-tool", "no tool reveals the answer to anyone who calls it", tried_tools)
 def leaks_ground_truth_tool(evidence: Evidence) -> Iterator[Finding]:
-    for name in dict.fromkeys(trial.tool for trial in evidence.trials):
+    for name in dict.fromkeys(trial.tool for trial in evidence.tool_trials):
         seen = [
             (trial, truth)
-            for trial in evidence.trials
+            for trial in evidence.tool_trials
             if trial.tool == name and (truth := evidence.truth(trial.example))
         ]
-        told = [probe_answers.mentions(trial.text, truth) and not _given(trial, truth) for trial, truth in seen]
+        leaked = [probe_answers.mentions(trial.text, truth) and not _given(trial, truth) for trial, truth in seen]
         truths = [truth for _, truth in seen]
-        if len(set(truths)) < 2 or fmean(told) < 0.5:
+        if len(set(truths)) < 2 or fmean(leaked) < 0.5:
             continue
         if fmean(probe_answers.mentions(trial.text, truths[i - 1]) for i, (trial, _) in enumerate(seen)) >= 0.5:
-            continue  # it lists everything, and so tells nothing
-        trial, truth = next(pair for pair, leak in zip(seen, told, strict=True) if leak)
+            continue  # it lists everything, and so reveals nothing
+        trial, truth = seen[leaked.index(True)]
         outright = trial.text.strip().lower() == truth.strip().lower() or probe_answers.labelled(trial.text, truth)
         yield (error if outright else warning)(
-            f"{name} tells the ground truth whatever it is asked.",
+            f"{name} reveals the ground truth whatever it is asked.",
             f"{name}({_arguments(trial)}) → {trial.text[:200]!r}, and the ground truth is {truth!r}",
-            "Keep the answer out of what tools can reach. If the tool gives a text to find it in, all is well.",
+            "Keep the answer out of what tools can reach. If the tool returns a text to find it in, all is well.",
         )
 
 
-def _given(trial: Trial, truth: str) -> bool:
+def _given(trial: ToolTrial, truth: str) -> bool:
     return any(probe_answers.mentions(str(value), truth) for value in trial.arguments.values())
 
 
-def _once_each(trials: list[Trial]) -> list[Trial]:
+def _once_each(trials: list[ToolTrial]) -> list[ToolTrial]:
     """One trial of each tool, a failed one if there is one."""
-    best: dict[str, Trial] = {}
+    best: dict[str, ToolTrial] = {}
     for trial in trials:
         held = best.get(trial.tool)
         if held is None or (held.call and not _fails(held) and _fails(trial)):
@@ -150,19 +145,19 @@ def _once_each(trials: list[Trial]) -> list[Trial]:
     return list(best.values())
 
 
-def _fails(trial: Trial) -> bool:
-    """Whether the tool broke, instead of telling the model what was wrong."""
+def _fails(trial: ToolTrial) -> bool:
+    """Whether the tool failed, instead of telling the model what was wrong."""
     failure = trial.call.error if trial.call else None
     return failure is not None and not isinstance(failure, ToolError) and not _unknown(trial)
 
 
 def _failed_ways(evidence: Evidence, tool: str) -> int:
-    """With how many different arguments the tool broke."""
-    failed = [trial for trial in (*evidence.trials, *evidence.edge_trials) if trial.tool == tool and _fails(trial)]
+    """The number of different arguments with which the tool failed."""
+    failed = [trial for trial in (*evidence.tool_trials, *evidence.edge_trials) if trial.tool == tool and _fails(trial)]
     return len({_arguments(trial) for trial in failed})
 
 
-def _arguments(trial: Trial) -> str:
+def _arguments(trial: ToolTrial) -> str:
     return ", ".join(f"{name}={_short(value)}" for name, value in trial.arguments.items())[:200]
 
 

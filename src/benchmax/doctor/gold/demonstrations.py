@@ -1,7 +1,7 @@
-"""Whole solutions of examples, each played and paid: what a model can be shown that finds nothing by itself.
+"""Whole solutions of examples, each played and scored, for a model that finds none by itself.
 
-Where a solution comes from, the first that earns: the environment's own `demonstrate`; tool calls found by a search,
-where there are tools; the gold answer in the form that is paid. A row that none of them solves has no demonstration.
+The first source that earns is used: the environment's own `demonstrate`; tool calls found by a search, where there are
+tools; the gold answer in the form that earns. A row that none of them solves has no demonstration.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmax.doctor.gold.finder import Gold, Way
-from benchmax.doctor.gold.programs import ProgramSearch
+from benchmax.doctor.gold.tool_search import ProgramSearch
 from benchmax.doctor.probe_answers import REFUSAL
 from benchmax.doctor.probe_player import ProbePlayer
 from benchmax.envs.demonstration import Script, Turn
-from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import ChatMessage, Example, ToolDefinition
+from benchmax.errors import describe_error
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.play import run_rollout
 from benchmax.rollouts.record import Rollout
@@ -25,9 +25,9 @@ logger = logging.getLogger(__name__)
 
 SCRIPT, SEARCHED, GOLD = "demonstrate", "searched", "gold"
 WAYS = 4
-"""Of the ways to write the gold answer, those tried on a row that the best one does not solve."""
+"""Ways to write the gold answer that are tried on a row which the best one does not solve."""
 PILOTS = 4
-"""Rows without a program, from the first on, after which no more are searched."""
+"""Rows without a solution by tool calls, from the first on, after which the search ends."""
 DONE = "Done."
 
 
@@ -58,23 +58,21 @@ class Demonstrator:
 
     async def solve(self, example: Example) -> Demonstration | None:
         """The best demonstration of one example; None when nothing earns more than nonsense."""
-        if self.scripted and (shown := await self._from_script(example)) is not None:
-            return shown
+        if self.scripted and (played := await self.perform(example)) is not None:
+            rollout, turns = played
+            if rollout.reward is not None and rollout.reward > self.gold.floor + 1e-9:
+                return Demonstration(example, turns, rollout.reward, SCRIPT)
         written = await self._from_gold(example)
         if self._search is None or (self._misses >= PILOTS and not self._solved):
             return written
         found = await self._from_search(example, written)
         self._solved |= found is not None
         self._misses = 0 if found is not None else self._misses + 1
-        # Where calls are known to lead to the answer, one that falls from the sky teaches to guess.
+        # Where calls lead to the answer, a solution without them would teach the model to guess.
         return found or (None if self._solved else written)
 
-    async def _from_script(self, example: Example) -> Demonstration | None:
-        played = await self.perform(example)
-        return None if played is None else self._paid(*played, example, SCRIPT)
-
     async def perform(self, example: Example) -> tuple[Rollout, list[Turn]] | None:
-        """The environment's own `demonstrate`, played: the rollout and its turns. None where it has none, or fails."""
+        """Play the environment's own `demonstrate`: the rollout and its turns. None where it has none, or fails."""
         host, turns = self.player.host, list[Turn]()
         deadline = self.player.settings.tool_seconds
         try:
@@ -84,13 +82,15 @@ class Demonstrator:
             if script is None:
                 return None
 
-            async def say(messages: list[ChatMessage]) -> Turn:
+            async def next_turn(messages: list[ChatMessage]) -> Turn:
                 results = _last_results(messages)
                 turn = await host.perform(script.turn, results, deadline=deadline, label="demonstrate")
                 turns.append(DONE if turn is None else turn)
                 return turns[-1]
 
-            rollout = await run_rollout(host, example, ScriptedModel(say, name="demonstrate"), self.player.settings)
+            rollout = await run_rollout(
+                host, example, ScriptedModel(next_turn, name="demonstrate"), self.player.settings
+            )
         except Exception as error:
             self.error = describe_error(error)
             logger.warning("demonstrate failed: %s", self.error)
@@ -100,7 +100,7 @@ class Demonstrator:
         return rollout, turns
 
     async def _from_gold(self, example: Example) -> Demonstration | None:
-        """The best way's answer; where that earns nothing, the other ways' and a refusal."""
+        """The answer written the best way; where that earns nothing, the other ways and a refusal."""
         best = self.gold.best
         ways = [way for way in self.gold.ways[:WAYS] if not way.with_tools]
         shown = await self._written(example, [best] if best and not best.with_tools else ways[:1])
@@ -114,8 +114,9 @@ class Demonstrator:
         probes = [self.gold.probe(example, text) for text in dict.fromkeys((*written, *texts))]
         if not probes:
             return None
-        paid = [shot for shot in await self.player.play(example, probes) if shot.total is not None]
-        best = max((shot for shot in paid if shot.kind == "gold"), key=lambda shot: shot.total or 0.0, default=None)
+        played = await self.player.play(example, probes)
+        scored = [each for each in played if each.kind == "gold" and each.total is not None]
+        best = max(scored, key=lambda each: each.total or 0.0, default=None)
         if best is None or best.total is None or best.total <= self.gold.floor + 1e-9:
             return None
         probe = self.gold.probe(example, best.text)
@@ -132,14 +133,9 @@ class Demonstrator:
         calls, reward = found
         return Demonstration(example, [*((call,) for call in calls), text], reward, SEARCHED)
 
-    def _paid(self, rollout: Rollout, turns: list[Turn], example: Example, source: str) -> Demonstration | None:
-        if rollout.reward is None or rollout.reward <= self.gold.floor + 1e-9:
-            return None
-        return Demonstration(example, turns, rollout.reward, source)
-
 
 def _last_results(messages: Sequence[ChatMessage]) -> list[str]:
-    """What the tools said since the last turn."""
+    """The tool results since the last turn."""
     results: list[str] = []
     for message in reversed(messages):
         if message["role"] != "tool":

@@ -1,4 +1,4 @@
-"""Which reading of the task, in which form, earns most: found by playing them on a few examples."""
+"""Finds which reading of the task, in which form, earns most, by playing them on a few examples."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from benchmax.doctor.probe_answers import GARBAGE, REFUSAL
 from benchmax.doctor.probe_player import Probe, ProbePlayer, tool_turns
 from benchmax.envs.base_env import overrides
 from benchmax.envs.reward_helpers import content_text
-from benchmax.envs.reward_values import describe_error
 from benchmax.envs.types import Example, ToolCall, ToolDefinition
+from benchmax.errors import describe_error
 
 OWN = "gold_completion"
 SCOUTED = 3
 """Examples on which the ways to write an answer are compared."""
 FIRST_TRUTHS = 6
-"""Readings tried first; the others only when none of these earns all there is."""
+"""Readings tried first; the others only when none of these earns a full reward."""
 MOST_TEXTS = 400
 """Answers tried on one example."""
 MOST_SIBLINGS = 24
-"""The same where each must be compared with all others."""
+"""The same, where the reward compares all of them."""
 FINALISTS = 6
 ENOUGH = 1 - 1e-9
-"""What most rewards end at: an answer that earns this is not searched any further."""
+"""A full reward: when an answer earns this, the search ends."""
 
 CONSTANT = {"a refusal": REFUSAL}
-"""Answers that are the same for every row, and right where the task is to give them."""
+"""Answers that are the same for every row, and right for tasks that ask for them."""
 
 OwnGold = Callable[[Example], str | None]
 
@@ -48,8 +48,8 @@ class Way:
 
     @property
     def name(self) -> str:
-        said = self.label if self.form is PLAIN or self.label == OWN else f"{self.label}, {self.form.name}"
-        return f"{said}, after calling the tools" if self.with_tools else said
+        name = self.label if self.form is PLAIN or self.label == OWN else f"{self.label}, {self.form.name}"
+        return f"{name}, after calling the tools" if self.with_tools else name
 
 
 @dataclass(slots=True)
@@ -57,9 +57,9 @@ class Gold:
     """What was found."""
 
     ways: list[Way] = field(default_factory=list)
-    """Those tried to the end, the best paid first."""
+    """Those tried on every example, the best first."""
     earned: dict[Way, float] = field(default_factory=dict)
-    """The mean of each on the examples it was tried on."""
+    """The mean reward of each on the examples it was tried on."""
     floor: float = 0.0
     """What answers without content earn."""
     asked: list[Form] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Gold:
         return self.best is not None and self.earned[self.best] > self.floor + 1e-9
 
     def text(self, example: Example, way: Way | None = None) -> str | None:
-        """The answer to an example, written the best way unless told another."""
+        """The answer to an example, written the best way unless another is given."""
         way = way or self.best
         if way is None:
             return None
@@ -95,7 +95,7 @@ class Gold:
         return None if truth is None else way.form.write(truth)
 
     def truth(self, example: Example) -> str | None:
-        """The answer outside of its form."""
+        """The answer without its form."""
         if self.best is None or self.best.label in CONSTANT:
             return None
         if self.best.label != OWN:
@@ -104,7 +104,7 @@ class Gold:
         return truth if own and truth and truth in own else None
 
     def probe(self, example: Example, text: str, way: Way | None = None, kind: str = "gold") -> Probe:
-        """The answer to play, after the tool calls it takes."""
+        """The answer to play, after the tool calls it needs."""
         way = way or self.best
         turns: tuple[tuple[ToolCall, ...], ...] = tuple((call,) for call in self.calls_of(example))
         if not turns and way is not None and way.with_tools:
@@ -131,7 +131,8 @@ class GoldFinder:
         for tier in range(2):
             for example in scouted:
                 await self._try(example, list(self._tier(example, tier)), earned)
-            if self._is_enough(earned, len(scouted)) or perf_counter() - began > self.seconds:
+            enough = any(len(paid) == len(scouted) and min(paid) >= ENOUGH for paid in earned.values())
+            if enough or perf_counter() - began > self.seconds:
                 break
         await self._finals(scouted, earned)
         gold.floor = self._floor
@@ -139,13 +140,13 @@ class GoldFinder:
 
     @property
     def _floor(self) -> float:
-        """On average: one row on which nonsense is right does not make all answers nonsense."""
+        """The mean of the floors: one row on which nonsense is right does not make all answers nonsense."""
         return fmean(self._floors.values()) if self._floors else 0.0
 
     def prompt(self, example: Example) -> str:
         """Everything the model is told before it answers."""
-        told = [content_text(message.get("content")) for message in example["prompt_messages"]]
-        return "\n".join([self.gold.system_prompt, *told])
+        turns = [content_text(message.get("content")) for message in example["prompt_messages"]]
+        return "\n".join([self.gold.system_prompt, *turns])
 
     def _own(self, example: Example) -> str | None:
         try:
@@ -175,33 +176,30 @@ class GoldFinder:
             yield from ((Way(label), text) for label, text in CONSTANT.items())
 
     async def _try(self, example: Example, ways: list[tuple[Way, str]], earned: dict[Way, list[float]]) -> None:
-        """Play each text once, and credit every way that writes it."""
+        """Play each text once, and record its reward for every way that writes it."""
         most = MOST_SIBLINGS if self.player.grouped else MOST_TEXTS
         texts = list(dict.fromkeys(text for _, text in ways))[:most]
         probes = [Probe("floor", text) for text in (GARBAGE, "")] if example["id"] not in self._floors else []
         probes += [self.gold.probe(example, text, kind="gold") for text in texts]
-        shots = await self.player.play(example, probes) if texts else []
+        answers = await self.player.play(example, probes) if texts else []
         paid: dict[str, float] = {}
-        for shot in shots:
-            if shot.total is not None and shot.kind == "floor":
-                self._floors[example["id"]] = max(shot.total, self._floors.get(example["id"], shot.total))
-            elif shot.total is not None:
-                paid[shot.text] = shot.total
+        for answer in answers:
+            if answer.total is not None and answer.kind == "floor":
+                self._floors[example["id"]] = max(answer.total, self._floors.get(example["id"], answer.total))
+            elif answer.total is not None:
+                paid[answer.text] = answer.total
         self.gold.tried += len(texts)
         for way, text in ways:
             if text in paid:
                 earned[way].append(paid[text])
 
-    def _is_enough(self, earned: dict[Way, list[float]], examples: int) -> bool:
-        return any(len(paid) == examples and min(paid) >= ENOUGH for paid in earned.values())
-
     async def _finals(self, scouted: Sequence[Example], earned: dict[Way, list[float]]) -> None:
-        """The best few, also after the tools were called; the first of equals wins, it is the plainer one."""
+        """Compare the best few again after calling the tools; of equals the first wins, which is the plainer one."""
         gold = self.gold
         means = {way: fmean(paid) for way, paid in earned.items() if len(paid) == len(scouted)}
         means = {way: mean for way, mean in means.items() if way.label not in CONSTANT or mean > self._floor + 1e-9}
         best = sorted(means, key=lambda way: -means[way])[:FINALISTS]
-        if self.tools and not self._has_own_calls():
+        if self.tools and not overrides(self.player.host.env, "gold_tool_calls"):
             again: dict[Way, list[float]] = defaultdict(list)
             for example in scouted:
                 await self._with_tools(example, best, again)
@@ -209,13 +207,10 @@ class GoldFinder:
         gold.ways = sorted(means, key=lambda way: (-round(means[way], 9), way.with_tools))
         gold.earned = {way: means[way] for way in gold.ways}
 
-    def _has_own_calls(self) -> bool:
-        return overrides(self.player.host.env, "gold_tool_calls")
-
     async def _with_tools(self, example: Example, ways: Iterable[Way], earned: dict[Way, list[float]]) -> None:
         tooled = [Way(way.label, way.form, with_tools=True) for way in ways]
         texts = [(way, text) for way in tooled if (text := self.gold.text(example, way)) is not None]
         probes = [self.gold.probe(example, text, way, kind=str(at)) for at, (way, text) in enumerate(texts)]
-        for shot in await self.player.play(example, probes) if probes else ():
-            if shot.total is not None and shot.kind.isdecimal():
-                earned[texts[int(shot.kind)][0]].append(shot.total)
+        for answer in await self.player.play(example, probes) if probes else ():
+            if answer.total is not None and answer.kind.isdecimal():
+                earned[texts[int(answer.kind)][0]].append(answer.total)

@@ -1,6 +1,6 @@
-"""The forms in which an answer may have to stand: those the prompt asks for, read out of its words, and the usual ones.
+"""The forms in which an answer may have to be written: those the prompt asks for, and the usual ones.
 
-A form is a text with a slot for the truth. Its fixed parts also tell whether somebody else's answer is in it.
+A form is a text with a slot for the truth. Its fixed parts also show whether another answer has this form.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SLOTS = (
         r"\b(?:your |the )?(?:final )?(?:answer|number|result|value|code|word|name|letter|option)\b", re.IGNORECASE
     ),
 )
-"""What stands for the answer in a template, the surest first."""
+"""What marks the place of the answer in a template, the surest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Form:
         return self.template.replace(SLOT, truth)
 
     def holds(self, text: str) -> bool | None:
-        """Whether a text is in this form; None where the form has no mark to know it by."""
+        """Whether a text has this form; None where the form has no fixed part."""
         if self.as_json_key:
             return f'"{self.as_json_key}"' in text
         before, _, after = self.template.partition(SLOT)
@@ -64,10 +64,6 @@ class Form:
             return None
         at = text.find(before)
         return at >= 0 and text.find(after, at + len(before)) >= 0
-
-    def empty(self) -> str:
-        """The form without an answer."""
-        return self.write("")
 
 
 PLAIN = Form("plain")
@@ -85,12 +81,12 @@ USUAL = (
 
 
 def tags(prompt: str) -> list[str]:
-    """The tags a prompt speaks of."""
+    """The tags a prompt mentions."""
     return list(dict.fromkeys(_TAG.findall(prompt)))[:6]
 
 
 def asked_forms(prompt: str) -> list[Form]:
-    """The forms a prompt asks for, the plainest wishes first."""
+    """The forms a prompt asks for, the clearest first."""
     found: dict[str, Form] = {}
     for form in (
         *_tagged(prompt),
@@ -143,7 +139,7 @@ def _marks(prompt: str) -> Iterator[Form]:
 
 
 def _templates(prompt: str) -> Iterator[Form]:
-    """Phrases in quotes or after a colon that have a place for the answer."""
+    """Phrases in quotes or after a colon with a place for the answer."""
     quoted = ["".join(match) for match in _QUOTED.findall(prompt)]
     for phrase in (*quoted, *_AFTER_COLON.findall(prompt)):
         for slot in _SLOTS if len(phrase) <= LONGEST else ():

@@ -1,8 +1,8 @@
 """The values of a task that may be its answer, each as the texts it could be written as.
 
-Nobody says which column holds the truth, nor how it is to be written: a list may be the answer or its alternatives, a
-number may stand for an option. Every reading has a label that means the same on every row, so that the one that earns
-on a few rows can be used on all.
+Nothing says which column holds the truth, nor how to write it: a list may be the answer or its alternatives, a number
+may stand for an option. Every reading has a label with the same meaning on every row, so that the one that earns on a
+few rows can be used on all.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ LONGEST = 8_000
 """Characters of a value; a longer one is a document, not an answer."""
 MOST_ITEMS = 50
 DEPTH = 3
-"""Tables within tables that are looked into."""
+"""How deep nested tables are read."""
 SHORT_WORDS = 3
-"""Words of an answer that is also tried in other letters: yes, Yes, YES."""
+"""Words of an answer that is also tried in other cases: yes, Yes, YES."""
 
 
 class Truth(NamedTuple):
@@ -54,7 +54,7 @@ def truth_text(example: Example) -> str | None:
 
 
 def question(example: Example) -> str:
-    """The last thing the user said."""
+    """The last user turn."""
     asked = [content_text(m.get("content")) for m in example["prompt_messages"] if m.get("role") == "user"]
     return asked[-1] if asked else ""
 
@@ -71,7 +71,7 @@ def options(example: Example) -> list[str]:
 
 
 def truths(example: Example, system_prompt: str = "") -> list[Truth]:
-    """Every reading of every column, the likely ones first; the prompt may name those that belong together."""
+    """Every reading of every column, the likely ones first; the prompt may name columns that belong together."""
     columns = sorted(_columns(example), key=lambda column: _likelihood(column[0]))
     found = [truth for name, value in columns for truth in _readings(name, value, example)]
     return [
@@ -89,7 +89,7 @@ def _likelihood(name: str) -> int:
 
 
 def _columns(example: Example) -> Iterator[tuple[str, Any]]:
-    """The task's columns, and what lies in those that are tables; prompts are no answers."""
+    """The task's columns, and the values inside those that are tables; prompts are not answers."""
     task = {"init_rollout_args": example.get("init_rollout_args"), **(example.get("task") or {})}
     for name, value in task.items():
         if name in PROMPT_COLUMNS or _is_empty(value):
@@ -98,7 +98,7 @@ def _columns(example: Example) -> Iterator[tuple[str, Any]]:
 
 
 def _inside(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    """A value, and what lies in it."""
+    """A value, and the values inside it."""
     if isinstance(value, Mapping) and depth < DEPTH:
         for key, inner in list(value.items())[:MOST_ITEMS]:
             if not _is_empty(inner):
@@ -108,7 +108,7 @@ def _inside(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def _unpacked(value: Any) -> Any:
-    """A table or list that was saved as JSON text, as what it is."""
+    """The value; a table or list that was saved as JSON text is parsed."""
     if isinstance(value, str) and len(value) <= LONGEST and value.strip()[:1] in ("{", "["):
         try:
             return json.loads(value)
@@ -168,7 +168,7 @@ def _list_readings(name: str, value: Sequence[Any]) -> Iterator[Truth]:
 
 
 def _table_readings(name: str, table: Mapping[str, Any]) -> Iterator[Truth]:
-    """A table as the lines people write one in."""
+    """A table in the usual notations."""
     yield Truth(f"{name} as lines", "\n".join(f"{key}: {_plain(item)}" for key, item in table.items()))
     yield Truth(f"{name} as YAML", "\n".join(line for item in table.items() for line in _yaml(*item)))
     texts = [_plain(item) for item in table.values()]
@@ -183,7 +183,7 @@ def _yaml(key: str, value: Any) -> list[str]:
 
 
 def _as_option(name: str, value: float, example: Example) -> Iterator[Truth]:
-    """A number that may be the place of an option."""
+    """A number that may be the index of an option."""
     if not isinstance(value, int) or not 0 <= value < len(string.ascii_uppercase):
         return
     yield Truth(f"{name} as a letter", string.ascii_uppercase[value])
@@ -204,7 +204,7 @@ def _letter_of(name: str, value: str, example: Example) -> Iterator[Truth]:
 
 
 def _together(example: Example, system_prompt: str) -> Iterator[Truth]:
-    """Several columns as one: those the prompt names, and all of them."""
+    """Several columns as one answer: those the prompt names, and all of them."""
     task = {name: value for name, value in (example.get("task") or {}).items() if name not in PROMPT_COLUMNS}
     task.pop("init_rollout_args", None)
     asked = " ".join([system_prompt, *(content_text(m.get("content")) for m in example["prompt_messages"])])

@@ -1,4 +1,11 @@
-"""Rows of any source, checked and turned into examples."""
+"""Rows of any source, checked and turned into examples. Start reading at `load`.
+
+load            rows to examples, with a report of what cannot be used
+readers         the sources, and `FORMATS`: the one table of file formats; `text_readers` reads JSON and CSV
+rows            the rules for a row
+run_rows        the rows a training run accepts
+split           which rows are held out
+"""
 
 from benchmax.envs.datasets.load import (
     DatasetReport,

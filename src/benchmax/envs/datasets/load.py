@@ -1,10 +1,10 @@
-"""Rows in, examples out, and a report of every row that could not be used.
+"""Turns rows into examples, and reports every row that cannot be used.
 
     source ──read_rows──▶ Row ──rules──▶ dataset_preprocess ──checks──▶ Example
                            └──────────── RowIssue ────────────┴──▶ DatasetReport
 
-One bad row never hides the next: all are found, three of a kind are listed, the rest are counted. Strict by default: a
-dataset with an unusable row is refused as a whole, after it was read to the end. `lenient` keeps the good rows.
+All bad rows are found; three of a kind are listed, the rest are counted. Strict by default: a dataset with an unusable
+row is refused as a whole, after it was read to the end. `lenient` keeps the good rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from benchmax.envs.datasets.rows import (
     check_messages,
     check_shape,
     copy_row,
-    kind,
+    json_type,
     one_line,
 )
 from benchmax.envs.example_id import json_fault
@@ -75,7 +75,7 @@ class DatasetReport:
     @property
     def ok(self) -> bool:
         """Whether the dataset can be used."""
-        return self._refusal() is None
+        return self._problem() is None
 
     @property
     def issues(self) -> list[RowIssue]:
@@ -92,11 +92,11 @@ class DatasetReport:
             shown.append(issue)
 
     def raise_if_bad(self) -> None:
-        """DatasetError, listing the issues, if the dataset cannot be used."""
-        if refusal := self._refusal():
-            raise DatasetError(refusal, self.issues)
+        """Raise DatasetError, which lists the issues, if the dataset cannot be used."""
+        if problem := self._problem():
+            raise DatasetError(problem, self.issues)
 
-    def _refusal(self) -> str | None:
+    def _problem(self) -> str | None:
         if not self.rows:
             return f"{self.source} has no rows. Add rows with a prompt (or messages) and what the reward needs."
         if self.errors and not self.lenient:
@@ -131,12 +131,12 @@ class DatasetReport:
 
 
 def _first_of_each(issues: Iterable[RowIssue]) -> Iterator[RowIssue]:
-    """A few of each kind: a column with a wrong name is wrong in every row."""
+    """A few issues of each kind: a column with a wrong name is wrong in every row."""
     seen: Counter[tuple[Any, ...]] = Counter()
     for issue in issues:
-        kind_of = issue.column, issue.reason, issue.fix
-        seen[kind_of] += 1
-        if seen[kind_of] <= _OF_A_KIND:
+        kind = issue.column, issue.reason, issue.fix
+        seen[kind] += 1
+        if seen[kind] <= _OF_A_KIND:
             yield issue
 
 
@@ -166,7 +166,7 @@ def load_examples(
     limit: int | None = None,
     min_rows: int = 0,
 ) -> ExampleSet:
-    """All examples of `source`, made by the environment's `dataset_preprocess`; DatasetError if any row is unusable."""
+    """All examples of `source`, made by `dataset_preprocess`; raises DatasetError for unusable rows."""
     report = DatasetReport(source_name(source), lenient, min_rows)
     examples = list(stream_examples(islice(read_rows(source), limit), env_class, report))
     report.raise_if_bad()
@@ -181,7 +181,7 @@ def iter_examples(
     limit: int | None = None,
     min_rows: int = 0,
 ) -> Iterator[Example]:
-    """Like `load_examples`, one at a time in bounded memory; the DatasetError comes after the last example."""
+    """Like `load_examples`, one at a time in bounded memory; DatasetError is raised after the last example."""
     report = DatasetReport(source_name(source), lenient, min_rows)
     yield from stream_examples(islice(read_rows(source), limit), env_class, report)
     report.raise_if_bad()
@@ -195,7 +195,7 @@ def check_dataset(
     limit: int | None = None,
     min_rows: int = 0,
 ) -> DatasetReport:
-    """Read the whole dataset in bounded memory and report on it, without refusing it."""
+    """Read the whole dataset in bounded memory and report on it, without raising."""
     report = DatasetReport(source_name(source), lenient, min_rows)
     for _ in stream_examples(islice(read_rows(source), limit), env_class, report):
         pass
@@ -220,7 +220,7 @@ def split_rows(rows: Iterable[T], train: float = 0.8, seed: int | None = None) -
 
 
 def write_jsonl(path: str | os.PathLike[str], rows: Iterable[Any]) -> int:
-    """Write one JSON object a line, all or nothing; gives the number of rows."""
+    """Write one JSON object a line, all or nothing; returns the number of rows."""
     path, count = Path(path), 0
     if not path.parent.is_dir():
         raise DatasetError(f"There is no folder {path.parent} to write {path.name} to. Make it first.")
@@ -247,29 +247,41 @@ def jsonl_line(row: Any, number: int = 1) -> str:
 def stream_examples(
     rows: Iterable[Row], env_class: type[BaseEnv] | None, report: DatasetReport, *, elsewhere: bool = False
 ) -> Iterator[Example]:
-    """The good examples; counts and issues go to the report.
+    """The usable examples; counts and issues go to the report.
 
     With `elsewhere`, the rows are meant for another machine, and an ImportError of `dataset_preprocess` is raised: it
-    may need a package that only that one has.
+    may need a package that only that machine has.
     """
     convert = _Conversion(env_class or BaseEnv, elsewhere)
-    # 64-bit hashes instead of ids: a million rows in a tenth of the memory, a false alarm once in 10^7 datasets.
-    seen: set[int] = set()
+    recorder = RowRecorder(report)
     for row in rows:
-        report.rows += 1
         example, findings = convert(row)
+        recorder.add(row, example, findings)
+        if example is not None:
+            yield example
+
+
+class RowRecorder:
+    """Adds the outcome of each row to a report, and finds rows that repeat an earlier one."""
+
+    def __init__(self, report: DatasetReport) -> None:
+        self._report = report
+        # 64-bit hashes instead of ids: a million rows in a tenth of the memory, a false alarm once in 10^7 datasets.
+        self._seen: set[int] = set()
+
+    def add(self, row: Row, example: Example | None, findings: Iterable[Finding]) -> None:
+        report = self._report
+        report.rows += 1
         for finding in findings:
             report.add(row.issue(finding))
         if example is None:
             report.bad_rows += 1
-            continue
+            return
         report.kept += 1
-        before = len(seen)
-        seen.add(hash(example["id"]))
-        if len(seen) == before:
+        if (key := hash(example["id"])) in self._seen:
             report.duplicates += 1
             report.add(row.issue(REPEATED))
-        yield example
+        self._seen.add(key)
 
 
 class _Conversion:
@@ -278,7 +290,7 @@ class _Conversion:
     def __init__(self, env_class: type[BaseEnv], elsewhere: bool) -> None:
         self._preprocess = env_class.dataset_preprocess
         self._elsewhere = elsewhere
-        # The column rules are those of the default; an override has its own columns.
+        # The column rules are those of the default; an override has columns of its own.
         self._default = getattr(self._preprocess, "__func__", None) is BaseEnv.dataset_preprocess.__func__  # type: ignore[attr-defined]
 
     def __call__(self, row: Row) -> tuple[Example | None, list[Finding]]:
@@ -322,11 +334,11 @@ def _stop_at_error(findings: list[Finding]) -> None:
 
 def _raised(error: Exception, columns: list[Any]) -> Finding:
     try:
-        said = repr(error)
+        shown = repr(error)
     except Exception:
-        said = type(error).__name__
+        shown = type(error).__name__
     names = ", ".join(one_line(str(column), 40) for column in columns[:20])
-    reason = f"dataset_preprocess raised {one_line(said, 200)}: the row has the columns {names or 'none'}"
+    reason = f"dataset_preprocess raised {one_line(shown, 200)}: the row has the columns {names or 'none'}"
     missing = error.args[0] if isinstance(error, KeyError) and error.args else None
     if isinstance(missing, str) and missing not in columns:
         return Finding(one_line(missing, 40), reason, "add that column, or change dataset_preprocess")
@@ -334,16 +346,16 @@ def _raised(error: Exception, columns: list[Any]) -> Finding:
 
 
 def _check_example(example: Example) -> Iterator[Finding]:
-    """The rules of what an overridden `dataset_preprocess` gives."""
+    """The rules for what an overridden `dataset_preprocess` returns."""
     fix = "return make_example(…) from dataset_preprocess"
     if not isinstance(example["id"], str) or not example["id"]:
-        reason = "empty" if example["id"] == "" else f"{kind(example['id'])}, not text"
+        reason = "empty" if example["id"] == "" else f"{json_type(example['id'])}, not text"
         yield Finding("id", f"the example's id is {reason}", fix)
     yield from check_messages("prompt_messages", example["prompt_messages"])
     for name in ("task", "init_rollout_args"):
         value = example.get(name)
         if value is not None and not isinstance(value, dict):
-            yield Finding(name, f"the example's {name} is {kind(value)}, not a dict", fix)
+            yield Finding(name, f"the example's {name} is {json_type(value)}, not a dict", fix)
     content = {"prompt_messages": example["prompt_messages"], "task": example.get("task")}
     if fault := json_fault(content):
         yield Finding(fault.path, fault.reason, fault.fix)

@@ -1,8 +1,8 @@
-"""Rows from wherever they are: Python, JSONL, JSON, CSV, TSV, parquet, Hugging Face; `.gz` too.
+"""Reads rows from Python objects, files and Hugging Face. `FORMATS` lists the file formats.
 
 JSONL, CSV and parquet stream: memory depends on the largest row allowed, not on the file. A row that cannot be read
-is given with its fault instead of its data, and reading goes on with the next. Nothing is guessed: text is UTF-8, or
-UTF-16 with a byte order mark; a number JSON cannot hold is refused, not rounded.
+is returned with its fault instead of its data, and reading continues with the next. Nothing is guessed: text is UTF-8,
+or UTF-16 with a byte order mark; a number JSON cannot hold is refused, not rounded.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import gzip
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePath
 from typing import Any, TypeAlias, cast
 
-from benchmax.envs.datasets.rows import Finding, Row, kind
-from benchmax.envs.datasets.text_readers import csv_rows, json_rows, jsonl_rows
+from benchmax.envs.datasets.rows import Finding, Row, json_type
+from benchmax.envs.datasets.text_readers import JSON_FILE_BYTES, csv_rows, json_rows, jsonl_rows
 from benchmax.errors import DatasetError, NotFoundError, UsageError
 
 Source: TypeAlias = "str | os.PathLike[str] | Iterable[Any]"
@@ -37,7 +38,7 @@ def read_rows(source: Source) -> Iterator[Row]:
     if isinstance(source, Mapping):
         return _object_rows(_only_split(source), "rows")
     if isinstance(source, bytes) or not isinstance(source, Iterable):
-        raise DatasetError(f"A dataset cannot be {kind(source)}. Give a list of dicts or the path of a file.")
+        raise DatasetError(f"A dataset cannot be {json_type(source)}. Give a list of dicts or the path of a file.")
     return _object_rows(source, source_name(source))
 
 
@@ -49,7 +50,7 @@ def named_rows(source: Source, name: str | None) -> Iterator[Row]:
 
 
 def source_name(source: Source, otherwise: str = "rows") -> str:
-    """What messages call the source: the path as given, or `rows`."""
+    """The source's name in messages: the path as given, or `rows`."""
     return os.fspath(source) if isinstance(source, str | os.PathLike) else otherwise
 
 
@@ -88,17 +89,15 @@ def _from_hub(source: str) -> Iterable[Any]:
 
 
 def _file_rows(path: Path) -> Iterator[Row]:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    packed = suffixes[-1:] == [".gz"]
-    suffix = (suffixes[:-1] if packed else suffixes)[-1:] or [""]
-    reader = _READERS.get(suffix[0])
+    packed = path.suffix.lower() == ".gz"
+    known = file_format(path.with_suffix("") if packed else path)
     if not os.path.exists(path):  # not path.exists(), which raises for a name that is too long
         raise NotFoundError(_not_found(path))
     if not path.is_file():
         raise DatasetError(f"{path} is not a file. Name the file with the rows.")
-    if reader is None or (packed and reader is _parquet_rows):
-        raise DatasetError(f"{path} is no dataset file. Use {', '.join(_READERS)} (text files also as .gz).")
-    return _guarded(path, reader(path))
+    if known is None or (packed and not known.may_be_gzipped):
+        raise DatasetError(f"{path} is no dataset file. Use {', '.join(FORMATS)} (text files also as .gz).")
+    return _guarded(path, known.read(path))
 
 
 def _not_found(path: Path) -> str:
@@ -112,7 +111,7 @@ def _not_found(path: Path) -> str:
 
 
 def _guarded(path: Path, rows: Iterator[Row]) -> Iterator[Row]:
-    """The rows; a file that breaks off in the middle ends with a fault."""
+    """The rows; a file that is cut or damaged ends with a fault."""
     number = 0
     try:
         for row in rows:
@@ -140,11 +139,32 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
         yield from _object_rows((row for batch in batches for row in batch.to_pylist()), str(path))
 
 
-_READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
-    ".jsonl": jsonl_rows,
-    ".ndjson": jsonl_rows,
-    ".json": json_rows,
-    ".csv": csv_rows,
-    ".tsv": csv_rows,
-    ".parquet": _parquet_rows,
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """A kind of dataset file, known by its suffix."""
+
+    read: Callable[[Path], Iterator[Row]]
+    mime_type: str
+    row_per_line: bool = False
+    """Counting lines counts rows."""
+    whole: bool = False
+    """Reading takes memory in proportion to the file, or more: a server reads it in a process with a memory limit."""
+    most_bytes: int | None = None
+    """The largest file that is read."""
+    may_be_gzipped: bool = True
+
+
+FORMATS: dict[str, FileFormat] = {
+    ".jsonl": FileFormat(jsonl_rows, "application/jsonl", row_per_line=True),
+    ".ndjson": FileFormat(jsonl_rows, "application/x-ndjson", row_per_line=True),
+    ".json": FileFormat(json_rows, "application/json", whole=True, most_bytes=JSON_FILE_BYTES),
+    ".csv": FileFormat(csv_rows, "text/csv"),
+    ".tsv": FileFormat(csv_rows, "text/tab-separated-values"),
+    ".parquet": FileFormat(_parquet_rows, "application/vnd.apache.parquet", whole=True, may_be_gzipped=False),
 }
+"""Every format of dataset files. Server, SDK and command line take theirs from here."""
+
+
+def file_format(path: str | PurePath) -> FileFormat | None:
+    """The format of a dataset file; None for other files."""
+    return FORMATS.get(PurePath(path).suffix.lower())

@@ -1,6 +1,6 @@
-"""What a dataset row must be, said as rules that find everything at once.
+"""The rules for a dataset row, which find every problem at once.
 
-A rule gives a `Finding`: the column, what is wrong, and how to put it right. With the row's origin it becomes a
+A rule yields a `Finding`: the column, what is wrong, and how to correct it. With the row's origin it becomes a
 `RowIssue`, one line a person can act on. An *error* makes the row unusable; a *warning* is worth a look.
 """
 
@@ -23,7 +23,7 @@ _ROLE_WORDS |= {"developer": "system", "function": "tool"}
 
 
 class Finding(NamedTuple):
-    """What a rule found, before it is known in which row."""
+    """What a rule found, without the row it was found in."""
 
     column: str | None
     reason: str
@@ -46,7 +46,7 @@ class RowFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RowIssue:
-    """Something wrong with one row, where it is, and how to put it right."""
+    """A problem of one row: where it is, what it is, and how to correct it."""
 
     source: str
     row: int
@@ -89,8 +89,8 @@ def one_line(text: str, limit: int = _LINE_CHARS) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def kind(value: Any) -> str:
-    """The name of a value's type as JSON users say it."""
+def json_type(value: Any) -> str:
+    """The JSON name of a value's type."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
     return "null" if value is None else names.get(type(value), f"a {type(value).__name__}")
 
@@ -123,7 +123,9 @@ def check_shape(data: Any) -> Finding | None:
     if not isinstance(data, dict):
         if isinstance(data, list) and deeper(data, limits.JSON_DEPTH):
             return too_deep()
-        return Finding(None, f"the row is {kind(data)}, not an object", 'write {"prompt": "…", "ground_truth": "…"}')
+        return Finding(
+            None, f"the row is {json_type(data)}, not an object", 'write {"prompt": "…", "ground_truth": "…"}'
+        )
     if len(data) > limits.ROW_COLUMNS:
         return Finding(
             None, f"the row has {len(data):,} columns, the limit is {limits.ROW_COLUMNS:,}", "remove columns"
@@ -183,7 +185,7 @@ def check_columns(row: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _check_prompt(present[0], row[present[0]])
     if (arguments := row.get("init_rollout_args")) is not None and not isinstance(arguments, dict):
         yield Finding(
-            "init_rollout_args", f"is {kind(arguments)}, not an object", 'write {"name": value} or leave it out'
+            "init_rollout_args", f"is {json_type(arguments)}, not an object", 'write {"name": value} or leave it out'
         )
 
 
@@ -200,7 +202,7 @@ def _check_prompt(column: str, value: Any) -> Iterator[Finding]:
     if column != "prompt" or isinstance(value, list):
         yield from check_messages(column, value)
     elif not isinstance(value, str):
-        yield Finding(column, f"is {kind(value)}, not text", "write the question as text, or messages as a list")
+        yield Finding(column, f"is {json_type(value)}, not text", "write the question as text, or messages as a list")
     elif not value.strip():
         yield Finding(column, "is empty", "write what the model is asked")
 
@@ -211,7 +213,7 @@ def _check_prompt(column: str, value: Any) -> Iterator[Finding]:
 def check_messages(column: str, messages: Any) -> Iterator[Finding]:
     """The rules of a conversation the model is to continue."""
     if not isinstance(messages, list):
-        yield Finding(column, f"is {kind(messages)}, not a list", 'write [{"role": "user", "content": "…"}]')
+        yield Finding(column, f"is {json_type(messages)}, not a list", 'write [{"role": "user", "content": "…"}]')
         return
     if not messages:
         yield Finding(column, "is an empty list", "write at least one message")
@@ -237,7 +239,7 @@ def _says_something(message: dict[str, Any]) -> bool:
 
 def _check_message(path: str, message: Any) -> Iterator[Finding]:
     if not isinstance(message, dict):
-        yield Finding(path, f"is {kind(message)}, not a message", 'write {"role": "user", "content": "…"}')
+        yield Finding(path, f"is {json_type(message)}, not a message", 'write {"role": "user", "content": "…"}')
         return
     yield from _check_role(path, message)
     yield from _check_content(f"{path}.content", message.get("content"))
@@ -262,27 +264,27 @@ def _check_content(path: str, content: Any) -> Iterator[Finding]:
     if content is None or isinstance(content, str):
         return
     if not isinstance(content, list):
-        yield Finding(path, f"is {kind(content)}, not text", "write text, null or a list of content parts")
+        yield Finding(path, f"is {json_type(content)}, not text", "write text, null or a list of content parts")
         return
     for index, part in enumerate(content):
         if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-            reason = f"is {kind(part)}, not a content part" if not isinstance(part, dict) else "has no type"
+            reason = f"is {json_type(part)}, not a content part" if not isinstance(part, dict) else "has no type"
             yield Finding(f"{path}[{index}]", reason, 'write {"type": "text", "text": "…"}')
 
 
 def _check_tool_calls(path: str, calls: Any) -> Iterator[Finding]:
     shape = 'write {"id": "…", "type": "function", "function": {"name": "…", "arguments": "{}"}}'
     if not isinstance(calls, list):
-        yield Finding(path, f"is {kind(calls)}, not a list", f"{shape} in a list")
+        yield Finding(path, f"is {json_type(calls)}, not a list", f"{shape} in a list")
         return
     for index, call in enumerate(calls):
         where = f"{path}[{index}]"
         if not isinstance(call, dict):
-            yield Finding(where, f"is {kind(call)}, not a tool call", shape)
+            yield Finding(where, f"is {json_type(call)}, not a tool call", shape)
             continue
         body = call.get("function", call)
         if not isinstance(body, dict) or not isinstance(body.get("name"), str) or not body["name"]:
             yield Finding(where, "names no function", shape)
         elif body is not call and not isinstance(body.get("arguments", ""), str):
-            reason = f"has arguments that are {kind(body['arguments'])}, not JSON text"
+            reason = f"has arguments that are {json_type(body['arguments'])}, not JSON text"
             yield Finding(where, reason, "use json.dumps(arguments)", "warning")

@@ -1,7 +1,7 @@
-"""Which rows are trained on and which are held out: the one rule for it, whoever splits.
+"""Which rows are trained on and which are held out: the one rule for every split.
 
-Rows are often sorted, so those held out lie evenly over all of them. `last` takes the end instead, which is right for
-rows in the order of time. Enough rows always stay for training.
+Rows are often sorted, so those held out are spread evenly over all of them. `last` takes the end instead, which is
+right for rows in order of time. Enough rows always remain for training.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchmax.limits import MIN_TRAIN_ROWS
 T = TypeVar("T")
 Order = Literal["spread", "last"]
 HELD_OUT_SHARE = 0.2
-"""Share of the rows that is held out where nobody says otherwise."""
+"""Share of the rows that is held out by default."""
 
 
 def held_out_indices(

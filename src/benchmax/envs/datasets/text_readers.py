@@ -23,7 +23,7 @@ from benchmax.envs.datasets.rows import (
     Row,
     RowFault,
     deeper,
-    kind,
+    json_type,
     too_deep,
     too_large,
     utf8_size,
@@ -90,7 +90,7 @@ def json_rows(path: Path) -> Iterator[Row]:
     del whole
     for number, data in enumerate(rows, 1):
         try:
-            parse.refuse_odd(data)
+            parse.refuse_odd_numbers(data)
             yield Row(data, name, number)
         except RowFault as fault:
             yield _broken(name, number, fault.finding)
@@ -124,7 +124,9 @@ def _row_list(document: Any) -> list[Any]:
         lists = [document[key] for key in _LIST_KEYS if isinstance(document.get(key), list)]
         document = lists[0] if len(lists) == 1 else document
     if not isinstance(document, list):
-        raise RowFault(Finding(None, f"the file is {kind(document)}, not a list of rows", "write [{…}, {…}] or .jsonl"))
+        raise RowFault(
+            Finding(None, f"the file is {json_type(document)}, not a list of rows", "write [{…}, {…}] or .jsonl")
+        )
     return document
 
 
@@ -169,7 +171,7 @@ def csv_rows(path: Path) -> Iterator[Row]:
 
 
 def _delimiter(path: Path, text: TextIO) -> str:
-    """The comma or tab the name promises; for a .csv without commas in its header, what it has instead."""
+    """The delimiter: a tab for .tsv, a comma for .csv, or what the header has in place of commas."""
     if ".tsv" in map(str.lower, path.suffixes):
         return "\t"
     header = next(_full_lines(text), "")
@@ -271,7 +273,7 @@ def _excerpt(text: str, start: int = 0) -> str:
 
 
 def text_fault(text: str) -> Finding | None:
-    """What makes a text read by `_opened` unusable."""
+    """Why a text read by `_opened` is unusable, or None."""
     excerpt = _excerpt(text)
     if (at := text.find("\0")) >= 0:
         return Finding(f"char {at + 1}", "a NUL byte", f"{_SAVE_UTF8}, without NUL bytes", excerpt=excerpt)
@@ -308,17 +310,17 @@ class _Json:
     """Reads JSON strictly: a number that JSON or a float cannot hold is refused, with its column."""
 
     def __init__(self) -> None:
-        self._odd: list[str] = []
+        self._odd_numbers: list[str] = []
         self._decode = json.JSONDecoder(parse_float=self._float, parse_constant=self._constant).decode
 
     def _float(self, text: str) -> float:
         value = float(text)
         if math.isinf(value):
-            self._odd.append(text)
+            self._odd_numbers.append(text)
         return value
 
     def _constant(self, text: str) -> float:
-        self._odd.append(text)
+        self._odd_numbers.append(text)
         return float(text)
 
     def row(self, text: str) -> Any:
@@ -327,12 +329,12 @@ class _Json:
         # Only a text with more brackets than levels allowed can be too deep.
         if text.count("[") + text.count("{") > limits.JSON_DEPTH and deeper(value, limits.JSON_DEPTH):
             raise RowFault(too_deep()._replace(excerpt=_excerpt(text)))
-        self.refuse_odd(value)
+        self.refuse_odd_numbers(value)
         return value
 
     def document(self, text: str) -> Any:
-        """A whole file; call `refuse_odd` on its parts."""
-        self._odd.clear()
+        """A whole file; call `refuse_odd_numbers` on its parts."""
+        self._odd_numbers.clear()
         try:
             return self._decode(text)
         except json.JSONDecodeError as error:
@@ -342,11 +344,11 @@ class _Json:
         except ValueError:  # Python's own bound on the digits of an int
             raise RowFault(Finding(None, "a number has too many digits", "write it as text")) from None
 
-    def refuse_odd(self, value: Any) -> None:
-        """RowFault if the text had a number that cannot be held and it is in `value`."""
-        if self._odd and (found := _not_finite(value)):
+    def refuse_odd_numbers(self, value: Any) -> None:
+        """Raise RowFault if `value` holds a number of the text that JSON cannot hold."""
+        if self._odd_numbers and (found := _not_finite(value)):
             path, number = found
-            text = next(text for text in self._odd if str(float(text)) == str(number))
+            text = next(text for text in self._odd_numbers if str(float(text)) == str(number))
             reason = f"is {text[:40]}, which is not a number JSON can carry"
             raise RowFault(Finding(path, reason, "write null or a finite number"))
 

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for connections that outlive the loops of those who use them."""
+"""An event loop in a thread of its own, for connections that outlive the event loops of their callers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from benchmax.cross_loop import LoopCalls
 from benchmax.errors import McpError
-from benchmax.mailbox import Mailbox
 
 Result = TypeVar("Result")
 
 
 class IoLoop:
-    """Runs coroutines for callers on any loop, or on none."""
+    """Runs coroutines for callers on any event loop, or on none."""
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
-        self._inbox = Mailbox(self.loop)
-        self._returns: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
+        self._inbox = LoopCalls(self.loop)
+        self._returns: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls] = WeakKeyDictionary()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -33,29 +33,26 @@ class IoLoop:
             self.loop.close()
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Run there, wait here; cancelling this cancels that."""
+        """Run a coroutine on this loop and wait for it on the caller's; cancellation is passed on."""
         here = asyncio.get_running_loop()
         if self.loop.is_closed():
             raise McpError("The environment was shut down. Make a new one.")
         returns = self._returns.get(here)
         if returns is None:
-            returns = self._returns[here] = Mailbox(here)
+            returns = self._returns[here] = LoopCalls(here)
         job = _Job(work, here.create_future(), returns)
-        self._inbox.post_from(here, job.begin, self.loop)
+        self._inbox.schedule_from(here, job.begin, self.loop)
         try:
             result: Result = await job.future
             return result
         except asyncio.CancelledError:
-            self._inbox.post_from(here, job.cancel)
+            self._inbox.schedule_from(here, job.cancel)
             raise
 
-    def run_blocking(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Run there, from plain code."""
-        return asyncio.run_coroutine_threadsafe(work(), self.loop).result()
-
     def begin(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Run there; nobody waits."""
-        self._inbox.post(lambda: _held(self.loop.create_task(work())))
+        """Run a coroutine on this loop without waiting for it."""
+
+        self._inbox.schedule(lambda: _held(self.loop.create_task(work())))
 
     def stop(self) -> None:
         if not self.loop.is_closed():
@@ -74,7 +71,7 @@ def _held(task: asyncio.Task[Any]) -> None:
 class _Job:
     __slots__ = ("_returns", "_task", "_work", "future")
 
-    def __init__(self, work: Callable[[], Any], future: asyncio.Future[Any], returns: Mailbox) -> None:
+    def __init__(self, work: Callable[[], Any], future: asyncio.Future[Any], returns: LoopCalls) -> None:
         self._work, self.future, self._returns = work, future, returns
         self._task: asyncio.Task[Any] | None = None
 
@@ -92,7 +89,7 @@ class _Job:
         else:
             error = task.exception()
         value = None if error is not None else task.result()
-        self._returns.post_from(task.get_loop(), self._settle, value, error)
+        self._returns.schedule_from(task.get_loop(), self._settle, value, error)
 
     def _settle(self, value: Any, error: BaseException | None) -> None:
         if self.future.done():

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmax import limits
-from benchmax.envs.remote.surroundings import Confinement, ProcessLimits
+from benchmax.envs.remote.process_limits import Confinement, ProcessLimits
 from benchmax.errors import SandboxError
 from benchmax.sandbox import Call, Ended, Limits, Process, Sandbox
 
 WORKER = "benchmax.bundle.worker"
-"""The module a child runs; known here by name only, as it stands on layers above this one."""
+"""The module a child runs; known here only by name, because it is on a layer above this one."""
 _WIRE = 3
 """The socket's descriptor in a sandbox."""
 _OUTSIDE = ("HOME", "USER", "LOGNAME")
@@ -50,7 +50,7 @@ class Exit:
 
 class Child(Protocol):
     ended: asyncio.Future[Exit]
-    """Done when nothing of it is left in its session or sandbox."""
+    """Done when nothing is left of it and of what it started."""
 
     def kill(self) -> None: ...
 
@@ -58,12 +58,12 @@ class Child(Protocol):
 
 
 class PlainChild:
-    """A process as any other, in a session of its own."""
+    """A process that goes under a guard (`guard`), which ends it and all it started."""
 
     def __init__(self, launch: Launch) -> None:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[Exit] = self._loop.create_future()
-        # From the loop's own thread, which lives as long as the child may: Linux ends a child with that thread.
+        # From the loop's thread, which outlives the child: Linux ends a child with the thread that started it.
         self._popen = subprocess.Popen(
             [launch.python, "-P", "-m", launch.module, str(launch.wire)],
             pass_fds=[launch.wire],
@@ -77,21 +77,19 @@ class PlainChild:
         threading.Thread(target=self._wait, name="benchmax-env-wait", daemon=True).start()
 
     def kill(self) -> None:
-        if self._popen.returncode is not None:  # reaped: the number may be another's by now
+        """Its guard kills it and all it started."""
+        self.signal(signal.SIGTERM)
+
+    def signal(self, number: int) -> None:
+        if self._popen.returncode is not None:  # reaped: its number may belong to another process by now
             return
         try:
-            os.killpg(self._popen.pid, signal.SIGKILL)
+            os.kill(self._popen.pid, number)
         except (ProcessLookupError, PermissionError):
             pass
 
-    def signal(self, number: int) -> None:
-        if self._popen.returncode is None:
-            os.kill(self._popen.pid, number)
-
     def _wait(self) -> None:
-        """In a thread: wait without reaping, so that the group's id is still its own when the rest is killed."""
-        os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
-        self.kill()
+        """In a thread: wait until the child and all it started have ended."""
         code = self._popen.wait()
         try:
             self._loop.call_soon_threadsafe(self.ended.set_result, Exit(code))

@@ -10,8 +10,8 @@ from typing import Any
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import ExampleSet, load_examples
 from benchmax.envs.loading import find_rows, load_env_class, make_env
+from benchmax.envs.remote.process_limits import Confinement
 from benchmax.envs.remote.proxy import RemoteEnv
-from benchmax.envs.remote.surroundings import Confinement
 
 Source = tuple[Callable[[], BaseEnv], Callable[[str, int], ExampleSet]]
 """What makes the environment, and what reads rows for it: by their name, and the fewest there must be."""

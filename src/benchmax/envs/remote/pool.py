@@ -1,6 +1,6 @@
-"""The processes of one environment: kept alive, and each rollout kept with the one that knows it.
+"""The processes of one environment: restarted when they end, and each rollout stays in the one that knows it.
 
-Callers may stand on any event loop, or on none. One thread with a loop of its own speaks to all processes.
+Callers may be on any event loop, or on none. One thread with its own loop talks to all processes.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from benchmax import limits, retries
-from benchmax.envs.remote.process import EnvProcess, Plan, Request
+from benchmax.cross_loop import LoopCalls
+from benchmax.envs.remote.process import EnvProcess, ProcessSpec, Request
 from benchmax.envs.remote.wire import pack, transcript_starts
-from benchmax.errors import EnvDefinitionError, EnvError
-from benchmax.mailbox import Mailbox
+from benchmax.errors import EnvDefinitionError, EnvError, EnvLost
 from benchmax.sandbox import Sandbox
 
 logger = logging.getLogger(__name__)
 
 START_TRIES = 5
-"""Deaths in a row before a start succeeds, after which no more is tried."""
+"""Failed starts in a row, after which no more are tried."""
 LONGEST_PAUSE = 2.0
-"""Seconds between a death and the next start, at most."""
-LONG_LIFE = 10.0
-"""A process that lived this many seconds is replaced at once."""
+"""Seconds between the end of a process and the next start, at most."""
+STABLE_SECONDS = 10.0
+"""A process that ran this long is replaced at once."""
 REMEMBERED = 100_000
-"""Rollouts whose process is remembered; an environment without release_rollout never says when one is over."""
+"""Rollouts whose process is remembered; without release_rollout, nothing says when one is over."""
 
 
 class Slot:
-    """A place for one process, filled again when it dies."""
+    """A place for one process, filled again when it ends."""
 
     def __init__(self) -> None:
         self.process: EnvProcess | None = None
         self.waiting: dict[int, Request] = {}
         self.failure: EnvDefinitionError | None = None
         self.ready: Future[dict[str, Any]] = Future()
-        """What the first process said of the environment."""
+        """The first process's description of the environment."""
 
     @property
     def load(self) -> tuple[bool, int]:
@@ -52,7 +52,7 @@ class Slot:
         return False, len(self.process.pending)
 
     def open(self, process: EnvProcess, hello: dict[str, Any]) -> list[Request]:
-        """The process is ready; gives the calls that waited for it."""
+        """Put a started process into the slot; returns the calls that waited for it."""
         self.process = process
         if not self.ready.done():
             self.ready.set_result(hello)
@@ -72,21 +72,22 @@ class Slot:
 class EnvPool:
     """Runs hooks in child processes."""
 
-    def __init__(self, plan: Plan, processes: int) -> None:
-        self._plan = plan
+    def __init__(self, spec: ProcessSpec, processes: int) -> None:
+        self._spec = spec
         self._sandbox: Sandbox | None = None
         self._slots = [Slot() for _ in range(processes)]
-        self._homes: dict[str, EnvProcess] = {}
+        self._process_of: dict[str, EnvProcess] = {}
+        """The process of each rollout."""
         self._numbers = itertools.count(1)
         self._closing = False
-        self._returns: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
+        self._replies: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls] = WeakKeyDictionary()
         self._loop = asyncio.new_event_loop()
-        self._inbox = Mailbox(self._loop)
+        self._calls = LoopCalls(self._loop)
         self._thread = threading.Thread(target=self._run, name="benchmax-env-io", daemon=True)
         self._thread.start()
 
     def open(self) -> dict[str, Any]:
-        """Wait for the first process; gives what it says of its environment."""
+        """Wait for the first process; returns its description of the environment."""
         try:
             return self._slots[0].ready.result()
         except BaseException:
@@ -95,44 +96,44 @@ class EnvPool:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        keepers = [self._loop.create_task(self._keep(slot)) for slot in self._slots]
+        supervisors = [self._loop.create_task(self._supervise(slot)) for slot in self._slots]
         try:
             self._loop.run_forever()
-            for keeper in keepers:
-                keeper.cancel()
-            self._loop.run_until_complete(asyncio.gather(*keepers, return_exceptions=True))
+            for supervisor in supervisors:
+                supervisor.cancel()
+            self._loop.run_until_complete(asyncio.gather(*supervisors, return_exceptions=True))
             if self._sandbox is not None:
                 self._loop.run_until_complete(self._sandbox.close())
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
 
-    # Keeping processes alive
+    # Starting processes, and starting them again
 
-    async def _keep(self, slot: Slot) -> None:
+    async def _supervise(self, slot: Slot) -> None:
         try:
-            await self._keep_alive(slot)
-        except Exception as error:  # a slot that nobody fills must not leave its callers waiting
+            await self._keep_running(slot)
+        except Exception as error:  # a slot that stays empty must not leave its callers waiting
             logger.exception("The environment's process can no longer be started.")
             slot.fail(EnvDefinitionError(f"The environment's process cannot be started: {error!r}. Open it again."))
 
-    async def _keep_alive(self, slot: Slot) -> None:
-        failures = deaths = 0
+    async def _keep_running(self, slot: Slot) -> None:
+        failures = short_runs = 0
         while not self._closing:
-            process = EnvProcess(self._plan, self._the_sandbox())
+            process = EnvProcess(self._spec, self._shared_sandbox(), self._send_again)
             try:
                 hello = await process.start()
             except EnvDefinitionError as error:
                 failures += 1
-                told = process.death is None and not slot.ready.done()  # the environment itself says that it cannot
-                await process.put_down("could not start")
-                if told or failures >= START_TRIES:
+                reported = process.end_reason is None and not slot.ready.done()  # by the environment itself
+                await process.kill_and_wait("could not start")
+                if reported or failures >= START_TRIES:
                     slot.fail(error)
                     return
                 await asyncio.sleep(retries.pause(failures, 0.1, LONGEST_PAUSE))
                 continue
             except asyncio.CancelledError:
-                await process.put_down("could not start")
+                await process.kill_and_wait("could not start")
                 raise
             failures, began = 0, monotonic()
             for request in slot.open(process, hello):
@@ -140,52 +141,50 @@ class EnvPool:
             await process.ended
             slot.process = None
             if not self._closing:
-                logger.warning("%s It is replaced.", process.death)
-                deaths = 0 if monotonic() - began > LONG_LIFE else deaths + 1
-                await asyncio.sleep(retries.pause(deaths + 1, 0.05, LONGEST_PAUSE))
+                logger.warning("%s It is replaced.", process.end_reason)
+                short_runs = 0 if monotonic() - began > STABLE_SECONDS else short_runs + 1
+                await asyncio.sleep(retries.pause(short_runs + 1, 0.05, LONGEST_PAUSE))
 
-    def _the_sandbox(self) -> Sandbox | None:
-        """The one of all processes, made when the first is started."""
-        plan, given = self._plan, self._plan.confinement
+    def _shared_sandbox(self) -> Sandbox | None:
+        """The sandbox of all processes, made when the first is started; None when there is to be none."""
+        spec, given = self._spec, self._spec.confinement
         if given is not None and self._sandbox is None:
             self._sandbox = Sandbox(
-                read=(*plan.read, *given.read), own=plan.workdir, network=given.network,
-                insist=given.insist, scrap=plan.workdir.parent,
+                read=(*spec.read, *given.read), own=spec.workdir, network=given.network,
+                insist=given.insist, scrap=spec.workdir.parent,
             )  # fmt: skip
         return self._sandbox
 
     # Calls, from any thread
 
-    async def ask(
+    async def call(
         self, hook: str, rollouts: tuple[str, ...], key: str | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
-        """Run a hook in its process and wait for the outcome; cancelling gives it up there too."""
+        """Run a hook in its process and wait for the outcome; cancelling abandons it there too."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        returns = self._returns.get(loop)
-        if returns is None:
-            returns = self._returns[loop] = Mailbox(loop)
+        replies = self._replies.get(loop) or self._replies.setdefault(loop, LoopCalls(loop))
 
         def answer(value: Any, error: Exception | None) -> None:
-            returns.post_from(self._loop, _settle, future, value, error)
+            replies.schedule_from(self._loop, _settle, future, value, error)
 
         request = self._request(hook, rollouts, key, args, kwargs, answer)
-        self._inbox.post_from(loop, self._submit, request)
+        self._calls.schedule_from(loop, self._submit, request)
         try:
             return await future
         except asyncio.CancelledError:
-            self._inbox.post_from(loop, self._cancel, request)
+            self._calls.schedule_from(loop, self._cancel, request)
             raise
 
-    def ask_now(self, hook: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float) -> Any:
-        """Run a hook from plain code, which waits for it."""
+    def call_blocking(self, hook: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], seconds: float) -> Any:
+        """Run a hook from code that is not async."""
         future: Future[Any] = Future()
         request = self._request(hook, (), None, args, kwargs, lambda value, error: _settle(future, value, error))
-        self._inbox.post(self._submit, request)
+        self._calls.schedule(self._submit, request)
         try:
             return future.result(seconds)
         except TimeoutError:
-            self._inbox.post(self._cancel, request)
+            self._calls.schedule(self._cancel, request)
             raise EnvError(f"{hook} took longer than {seconds:g} s. Make it faster.") from None
 
     def _request(
@@ -215,23 +214,23 @@ class EnvPool:
 
     def _submit(self, request: Request) -> None:
         try:
-            self._place(request)
+            self._route(request)
         except Exception as error:
             request.answer(None, error)
 
-    def _place(self, request: Request) -> None:
-        known = [self._homes[each] for each in request.rollouts if each in self._homes]
-        gone = next((process for process in known if process.death is not None), None)
+    def _route(self, request: Request) -> None:
+        known = [self._process_of[each] for each in request.rollouts if each in self._process_of]
+        gone = next((process for process in known if process.end_reason is not None), None)
         if gone is not None and request.hook == "release_rollout":
-            self._homes.pop(request.rollouts[0], None)
+            self._process_of.pop(request.rollouts[0], None)
             request.answer(None, None)
         elif gone is not None:
-            raise EnvError(f"The process that held this rollout is gone. {gone.death}")
+            raise EnvLost(f"The process of this rollout has ended. {gone.end_reason}")
         elif known:
             self._send(request, known[0])
         else:
             slot = self._slot_for(request.key)
-            if slot.process is not None and slot.process.death is None:
+            if slot.process is not None and slot.process.end_reason is None:
                 self._send(request, slot.process)
             else:
                 slot.waiting[request.id] = request
@@ -248,13 +247,20 @@ class EnvPool:
 
     def _send(self, request: Request, process: EnvProcess) -> None:
         if request.hook == "release_rollout":
-            self._homes.pop(request.rollouts[0], None)
+            self._process_of.pop(request.rollouts[0], None)
         else:
             for rollout in request.rollouts:
-                self._homes[rollout] = process
-            while len(self._homes) > REMEMBERED:
-                del self._homes[next(iter(self._homes))]
+                self._process_of[rollout] = process
+            while len(self._process_of) > REMEMBERED:
+                del self._process_of[next(iter(self._process_of))]
         process.call(request)
+
+    def _send_again(self, request: Request) -> bool:
+        """Give a call that belongs to no rollout, and so needs nothing of the process that died, to the next one."""
+        again = not request.rollouts and not self._closing and request.sent < limits.ROLLOUT_TRIES
+        if again:
+            self._submit(request)
+        return again
 
     def _cancel(self, request: Request) -> None:
         for slot in self._slots:
@@ -275,19 +281,21 @@ class EnvPool:
         self._thread.join(5.0)
 
     def kill(self) -> None:
-        """End everything without waiting; from any thread, and again and again."""
+        """End everything without waiting; from any thread, any number of times."""
         if not self._closing:
             self._closing = True
-            self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._put_down()))
+            self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._kill_all()))
 
-    async def _put_down(self) -> None:
-        processes = [slot.process for slot in self._slots if slot.process is not None]
-        for process in processes:
-            await process.put_down("was no longer needed")
+    async def _kill_all(self) -> None:
+        for process in self._processes():
+            await process.kill_and_wait("was no longer needed")
         self._loop.stop()
 
+    def _processes(self) -> list[EnvProcess]:
+        return [slot.process for slot in self._slots if slot.process is not None]
+
     async def _stop(self) -> None:
-        processes = [slot.process for slot in self._slots if slot.process is not None]
+        processes = self._processes()
         for slot in self._slots:
             slot.fail(EnvDefinitionError("The environment was shut down. Open it again to use it."))
         for process in processes:

@@ -1,4 +1,4 @@
-"""One child process that runs the environment: started, spoken to, and mourned with words."""
+"""One child process that runs the environment: its start, its messages, and the reason of its end."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from typing import Any
 from benchmax import limits
 from benchmax.envs.logging import group_context
 from benchmax.envs.remote.child import Child, Exit, Launch, PlainChild, start_sandboxed
-from benchmax.envs.remote.surroundings import Confinement, ProcessLimits, readable_bytes, scrubbed_environment
+from benchmax.envs.remote.process_limits import Confinement, ProcessLimits, readable_bytes, scrubbed_environment
 from benchmax.envs.remote.wire import Frames, pack, rebuild
-from benchmax.errors import EnvDefinitionError, EnvError, SandboxError, SandboxUnavailable
+from benchmax.errors import EnvDefinitionError, EnvLost, SandboxError, SandboxUnavailable
 from benchmax.sandbox import Sandbox
 
 logger = logging.getLogger(__name__)
@@ -32,12 +32,12 @@ END_SECONDS = 0.2
 _OUT_OF_MEMORY = ("MemoryError", "bad_alloc", "Cannot allocate memory", "memory allocation of", "out of memory")
 
 Output = Callable[[str, str], None]
-"""Told each line a child prints: "stdout" or "stderr", and the line."""
+"""Receives each line a child prints: "stdout" or "stderr", and the line."""
 Answer = Callable[[Any, Exception | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProcessSpec:
     """How the children of one environment are started."""
 
     source: dict[str, Any]
@@ -57,7 +57,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Request:
-    """One hook call on its way."""
+    """One hook call that was sent, or waits to be."""
 
     id: int
     hook: str
@@ -66,16 +66,20 @@ class Request:
     frame: bytes
     answer: Answer
     process: EnvProcess | None = None
+    sent: int = 0
+    """To how many processes."""
 
 
 @dataclass(eq=False)
 class EnvProcess(asyncio.Protocol):
     """A child and its socket. Everything here runs on the pool's loop."""
 
-    plan: Plan
+    spec: ProcessSpec
     sandbox: Sandbox | None = None
+    send_again: Callable[[Request], bool] = lambda request: False
+    """Called for each call that this process leaves unanswered; returns True when another process answers it."""
     pending: dict[int, Request] = field(default_factory=dict)
-    death: str | None = None
+    end_reason: str | None = None
     """How it ended, once it has."""
 
     def __post_init__(self) -> None:
@@ -85,21 +89,21 @@ class EnvProcess(asyncio.Protocol):
         self.ended: asyncio.Future[None] = loop.create_future()
         self._frames = Frames()
         self._outbox: list[bytes] = []
-        self._doubted: dict[int, asyncio.TimerHandle] = {}
+        self._cancel_timers: dict[int, asyncio.TimerHandle] = {}
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
-        self._reason = ""
+        self._kill_reason = ""
         self._transport: asyncio.Transport | None = None
         self._child: Child | None = None
-        self._pipes: list[_Lines] = []
+        self._pipes: list[_OutputLines] = []
         self._folder = ""
 
     async def start(self) -> dict[str, Any]:
-        """Start the child and give what it says of its environment; EnvDefinitionError when it cannot."""
+        """Start the child and return its description of the environment; raises EnvDefinitionError when it cannot."""
         ours, theirs = socket.socketpair()
         pipes = {name: os.pipe() for name in ("stdout", "stderr")}
         readers = [reader for reader, _ in pipes.values()]
         try:
-            self._folder = tempfile.mkdtemp(prefix="process-", dir=self.plan.workdir)
+            self._folder = tempfile.mkdtemp(prefix="process-", dir=self.spec.workdir)
             self._child = await self._launch(theirs.fileno(), *(writer for _, writer in pipes.values()))
         except (OSError, SandboxError, SandboxUnavailable) as error:
             ours.close()
@@ -110,70 +114,71 @@ class EnvProcess(asyncio.Protocol):
             theirs.close()
             for _, writer in pipes.values():
                 os.close(writer)
-        self._child.ended.add_done_callback(self._mourn)
+        self._child.ended.add_done_callback(self._child_ended)
         for name, reader in zip(pipes, readers, strict=True):
             self._pipes.append(await self._listen(name, reader))
         await self._loop.create_unix_connection(lambda: self, sock=ours)
         self._send(pack(self._instructions()))
         try:
-            return await asyncio.wait_for(asyncio.shield(self.hello), self.plan.start_seconds)
+            return await asyncio.wait_for(asyncio.shield(self.hello), self.spec.start_seconds)
         except TimeoutError:
-            self.kill(f"did not start within {self.plan.start_seconds:g} s")
-            raise EnvDefinitionError(f"The environment {self._reason}. Make __init__ faster.") from None
+            self.kill(f"did not start within {self.spec.start_seconds:g} s")
+            raise EnvDefinitionError(f"The environment {self._kill_reason}. Make __init__ faster.") from None
 
     async def _launch(self, wire: int, stdout: int, stderr: int) -> Child:
-        variables = {**scrubbed_environment(self.plan.variables), "TMPDIR": self._folder}
-        launch = Launch(self.plan.python, self._folder, variables, wire, stdout, stderr)
-        if self.sandbox is None or self.plan.confinement is None:
+        variables = {**scrubbed_environment(self.spec.variables), "TMPDIR": self._folder}
+        launch = Launch(self.spec.python, self._folder, variables, wire, stdout, stderr)
+        if self.sandbox is None or self.spec.confinement is None:
             return PlainChild(launch)
-        return await start_sandboxed(self.sandbox, launch, self.plan.limits, self.plan.confinement)
+        return await start_sandboxed(self.sandbox, launch, self.spec.limits, self.spec.confinement)
 
     def _not_started(self, error: Exception) -> EnvDefinitionError:
         shutil.rmtree(self._folder, ignore_errors=True)
         self.ended.set_result(None)
         if isinstance(error, SandboxUnavailable):  # another try would end the same way
             return EnvDefinitionError(str(error))
-        self.death = str(error)
-        return EnvDefinitionError(f"{self.plan.python} cannot be started: {error}. Give another python.")
+        self.end_reason = str(error)
+        return EnvDefinitionError(f"{self.spec.python} cannot be started: {error}. Give another python.")
 
     def _instructions(self) -> dict[str, Any]:
-        given = self.plan.limits
+        given = self.spec.limits
         return {
-            **self.plan.source,
-            "parent": os.getpid() if self.sandbox is None else None,
+            **self.spec.source,
             "memory_bytes": given.memory_bytes,
             "open_files": given.open_files,
             "nice": given.nice,
-            "start_seconds": self.plan.start_seconds,
+            "start_seconds": self.spec.start_seconds,
         }
 
-    async def _listen(self, name: str, reader: int) -> _Lines:
+    async def _listen(self, name: str, reader: int) -> _OutputLines:
         pipe = os.fdopen(reader, "rb", 0)
-        _, lines = await self._loop.connect_read_pipe(lambda: _Lines(lambda line: self._printed(name, line)), pipe)
+        _, lines = await self._loop.connect_read_pipe(
+            lambda: _OutputLines(lambda line: self._printed(name, line)), pipe
+        )
         return lines
 
     def _printed(self, stream: str, line: str) -> None:
         if stream == "stderr":
             self._tail.append(line)
         try:
-            self.plan.output(stream, line)
+            self.spec.output(stream, line)
         except Exception:
             logger.exception("The output callback failed.")
 
     # Calls
 
     def call(self, request: Request) -> None:
-        request.process = self
+        request.process, request.sent = self, request.sent + 1
         self.pending[request.id] = request
         self._send(request.frame)
 
     def cancel(self, request: Request) -> None:
-        """Give a call up. A child that does not even say that it heard is stuck, and is killed."""
-        if self.pending.pop(request.id, None) is None or self.death is not None:
+        """Abandon a call. A child that does not acknowledge it is stuck, and is killed."""
+        if self.pending.pop(request.id, None) is None or self.end_reason is not None:
             return
         self._send(pack({"cancel": request.id}))
-        words = f"did not answer for {self.plan.cancel_seconds:g} s after {request.hook} was given up"
-        self._doubted[request.id] = self._loop.call_later(self.plan.cancel_seconds, self.kill, words)
+        reason = f"did not answer for {self.spec.cancel_seconds:g} s after {request.hook} was abandoned"
+        self._cancel_timers[request.id] = self._loop.call_later(self.spec.cancel_seconds, self.kill, reason)
 
     def _send(self, frame: bytes) -> None:
         if not self._outbox:
@@ -185,7 +190,7 @@ class EnvProcess(asyncio.Protocol):
             self._transport.write(b"".join(self._outbox))
         self._outbox.clear()
 
-    # What the child says
+    # Messages of the child
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -194,18 +199,18 @@ class EnvProcess(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for message in self._frames.feed(data):
-                self._heard(message)
+                self._received(message)
         except Exception as error:  # nothing it sends may harm this side
-            self.kill(f"sent something that is not benchmax's ({type(error).__name__}: {error})")
+            self.kill(f"sent an invalid message ({type(error).__name__}: {error})")
 
     def connection_lost(self, error: Exception | None) -> None:
         self._loop.call_later(END_SECONDS, self.kill, CLOSED)
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _received(self, message: dict[str, Any]) -> None:
         if "log" in message:
             _relog(*message["log"])
-        elif "heard" in message:
-            if (timer := self._doubted.pop(message["heard"], None)) is not None:
+        elif "cancelled" in message:
+            if (timer := self._cancel_timers.pop(message["cancelled"], None)) is not None:
                 timer.cancel()
         elif "hello" in message and not self.hello.done():
             self.hello.set_result(dict(message["hello"]))
@@ -219,36 +224,37 @@ class EnvProcess(asyncio.Protocol):
     # The end
 
     def stop(self) -> None:
-        """Ask the child to shut its environment down and leave."""
+        """Ask the child to shut its environment down and exit."""
         self._send(pack({"stop": True}))
 
     def kill(self, reason: str) -> None:
-        """End the child and whatever it started in its session."""
-        if self.death is None and not self._reason:
-            self._reason = reason
+        """End the child and whatever it started."""
+        if self.end_reason is None and not self._kill_reason:
+            self._kill_reason = reason
             if self._child is not None:
                 self._child.kill()
 
-    async def put_down(self, reason: str) -> None:
+    async def kill_and_wait(self, reason: str) -> None:
         """Kill the child, if there is one, and wait for its end."""
         if self._child is not None:
             self.kill(reason)
             await asyncio.wait([self.ended], timeout=5.0)
 
-    def _mourn(self, ended: asyncio.Future[Exit]) -> None:
-        self._burial = self._loop.create_task(self._bury(ended.result()))
+    def _child_ended(self, ended: asyncio.Future[Exit]) -> None:
+        self._finishing = self._loop.create_task(self._finish(ended.result()))
 
-    async def _bury(self, ended: Exit) -> None:
+    async def _finish(self, ended: Exit) -> None:
         if self._pipes:
             await asyncio.wait([pipe.closed for pipe in self._pipes], timeout=0.5)
-        self.death = self._words(ended)
-        for timer in self._doubted.values():
+        self.end_reason = self._describe_end(ended)
+        for timer in self._cancel_timers.values():
             timer.cancel()
         if not self.hello.done():
-            self.hello.set_exception(EnvDefinitionError(self.death))
-            self.hello.exception()  # seen: there may be nobody waiting
+            self.hello.set_exception(EnvDefinitionError(self.end_reason))
+            self.hello.exception()  # marked as retrieved: nobody may be waiting
         for request in list(self.pending.values()):
-            request.answer(None, EnvError(self.death))
+            if not self.send_again(request):
+                request.answer(None, EnvLost(self.end_reason))
         self.pending.clear()
         if self._transport is not None:
             self._transport.close()
@@ -258,11 +264,11 @@ class EnvProcess(asyncio.Protocol):
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def _words(self, ended: Exit) -> str:
+    def _describe_end(self, ended: Exit) -> str:
         code = ended.code
-        own = self._reason and self._reason != CLOSED
+        own = self._kill_reason and self._kill_reason != CLOSED
         if own:
-            how = f"{self._reason} and was killed"
+            how = f"{self._kill_reason} and was killed"
         elif ended.by is not None and ended.by != "killed":
             how = f"was ended by the {ended.by} limit of its sandbox"
         elif code < 0:
@@ -270,13 +276,13 @@ class EnvProcess(asyncio.Protocol):
         else:
             how = f"ended with exit code {code}"
         tail = "\n".join(self._tail)
-        most = self.plan.limits.memory_bytes
+        most = self.spec.limits.memory_bytes
         if most is not None and any(sign in tail for sign in _OUT_OF_MEMORY):
             how += f" at its memory limit {readable_bytes(most)}"
         elif code == -signal.SIGKILL and not own and ended.by is None:
             how += " (the system may have run out of memory)"
-        said = f" Its last lines were:\n{tail}" if tail else " It printed no error."
-        return f"The environment's process {how}.{said}"
+        output = f" Its last lines were:\n{tail}" if tail else " It printed no error."
+        return f"The environment's process {how}.{output}"
 
 
 def signal_name(number: int) -> str:
@@ -300,17 +306,17 @@ def _start_failure(described: Any) -> EnvDefinitionError:
 
 def _relog(level: int, name: str, message: str, rollouts: list[str]) -> None:
     record = logging.LogRecord(str(name), int(level), "", 0, "%s", (str(message),), None)
-    # A logger that nobody here has is not made, for its name comes from the other side.
+    # No new logger is created: its name comes from the child.
     known = record.name if record.name in logging.root.manager.loggerDict else "benchmax.env"
     with group_context([str(each) for each in rollouts]):
         logging.getLogger(known).handle(record)
 
 
-class _Lines(asyncio.Protocol):
-    """Cuts what a child prints into lines of bounded length."""
+class _OutputLines(asyncio.Protocol):
+    """Splits what a child prints into lines of bounded length."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self._on_line = on_line
         self._rest = b""
         self._transport: asyncio.BaseTransport | None = None
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -322,11 +328,11 @@ class _Lines(asyncio.Protocol):
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[: limits.LOG_LINE_CHARS]
         for line in lines:
-            self._tell(line[: limits.LOG_LINE_CHARS].decode("utf-8", "replace").rstrip("\r"))
+            self._on_line(line[: limits.LOG_LINE_CHARS].decode("utf-8", "replace").rstrip("\r"))
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._rest:
-            self._tell(self._rest.decode("utf-8", "replace"))
+            self._on_line(self._rest.decode("utf-8", "replace"))
             self._rest = b""
         if not self.closed.done():
             self.closed.set_result(None)

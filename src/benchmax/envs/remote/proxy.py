@@ -1,4 +1,4 @@
-"""`RemoteEnv`: an environment that is somewhere else, with the hooks and attributes of the one it stands for."""
+"""`RemoteEnv`: an environment in child processes, with the hooks and attributes of the one it stands for."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import LENIENT, DatasetReport, ExampleSet
 from benchmax.envs.datasets.readers import Source, named_rows, source_name
-from benchmax.envs.demonstration import told_elsewhere
-from benchmax.envs.remote.placement import placement_basis, placement_key
+from benchmax.envs.demonstration import remote_script
 from benchmax.envs.remote.pool import EnvPool
 from benchmax.envs.remote.preprocess import preprocess
-from benchmax.envs.remote.process import Output, Plan
-from benchmax.envs.remote.surroundings import Confinement, ProcessLimits, code_paths
+from benchmax.envs.remote.process import Output, ProcessSpec
+from benchmax.envs.remote.process_limits import Confinement, ProcessLimits, code_paths
+from benchmax.envs.remote.routing import deciding_hook, routing_key
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, EnvDefinitionError
 
@@ -37,11 +37,11 @@ ATTRIBUTES = (
 )
 """Read once, when the environment starts."""
 PLAIN_HOOKS = ("dataset_preprocess", "playground_preprocess", "gold_completion", "gold_tool_calls")
-"""Class methods that are no coroutines; whoever calls them waits."""
+"""Class methods that are not coroutines; their callers block."""
 
 
 class BundleLike(Protocol):
-    """A `benchmax.bundle.Bundle`, which lives on a layer above this one."""
+    """A `benchmax.bundle.Bundle`, which is on a layer above this one."""
 
     @property
     def pickled(self) -> bytes: ...
@@ -54,7 +54,7 @@ class RemoteEnv(BaseEnv):
     """Runs a bundle, or an environment named as on the command line, in child processes.
 
     Making one starts the processes and waits for the first; on an event loop, use `await open_remote_env(…)`.
-    Its class is made to measure: it is named like the environment and has just the hooks that are overridden there.
+    Its class is created for the environment: it has its name and exactly the hooks that are overridden there.
     """
 
     _pool: EnvPool
@@ -81,8 +81,8 @@ class RemoteEnv(BaseEnv):
         read = (*code_paths(python), *_own_code(source)) if sandbox is not None else ()
         workdir = Path(tempfile.mkdtemp(prefix="benchmax-env-"))
         self._confined = sandbox is not None
-        plan = Plan(
-            source=_placed(source, constructor_args, workdir),
+        spec = ProcessSpec(
+            source=_source_in(workdir, source, constructor_args),
             python=python,
             workdir=_folder(workdir / "processes", 0o711),
             read=(*read, str(workdir / "bundle")),
@@ -93,30 +93,32 @@ class RemoteEnv(BaseEnv):
             cancel_seconds=cancel_seconds,
             output=output or _log_line,
         )
-        self._pool = EnvPool(plan, processes)
-        self._cleanup = weakref.finalize(self, _forget, self._pool, workdir)
+        self._pool = EnvPool(spec, processes)
+        self._cleanup = weakref.finalize(self, _clean_up, self._pool, workdir)
         try:
             hello = self._pool.open()
-            self._basis = placement_basis(hello["overrides"])
-            self.__class__ = _made_to_measure(type(self), hello, self._pool)
+            self._deciding = deciding_hook(hello["overrides"])
+            self.__class__ = _proxy_class(type(self), hello, self._pool)
         except (KeyError, TypeError, ValueError) as error:
             self.close()
             if isinstance(error, EnvDefinitionError):
                 raise
-            raise EnvDefinitionError(f"The environment's process said nothing usable of itself ({error!r}).") from None
+            raise EnvDefinitionError(
+                f"The environment's process described itself wrongly ({error!r}). Use the same benchmax on both sides."
+            ) from None
 
-    async def _ask(
+    async def _call(
         self, hook: str, rollouts: Sequence[str], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        key = placement_key(hook, kwargs, self._basis)
-        return await self._pool.ask(hook, tuple(rollouts), key, args, kwargs)
+        key = routing_key(hook, kwargs, self._deciding)
+        return await self._pool.call(hook, tuple(rollouts), key, args, kwargs)
 
     async def compute_reward(
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
     ) -> Mapping[str, RewardValue]:
         given = {**kwargs, "messages": messages, "task": task}
-        return await self._ask("compute_reward", [rollout_id], (rollout_id,), given)  # type: ignore[no-any-return]
+        return await self._call("compute_reward", [rollout_id], (rollout_id,), given)  # type: ignore[no-any-return]
 
     async def preprocess(
         self,
@@ -129,10 +131,10 @@ class RemoteEnv(BaseEnv):
     ) -> ExampleSet:
         """All examples of `source`, made by the environment's `dataset_preprocess` in its process.
 
-        `name` is what messages call it, `advice` what to do about unusable rows.
+        `name` is the source's name in messages, `advice` says what to do about unusable rows.
         """
         report = DatasetReport(name or source_name(source), lenient, min_rows, advice=advice)
-        return await preprocess(lambda rows: self._ask("preprocess", (), (rows,)), named_rows(source, name), report)
+        return await preprocess(lambda rows: self._call("preprocess", (), (rows,)), named_rows(source, name), report)
 
     async def shutdown(self) -> None:
         """Shut the environment down in every process, and end them."""
@@ -144,18 +146,18 @@ class RemoteEnv(BaseEnv):
 
 
 async def open_remote_env(source: BundleLike | str, **options: Any) -> RemoteEnv:
-    """`RemoteEnv(source, …)`, without holding the event loop while the processes start."""
+    """`RemoteEnv(source, …)`, without blocking the event loop while the processes start."""
     return await asyncio.to_thread(lambda: RemoteEnv(source, **options))
 
 
 class _Hooks(RemoteEnv):
-    """The hooks of which a proxy takes those that its environment overrides."""
+    """All hooks; a proxy class gets those that its environment overrides."""
 
     async def list_tools(self) -> list[ToolDefinition]:
-        return await self._ask("list_tools", ())  # type: ignore[no-any-return]
+        return await self._call("list_tools", ())  # type: ignore[no-any-return]
 
     async def run_tool(self, rollout_id: str, tool_name: str, **tool_args: Any) -> Any:
-        return await self._ask("run_tool", [rollout_id], (rollout_id, tool_name), tool_args)
+        return await self._call("run_tool", [rollout_id], (rollout_id, tool_name), tool_args)
 
     async def compute_group_reward(
         self,
@@ -165,62 +167,62 @@ class _Hooks(RemoteEnv):
         **kwargs: Any,
     ) -> Sequence[Mapping[str, RewardValue]]:
         given = {**kwargs, "messages_list": messages_list, "tasks": tasks}
-        return await self._ask("compute_group_reward", rollout_ids, (rollout_ids,), given)  # type: ignore[no-any-return]
+        return await self._call("compute_group_reward", rollout_ids, (rollout_ids,), given)  # type: ignore[no-any-return]
 
     async def validate_probe(self, eval_dataset: Sequence[Any]) -> dict[str, Any] | None:
-        return await self._ask("validate_probe", (), (list(eval_dataset),))  # type: ignore[no-any-return]
+        return await self._call("validate_probe", (), (list(eval_dataset),))  # type: ignore[no-any-return]
 
     def demonstrate(self, example: Example) -> Any:
-        return told_elsewhere(lambda *asked: self._ask("demonstrate", (), asked), example)
+        return remote_script(lambda *asked: self._call("demonstrate", (), asked), example)
 
     async def get_system_prompt(self, add_tool_defs: bool = False) -> str:
-        return await self._ask("get_system_prompt", (), (add_tool_defs,))  # type: ignore[no-any-return]
+        return await self._call("get_system_prompt", (), (add_tool_defs,))  # type: ignore[no-any-return]
 
     async def init_rollout(self, rollout_id: str, **rollout_args: Any) -> None:
-        await self._ask("init_rollout", [rollout_id], (rollout_id,), rollout_args)
+        await self._call("init_rollout", [rollout_id], (rollout_id,), rollout_args)
 
     async def release_rollout(self, rollout_id: str) -> None:
-        await self._ask("release_rollout", [rollout_id], (rollout_id,))
+        await self._call("release_rollout", [rollout_id], (rollout_id,))
 
     async def copy_to_workspace(self, rollout_id: str, src_path: Path, dst_filename: str | None = None) -> None:
         if self._confined:  # it cannot read the file itself
             content = await asyncio.to_thread(Path(src_path).read_bytes)
-            await self._ask("copy_in", [rollout_id], (rollout_id, content, Path(src_path).name, dst_filename))
+            await self._call("copy_in", [rollout_id], (rollout_id, content, Path(src_path).name, dst_filename))
             return
         given = (rollout_id, _absolute(src_path), dst_filename)
-        await self._ask("copy_to_workspace", [rollout_id], given)
+        await self._call("copy_to_workspace", [rollout_id], given)
 
     async def copy_content_to_workspace(self, rollout_id: str, src_content: str | bytes, dst_filename: str) -> None:
-        await self._ask("copy_content_to_workspace", [rollout_id], (rollout_id, src_content, dst_filename))
+        await self._call("copy_content_to_workspace", [rollout_id], (rollout_id, src_content, dst_filename))
 
     async def copy_from_workspace(self, rollout_id: str, src_filename: str, dst_path: Path) -> None:
         if self._confined:
-            content = await self._ask("copy_out", [rollout_id], (rollout_id, src_filename))
+            content = await self._call("copy_out", [rollout_id], (rollout_id, src_filename))
             await asyncio.to_thread(Path(dst_path).write_bytes, content)
             return
         given = (rollout_id, src_filename, _absolute(dst_path))
-        await self._ask("copy_from_workspace", [rollout_id], given)
+        await self._call("copy_from_workspace", [rollout_id], given)
 
 
 def _absolute(path: Path) -> Path:
-    """The other side has another working directory."""
+    """The child has another working directory."""
     return Path(path).absolute()
 
 
 async def _old_reward(self: RemoteEnv, rollout_id: str, completion: Any, ground_truth: Any, **kwargs: Any) -> Any:
     given = {**kwargs, "completion": completion, "ground_truth": ground_truth}
-    return await self._ask("compute_reward", [rollout_id], (rollout_id,), given)
+    return await self._call("compute_reward", [rollout_id], (rollout_id,), given)
 
 
 async def _old_group_reward(
     self: RemoteEnv, rollout_ids: list[str], completions: Any, ground_truths: Any, **kwargs: Any
 ) -> Any:
     given = {**kwargs, "completions": completions, "ground_truths": ground_truths}
-    return await self._ask("compute_group_reward", rollout_ids, (rollout_ids,), given)
+    return await self._call("compute_group_reward", rollout_ids, (rollout_ids,), given)
 
 
-def _made_to_measure(base: type[RemoteEnv], hello: Mapping[str, Any], pool: EnvPool) -> type[RemoteEnv]:
-    """A class with the name, the attributes and just the hooks of the environment that said hello."""
+def _proxy_class(base: type[RemoteEnv], hello: Mapping[str, Any], pool: EnvPool) -> type[RemoteEnv]:
+    """A class with the name, the attributes and exactly the hooks of the environment that `hello` describes."""
     members: dict[str, Any] = {name: hello["attributes"][name] for name in ATTRIBUTES}
     members |= {"__doc__": hello["doc"], "__module__": base.__module__}
     for hook in hello["overrides"]:
@@ -238,21 +240,21 @@ def _made_to_measure(base: type[RemoteEnv], hello: Mapping[str, Any], pool: EnvP
 
 
 def _plain_hook(pool: EnvPool, hook: str) -> Any:
-    def ask(*args: Any, **kwargs: Any) -> Any:
-        said = pool.ask_now(hook, args, kwargs, limits.INIT_SECONDS)
-        return [ToolCall.from_dict(call) for call in said] if hook == "gold_tool_calls" else said
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = pool.call_blocking(hook, args, kwargs, limits.INIT_SECONDS)
+        return [ToolCall.from_dict(call) for call in result] if hook == "gold_tool_calls" else result
 
-    return ask
+    return call
 
 
-def _forget(pool: EnvPool, workdir: Path) -> None:
-    """Ends what is left of an environment that was closed, or lost without being closed."""
+def _clean_up(pool: EnvPool, workdir: Path) -> None:
+    """End what is left of an environment that was closed, or garbage-collected without being closed."""
     pool.kill()
     shutil.rmtree(workdir, ignore_errors=True)
 
 
-def _placed(source: BundleLike | str, arguments: Mapping[str, Any] | None, workdir: Path) -> dict[str, Any]:
-    """What the children are told to open."""
+def _source_in(workdir: Path, source: BundleLike | str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the children open, as JSON; a bundle is written to the working directory."""
     if isinstance(source, str):
         file, colon, name = source.partition(":")
         spec = f"{Path(file).absolute()}{colon}{name}" if file.endswith(".py") else source

@@ -1,9 +1,9 @@
-"""What crosses between a process and its environment's: length-prefixed JSON, and nothing that could run.
+"""The protocol between a process and its environment's: length-prefixed JSON, and nothing executable.
 
     frame = length (4 bytes) · kind (1 byte) · JSON
 
-Kind 1 says that some values are tagged, such as `{"$benchmax": "ToolResult", …}`; most frames have none, and their
-dicts are then taken as they are. A list of messages loses its `completion_start` in JSON, so it travels apart.
+Kind 1 means that some values are tagged, such as `{"$benchmax": "ToolResult", …}`; most frames have none, and their
+dicts are used as they are. A list of messages loses its `completion_start` in JSON, so it is sent separately.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmax import errors, limits
 from benchmax.envs.types import ToolDefinition, ToolResult, Transcript, Unscored
-from benchmax.errors import BenchmaxError
+from benchmax.errors import BenchmaxError, error_message
 
 FRAME_BYTES = 64 * limits.MIB
 """The largest message."""
@@ -60,7 +60,7 @@ def _untag(value: dict[str, Any]) -> Any:
         return value
     try:
         return _UNTAG[value[_TAG]](value)
-    except (KeyError, TypeError, ValueError):  # somebody's own data, which looks like ours
+    except (KeyError, TypeError, ValueError):  # a user's own data that looks like a tag
         return value
 
 
@@ -74,18 +74,18 @@ _UNTAG: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 def pack(message: Mapping[str, Any]) -> bytes:
-    """A message as a frame; TypeError or ValueError when it is not JSON."""
+    """A message as a frame; raises TypeError or ValueError when it is not JSON."""
     encoder = _Encoder(separators=(",", ":"))
     try:
         body = encoder.encode(message).encode("ascii")
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if len(body) > FRAME_BYTES:
-        raise ValueError(f"it has {len(body):,} bytes as JSON; at most {FRAME_BYTES:,} may cross")
+        raise ValueError(f"it has {len(body):,} bytes as JSON; at most {FRAME_BYTES:,} can be sent")
     return _HEAD.pack(len(body), encoder.tagged) + body
 
 
-def taken(outbox: list[bytes]) -> bytes:
+def next_frames(outbox: list[bytes]) -> bytes:
     """The next frames to send together: all that wait, or as many as a message of `MESSAGE_BYTES` holds."""
     size = count = 0
     while count < len(outbox) and (not count or size + len(outbox[count]) <= MESSAGE_BYTES):
@@ -97,7 +97,7 @@ def taken(outbox: list[bytes]) -> bytes:
 
 
 class Frames:
-    """Cuts what arrives on a socket into messages; ValueError when it is not made of frames."""
+    """Splits what arrives on a socket into messages; raises ValueError when it does not consist of frames."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -146,7 +146,7 @@ def transcript_starts(kwargs: Mapping[str, Any]) -> dict[str, int | list[int]]:
 
 
 def restore_transcripts(kwargs: dict[str, Any], starts: Mapping[str, int | list[int]]) -> None:
-    """Make transcripts again of the lists that were."""
+    """Turn the lists that were transcripts into transcripts again."""
     for name, start in starts.items():
         if isinstance(start, int):
             kwargs[name] = Transcript(kwargs[name], start)
@@ -160,25 +160,21 @@ def restore_transcripts(kwargs: dict[str, Any], starts: Mapping[str, int | list[
 def describe(error: BaseException) -> dict[str, Any]:
     """An error as plain data."""
     kinds = (each.__name__ for each in type(error).__mro__ if each.__module__ == errors.__name__)
-    try:
-        message = str(error)
-    except Exception:
-        message = "(its message could not be read)"
     trace = "".join(traceback.format_exception(error))
     return {
         "type": type(error).__name__,
         "kind": next(kinds, None),
-        "message": message[: limits.ERROR_CHARS],
+        "message": error_message(error)[: limits.ERROR_CHARS],
         "traceback": trace[-limits.ERROR_CHARS :],
     }
 
 
 class RemoteError(Exception):
-    """An error of the environment's own kind. Its subclasses are named like the classes on the other side."""
+    """An error of the environment's own classes; its subclasses have the names of those classes."""
 
 
 def rebuild(described: Mapping[str, Any]) -> Exception:
-    """The error as it is raised on this side: benchmax's own as itself, any other with the name it had."""
+    """The error to raise on this side: one of benchmax's own, or a class with the name the error had."""
     name, kind = str(described.get("type")), described.get("kind")
     base: Any = getattr(errors, kind, None) if isinstance(kind, str) else None
     if not (isinstance(base, type) and issubclass(base, BenchmaxError)):
@@ -191,7 +187,7 @@ def rebuild(described: Mapping[str, Any]) -> Exception:
 
 @lru_cache(maxsize=256)
 def _error_class(name: str, base: Any) -> type[Exception]:
-    """A class named like the one on the other side, so that records read the same in one process or two."""
+    """A class with the same name, so that records are the same with one process or two."""
     if name == base.__name__ or not name.isidentifier() or len(name) > 80:
         return base  # type: ignore[no-any-return]
     return type(name, (base,), {"__reduce__": lambda self: (base, (str(self),)), "__module__": __name__})

@@ -1,10 +1,9 @@
 """The runner for CUDA: Triton kernels, decode steps captured as CUDA graphs, no wait per token.
 
-A graph holds one decode step for one batch size: forward pass, sampling and the rows' bookkeeping.
-The host replays it a few times, asks for the tokens to be copied, and reads them while the next
-steps run. For a small model two ways through the layers are captured, chained kernels and the vendor's
-matrix products, and the faster one is kept. What fails (a kernel, a capture) is replaced by its slower
-twin, and `notes` says so.
+A graph holds one decode step for one batch size: forward pass, sampling and the rows' state. The host replays it a few
+times, starts the copy of the tokens, and reads them while the next steps run. For a small model two implementations of
+the layers are captured, chained kernels and the vendor's matrix products, and the faster one is kept. What fails (a
+kernel, a capture) is replaced by its slower equivalent, and `notes` says so.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmax.inference.engine.forward import Plan, TorchOps, forward, logits
-from benchmax.inference.engine.runner import STOPS, Feed, Outcome, Runner
+from benchmax.inference.engine.runner import STOPS, Prefill, Runner, StepResult
 from benchmax.inference.weights.llama import Weights
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class CudaRunner(Runner):
     length = 1024
     share = 256
     prefill_tokens = 16_384
-    piece = 8_192
+    prefill_chunk = 8_192
 
     def __init__(self, weights: Weights, budget: int, kernels: bool = True, capture: bool = True) -> None:
         super().__init__(weights, budget)
@@ -94,11 +93,11 @@ class CudaRunner(Runner):
         self.replays.clear()
         super().release()
 
-    def give_back(self) -> None:
+    def release_cache(self) -> None:
         self.stream.synchronize()
         self.replays.clear()
         self.pool = torch.cuda.graph_pool_handle()
-        super().give_back()
+        super().release_cache()
         torch.cuda.empty_cache()
 
     def upload(self, values: Sequence[object] | np.ndarray, dtype: torch.dtype) -> Tensor:
@@ -112,8 +111,8 @@ class CudaRunner(Runner):
         self.ring = torch.zeros(self.burst, rows, dtype=torch.int64, device=self.device)
         self.ring_logprobs = torch.zeros(self.burst, rows, device=self.device)
 
-    def _prefill_plan(self, feeds: Sequence[Feed]) -> Plan:
-        plan = super()._prefill_plan(feeds)
+    def _prefill_plan(self, prefills: Sequence[Prefill]) -> Plan:
+        plan = super()._prefill_plan(prefills)
         if self.fused:
             from benchmax.inference.kernels.layers import query_blocks
 
@@ -130,7 +129,7 @@ class CudaRunner(Runner):
         sample(scores, rows, self.ints, self.floats, (tokens, logprobs), torch.zeros_like(self.count), STOPS)
         return tokens[0], logprobs[0]
 
-    def decode(self, batch: int, steps: int, lengths: Sequence[int], truncated: bool) -> Outcome:
+    def decode(self, batch: int, steps: int, lengths: Sequence[int], truncated: bool) -> StepResult:
         batch = self._batch(batch)
         longest = self.kv.length if self.fused else _length_bucket(max(lengths), self.kv.length)
         self.count.zero_()
@@ -140,7 +139,7 @@ class CudaRunner(Runner):
                 self._advance(batch, longest, truncated, self.chain)
             else:
                 graph.replay()
-        return self._outcome(self.ring[:steps, :batch], self.ring_logprobs[:steps, :batch])
+        return self._result(self.ring[:steps, :batch], self.ring_logprobs[:steps, :batch])
 
     def _batch(self, rows: int) -> int:
         return min(next((size for size in BATCHES if size >= rows), rows), self.kv.rows)
@@ -215,14 +214,14 @@ class CudaRunner(Runner):
         self.ints.copy_(ints)
         self.count.zero_()
 
-    def _outcome(self, tokens: Tensor, logprobs: Tensor) -> Outcome:
+    def _result(self, tokens: Tensor, logprobs: Tensor) -> StepResult:
         host_tokens = torch.empty(tokens.shape, dtype=tokens.dtype, pin_memory=True)
         host_logprobs = torch.empty(logprobs.shape, dtype=logprobs.dtype, pin_memory=True)
         host_tokens.copy_(tokens, non_blocking=True)
         host_logprobs.copy_(logprobs, non_blocking=True)
         done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record(self.stream)
-        return Outcome(host_tokens, host_logprobs, done)
+        return StepResult(host_tokens, host_logprobs, done)
 
 
 def _length_bucket(length: int, most: int) -> int:

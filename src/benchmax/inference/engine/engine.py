@@ -1,7 +1,7 @@
 """Token ids in, token ids out: the local engine.
 
-One worker thread owns the model. Requests come from any thread or event loop and join the running
-batch between two decode steps; each gets a future. Weights can be swapped in place between steps.
+One worker thread owns the model. Requests come from any thread or event loop and join the running batch between two
+decode steps; each gets a future. Weights can be replaced in place between steps.
 
     engine = Engine.from_directory("path/to/model")
     done = await engine.generate(prompt_ids, SamplingParams(max_tokens=64, stop_token_ids=(2,)))
@@ -28,6 +28,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import torch
 from torch import Tensor
 
+from benchmax.cross_loop import LoopCalls
 from benchmax.errors import ModelError, ModelUnavailable, UsageError
 from benchmax.inference.engine.kv_cache import memory_budget, round_up
 from benchmax.inference.engine.request import OnTokens, Request, ShouldStop, check_prompt
@@ -36,7 +37,6 @@ from benchmax.inference.engine.sampling import Generation, SamplingParams
 from benchmax.inference.engine.scheduler import Scheduler
 from benchmax.inference.weights.bfloat16_probe import check_bfloat16
 from benchmax.inference.weights.llama import ModelSpec, Weights
-from benchmax.mailbox import Mailbox
 from benchmax.memory import out_of_memory
 
 logger = logging.getLogger(__name__)
@@ -47,18 +47,17 @@ SLOTS = {"cpu": 64, "cuda": 512}
 QUIET_SECONDS = 0.0005
 SHORTAGES = 6
 SHORTAGE_SECONDS = 0.2
-"""How often in a row the engine begins again when memory runs out, and how much longer it waits each time."""
+"""How often in a row the engine starts over when memory runs out, and how much longer it waits each time."""
 GATHER_SECONDS = 0.1
-"""An idle engine waits for a pause this long, but no longer than this, so that a batch submitted one by one
-starts as one."""
-
+"""How long an idle engine waits at most for a pause between requests of `QUIET_SECONDS`, so that requests submitted one
+by one start as one batch."""
 
 _open: WeakSet[Engine] = WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
-    """An engine that nobody closed: its thread must end before the interpreter does, which would abort in its midst."""
+    """End the threads of engines that nobody closed: one that outlives the interpreter aborts the process."""
     for engine in list(_open):
         engine.close()
 
@@ -97,15 +96,15 @@ class Engine:
         self._failure: BaseException | None = None
         self._shortages = 0
         """Times in a row that memory ran out."""
-        self._mailboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
-        """Where a loop hears of its requests: a burst of them ends together and wakes it once."""
+        self._loop_calls: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopCalls] = WeakKeyDictionary()
+        """By event loop: requests that end together wake it once."""
         self._thread = threading.Thread(target=self._run, name="benchmax-engine", daemon=True)
         self._thread.start()
         _open.add(self)
 
     @classmethod
     def from_directory(cls, path: str | Path, device: str = "auto", dtype: str = "auto", **options: Any) -> Engine:
-        """Open a directory of config.json and safetensors. `options` are those of `Engine`."""
+        """Load a directory of config.json and safetensors. `options` are those of `Engine`."""
         spec = ModelSpec.from_directory(Path(path))
         weights = _allocate(spec, device, dtype)
         weights.load_directory(Path(path))
@@ -125,7 +124,7 @@ class Engine:
 
     @property
     def kv_bytes(self) -> int:
-        """How much memory keys and values may take; less than was given once there was not that much."""
+        """How much memory keys and values may take; it falls when memory runs short."""
         return self._runner.kv.budget
 
     @kv_bytes.setter
@@ -145,16 +144,16 @@ class Engine:
     ) -> Future[Generation]:
         """Queue a request; cancel the future to end it early. Callable from any thread.
 
-        `should_stop(ids)` sees the ids so far after every token: True ends the generation there, an
-        int keeps that many ids, False or None goes on. On a GPU tokens come in bursts, and what was
-        drawn beyond the end is dropped. `on_tokens(ids, logprobs)` is told of new tokens. Both run in
-        the engine's thread: keep them short. `max_tokens` is cut to what `max_len` leaves.
+        `should_stop(ids)` gets the ids so far after every token: True ends the generation there, an int keeps that
+        many ids, False or None goes on. On a GPU tokens come in bursts, and those beyond the end are dropped.
+        `on_tokens(ids, logprobs)` gets new tokens. Both run in the engine's thread: keep them short. `max_tokens` is
+        limited to what `max_len` leaves.
         """
         prompt = check_prompt(prompt_ids, self.spec.vocab, self.max_len)
         seed = self._random.getrandbits(63) if params.seed is None else params.seed & ((1 << 63) - 1)
         limit = min(len(prompt) + params.max_tokens, self.max_len)
         if params.top_k is not None and params.top_k > self.spec.vocab:
-            params = replace(params, top_k=self.spec.vocab)  # the same to the draw, and it fits the device's integers
+            params = replace(params, top_k=self.spec.vocab)  # the same draw, and it fits the device's integers
         request = Request(prompt, params, seed, limit, should_stop, on_tokens)
         with self._wake:
             self._check_open()
@@ -174,8 +173,8 @@ class Engine:
         done = self.submit(prompt_ids, params, should_stop=should_stop, on_tokens=on_tokens)
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
-        box = self._mailboxes.get(loop) or self._mailboxes.setdefault(loop, Mailbox(loop))
-        done.add_done_callback(lambda _: box.post(_wake, waiter))
+        calls = self._loop_calls.get(loop) or self._loop_calls.setdefault(loop, LoopCalls(loop))
+        done.add_done_callback(lambda _: calls.schedule(_wake, waiter))
         try:
             await waiter
         except asyncio.CancelledError:
@@ -188,8 +187,8 @@ class Engine:
     def update_weights(self, named: Mapping[str, Tensor]) -> None:
         """Copy parameters, all or some, by their Hugging Face names; returns when they are in place.
 
-        Applied between two steps. Computed prompts are forgotten; requests under way go on with the
-        new weights over the keys and values they have.
+        Applied between two steps. Computed prompts are forgotten; running requests go on with the new weights and the
+        keys and values they have.
         """
         ready = torch.cuda.current_stream(self.device).record_event() if self.device.type == "cuda" else None
 
@@ -204,21 +203,17 @@ class Engine:
         self.call(swap)
 
     def load_weights(self, state: Mapping[str, Tensor]) -> None:
-        """`update_weights` with a whole state dict; a parameter that is missing is an error."""
+        """`update_weights` with a whole state dict; UsageError when a parameter is missing."""
         lost = self.weights.names - set(state) - ({"lm_head.weight"} if self.spec.tied else set())
         if lost:
             raise UsageError(f"The state dict lacks {len(lost)} parameters, such as {min(lost)!r}. Give all of them.")
         self.update_weights(state)
 
-    def forget_prefixes(self) -> None:
-        """Drop every retained prompt, as a weight update does."""
-        self.call(self._scheduler.forget_prefixes)
-
     def start_afresh(self) -> None:
-        """Forget what ran before, the shape of the cache too: what is asked next is batched as in a new engine.
+        """Forget what ran before, the shape of the cache too: the next requests are batched as in a new engine.
 
-        The same requests in the same order then give the same log-probs to the last bit on a CPU, where a sum's
-        last bits depend on how many rows are computed together.
+        On a CPU the same requests in the same order then have the same log-probs to the last bit, which depends on how
+        many rows are computed together.
         """
         self.call(self._scheduler.start_afresh)
 
@@ -237,15 +232,15 @@ class Engine:
 
     def stats(self) -> dict[str, Any]:
         """Totals since the start, and what runs now."""
-        scheduler, counters = self._scheduler, self._scheduler.counters
-        kv = self._runner.kv
+        state, kv = self._scheduler.state, self._runner.kv
+        counters = state.counters
         return {
             **asdict(counters),
             "tokens_per_second": counters.generated / counters.busy_seconds if counters.busy_seconds else 0.0,
             "mean_batch": counters.rows_stepped / counters.steps if counters.steps else 0.0,
-            "active": int(scheduler.table.busy.sum()),
-            "queued": len(scheduler.queue) + len(self._arrivals),
-            "slots": scheduler.slots,
+            "active": int(state.table.busy.sum()),
+            "queued": len(state.queue) + len(self._arrivals),
+            "slots": state.slots,
             "kv_slots": kv.rows,
             "kv_length": kv.length,
             "kv_bytes": kv.bytes,
@@ -275,7 +270,7 @@ class Engine:
 
     @property
     def trouble(self) -> str:
-        """Why it answers nobody any more; empty while it does."""
+        """Why it takes no more requests; empty while it does."""
         if self._failure is not None:
             return f"The engine stopped. {self._failure}"
         return "The engine is closed. Open a new one." if self._closing else ""
@@ -302,21 +297,21 @@ class Engine:
         try:
             self._scheduler.turn()
             self._shortages = 0
-        except UsageError as error:  # no memory for a larger cache: the one there is stays sound
+        except UsageError as error:  # no memory for a larger cache: the present one stays sound
             self._scheduler.abandon(error)
         except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error) or self._shortages >= SHORTAGES or not self._scheduler.has_room:
+            if not out_of_memory(error) or self._shortages >= SHORTAGES or not self._scheduler.half_memory_is_enough:
                 raise
             self._shortages += 1
             logger.warning("out of memory (%s): going on with fewer rows", self._runner.describe_memory())
             self._scheduler.start_over()
-            time.sleep(SHORTAGE_SECONDS * self._shortages)  # others on the same device may be giving some back
-        self._scheduler.counters.busy_seconds += time.perf_counter() - began
+            time.sleep(SHORTAGE_SECONDS * self._shortages)  # others on the same device may release some
+        self._scheduler.state.counters.busy_seconds += time.perf_counter() - began
 
     def _receive(self) -> bool:
-        """Take in what arrived; wait for it when there is nothing else to do. False: time to close."""
+        """Take in requests and commands; wait for them when idle. False when the engine is to close."""
         with self._wake:
-            idle = self._scheduler.idle
+            idle = self._scheduler.state.idle
             while idle and not (self._arrivals or self._commands or self._closing):
                 self._wake.wait()
         if idle:
@@ -324,8 +319,8 @@ class Engine:
         with self._wake:
             commands = list(self._commands)
             self._commands.clear()
-            self._scheduler.queue.extend(self._arrivals)
-            self._scheduler.counters.requests += len(self._arrivals)
+            self._scheduler.state.queue.extend(self._arrivals)
+            self._scheduler.state.counters.requests += len(self._arrivals)
             self._arrivals.clear()
         for action, done in commands:
             try:
@@ -337,14 +332,14 @@ class Engine:
     def _gather(self) -> None:
         deadline = time.perf_counter() + GATHER_SECONDS
         count = 0
-        while count < len(self._arrivals) < self._scheduler.slots and time.perf_counter() < deadline:
+        while count < len(self._arrivals) < self._scheduler.state.slots and time.perf_counter() < deadline:
             count = len(self._arrivals)
             time.sleep(QUIET_SECONDS)
 
     def _end(self, error: BaseException) -> None:
         with self._wake:
             self._closing = True
-            self._scheduler.queue.extend(self._arrivals)
+            self._scheduler.state.queue.extend(self._arrivals)
             self._arrivals.clear()
             commands = list(self._commands)
             self._commands.clear()
@@ -360,7 +355,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 def _longest(runner: Runner, asked: int | None) -> int:
-    """How long a sequence may get: what was asked, what the model knows, what memory holds."""
+    """How long a sequence may get: what was asked for, what the model supports, what memory holds."""
     context, kv = runner.weights.spec.context, runner.kv
     room = kv.budget // kv.position_bytes // 64 * 64 - 1
     if asked is not None and room < min(asked, context):
@@ -372,7 +367,7 @@ def _longest(runner: Runner, asked: int | None) -> int:
 
 
 def _explain(failure: BaseException, runner: Runner) -> BaseException:
-    """An engine that died says why, and for lack of memory what to change."""
+    """Why the engine stopped, and for lack of memory what to change."""
     if out_of_memory(failure):
         return ModelError(
             f"It ran out of memory ({runner.describe_memory()}). Use a smaller model, fewer slots, a shorter "
@@ -401,7 +396,7 @@ def pick_device(name: str) -> torch.device:
     except RuntimeError as error:
         raise UsageError(f"There is no device {name!r}. Use auto, cpu or cuda.") from error
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise UsageError("This torch sees no CUDA device. Choose the device cpu.")
+        raise UsageError("torch finds no CUDA device. Choose the device cpu.")
     return torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else device
 
 

@@ -1,8 +1,8 @@
 """One forward pass for prefill and decode alike: a flat list of tokens, each with its row and position.
 
-The matrix products see all tokens of all requests as one batch. Only attention knows where one
-request ends: `Ops.attend` reads a token's own row of the cache. `TorchOps` is the reference, used on
-CPUs and wherever the Triton kernels are not; it materialises no repeated key-value heads.
+The matrix products see all tokens of all requests as one batch. Only attention distinguishes requests: `Ops.attend`
+reads a token's own row of the cache. `TorchOps` is the reference, used on CPUs and wherever the Triton kernels are not;
+it materialises no repeated key-value heads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmax.inference.weights.llama import Layer, ModelSpec, Weights
 SHORT = 256
 """Up to this length plain matrix products beat the fused CPU attention."""
 CHUNK = 16
-"""Decode rows that share one trimmed length when lengths differ much."""
+"""Decode rows that share one trimmed length when lengths differ a lot."""
 
 Cache = tuple[Tensor, Tensor]
 
@@ -47,7 +47,7 @@ class Plan:
     spans: list[Span] = field(default_factory=list)
     """Prefill: the tokens by row. Empty: decode, token `i` is the newest of row `i`."""
     lengths: Tensor | None = None
-    """Decode: positions each row may look at."""
+    """Decode: positions each row may attend to."""
     trims: list[int] = field(default_factory=list)
     """Decode without kernels: the longest length in each chunk of rows."""
     mask: Tensor | None = None
@@ -55,20 +55,20 @@ class Plan:
     chunk: int = 0
     """Decode without kernels: rows that share one trimmed length."""
     turn: tuple[Tensor, Tensor] | None = None
-    """Cosine and sine of the positions, once looked up."""
+    """Cosine and sine of the positions, for all layers."""
     places: Tensor | None = None
-    """Where each token's keys and values go in a layer's cache, once worked out."""
+    """Where each token's keys and values go in a layer's cache, for all layers."""
     blocks: Tensor | None = None
     """Prefill with kernels: (row, offset, count, start) of each block of queries."""
 
 
 class Ops(Protocol):
-    """The parts of a forward pass that are worth a kernel."""
+    """The parts of a forward pass that have kernels."""
 
     def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor: ...
 
     def rotate_and_store(self, qkv: Tensor, layer: Layer, cache: Cache, plan: Plan) -> Tensor:
-        """Turn queries and keys by their position, write keys and values; the queries come back."""
+        """Rotate queries and keys by their position and write keys and values; returns the queries."""
         ...
 
     def attend(self, q: Tensor, cache: Cache, plan: Plan) -> Tensor: ...

@@ -1,8 +1,8 @@
 """Keys and values of every sequence, one row each, in one block of memory.
 
-Row `r` of the cache is row `r` of the decode batch, so attention reads plain slices. The cache grows
-in length when a sequence needs it. The last position of a row is scratch: rows that are not running
-write there, and what they hold for reuse stays whole.
+Row `r` of the cache is row `r` of the decode batch, so attention reads plain slices. The cache grows in length when a
+sequence needs it. The last position of a row is scratch: rows that do not run write there, so that what they keep for
+reuse stays intact. Facts about a GPU's memory come from torch, which is loaded anyway.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class KVCache:
 
     def __init__(self, spec: ModelSpec, device: torch.device, dtype: torch.dtype, budget: int) -> None:
         self.spec, self.device, self.dtype, self.budget = spec, device, dtype, budget
-        self.most = budget
-        """What the budget was before memory ran short."""
+        self.full_budget = budget
+        """The budget before memory ran short."""
         self.rows = 0
         self.length = 0
         self.data = torch.empty(0)
@@ -48,26 +48,26 @@ class KVCache:
         """Rows of `length` positions that fit the memory budget."""
         return self.budget // (length * self.position_bytes)
 
-    def retreat(self, rows: int, length: int) -> None:
-        """That many rows could not be had: from now on count on half their memory."""
+    def lower_budget(self, rows: int, length: int) -> None:
+        """That many rows could not be allocated: from now on count on half their memory."""
         self.budget = min(self.budget, rows * length * self.position_bytes // 2)
 
-    def recover(self) -> None:
-        """Count on more again where others have given memory back. On a CPU the same run must see the same budget."""
-        if self.device.type == "cuda" and self.budget < self.most:
-            self.budget = max(self.budget, min(self.most, self.bytes + memory_budget(self.device)))
+    def raise_budget(self) -> None:
+        """Count on more again where others have released memory. On a CPU the same run must see the same budget."""
+        if self.device.type == "cuda" and self.budget < self.full_budget:
+            self.budget = max(self.budget, min(self.full_budget, self.bytes + memory_budget(self.device)))
 
     def clear(self) -> None:
-        """No rows any more; the memory waits for a table of the same shape."""
+        """Remove all rows; the memory is kept for a cache of the same shape."""
         self.rows = self.length = 0
 
     def resize(self, rows: int, length: int, keep_rows: int = 0, keep_length: int = 0) -> None:
-        """Make room, keeping the given corner of what is there."""
+        """Change the shape, keeping the given corner of the contents."""
         if not self.rows:
             if self.data.shape == self._shape(rows, length):
                 self.rows, self.length = rows, length
                 return
-            self.data = torch.empty(0)  # given back before more is asked for
+            self.data = torch.empty(0)  # released before more is allocated
         old = self.data
         try:
             data = self._allocate(rows, length)
@@ -106,7 +106,7 @@ class KVCache:
 def _zero_pages(shape: tuple[int, ...]) -> Tensor:
     """Zeros from numpy, whose pages cost nothing until written; torch.zeros writes them all.
 
-    They begin where torch's own tensors do, at a multiple of 64 bytes: matrix products may sum by alignment.
+    They begin at a multiple of 64 bytes, as torch's own tensors do: the order of sums may depend on alignment.
     """
     size = math.prod(shape)
     block = np.zeros(size + 16, dtype=np.float32)
@@ -124,7 +124,7 @@ def round_up(length: int) -> int:
 
 
 def memory_budget(device: torch.device) -> int:
-    """Bytes the cache may take unless told: two fifths of what is free now."""
+    """Bytes the cache may take by default: two fifths of what is free now."""
     share = int(free_memory(device) * 0.4)
     # Pages of the file cache are given up on demand but not counted as free.
     return share if device.type == "cuda" else max(share, 2 << 30)

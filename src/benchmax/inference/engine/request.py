@@ -16,7 +16,7 @@ OnTokens = Callable[[list[int], list[float]], None]
 
 
 class Answer(Future[Generation]):
-    """A future that tells at no cost whether it was cancelled: to ask an ordinary one is to take its lock."""
+    """A future that says without its lock whether it was cancelled."""
 
     dropped = False
 
@@ -42,25 +42,30 @@ class Request:
     logprobs: list[float] = field(default_factory=list)
     row: int = -1
     launched: int = 0
-    """Tokens asked of the device, read or not."""
+    """Tokens that the device was asked to sample, whether read or not."""
     reused: int = 0
     begun: bool = False
-    """Whether a piece of its prompt is computed already."""
+    """Whether a chunk of its prompt is computed already."""
 
     @property
     def context(self) -> list[int]:
-        """What must be computed before the next token: after a restart, what was sampled too."""
+        """What must be computed before the next token: after a restart, the sampled tokens too."""
         return self.prompt + self.ids if self.ids else self.prompt
 
     @property
     def listens(self) -> bool:
-        """Whether every token matters: the caller hears of each, or must be asked, or the device lacks a stop."""
-        heard = self.should_stop is not None or self.on_tokens is not None
-        return heard or len(self.params.stop_token_ids) > MAX_STOPS
+        """Whether the host handles every token: the caller gets each, or is asked, or the device lacks a stop."""
+        has_callback = self.should_stop is not None or self.on_tokens is not None
+        return has_callback or len(self.params.stop_token_ids) > MAX_STOPS
+
+    @property
+    def length(self) -> int:
+        """Positions that are in use or about to be."""
+        return len(self.prompt) + self.launched
 
     @property
     def remaining(self) -> int:
-        return self.limit - len(self.prompt) - self.launched
+        return self.limit - self.length
 
 
 @dataclass(slots=True)

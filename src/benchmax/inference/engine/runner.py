@@ -1,8 +1,7 @@
-"""The model on a device: a table of rows, prefill into rows, decode steps over the first rows.
+"""The model on a device: prefill into rows, decode steps over the first rows.
 
-Everything a step needs to know about a row (newest token, position, limits, seed, temperature, stop
-tokens) lies in two small tensors beside the cache. A step reads and advances them, so many steps can
-run without the host looking on.
+Everything a step needs to know about a row (newest token, position, limits, seed, temperature, stop tokens) is in two
+small tensors beside the cache. A step reads and advances them, so many steps can run without the host.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ TEMPERATURE, TOP_P = range(2)
 
 @dataclass(slots=True)
 class RowStart:
-    """A request takes a row: its last prompt token sits at `position`; it ends at `limit` tokens in all."""
+    """A request that takes a row: its last prompt token is at `position`; it ends at `limit` tokens in all."""
 
     row: int
     position: int
@@ -36,7 +35,7 @@ class RowStart:
 
 
 @dataclass(slots=True)
-class Feed:
+class Prefill:
     """Prompt tokens to compute into a row, the first at position `start`."""
 
     row: int
@@ -44,7 +43,7 @@ class Feed:
     start: int
 
 
-class Outcome:
+class StepResult:
     """Tokens and log-probabilities of some steps, on their way to the host. -1: the row was not running."""
 
     def __init__(self, tokens: Tensor, logprobs: Tensor, done: torch.cuda.Event | None = None) -> None:
@@ -61,16 +60,16 @@ class Runner:
     """Plain torch: the CPU's runner, and the reference for the others."""
 
     burst = 1
-    """Decode steps run before the host looks."""
+    """Decode steps between two looks of the host."""
     lag = 0
-    """Outcomes left unread while the next steps run."""
+    """Results left unread while the next steps run."""
     length = 256
     """Positions a row is given at first, memory allowing."""
     share = 16
     """A prompt waits for another one's prefill when they share this many tokens."""
     prefill_tokens = 4096
-    piece = 128
-    """A longer prompt is computed in pieces of this size, with decode steps for the others in between."""
+    prefill_chunk = 128
+    """A longer prompt is computed in chunks of this size, with decode steps for the others in between."""
     kernels = "torch"
     graphs = 0
 
@@ -87,11 +86,11 @@ class Runner:
         """Called once in the thread that will run everything else."""
 
     def release(self) -> None:
-        """Free the device's memory; nothing runs any more."""
+        """Free the device's memory at the end."""
         self.kv.data = torch.empty(0)
 
-    def give_back(self) -> None:
-        """Free the cache; the next rows are made anew."""
+    def release_cache(self) -> None:
+        """Free the cache; the next rows get a new one."""
         self.kv.clear()
         self.kv.data = torch.empty(0)
 
@@ -103,7 +102,7 @@ class Runner:
         return high > count
 
     def resize(self, rows: int, length: int, keep_rows: int = 0, keep_length: int = 0) -> None:
-        """Change the table's shape; only the given corner of it is kept."""
+        """Change the cache's shape; only the given corner is kept."""
         self.kv.resize(rows, length, keep_rows, keep_length)
         if rows != self.ints.shape[0]:
             self.ints = _resized(self.ints, rows, keep_rows)
@@ -122,7 +121,7 @@ class Runner:
         self.floats[rows] = self.upload(floats, torch.float32)
 
     def stop(self, rows: Sequence[int]) -> None:
-        """End rows the host gave up: cancelled, or stopped by a text the device cannot see."""
+        """End rows that the host abandoned: cancelled, or stopped by a text the device cannot see."""
         self.ints[self.upload(rows, torch.int64), ACTIVE] = 0
 
     def move(self, source: Sequence[int], target: Sequence[int], length: int) -> None:
@@ -132,32 +131,32 @@ class Runner:
         self.floats[index[1]] = self.floats[index[0]]
         self.kv.move(source, target, length)
 
-    def prefill(self, feeds: Sequence[Feed], readers: Sequence[tuple[int, int]], truncated: bool) -> Outcome:
-        """Compute prompts, then draw a first token for each (feed index, row) of `readers`."""
-        plan = self._prefill_plan(feeds)
+    def prefill(self, prefills: Sequence[Prefill], readers: Sequence[tuple[int, int]], truncated: bool) -> StepResult:
+        """Compute prompts, then draw a first token for each (index of a prefill, row) of `readers`."""
+        plan = self._prefill_plan(prefills)
         x = forward(self.weights, self.kv, plan, self.ops)
         if not readers:
-            return self._outcome(plan.tokens[:0].unsqueeze(0), x[:0, 0].float().unsqueeze(0))
+            return self._result(plan.tokens[:0].unsqueeze(0), x[:0, 0].float().unsqueeze(0))
         ends = [span.offset + span.count - 1 for span in plan.spans]
         scores = logits(self.weights, x[self.upload(ends, torch.int64)], self.ops)
-        if [feed for feed, _ in readers] != list(range(len(feeds))):
-            scores = scores[self.upload([feed for feed, _ in readers], torch.int64)]
+        if [index for index, _ in readers] != list(range(len(prefills))):
+            scores = scores[self.upload([index for index, _ in readers], torch.int64)]
         rows = self.upload([row for _, row in readers], torch.int64)
         tokens, logprobs = self.sample(scores, rows, truncated)
-        return self._outcome(tokens.unsqueeze(0), logprobs.unsqueeze(0))
+        return self._result(tokens.unsqueeze(0), logprobs.unsqueeze(0))
 
-    def _prefill_plan(self, feeds: Sequence[Feed]) -> Plan:
+    def _prefill_plan(self, prefills: Sequence[Prefill]) -> Plan:
         spans, offset = [], 0
-        for feed in feeds:
-            spans.append(Span(feed.row, offset, len(feed.ids), feed.start))
-            offset += len(feed.ids)
-        tokens = np.concatenate([np.asarray(feed.ids, dtype=np.int64) for feed in feeds])
-        rows = np.repeat([feed.row for feed in feeds], [len(feed.ids) for feed in feeds])
-        places = np.concatenate([np.arange(feed.start, feed.start + len(feed.ids)) for feed in feeds])
+        for each in prefills:
+            spans.append(Span(each.row, offset, len(each.ids), each.start))
+            offset += len(each.ids)
+        tokens = np.concatenate([np.asarray(each.ids, dtype=np.int64) for each in prefills])
+        rows = np.repeat([each.row for each in prefills], [len(each.ids) for each in prefills])
+        places = np.concatenate([np.arange(each.start, each.start + len(each.ids)) for each in prefills])
         packed = self.upload(np.stack([tokens, rows, places]), torch.int64)
         return Plan(packed[0], packed[1], packed[2], packed[2], spans=spans)
 
-    def decode(self, batch: int, steps: int, lengths: Sequence[int], truncated: bool) -> Outcome:
+    def decode(self, batch: int, steps: int, lengths: Sequence[int], truncated: bool) -> StepResult:
         """`steps` tokens for rows 0…`batch`. `lengths`: what each row will hold after them, by the host's count."""
         assert steps == 1, "the plain runner reports every token"
         even = max(lengths) * batch < 1.25 * sum(lengths)
@@ -165,7 +164,7 @@ class Runner:
         trims = [max(lengths[at : at + chunk]) for at in range(0, batch, chunk)]
         plan = self.decode_plan(batch, trims, chunk)
         tokens, logprobs = self.step(plan, truncated)
-        return self._outcome(tokens.unsqueeze(0), logprobs.unsqueeze(0))
+        return self._result(tokens.unsqueeze(0), logprobs.unsqueeze(0))
 
     def decode_plan(self, batch: int, trims: list[int], chunk: int) -> Plan:
         state = self.ints[:batch]
@@ -186,7 +185,7 @@ class Runner:
         return self.sample(logits(self.weights, x, self.ops), plan.rows, truncated)
 
     def sample(self, scores: Tensor, rows: Tensor, truncated: bool) -> tuple[Tensor, Tensor]:
-        """Draw a token for each of `rows` and advance their state. Rows that do not run give -1."""
+        """Draw a token for each of `rows` and advance their state; -1 for rows that do not run."""
         state, floats = self.ints[rows], self.floats[rows]
         active = state[:, ACTIVE] > 0
         position = state[:, POSITION] + 1
@@ -199,8 +198,8 @@ class Runner:
         self.ints[rows] = state
         return tokens.masked_fill(~active, -1), logprobs
 
-    def _outcome(self, tokens: Tensor, logprobs: Tensor) -> Outcome:
-        return Outcome(tokens, logprobs)
+    def _result(self, tokens: Tensor, logprobs: Tensor) -> StepResult:
+        return StepResult(tokens, logprobs)
 
 
 def _state_of(start: RowStart) -> list[int]:

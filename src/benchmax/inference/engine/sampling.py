@@ -1,13 +1,12 @@
 """How a token is drawn: one uniform number per token, made from (seed, position) alone.
 
-A request's samples depend on its seed and its own logits. Who shares its batch changes those by rounding at most,
-which shows where the number falls that close to the border between two tokens. The draw
-is inverse-CDF in two levels (blocks of the vocabulary, then inside one block), which costs a
-fraction of `torch.multinomial`.
+A request's samples depend on its seed and its own logits. The rest of its batch changes those by rounding at most,
+which matters only where the number falls that close to the border between two tokens. The draw is inverse-CDF in two
+levels (blocks of the vocabulary, then inside one block), which costs a fraction of `torch.multinomial`.
 
-The log-probability reported for a token is `log_softmax(logits / temperature)[token]`, in float32,
-over the *whole* vocabulary: top-p and top-k narrow what may be drawn, not what is reported. At
-temperature 0 the token is the argmax and the log-probability is that of the raw logits.
+The log-probability reported for a token is `log_softmax(logits / temperature)[token]`, in float32, over the *whole*
+vocabulary: top-p and top-k narrow what may be drawn, not what is reported. At temperature 0 the token is the argmax and
+the log-probability is that of the raw logits.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from benchmax.errors import ConfigError
 
 BLOCK = 256
 NUCLEUS = 1024
-"""Tokens among which a CPU looks for the nucleus before it sorts the whole vocabulary."""
+"""Tokens among which a CPU searches the nucleus before it sorts the whole vocabulary."""
 COLDEST = 1e-30
-"""A temperature below counts as 0: divided by it, a score has no room in float32."""
+"""A lower temperature counts as 0: a score divided by it overflows float32."""
 MAX_STOPS = 8
 """Stop tokens checked on the device; the host checks further ones."""
 
@@ -44,7 +43,7 @@ class SamplingParams:
     top_p: float = 1.0
     top_k: int | None = None
     seed: int | None = None
-    """Same seed, same prompt, same weights: same tokens, but for rounding, whatever else runs. None: a fresh one."""
+    """The same seed, prompt and weights give the same tokens, but for rounding, in any batch. None: a fresh one."""
     stop_token_ids: tuple[int, ...] = ()
     """Sampling one of these ends the generation; the token itself is kept in `Generation.ids`."""
 
@@ -110,7 +109,7 @@ def uniforms(seeds: Tensor, positions: Tensor) -> Tensor:
 def draw(
     logits: Tensor, temperature: Tensor, uniform: Tensor, top_p: Tensor | None = None, top_k: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Token and log-probability for each row of `logits`, which is used up. Without `top_p` nothing is truncated."""
+    """Token and log-probability for each row of `logits`, which is overwritten. Truncates only with `top_p`."""
     greedy = temperature <= 0
     scores = logits.float().div_(temperature.masked_fill(greedy, 1.0).unsqueeze(1))
     peaks = scores.argmax(-1) if logits.is_cuda else _greedy_peaks(scores, greedy)
@@ -123,7 +122,7 @@ def draw(
 
 
 def _greedy_peaks(scores: Tensor, greedy: Tensor) -> Tensor:
-    """Argmax of the greedy rows alone: on a CPU it is the dearest pass of all."""
+    """Argmax of the greedy rows alone: on a CPU it is the most expensive pass."""
     peaks = torch.zeros(scores.shape[0], dtype=torch.int64)
     if bool(greedy.any()):
         peaks[greedy] = scores[greedy].argmax(-1)

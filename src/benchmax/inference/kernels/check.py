@@ -1,4 +1,4 @@
-"""Every kernel against its twin in plain torch, on random input of the model's own shapes, before it is trusted."""
+"""Compares every kernel with plain torch, on random input of the model's own shapes, before it is used."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The OpenAI wire format, seen from a server: requests read strictly, replies in the shapes clients expect.
 
-What this server cannot do is refused, never ignored: a client that asks for JSON mode or a penalty is told, and so is
-one that sends a field nobody here knows.
-Token ids use vLLM's field names (`return_token_ids`, `prompt_token_ids`, `token_ids`).
+What this server cannot do is refused, never ignored: a request for JSON mode or a penalty, or with an unknown field, is
+an error. Token ids use vLLM's field names (`return_token_ids`, `prompt_token_ids`, `token_ids`).
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from benchmax.envs.types import ROLES, ChatMessage, Messages, ToolDefinition
 from benchmax.errors import ModelRejected
 from benchmax.inference.local import Sampled, derive_seed
 from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.models.api_errors import error_body as error_body
 from benchmax.models.base import Sampling
-from benchmax.models.refusals import error_body as error_body
 
 Json: TypeAlias = dict[str, Any]
 
@@ -36,23 +35,24 @@ IGNORED = frozenset({
     "cache_prompt", "cache_salt", "metadata", "prediction", "priority", "prompt_cache_key", "prompt_cache_options",
     "prompt_cache_retention", "request_id", "safety_identifier", "service_tier", "store", "user",
 })  # fmt: skip
-"""Fields that tell of a request, or how fast it is to be answered; whatever they hold, the answer is the same."""
+"""Fields that do not change the answer, whatever they hold: labels of a request, and hints on speed."""
 NEUTRAL: dict[str, Any] = {
     "add_generation_prompt": True, "bad_words": [], "best_of": 1, "chat_template_kwargs": {},
-    "continue_final_message": False, "dry_multiplier": 0, "echo": False, "function_call": "none", "functions": [],
-    "ignore_eos": False, "include_stop_str_in_output": False, "length_penalty": 1, "logits_processors": [], "min_p": 0,
-    "min_tokens": 0, "mirostat": 0, "modalities": ["text"], "parallel_tool_calls": True, "reasoning_effort": "none",
-    "repetition_penalty": 1, "return_tokens_as_token_ids": False, "skip_special_tokens": True,
-    "spaces_between_special_tokens": True, "stop_token_ids": [], "typical_p": 1, "use_beam_search": False,
-    "verbosity": "medium",
+    "continue_final_message": False, "dry_multiplier": 0, "echo": False, "frequency_penalty": 0,
+    "function_call": "none", "functions": [], "ignore_eos": False, "include_stop_str_in_output": False,
+    "length_penalty": 1, "logit_bias": {}, "logits_processors": [], "min_p": 0, "min_tokens": 0, "mirostat": 0,
+    "modalities": ["text"], "parallel_tool_calls": True, "presence_penalty": 0, "reasoning_effort": "none",
+    "repetition_penalty": 1, "response_format": {"type": "text"}, "return_tokens_as_token_ids": False,
+    "skip_special_tokens": True, "spaces_between_special_tokens": True, "stop_token_ids": [], "suffix": "",
+    "top_logprobs": 0, "typical_p": 1, "use_beam_search": False, "verbosity": "medium",
 }  # fmt: skip
-"""Fields of other servers, each with the value that changes nothing; with any other they are refused."""
+"""Fields that this server does not support, each with the value that changes nothing; any other is refused."""
 
 
 def _only_known(
     raw: Any, fields: Collection[str], ignored: Collection[str], neutral: Mapping[str, Any] = MappingProxyType({})
 ) -> Any:
-    """The fields of a request that are set, for null is the default of any. An unknown one is refused by its name."""
+    """The fields of a request that are set (null is the default of any); ValueError names an unknown one."""
     if not isinstance(raw, dict):
         return raw
     given = {name: value for name, value in raw.items() if value is not None}
@@ -71,7 +71,7 @@ class StreamOptions(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known(cls, raw: Any) -> Any:
-        # Padding against eavesdroppers on a provider's line; nothing of the answer.
+        # Padding against eavesdroppers on a provider's connection; it does not change the answer.
         return _only_known(raw, cls.model_fields, {"include_obfuscation"})
 
 
@@ -89,14 +89,11 @@ class Request(BaseModel):
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
     return_token_ids: bool = False
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    logit_bias: Json = {}
     _bytes: int = PrivateAttr(0)
 
     @classmethod
     def read(cls, body: bytes) -> Self:
-        """A request out of what a client sent."""
+        """Parse what a client sent."""
         try:
             raw = json.loads(body)
         except (ValueError, RecursionError):
@@ -107,7 +104,7 @@ class Request(BaseModel):
 
     @property
     def is_long(self) -> bool:
-        """Whether to make its prompt would hold up everyone else."""
+        """Whether making its prompt would hold up other requests."""
         return self._bytes > LONG_BYTES
 
     @model_validator(mode="before")
@@ -128,13 +125,6 @@ class Request(BaseModel):
         if (longest := max(map(len, stops), default=0)) > limits.SERVE_STOP_CHARS:
             raise ValueError(f"a text of {longest:,} characters; the limit is {limits.SERVE_STOP_CHARS:,}")
         return stops
-
-    @field_validator("presence_penalty", "frequency_penalty", "logit_bias")
-    @classmethod
-    def _unsupported(cls, value: Any) -> Any:
-        if value:
-            raise ValueError("not supported by this server; leave it out")
-        return value
 
     def sampling(self, choice: int) -> Sampling:
         """How the choice of that index is drawn."""
@@ -171,10 +161,8 @@ class ChatRequest(Request):
     messages: list[Json] = Field(min_length=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     tools: list[ToolSpec] = []
-    tool_choice: Any = "auto"
+    tool_choice: Literal["auto", "none"] = "auto"
     logprobs: bool = False
-    top_logprobs: int = Field(0, ge=0)
-    response_format: Json = {"type": "text"}
 
     @field_validator("messages")
     @classmethod
@@ -187,27 +175,6 @@ class ChatRequest(Request):
             if wrong := _wrong_part(message):
                 raise ValueError(f"message {index}: {wrong}")
         return messages
-
-    @field_validator("tool_choice")
-    @classmethod
-    def _choice(cls, value: Any) -> Any:
-        if value not in ("auto", "none"):
-            raise ValueError("only 'auto' and 'none' are supported")
-        return value
-
-    @field_validator("top_logprobs")
-    @classmethod
-    def _sampled_only(cls, value: int) -> int:
-        if value:
-            raise ValueError("only the sampled token's log-probability is known here; use 0")
-        return value
-
-    @field_validator("response_format")
-    @classmethod
-    def _text(cls, value: Json) -> Json:
-        if value.get("type") != "text":
-            raise ValueError("only {'type': 'text'} is supported")
-        return value
 
     @model_validator(mode="after")
     def _newer_name(self) -> ChatRequest:
@@ -229,14 +196,7 @@ class CompletionRequest(Request):
     max_tokens: int | None = Field(16, ge=1)
     logprobs: int | None = Field(None, ge=0, le=1)
     """0 or 1: the sampled token's own."""
-    echo: bool = False
-    suffix: str = ""
     best_of: int | None = None
-
-    @field_validator("echo", "suffix")
-    @classmethod
-    def _refused(cls, value: Any) -> Any:
-        return cls._unsupported(value)
 
     @model_validator(mode="after")
     def _all_of(self) -> CompletionRequest:
@@ -319,7 +279,7 @@ def chat_logprobs(chat: ChatTokens, ids: Sequence[int], logprobs: Sequence[float
     entries = []
     for token_id, logprob in zip(ids, logprobs, strict=True):
         token = chat.spell([token_id])
-        # A token may hold part of a character: no text of its own, so no bytes to tell.
+        # A token may hold part of a character: then it has no text of its own, and no bytes to report.
         raw = None if "\ufffd" in token else list(token.encode())
         entries.append({"token": token, "logprob": _finite(logprob), "bytes": raw, "top_logprobs": []})
     return {"content": entries, "refusal": None}
@@ -332,7 +292,7 @@ def completion_logprobs(chat: ChatTokens, ids: Sequence[int], logprobs: Sequence
 
 
 def _finite(logprob: float) -> float:
-    """JSON has no infinity and no NaN; the API writes an impossible token so."""
+    """JSON has no infinity and no NaN; the API writes an impossible token this way."""
     return logprob if logprob > -9999.0 else -9999.0
 
 

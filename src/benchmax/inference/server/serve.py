@@ -1,8 +1,8 @@
 """An OpenAI-compatible server over one local model.
 
-Covered: only this machine may connect unless told otherwise; a foreign Host or Origin header is refused (DNS
-rebinding, pages that post to localhost); an API key, when set, is asked for everywhere but /health; another
-machine's interface cannot be bound without one; a client that goes away ends its generation.
+Covered: by default only this machine can connect; a foreign Host or Origin header is refused (DNS rebinding, pages that
+post to localhost); an API key, when set, is required everywhere but at /health; an interface that other machines reach
+cannot be bound without one; a client that disconnects ends its generation.
 Not covered: TLS, accounts, fairness between clients. Put a proxy in front for those.
 
 Log-probs are those of the distribution a token was drawn from (after temperature, before top-p and top-k).
@@ -21,6 +21,7 @@ import signal
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -29,8 +30,8 @@ from aiohttp import web
 from benchmax.errors import ModelRejected, ModelUnavailable, UsageError
 from benchmax.inference.local import LocalModel
 from benchmax.inference.server import openai_api as api
-from benchmax.inference.server.answers import Answers, Failed
-from benchmax.models.refusals import refusal
+from benchmax.inference.server.completions import LocalCompletions, StreamFailed
+from benchmax.models.api_errors import error_response
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +45,8 @@ RequestT = TypeVar("RequestT", bound=api.Request)
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """Who may come in."""
+class Listener:
+    """The interface to listen on, and which requests it accepts."""
 
     host: str = "127.0.0.1"
     api_key: str | None = field(default=None, repr=False)
@@ -55,10 +56,12 @@ class Door:
             raise UsageError(f"{self.host} can be reached from other machines. Set --api-key to serve there.")
 
     def refusal(self, request: web.Request) -> tuple[int, str, str] | None:
-        """Status, message and code of a request that must not pass."""
+        """Status, message and code for a request that is not accepted; None for any other."""
         for header in ("Host", "Origin"):
             value = request.headers.get(header)
-            if value and not self._knows(_hostname(value if header == "Origin" else f"//{value}")):
+            name = _hostname(value if header == "Origin" else f"//{value}") if value else ""
+            known = name in LOCAL_NAMES or name == self.host or self.host in ("0.0.0.0", "::")
+            if value and not known:
                 return 403, f"{header} {value!r} is not this server's. Connect to {self.host}.", "foreign_host"
         if self.api_key and request.path != "/health":
             given = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
@@ -66,32 +69,32 @@ class Door:
                 return 401, "The API key is missing or wrong. Send it as a Bearer token.", "invalid_api_key"
         return None
 
-    def _knows(self, name: str) -> bool:
-        return name in LOCAL_NAMES or name == self.host or self.host in ("0.0.0.0", "::")
-
 
 class Server:
     """The routes, around one model."""
 
-    def __init__(self, model: LocalModel, door: Door, *, aliases: tuple[str, ...] = ()) -> None:
+    def __init__(self, model: LocalModel, listener: Listener, *, aliases: tuple[str, ...] = ()) -> None:
         self.model = model
-        self.door = door
+        self.listener = listener
         self.names = (model.name, *aliases)
-        self.answers = Answers(model)
+        self.completions = LocalCompletions(model)
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard], client_max_size=BODY_BYTES)
         app.router.add_get("/health", self._health)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/v1/models/{name:.+}", self._one_model)
-        app.router.add_post("/v1/chat/completions", self._chat)
-        app.router.add_post("/v1/completions", self._complete)
+        answers = self.completions
+        chat = partial(self._answer, api.ChatRequest, answers.chat, answers.chat_stream)
+        complete = partial(self._answer, api.CompletionRequest, answers.complete, answers.complete_stream)
+        app.router.add_post("/v1/chat/completions", chat)
+        app.router.add_post("/v1/completions", complete)
         return app
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse strangers; turn every failure into the API's error shape."""
-        if refused := self.door.refusal(request):
+        """Check access, and turn every failure into the API's error shape."""
+        if refused := self.listener.refusal(request):
             status, message, code = refused
             return _error(status, message, code=code)
         try:
@@ -104,11 +107,11 @@ class Server:
             return self._failed(error)
 
     def _failed(self, error: Exception) -> web.Response:
-        status, body = refusal(error)
+        status, body = error_response(error)
         if status == 500:
             logger.exception("a request failed")
             if trouble := self.model.engine.trouble:
-                status, body = refusal(ModelUnavailable(trouble))
+                status, body = error_response(ModelUnavailable(trouble))
         return web.json_response(body, status=status)
 
     async def _health(self, request: web.Request) -> web.Response:
@@ -132,21 +135,19 @@ class Server:
     async def _one_model(self, request: web.Request) -> web.Response:
         return self._unknown(request.match_info["name"]) or web.json_response(self._card())
 
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        body = await _read(request, api.ChatRequest)
+    async def _answer(
+        self,
+        kind: type[RequestT],
+        whole: Callable[[RequestT], Awaitable[api.Json]],
+        chunks: Callable[[RequestT], AsyncGenerator[api.Json, None]],
+        request: web.Request,
+    ) -> web.StreamResponse:
+        body = await _read(request, kind)
         if unknown := self._unknown(body.model):
             return unknown
         if body.stream:
-            return await _send_events(request, self.answers.chat_stream(body))
-        return web.json_response(await self.answers.chat(body))
-
-    async def _complete(self, request: web.Request) -> web.StreamResponse:
-        body = await _read(request, api.CompletionRequest)
-        if unknown := self._unknown(body.model):
-            return unknown
-        if body.stream:
-            return await _send_events(request, self.answers.complete_stream(body))
-        return web.json_response(await self.answers.complete(body))
+            return await _send_events(request, chunks(body))
+        return web.json_response(await whole(body))
 
     def _unknown(self, name: str) -> web.Response | None:
         if name in self.names:
@@ -162,9 +163,9 @@ async def start(
     api_key: str | None = None,
     aliases: tuple[str, ...] = (),
 ) -> tuple[web.AppRunner, int]:
-    """Start serving in this event loop; gives the runner, to be cleaned up, and the port (0 picks one)."""
-    server = Server(model, Door(host, api_key), aliases=aliases)
-    # Without cancellation a client that left would keep its slot until the last token.
+    """Start serving in this event loop; returns the runner, to be cleaned up, and the port (0 picks one)."""
+    server = Server(model, Listener(host, api_key), aliases=aliases)
+    # Without cancellation a client that disconnected would keep its slot until the last token.
     runner = web.AppRunner(server.app(), handler_cancellation=True, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
     try:
@@ -176,7 +177,7 @@ async def start(
 
 
 def check_port(host: str, port: int) -> None:
-    """Refuse an address that cannot be served, before minutes of loading a model for it."""
+    """Raise UsageError for an address that cannot be served, before minutes of loading a model for it."""
     try:
         kind, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(kind, socket.SOCK_STREAM) as probe:
@@ -195,7 +196,7 @@ def _not_bound(error: OSError, host: str, port: int) -> UsageError:
 async def serve_until_stopped(
     model: LocalModel, *, on_ready: Callable[[str], None] = lambda url: None, **options: Any
 ) -> None:
-    """Serve until SIGINT or SIGTERM; `on_ready` is told the base URL."""
+    """Serve until SIGINT or SIGTERM; `on_ready` gets the base URL."""
     runner, port = await start(model, **options)
     host = options.get("host", "127.0.0.1")
     stop = asyncio.Event()
@@ -212,7 +213,7 @@ async def serve_until_stopped(
 
 async def _read(request: web.Request, kind: type[RequestT]) -> RequestT:
     if request.content_type != "application/json":
-        # A web page may post anything else to localhost without asking.
+        # A web page may post any other type to localhost without a preflight request.
         raise ModelRejected("Send the request as JSON, with the header Content-Type: application/json.")
     try:
         body = await request.read()
@@ -222,7 +223,7 @@ async def _read(request: web.Request, kind: type[RequestT]) -> RequestT:
 
 
 async def _send_events(request: web.Request, events: AsyncGenerator[api.Json, None]) -> web.StreamResponse:
-    """Server-sent events; an error before the first one is an ordinary error reply."""
+    """Send server-sent events; an error before the first one is an ordinary error reply."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
     async with contextlib.aclosing(events) as stream:
         try:
@@ -230,7 +231,7 @@ async def _send_events(request: web.Request, events: AsyncGenerator[api.Json, No
                 if not response.prepared:
                     await response.prepare(request)
                 await response.write(b"data: " + json.dumps(event).encode() + b"\n\n")
-        except Failed as failure:
+        except StreamFailed as failure:
             if not response.prepared:
                 raise
             logger.error("a stream failed: %s", failure)

@@ -1,7 +1,7 @@
 """Text out of tokens while they come.
 
-Nothing is shown that might have to be taken back: the bytes of an unfinished character, the beginning of
-a stop string, the beginning of a tool call.
+Text that might have to be taken back is held back: the bytes of an unfinished character, the beginning of a stop
+string, the beginning of a tool call.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _OVERLAP = 8
 
 
 class TextStream:
-    """The text of one reply, let out piece by piece."""
+    """The text of one reply, released piece by piece."""
 
     def __init__(self, chat: ChatTokens, stops: Sequence[str] = (), *, tools: bool = False) -> None:
         self._chat = chat
         self._ends = [stop for stop in stops if stop] + [OPEN_TAG] * tools
-        self._begun = [_Beginning(end) for end in self._ends]
+        self._matchers = [_PrefixMatcher(end) for end in self._ends]
         self._tools = tools
         self._window: list[int] = []
         self._decoded = ""
@@ -31,7 +31,7 @@ class TextStream:
         self.shown = ""
 
     def push(self, ids: Sequence[int]) -> str:
-        """Take new ids; gives the text that is now certain."""
+        """Take new ids; returns the text that is now certain."""
         if self._ended:
             return ""
         new = self._decode(ids)
@@ -40,8 +40,8 @@ class TextStream:
         if found:
             self._ended = True
             return self._show(min(found))
-        for begun in self._begun:
-            begun.push(new)
+        for matcher in self._matchers:
+            matcher.push(new)
         return self._show(len(self._held) - self._uncertain())
 
     def finish(self, content: str) -> str:
@@ -61,13 +61,13 @@ class TextStream:
         return new
 
     def _certain_text(self) -> str:
-        """The window's text; its last character may stand for the first bytes of an unfinished one."""
+        """The window's text, without a last character that stands for the first bytes of an unfinished one."""
         return self._chat.decode(self._window).removesuffix("\ufffd")
 
     def _uncertain(self) -> int:
         """Characters at the end that may still turn out to be something else."""
-        longest = max((begun.length for begun in self._begun), default=0)
-        if self._tools:  # a call that follows takes the space before it along
+        longest = max((matcher.length for matcher in self._matchers), default=0)
+        if self._tools:  # the space before a call belongs to the call
             longest = len(self._held) - len(self._held[: len(self._held) - longest].rstrip())
         return longest
 
@@ -81,8 +81,8 @@ class TextStream:
         return piece
 
 
-class _Beginning:
-    """How much of a text's end is the beginning of `whole`, found in time linear in the text (Knuth, Morris, Pratt)."""
+class _PrefixMatcher:
+    """How much of a text's end is a prefix of `whole`, found in time linear in the text (Knuth, Morris, Pratt)."""
 
     def __init__(self, whole: str) -> None:
         self._whole = whole
@@ -90,14 +90,14 @@ class _Beginning:
         self.length = 0
 
     def push(self, text: str) -> None:
-        """The text goes on; `whole` is not in it."""
+        """Continue the text, which does not contain `whole`."""
         for character in text:
             self.length = _longer(self._whole, self._shorter, self.length, character)
 
 
 @lru_cache(maxsize=256)
 def _borders(whole: str) -> list[int]:
-    """For each beginning of `whole`, the longest shorter one it ends with."""
+    """For each prefix of `whole`, the longest shorter one that it ends with."""
     borders = [0]
     for character in whole[1:]:
         borders.append(_longer(whole, borders, borders[-1], character))
@@ -105,7 +105,7 @@ def _borders(whole: str) -> list[int]:
 
 
 def _longer(whole: str, borders: Sequence[int], length: int, character: str) -> int:
-    """How long the beginning at a text's end is after one more character."""
+    """How long the prefix at a text's end is after one more character."""
     while length and whole[length] != character:
         length = borders[length - 1]
     return length + (whole[length] == character)

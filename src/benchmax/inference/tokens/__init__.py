@@ -1,1 +1,9 @@
-"""tokens."""
+"""Conversations as token ids.
+
+chat                a tokenizer and chat template: prompts, and what follows a sampled turn; start reading here
+dialogue            the exact ids of one conversation
+prompt_cache        chat templates that render equal conversations once
+conversation_cache  exact tokens behind an API that only carries text
+tokenizer           a tokenizer out of a GGUF file
+drift_audit         where a template or tokenizer changes what was said
+"""

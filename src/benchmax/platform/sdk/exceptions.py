@@ -4,7 +4,7 @@ TrainerError
 ├── AuthenticationError     401: no key, or not a good one
 │   └── DeviceAuthError     a sign-in by device code that came to nothing
 ├── JobLaunchError          the launch was refused
-└── RolloutError
+└── PlatformRolloutError    a rollout that the platform plays; `RolloutError` in `benchmax.platform.exceptions`
     ├── RolloutNotFound     404
     ├── RolloutServerError  5xx
     └── RolloutStreamError  the stream broke off
@@ -40,17 +40,17 @@ class JobLaunchError(TrainerError):
     """The run was not launched."""
 
 
-class RolloutError(TrainerError):
-    """A rollout on the platform failed."""
+class PlatformRolloutError(TrainerError):
+    """A rollout on the platform failed. `benchmax.errors.RolloutError` is about rollouts of this process."""
 
 
-class RolloutNotFound(RolloutError):
+class RolloutNotFound(PlatformRolloutError):
     """What the rollout needs is not there."""
 
 
-class RolloutServerError(RolloutError):
+class RolloutServerError(PlatformRolloutError):
     """The rollout server failed."""
 
 
-class RolloutStreamError(RolloutError):
+class RolloutStreamError(PlatformRolloutError):
     """The stream ended before the rollout did."""

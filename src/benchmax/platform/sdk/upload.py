@@ -20,7 +20,7 @@ from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import write_jsonl
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
-from benchmax.envs.datasets.rows import kind
+from benchmax.envs.datasets.rows import json_type
 from benchmax.envs.datasets.run_rows import check_run_rows
 from benchmax.errors import DatasetError, UsageError
 from benchmax.platform.sdk.client import StorageClient
@@ -87,13 +87,13 @@ def upload_training_run(
 def _plain_name(run_name: Any) -> str:
     """The run's name in letters that are safe in a path."""
     if not isinstance(run_name, str) or not 0 < len(run_name) <= NAME_CHARS:
-        what = f"{len(run_name)} characters long" if isinstance(run_name, str) else kind(run_name)
+        what = f"{len(run_name)} characters long" if isinstance(run_name, str) else json_type(run_name)
         raise UsageError(f"run_name is {what}. Give text of 1 to {NAME_CHARS} characters.")
     return re.sub(r"[^A-Za-z0-9._-]+", "-", run_name).strip("-.") or "run"
 
 
 def _rows(source: Source) -> Iterator[Any]:
-    """The rows of a list, a file or a dataset; one that cannot be read stops here, with its line."""
+    """The rows of a list, a file or a dataset; DatasetError, with its line, for one that cannot be read."""
     for row in read_rows(source):
         if row.fault is not None:
             issue = row.issue(row.fault)
@@ -102,7 +102,7 @@ def _rows(source: Source) -> Iterator[Any]:
 
 
 def _written(path: Path, source: Source) -> Source:
-    """Write the rows; gives a source to read them from again, with the line numbers of a file that was given."""
+    """Write the rows; returns a source to read them from again, which keeps the line numbers of a given file."""
     write_jsonl(path, _rows(source))
     return path if isinstance(source, Iterator) else source
 

@@ -10,16 +10,19 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import DataError, IntegrityError, OperationalError
+from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, OperationalError
 from starlette.exceptions import HTTPException
 
 from benchmax.errors import BenchmaxError, NotFoundError
 
 log = structlog.get_logger("benchmax.server")
 
+DAMAGED = ("malformed", "not a database", "invalid page")
+"""How databases call it."""
+
 
 class Refused(HTTPException):
-    """A refusal with its status and words."""
+    """A refusal with its status and message."""
 
     def __init__(self, status: int, words: str, **headers: str) -> None:
         super().__init__(status, words, {name.replace("_", "-"): value for name, value in headers.items()} or None)
@@ -34,6 +37,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(BenchmaxError, _usage)
     app.add_exception_handler(OperationalError, _database)
+    app.add_exception_handler(DatabaseError, _database)
     app.add_exception_handler(IntegrityError, _taken)
     app.add_exception_handler(DataError, _data)
     app.add_exception_handler(UnicodeEncodeError, _data)
@@ -44,6 +48,9 @@ def unexpected(error: Exception) -> JSONResponse:
     """500: an id to find it in the log by, and nothing else."""
     if isinstance(error, OperationalError):
         return _busy(error)
+    if isinstance(error, DatabaseError) and any(sign in str(error.orig) for sign in DAMAGED):
+        log.error("database", exc_info=error)
+        return problem(503, "The platform's database is damaged. Its administrator should restore a backup.")
     number = f"err_{secrets.token_hex(8)}"
     log.error("unexpected", id=number, exc_info=error)
     return problem(500, f"Something went wrong on the server ({number}). The server's log has the details.")
@@ -63,11 +70,11 @@ async def _usage(_: Request, error: Any) -> JSONResponse:
 
 
 async def _database(_: Request, error: Any) -> JSONResponse:
-    return _busy(error)
+    return unexpected(error)
 
 
 async def _taken(_: Request, error: Any) -> JSONResponse:
-    """Two asked for the same name in the same moment; alone, either is told which one is taken."""
+    """Two requests used the same name at the same moment."""
     log.warning("taken", exc_info=error)
     return problem(409, "Another request made or changed the same thing in this moment. Look, then try again.")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from benchmax import limits
 from benchmax.platform.store.datadir import DataDir
 
 LIMITS = {
     "login": 600, "key": 10, "eval": 30, "device": 600, "doctor": 60, "export": 60, "session": 600, "rollout": 6000,
-    "completion": 60_000,
+    "completion": 60_000, "webhook": 60,
 }  # fmt: skip
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -49,4 +50,5 @@ class ServerSettings:
     def hosts(self) -> frozenset[str]:
         """Every name this server answers to."""
         wildcard = self.host in ("0.0.0.0", "::", "")
-        return LOOPBACK | self.allowed_hosts | (frozenset() if wildcard else {self.host})
+        named = {urlsplit(self.public_url or "").hostname or "127.0.0.1"}
+        return LOOPBACK | self.allowed_hosts | named | (frozenset() if wildcard else {self.host})

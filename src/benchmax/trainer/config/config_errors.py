@@ -1,4 +1,4 @@
-"""A mistake in the settings in our own words: the dotted name, what may stand there, and what stood there."""
+"""An error in the settings as one line: the dotted name, what is allowed there, and what was given."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _RANGES = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 
 
 def describe(issue: Mapping[str, Any], root: type[BaseModel], known: Sequence[str], usual: Mapping[str, str]) -> str:
-    """One of pydantic's errors about `root` as one line; `usual` is what others call the `known` settings."""
+    """One of pydantic's errors about `root` as one line; `usual` maps other trainers' names to settings."""
     path = [str(part) for part in issue["loc"]]
     if issue["type"] == "extra_forbidden":
         return f"{'.'.join(path)}: there is no such setting{_guess(path, known, usual)}"
     if issue["type"] == "value_error":
-        said = str(issue["msg"]).removeprefix("Value error, ")
-        return f"{'.'.join(path)}: {said}" if path else said
+        message = str(issue["msg"]).removeprefix("Value error, ")
+        return f"{'.'.join(path)}: {message}" if path else message
     field = _field(root, path)
     name = ".".join(path[:2]) if field is not None else ".".join(path)
     wanted = allowed(field) if field is not None else "a table of settings"
@@ -59,12 +59,8 @@ def _kind(kind: Any) -> str:
     if origin is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     words = _KINDS.get(origin or kind, "another value")
-    inner = [_KINDS.get(each, "") for each in get_args(kind)][-1:]
-    return f"{words} of {_plural(inner[0])}" if inner and inner[0] else words
-
-
-def _plural(words: str) -> str:
-    return {"a text": "texts", "a number": "numbers"}.get(words, words)
+    inner = [{str: "texts", float: "numbers"}.get(each, "") for each in get_args(kind)][-1:]
+    return f"{words} of {inner[0]}" if inner and inner[0] else words
 
 
 def _field(root: type[BaseModel], path: Iterable[str]) -> FieldInfo | None:

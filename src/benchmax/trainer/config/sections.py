@@ -20,7 +20,7 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_switch_as_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Python counts true as 1; someone who writes it for a number meant another setting."""
+        """Refuse true for a number, which Python takes as 1: another setting was meant."""
         kind = cls.model_fields[str(info.field_name)].annotation
         given = value.values() if isinstance(value, Mapping) else [value]
         if {int, float} & {kind, *get_args(kind)} and any(isinstance(each, bool) for each in given):
@@ -94,7 +94,7 @@ class DataConfig(Section):
 
 
 def _lost_when_saved(value: Any, name: str = "") -> Iterator[str]:
-    """The parts of an argument that JSON does not have: it is what a resumed run reads."""
+    """The parts of an argument that JSON cannot hold, which a resumed run reads."""
     if isinstance(value, Mapping | list):
         for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _lost_when_saved(item, f"{name}.{key}" if name else str(key))
@@ -150,10 +150,10 @@ class AlgorithmConfig(Section):
     importance_cap: float = Field(default=2.0, ge=0)
     """Truncation of the trainer/sampler probability ratio that corrects a differing sampler; 0 switches it off."""
     cut_off: Literal["penalise", "mask", "keep"] = "penalise"
-    """What an answer that was cut off at its token limit is worth to the update: `penalise` takes `cut_off_penalty` of
-    its pay, and less of it the further it stayed below the limit; `mask` leaves it out; `keep` pays it in full."""
+    """How an answer that was cut off at its token limit counts in the update: `penalise` takes `cut_off_penalty` of its
+    reward, and less the further it stayed below the limit; `mask` leaves it out; `keep` counts it in full."""
     cut_off_penalty: float = Field(default=0.5, ge=0, le=1)
-    """Share of its pay that a cut-off answer loses."""
+    """Share of its reward that a cut-off answer loses."""
     guidance: Literal["auto", "off"] = "auto"
     """`auto` puts a demonstration, where one is known, into groups in which no sample earns more than another."""
     updates: int = Field(default=1, ge=1)
@@ -180,8 +180,8 @@ class OptimConfig(Section):
     grad_clip: float = Field(default=1.0, ge=0)
     """Largest norm of the gradient; 0 does not clip."""
     trust_region: float = Field(default=1.0, ge=0)
-    """Farthest one update may move the policy, as its KL divergence a rollout. One that goes farther is pulled back,
-    and the learning rate lowered with it, to rise again while updates stay far below. 0 lets every update be."""
+    """Farthest one update may move the policy, as KL divergence per rollout. A larger one is pulled back and lowers the
+    learning rate, which rises again while updates stay far below. 0 switches this off."""
     cooling: bool = True
     """Halve the learning rate whenever two evaluations in a row bring nothing better, down to a tenth of it."""
     token_budget: int | None = Field(default=None, ge=16)
@@ -257,7 +257,7 @@ class OutputConfig(Section):
 
 class WatchConfig(Section):
     window: int = Field(default=10, ge=2)
-    """Steps an alarm looks back."""
+    """Steps an alarm looks back on, and stays silent after an alert."""
     equal_steps: int = Field(default=20, ge=1)
     """Steps without any signal before an alert."""
     drift: float = Field(default=0.1, gt=0)
@@ -295,7 +295,8 @@ class TrainConfig(Section):
     watch: WatchConfig = WatchConfig()
     output: OutputConfig = OutputConfig()
     recipe: Literal["auto", "plain"] = "auto"
-    """`plain` is GRPO and nothing else: no warm start, no guidance, no mending, no curriculum, cut-off answers paid."""
+    """`plain` is GRPO and nothing else: no warm start, no guidance, no recovery, no curriculum; cut-off answers count
+    in full."""
     warm_start: str = "auto"
     """What the model is shown before it searches by itself. `auto`: nothing where its samples have signal, else the
     cheapest that helps; `off`; `gold`: solutions that earn; `hint`: its own answers with the solution in sight; or a
@@ -303,7 +304,7 @@ class TrainConfig(Section):
 
     @field_validator("warm_start")
     @classmethod
-    def _a_way_or_a_file(cls, given: str) -> str:
+    def _known_or_a_file(cls, given: str) -> str:
         if given not in WARM_STARTS and not (Path(given).suffix or Path(given).exists()):
             raise ValueError(f"{given!r} is neither {', '.join(WARM_STARTS)} nor a file of chats")
         return given
@@ -316,7 +317,7 @@ class TrainConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, tree: Any) -> Any:
-        """The recipe's own settings, under those that were given."""
+        """Put the recipe's settings under those that were given."""
         if not isinstance(tree, Mapping) or tree.get("recipe") != "plain":
             return tree
         whole: dict[str, Any] = {}

@@ -1,6 +1,7 @@
 """Settings as text: TOML and saved JSON files, dotted flags, and the list of all of them.
 
-Every mistake in a file or on a command line is reported at once, with a guess at the name that was meant.
+All errors in a file or on a command line are reported at once, with a guess at the name that was meant. TOML is written
+by hand: every value is JSON that TOML reads too, and tomlkit would need its inline tables built one by one.
 """
 
 from __future__ import annotations
@@ -28,28 +29,40 @@ def load_config(path: Path | str | None = None, flags: Sequence[str] = (), **val
 
 
 def build_config(tree: Mapping[str, Any]) -> TrainConfig:
-    """Validate a tree of settings; all mistakes are in one error."""
+    """Validate a tree of settings; ConfigError lists everything that is wrong."""
     try:
         return TrainConfig.model_validate(dict(tree))
     except ValidationError as error:
         known = [field for field, *_ in fields()] + list(TrainConfig.model_fields)
         lines = [describe(issue, TrainConfig, known, _USUAL_NAMES) for issue in error.errors()]
-        raise ConfigError("The settings have mistakes:\n" + "\n".join(f"  {line}" for line in lines)) from None
+        raise ConfigError("The settings have errors:\n" + "\n".join(f"  {line}" for line in lines)) from None
 
 
 def dump_toml(config: TrainConfig) -> str:
     """The settings as TOML, each under its documentation; settings that are not set stay out."""
-    plain = {
-        name: value for name in TrainConfig.model_fields if not isinstance(value := getattr(config, name), Section)
-    }
-    lines = [line for name in plain for line in (f"# {_doc(TrainConfig, name)}", f"{name} = {_toml(plain[name])}")] + [
-        ""
-    ]
-    for name in TrainConfig.model_fields:
-        section = getattr(config, name)
+    lines = [*_toml_lines(config), ""]
+    for name, section in config:
         if isinstance(section, Section):
-            lines += [f"[{name}]", *_section_lines(section), ""]
+            lines += [f"[{name}]", *_toml_lines(section), ""]
     return "\n".join(lines)
+
+
+def _toml_lines(section: Section) -> Iterator[str]:
+    """The plain settings of a section."""
+    for name, value in section:
+        if not isinstance(value, Section):
+            yield f"# {_doc(type(section), name)}"
+            yield f"# {name} =" if value is None else f"{name} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):  # TOML has no null: what is not set stays out
+        inside = (f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items() if item is not None)
+        return "{" + ", ".join(inside) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item) for item in value if item is not None) + "]"
+    # Not escaped: JSON spells an emoji as two halves, which TOML refuses.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def fields() -> Iterator[tuple[str, str, Any, str]]:
@@ -69,23 +82,6 @@ def _doc(kind: type[BaseModel], field: str) -> str:
 
 def _type_name(annotation: Any) -> str:
     return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
-
-
-def _section_lines(section: Section) -> Iterator[str]:
-    for name in type(section).model_fields:
-        value = getattr(section, name)
-        yield f"# {_doc(type(section), name)}"
-        yield f"# {name} =" if value is None else f"{name} = {_toml(value)}"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):  # TOML has no null: what is not set stays out
-        inside = (f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items() if item is not None)
-        return "{" + ", ".join(inside) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(item) for item in value if item is not None) + "]"
-    # As it is, not escaped: JSON spells an emoji as two halves, which TOML refuses.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
@@ -126,7 +122,7 @@ _USUAL_NAMES = {
     "lora_rank": "lora.rank",
     "lora_alpha": "lora.alpha",
 }
-"""What other trainers call our settings."""
+"""What other trainers call these settings."""
 
 
 def flags_tree(flags: Sequence[str], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -146,7 +142,7 @@ def flags_tree(flags: Sequence[str], values: Mapping[str, Any] | None = None) ->
 
 
 def _flag(word: str, rest: list[str]) -> tuple[list[str], Any]:
-    """The setting a flag names and its value, which may be the first of the words that follow: then it is taken."""
+    """The setting a flag names and its value, which may be the first of the words that follow and is then removed."""
     name, equals, text = word.partition("=")
     setting = name.removeprefix("no-")
     keys = _keys(setting)
@@ -162,13 +158,13 @@ def _flag(word: str, rest: list[str]) -> tuple[list[str], Any]:
 
 
 def _keys(name: str) -> list[str]:
-    """Section and setting are ours and may be written with dashes; a key inside a setting is the user's own."""
+    """The parts of a dotted name. Section and setting may be written with dashes; a key inside a setting is kept."""
     keys = name.split(".")
     return [key.replace("-", "_") for key in keys[:2]] + keys[2:]
 
 
 def _refuse_plain_sections(tree: Mapping[str, Any]) -> None:
-    """A section is a table: what changes a run that is resumed looks into it before anything is validated."""
+    """Raise ConfigError for a section that is no table: `check_changes` reads it before anything is validated."""
     for name, field in TrainConfig.model_fields.items():
         if isinstance(field.default, Section) and not isinstance(tree.get(name, {}), Mapping):
             first = next(iter(type(field.default).model_fields))
@@ -178,7 +174,7 @@ def _refuse_plain_sections(tree: Mapping[str, Any]) -> None:
 
 
 def _switched_on(keys: Sequence[str]) -> bool:
-    """The value of a flag that was given none, which only a switch may be."""
+    """The value of a flag without one, which only a switch may have."""
     kind = _kind(keys)
     if kind not in ("bool", ""):
         raise ConfigError(f"--{'.'.join(keys)} needs a value: {kind}.")
@@ -186,7 +182,7 @@ def _switched_on(keys: Sequence[str]) -> bool:
 
 
 def _kind(keys: Sequence[str]) -> str:
-    """The type of a setting; empty for a name that is none, such as a key inside a setting."""
+    """The type of a setting; empty for any other name, such as a key inside a setting."""
     return next((kind for field, kind, *_ in fields() if field == ".".join(keys)), "")
 
 

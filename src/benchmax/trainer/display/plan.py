@@ -1,4 +1,4 @@
-"""Before the first step: what will happen, measured on a rehearsal of one, so that nobody waits for a surprise."""
+"""Before the first step: what the run will do and what that takes, measured on a dry run of one update."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from benchmax.rollouts.record import Rollout
-from benchmax.trainer.metrics import response_tokens
+from benchmax.trainer.sampling.step_metrics import response_tokens
 
 if TYPE_CHECKING:
     import torch
@@ -43,19 +43,19 @@ class Plan:
     sampled_tokens: int | None = None
     """In one step."""
     computed_tokens: int | None = None
-    """In the update of one step, shared beginnings counted once."""
+    """In the update of one step, shared prefixes counted once."""
     step_seconds: float | None = None
     total_seconds: float | None = None
     memory_bytes: int | None = None
-    """Held at most so far."""
+    """The peak so far."""
     chosen: list[dict[str, Any]] = field(default_factory=list)
-    """Settings nobody gave, with the reason for each."""
+    """Settings that nobody gave, with the reason for each."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     def lines(self) -> list[tuple[str, str]]:
-        """A heading and a sentence for each part."""
+        """A heading and a text for each part."""
         tuned = f"LoRA, {_count(self.trained)} trained" if self.tune == "lora" else "all trained"
         found = [
             ("model", f"{self.model}, {_count(self.weights)} weights, {tuned}, on {self.device}"),
@@ -78,12 +78,12 @@ class Plan:
 
 
 def plan(trainer: Trainer, groups: Sequence[Sequence[Rollout]], sample_seconds: float, eval_seconds: float) -> Plan:
-    """Rehearse an update on the first samples, and say what follows from it. Nothing is changed by it."""
+    """Compute an update on the first samples without applying it, and extrapolate to the run."""
     learner, config = trainer.learner, trainer.config
     began = time.monotonic()
-    computed = learner.rehearse(groups)
+    computed = learner.dry_run(groups)
     update = time.monotonic() - began
-    made = outline(trainer)
+    made = _configured(trainer)
     made.sampled_tokens = sum(response_tokens(rollout) for group in groups for rollout in group)
     made.computed_tokens = computed
     made.step_seconds = sample_seconds + update
@@ -95,8 +95,8 @@ def plan(trainer: Trainer, groups: Sequence[Sequence[Rollout]], sample_seconds: 
     return made
 
 
-def outline(trainer: Trainer) -> Plan:
-    """What can be said without trying anything."""
+def _configured(trainer: Trainer) -> Plan:
+    """The plan without any measurement."""
     config, policy = trainer.config, trainer.learner.policy
     algorithm = config.algorithm
     return Plan(

@@ -11,7 +11,7 @@ from benchmax.errors import UsageError
 from benchmax.trainer.rundir import check_run, read_metrics
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's palette: told apart by colour-blind eyes too."""
+"""Okabe and Ito's palette, which colour-blind people can tell apart too."""
 
 
 def plot_run(run: Path, out: Path, *, title: str | None = None) -> Path:

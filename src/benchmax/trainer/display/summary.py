@@ -1,4 +1,4 @@
-"""After the last step: what was learned, with the same questions answered before and after, side by side."""
+"""After the last step: what was learned, with the same questions answered before and after training."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Pair:
-    """One held-out question, answered by the model as it came and as it is now."""
+    """One held-out question, answered before and after training."""
 
     example_id: str
     question: str
@@ -40,10 +40,10 @@ class Pair:
 
 @dataclass(slots=True)
 class Summary:
-    """What a run came to."""
+    """The results of a run."""
 
     before: float | None = None
-    """Mean held-out reward of the model as it came."""
+    """Mean held-out reward before any training."""
     warm: float | None = None
     """After the warm start, if there was one."""
     best: float | None = None
@@ -59,7 +59,7 @@ class Summary:
         return asdict(self)
 
     def headline(self) -> str:
-        """The way of the held-out reward in one line."""
+        """The course of the held-out reward in one line."""
         if self.before is None or self.best is None:
             return "There is no held-out reward to compare."
         parts = [f"{self.before:.2f} as it came"]
@@ -79,7 +79,7 @@ def summarise(run: Path, best_step: int) -> Summary:
     if evals:
         first, last = evals[min(evals)], evals[max(evals)]
         found.before, found.last = first.get(metrics.REWARD), last.get(metrics.REWARD)
-        found.ended_by_themselves = 1.0 - last.get("truncated", 0.0)
+        found.ended_by_themselves = 1.0 - last.get(metrics.TRUNCATED, 0.0)
     if warm:
         found.warm = warm[-1].get(metrics.REWARD)
     at_best = evals.get(best_step, {}).get(metrics.REWARD) if best_step or not warm else found.warm

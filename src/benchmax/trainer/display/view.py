@@ -5,13 +5,11 @@ Files and the wire count steps from 0; people are shown step 1 of 20 first.
 
 from __future__ import annotations
 
-import io
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -20,11 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmax import metrics
-from benchmax.doctor.signal import Signal
+from benchmax.doctor.learning_signal import Signal
 from benchmax.trainer.display.plan import Plan
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 BARS = "▁▂▃▄▅▆▇█"
 ALERTS_SHOWN = 3
@@ -44,54 +39,8 @@ def open_view(steps: int, stream: TextIO | None = None) -> View:
     return LiveView(steps, Console(file=stream)) if stream.isatty() else PlainView(steps, stream)
 
 
-@contextmanager
-def printing_on() -> Iterator[None]:
-    """Work on when nobody reads what is printed any more (`benchmax train … | head`): it is dropped from then on."""
-    with redirect_stdout(_lasting(sys.stdout)) as out, redirect_stderr(_lasting(sys.stderr)) as err:
-        try:
-            yield
-        finally:
-            out.flush()
-            err.flush()
-
-
-def _lasting(stream: TextIO | None) -> TextIO:
-    """The stream, or where it is a pipe one that outlives the reader."""
-    if stream is None:  # closed before we began
-        return open(os.devnull, "w")
-    if not isinstance(stream, io.TextIOWrapper) or stream.isatty() or not _has_file(stream):
-        return stream
-    raw = _Pipe(stream.fileno(), "wb", closefd=False)
-    return io.TextIOWrapper(
-        raw if stream.write_through else io.BufferedWriter(raw),
-        stream.encoding,
-        stream.errors,
-        line_buffering=stream.line_buffering,
-        write_through=stream.write_through,
-    )
-
-
-def _has_file(stream: TextIO) -> bool:
-    try:
-        return stream.fileno() >= 0
-    except io.UnsupportedOperation:
-        return False
-
-
-class _Pipe(io.FileIO):
-    """Leads nowhere once its reader has gone."""
-
-    def write(self, data: ReadableBuffer) -> int:
-        try:
-            return super().write(data)
-        except BrokenPipeError:
-            with open(os.devnull, "wb") as nowhere:
-                os.dup2(nowhere.fileno(), self.fileno())
-            return memoryview(data).nbytes
-
-
 class PlainView:
-    """One line per step, alert or end."""
+    """Prints one line per step, alert or end."""
 
     def __init__(self, steps: int, stream: TextIO) -> None:
         self.steps = steps
@@ -105,36 +54,28 @@ class PlainView:
         self.stream.flush()
 
     def __call__(self, kind: str, data: dict[str, Any]) -> None:
-        for each in screen(kind, data):
-            print(_harmless(each), file=self.stream, flush=True)
         line = describe(kind, data, self.steps)
         if kind == "fetching":  # its progress is for terminals
             line, self._fetching = None if self._fetching else line, True
-        if line:
-            print(line, file=self.stream, flush=True)
+        for each in [*map(printable, block(kind, data)), *([line] if line else [])]:
+            print(each, file=self.stream, flush=True)
 
 
 def describe(kind: str, data: dict[str, Any], steps: int) -> str | None:
-    """An event as one line of text."""
-    line = _line(kind, data, steps)
-    return None if line is None else _harmless(line)
+    """An event as one line of text; None when it has none."""
+    describe_kind = partial(_metrics_line, steps=steps) if kind == "metrics" else _LINES.get(kind)
+    line = describe_kind(data) if describe_kind else None
+    return None if line is None else printable(line)
 
 
-def _harmless(text: str) -> str:
+def printable(text: str) -> str:
     """The text with its control characters made visible: it may quote a model, a tool or an environment."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def short(value: float, digits: int = 3) -> str:
-    """A reward as people read it, also when it is huge."""
+    """A reward for people, also when it is huge."""
     return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.{digits}g}"
-
-
-def _line(kind: str, data: dict[str, Any], steps: int) -> str | None:
-    if kind == "metrics":
-        return _metrics_line(data, steps)
-    words = _WORDS.get(kind)
-    return None if words is None else words(data)
 
 
 def _metrics_line(data: dict[str, Any], steps: int) -> str:
@@ -142,7 +83,7 @@ def _metrics_line(data: dict[str, Any], steps: int) -> str:
     reward = "reward unscored"
     if metrics.REWARD in values:
         reward = f"reward {short(values[metrics.REWARD])}  solved {values[metrics.SOLVE_RATE]:.0%}"
-        reward += f"  unscored {values['unscored']:.0%}" if values.get("unscored") else ""
+        reward += f"  unscored {values[metrics.UNSCORED]:.0%}" if values.get(metrics.UNSCORED) else ""
     length = f"length {values.get(metrics.RESPONSE_TOKENS, 0):.0f}"
     if data["split"] == "warm_start":
         return f"eval after the warm start  {reward}  {length}"
@@ -154,11 +95,11 @@ def _metrics_line(data: dict[str, Any], steps: int) -> str:
     number = f"{data['step'] + 1:>{len(str(steps))}}/{steps}"
     return (
         f"step {number}  {reward}  pass@k {values.get(metrics.PASS_AT_K, 0):.2f}  {length}  {used}  "
-        f"loss {values.get('loss', 0):+.4f}  {seconds}"
+        f"loss {values.get(metrics.LOSS, 0):+.4f}  {seconds}"
     )
 
 
-def _warm_start_words(data: dict[str, Any]) -> str | None:
+def _warm_start_line(data: dict[str, Any]) -> str | None:
     if data["how"] == "off" or not data["steps"]:
         return f"no warm start: {data['why']}" if data["how"] == "none" else None
     gained = ""
@@ -168,28 +109,28 @@ def _warm_start_words(data: dict[str, Any]) -> str | None:
     return f"warm start: {data['rows']} {shown}, {data['steps']} supervised steps{gained}"
 
 
-def _dose_words(data: dict[str, Any]) -> str:
+def _dose_line(data: dict[str, Any]) -> str:
     reward = "unscored" if data["reward"] is None else short(data["reward"], 2)
     return f"warm start, after dose {data['dose']}: reward {reward}, groups with signal {data['spread']:.0%}"
 
 
-def _begins_words(data: dict[str, Any]) -> str:
+def _begins_line(data: dict[str, Any]) -> str:
     rows = f"{data['train']} rows, {data['held_out']} held out"
     return f"training {data['model']} on {data['device']} with {rows}; the run is kept in {data['run']}"
 
 
-def _chosen_words(data: dict[str, Any]) -> str:
+def _chosen_line(data: dict[str, Any]) -> str:
     return "; ".join(f"{each['name']} = {each['value']} ({each['why']})" for each in data["settings"])
 
 
-_WORDS: dict[str, Callable[[dict[str, Any]], str | None]] = {
+_LINES: dict[str, Callable[[dict[str, Any]], str | None]] = {
     "alert": lambda data: f"ALERT {data['alert']} in step {data['step'] + 1}: {data['message']}",
-    "begins": _begins_words,
-    "chosen": _chosen_words,
+    "begins": _begins_line,
+    "chosen": _chosen_line,
     "collapsed": lambda data: f"ENDED  {data['message']}",
-    "dose": _dose_words,
+    "dose": _dose_line,
     "ended": lambda data: f"ended after {data['step']} steps ({data['reason']}), {data['seconds']:.0f} s",
-    "failed": lambda data: f"failed after {data['step']} steps",  # the command tells why, as its last line
+    "failed": lambda data: f"failed after {data['step']} steps",  # the command prints why, as its last line
     "fetching": lambda data: str(data["message"]),
     "mended": lambda data: f"MENDED {data['message']}",
     "note": lambda data: f"note  {data['message']}",
@@ -201,19 +142,19 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str | None]] = {
     ),
     "taught": lambda data: f"TAUGHT {data['message']}",
     "cooled": lambda data: f"COOLED {data['message']}",
-    "warm_start": _warm_start_words,
+    "warm_start": _warm_start_line,
 }
-"""What each event reads as, in one line."""
+"""Each event as one line."""
 
 
-def screen(kind: str, data: dict[str, Any]) -> list[str]:
-    """Events that take more than a line: the look at the first samples, and what will happen."""
+def block(kind: str, data: dict[str, Any]) -> list[str]:
+    """Events that take more than a line: the signal of the first samples, and the plan."""
     if kind == "signal":
         known = {name: value for name, value in data.items() if name in Signal.__dataclass_fields__}
         return ["can it learn?", *(f"  {line}" for line in Signal(**known).lines())]
     if kind == "plan":
         known = {name: value for name, value in data.items() if name in Plan.__dataclass_fields__}
-        return ["what will happen", *(f"  {name:<8} {words}" for name, words in Plan(**known).lines())]
+        return ["what will happen", *(f"  {name:<8} {text}" for name, text in Plan(**known).lines())]
     return []
 
 
@@ -247,7 +188,7 @@ class LiveView:
         if kind == "begins":
             self.run = f"{data['model']} on {data['device']}, {data['train']} rows, in {data['run']}"
         elif kind == "metrics" and data["split"] == "train":
-            self._saw_step(data)
+            self._add_step(data)
         elif kind == "metrics" and data["split"] == "warm_start":
             self.note = describe(kind, data, self.steps) or self.note
         elif kind == "metrics":
@@ -257,18 +198,18 @@ class LiveView:
             self.rollouts += len(data["rollouts"])
             self.note = f"{'evaluating' if data['split'] == 'eval' else 'sampling'}: {self.rollouts} rollouts"
         elif kind == "alert":
-            self.alerts.append(_harmless(f"step {data['step'] + 1} {data['alert']}: {data['message']}"))
+            self.alerts.append(printable(f"step {data['step'] + 1} {data['alert']}: {data['message']}"))
         elif kind in ("note", "mended", "taught", "cooled", "outage", "collapsed"):
-            self.alerts.append(_harmless(data["message"]))
-        elif lines := screen(kind, data):
+            self.alerts.append(printable(data["message"]))
+        elif lines := block(kind, data):
             for each in lines:
-                self._live.console.print(Text(_harmless(each), style="dim" if each[:1] == " " else "bold"))
+                self._live.console.print(Text(printable(each), style="dim" if each[:1] == " " else "bold"))
         elif kind in ("solving", "teaching"):
-            self.note = _doing(kind, data)
+            self.note = _activity(kind, data)
         elif line := describe(kind, data, self.steps):
             self.note = line
 
-    def _saw_step(self, data: dict[str, Any]) -> None:
+    def _add_step(self, data: dict[str, Any]) -> None:
         self.values, self.step, self.rollouts = data["values"], data["step"] + 1, 0
         self._steps_seen += 1
         if metrics.REWARD in self.values:
@@ -308,7 +249,7 @@ class LiveView:
         return f"about {int(left // 60)}:{int(left % 60):02d} left"
 
 
-def _doing(kind: str, data: dict[str, Any]) -> str:
+def _activity(kind: str, data: dict[str, Any]) -> str:
     if kind == "solving":
         return f"looking for solutions: {data['found']} of {data['rows']} rows"
     return f"learning from solutions: step {data['step'] + 1}, loss {data['loss']:.3f}"

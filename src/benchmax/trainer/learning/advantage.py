@@ -1,7 +1,7 @@
 """What a sample is worth compared with its siblings.
 
 A group is all samples of one prompt. Its baseline is the mean reward of the *scored* siblings: an unscored sample is
-not a 0, it leaves the group. A group whose rewards are all equal says nothing and is skipped.
+not a 0, it leaves the group. A group whose rewards are all equal has no signal and is discarded.
 """
 
 from __future__ import annotations
@@ -21,31 +21,30 @@ CUT_OFF = "cut off"
 EQUAL = 1e-9
 """Rewards closer than this are equal."""
 STD_FLOOR = 1e-4
-"""Added to the standard deviation, so that tiny differences are not blown up."""
-
-
+"""Added to the standard deviation, so that tiny differences are not inflated."""
 SOFT = 0.8
-"""Share of the token limit from which on an answer begins to lose pay."""
+"""Share of the token limit from which on an answer begins to lose reward."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """What an answer is worth to the update that was cut off at its token limit, or came close to it.
+    """How an answer counts in the update that was cut off at its token limit, or came close to it.
 
-    Else a model is paid in full for an answer that never ends, and never learns to end one.
+    Otherwise a model earns the full reward for an answer that never ends, and never learns to end one.
     """
 
     how: Literal["penalise", "mask", "keep"] = "keep"
     penalty: float = 0.5
-    """Share of its pay that a cut-off answer loses."""
+    """Share of its reward that a cut-off answer loses."""
     limit: int = 0
-    """Tokens of a turn."""
+    """Most tokens of a turn."""
     floor: float = 0.0
-    """The lowest reward there is; only what is above it is pay."""
+    """The lowest reward there is; only what is above it can be lost."""
 
     def worth(self, rollout: Rollout) -> float:
         """The reward as the update sees it."""
-        reward = _reward(rollout)
+        reward = rollout.reward
+        assert reward is not None
         if self.how != "penalise" or reward <= self.floor:
             return reward
         return self.floor + (reward - self.floor) * (1 - self.penalty * self._loss(rollout))
@@ -71,7 +70,7 @@ class AdvantageRule:
 
 
 def assign_advantages(group: Sequence[Rollout], rule: AdvantageRule = AdvantageRule()) -> bool:
-    """Stamp `advantage` and `discarded` on every rollout of a group; True when the group has signal."""
+    """Set `advantage` and `discarded` of every rollout of a group; returns whether the group has signal."""
     for rollout in group:
         rollout.advantage, rollout.discarded = 0.0, _flaw(rollout, rule)
     scored = [rollout for rollout in group if rollout.discarded is None]
@@ -105,11 +104,6 @@ def _flaw(rollout: Rollout, rule: AdvantageRule) -> str | None:
     if not any(segment.sampled and segment.ids for segment in rollout.tokens):
         return NO_TOKENS
     return CUT_OFF if rule.cut_off.how == "mask" and rollout.cut_off else None
-
-
-def _reward(rollout: Rollout) -> float:
-    assert rollout.reward is not None
-    return rollout.reward
 
 
 def _discard(rollouts: Sequence[Rollout], reason: str) -> bool:

@@ -1,14 +1,14 @@
 """Rollouts packed as prefix trees, so that no token is computed twice.
 
-Siblings share their prompt, all prompts share the system message, and once a model has learned something many samples
-begin alike. A packed row is a tree of tokens: every distinct prefix is one node.
+Siblings share their prompt, all prompts share the system message, and the samples of a trained model often begin
+alike. A packed row is a tree of tokens: every distinct prefix is one node.
 
     system ─ "2 + 3?" ─ <answer> ─ 5 …          position id = depth in the tree
            │                     └ 6 …          a node attends to its ancestors and itself
            └ "4 + 4?" ─ <answer> ─ 8 …          a sampled token is predicted at its parent
 
-Sorting the rollouts puts equal prefixes side by side, so each one shares with the one before it. Log-probs are those of
-the unpacked rollouts, and the gradient is too: a shared node receives the sum.
+Sorting the rollouts puts equal prefixes side by side, so each one shares with the one before it. Log-probs and
+gradients are those of the unpacked rollouts: a shared node receives the sum.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from benchmax.models.base import TokenSegment
 from benchmax.rollouts.record import Rollout
 
 Ints = npt.NDArray[np.int64]
@@ -34,19 +35,24 @@ class TokenSequence:
     targets: Ints
     """Indices into `ids` of the sampled tokens."""
     logprobs: npt.NDArray[np.float32]
-    """The sampler's, one per target; NaN where it did not tell."""
+    """The sampler's, one per target; NaN where it reported none."""
     advantage: float
     group: int = 0
     shown: bool = False
-    """A demonstration: not sampled by the model, and learned by another rule."""
+    """Whether it is a demonstration: not sampled by the model."""
 
 
 def sequence_of(rollout: Rollout, group: int = 0) -> TokenSequence:
-    """The exact tokens of a rollout; what was observed is context, what was sampled is a target."""
+    """The exact tokens of a rollout."""
+    return sequence_of_segments(rollout.tokens, rollout.advantage or 0.0, group)
+
+
+def sequence_of_segments(segments: Iterable[TokenSegment], advantage: float, group: int = 0) -> TokenSequence:
+    """The tokens of a conversation; what was observed is context, what was sampled is a target."""
     ids: list[int] = []
     targets: list[int] = []
     logprobs: list[float] = []
-    for segment in rollout.tokens:
+    for segment in segments:
         if segment.sampled:
             targets += range(len(ids), len(ids) + len(segment.ids))
             logprobs += segment.logprobs or [float("nan")] * len(segment.ids)
@@ -57,7 +63,7 @@ def sequence_of(rollout: Rollout, group: int = 0) -> TokenSequence:
         np.asarray(ids[:end], np.int64),
         np.asarray(targets[first:], np.int64),
         np.asarray(logprobs[first:], np.float32),
-        rollout.advantage or 0.0,
+        advantage,
         group,
     )
 
@@ -69,7 +75,7 @@ class MicroBatch:
     input_ids: Tensor
     position_ids: Tensor
     mask: Tensor
-    """[rows, 1, length, length], true where a token may look."""
+    """[rows, 1, length, length], true where a token may attend."""
     query: Tensor
     """Flat positions whose next-token distribution is needed, each once."""
     slot: Tensor
@@ -86,7 +92,7 @@ class MicroBatch:
 
 @dataclass(slots=True)
 class Batch:
-    """All loss tokens of one step, numbered through, and what is known about each."""
+    """All loss tokens of one step, numbered consecutively, and what is known about each."""
 
     sequences: list[TokenSequence]
     advantage: Tensor
@@ -107,14 +113,14 @@ class Batch:
         owner = np.repeat(np.arange(len(kept)), counts)
         first = [0, *np.cumsum(counts)[:-1].tolist()] if kept else []
         shown = np.repeat(np.asarray([sequence.shown for sequence in kept], np.bool_), counts)
-        advantage, told, whose, mark = (torch.from_numpy(each) for each in (values, sampler, owner, shown))
-        return cls(kept, advantage, told, whose, mark, first)
+        advantage, logprobs, sequence, is_shown = map(torch.from_numpy, (values, sampler, owner, shown))
+        return cls(kept, advantage, logprobs, sequence, is_shown, first)
 
     def __len__(self) -> int:
         return len(self.advantage)
 
     def weights(self, how: str, length: int) -> Tensor:
-        """The share of each token in the loss; `length` is the constant of that normalisation."""
+        """The weight of each token in the loss; `length` is the constant of that normalisation."""
         if how == "token":
             return torch.full((len(self),), 1.0 / max(1, len(self)))
         if how == "constant":
@@ -123,7 +129,7 @@ class Batch:
         return 1.0 / (counts[self.sequence] * len(self.sequences))
 
     def split(self, parts: int) -> list[Batch]:
-        """The groups dealt into so many batches."""
+        """The groups dealt out to so many batches."""
         groups = sorted({sequence.group for sequence in self.sequences})
         part_of = {group: index % parts for index, group in enumerate(groups)}
         dealt: list[list[TokenSequence]] = [[] for _ in range(min(parts, len(groups)))]
@@ -151,7 +157,7 @@ class Batch:
         ids = np.zeros((len(rows), length), np.int64)
         depth = np.zeros((len(rows), length), np.int64)
         mask = np.zeros((len(rows), 1, length, length), np.bool_)
-        np.einsum("bhii->bhi", mask)[:] = True  # padding looks at itself: a softmax over nothing is NaN
+        np.einsum("bhii->bhi", mask)[:] = True  # padding attends to itself: a softmax over nothing is NaN
         places, targets, tokens = [], [], []
         for index, row in enumerate(rows):
             row.draw(ids[index], depth[index], mask[index, 0])
@@ -192,7 +198,7 @@ class _Row:
         self.last = ids
 
     def draw(self, ids: Ints, depth: Ints, mask: npt.NDArray[np.bool_]) -> None:
-        """Write the tree's tokens, depths and who may look at whom."""
+        """Write the tree's tokens, depths and which token may attend to which."""
         start = 0
         for path, (piece, common) in zip(self.paths, self.pieces, strict=True):
             end = start + len(piece)

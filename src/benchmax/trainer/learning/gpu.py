@@ -1,4 +1,7 @@
-"""A GPU shared with others: memory claimed in time, given back when it is scarce, waited for when there is none."""
+"""The memory of a GPU that others use too: claimed early, released when it is scarce, waited for when there is none.
+
+Facts about the GPU come from torch, which is loaded anyway.
+"""
 
 from __future__ import annotations
 
@@ -13,44 +16,44 @@ from benchmax.memory import out_of_memory
 T = TypeVar("T")
 
 SCARCE = 0.15
-"""A smaller share of a GPU's memory that is free is too little for two."""
-PATIENCE = 10.0
-"""Seconds to wait for what others give back."""
+"""Memory is scarce when a smaller share of it is free."""
+WAIT_SECONDS = 10.0
+"""How long to wait for memory that others release."""
 TRIES = 5
 
 
 def claim_workspaces(device: torch.device) -> None:
-    """Have the matrix library take its memory now, in the threads of both passes: later there may be none left."""
+    """Make the matrix library allocate its workspaces now, for both passes: later there may be no memory left."""
     if device.type == "cuda":
         ones = torch.ones(8, 8, device=device, requires_grad=True)
         (ones @ ones).sum().backward()  # type: ignore[no-untyped-call]
 
 
-def make_room(device: torch.device) -> None:
-    """Give back what an update no longer needs, where others run short of memory."""
+def release_if_scarce(device: torch.device) -> None:
+    """Release what an update no longer needs, where memory is scarce."""
     if device.type == "cuda" and _scarce(device):
         torch.cuda.empty_cache()
 
 
-def wait_for_room(device: torch.device) -> None:
-    """Give back all that can be, and others a little time to do the same."""
+def wait_for_memory(device: torch.device) -> None:
+    """Release all that can be released, and give others a little time to do the same."""
     if device.type != "cuda":
         return
     torch.cuda.empty_cache()
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + WAIT_SECONDS
     while _scarce(device) and time.monotonic() < until:
         time.sleep(0.25)
 
 
-def patiently(work: Callable[[], T], device: torch.device) -> T:
-    """Do what can be done again; where memory runs out on a GPU, again after a while."""
+def retry_without_memory(work: Callable[[], T], device: torch.device) -> T:
+    """Do repeatable work; when a GPU runs out of memory, again after a while."""
     for _ in range(TRIES if device.type == "cuda" else 0):
         try:
             return work()
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise
-        wait_for_room(device)
+        wait_for_memory(device)
     return work()
 
 

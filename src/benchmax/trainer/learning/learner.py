@@ -1,7 +1,8 @@
 """One step of learning: from scored groups to changed weights.
 
-The batch is cut into micro-batches by a token budget. When memory runs out the budget is halved and the step is done
-again; when a loss or a gradient is not finite the update is left out. Weights change only in `Optimizer.step`.
+The batch is split into micro-batches by a token budget. When memory runs out the budget is halved and the step is
+repeated; when a loss or a gradient is not finite the update is left out. Weights change only in `Optimizer.step`, and
+where the trust region pulls an update back.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -22,7 +24,7 @@ from benchmax.memory import out_of_memory
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import TrainConfig, preset_lr
 from benchmax.trainer.learning.batch import Batch, MicroBatch, TokenSequence, sequence_of
-from benchmax.trainer.learning.gpu import claim_workspaces, make_room, patiently, wait_for_room
+from benchmax.trainer.learning.gpu import claim_workspaces, release_if_scarce, retry_without_memory, wait_for_memory
 from benchmax.trainer.learning.loss import LossRule, LossStats, grpo_loss, kl_estimate
 from benchmax.trainer.learning.optim import Optimizer
 from benchmax.trainer.learning.policy import Policy
@@ -37,12 +39,12 @@ LEAST_TOKENS = 64
 LONG_ROW = 1_024
 ATTENTION = 700
 """Length of a row on CPU at which attention costs as much as all else."""
-LOOKED_AT = 3
-"""Each so-manieth piece of a batch tells how far an update went."""
-MOST_KEPT = 1_000_000_000
+MEASURED_PIECES = 3
+"""Every so-manieth piece of a batch is measured to see how far an update moved the policy."""
+MOST_COPIED = 1_000_000_000
 """Trained weights of which a copy is kept while they are updated."""
 PULLS = 3
-"""Times an update is pulled back, at most."""
+"""Most times that one update is pulled back."""
 FAR_BELOW = 20
 """An update that moves the policy less than the trust region by this factor could be larger."""
 RAISED = 1.2
@@ -50,20 +52,35 @@ SMALLEST_SHARE = 0.1
 
 
 class Aborted(Exception):
-    """The step was given up before its first update; the weights are as they were."""
+    """The step was abandoned before its first update; the weights are as they were."""
 
 
 @dataclass(slots=True)
-class _Part:
+class _MiniBatch:
     """A mini-batch with the log-probs that stay fixed while it is learned from."""
 
     batch: Batch
     weight: Tensor
     exact: Tensor | None
-    """The policy's own before the first update; none when the pass that learns gives the same."""
+    """The policy's own before the first update; None when the pass that learns computes the same."""
     base: Tensor | None
     before: Tensor
     """The policy's log-probs at the last backward pass."""
+
+
+@dataclass(slots=True)
+class _Update:
+    """What one optimizer step did."""
+
+    loss: float
+    norm: float
+    lr: float
+    packed: float
+    moved: float | None
+
+    @property
+    def skipped(self) -> bool:
+        return not (math.isfinite(self.loss) and math.isfinite(self.norm))
 
 
 class Learner:
@@ -97,9 +114,9 @@ class Learner:
         step: int = 0,
         shown: Sequence[TokenSequence] = (),
     ) -> dict[str, float]:
-        """Update on the rollouts that were not discarded. Gives the metrics of the update, {} without any rollout.
+        """Update on the rollouts that were not discarded. Returns the update's metrics, {} without any rollout.
 
-        `step` is how many steps are done: the learning rate decays with them. `shown` are demonstrations in groups.
+        `step` is the number of steps done, with which the learning rate decays; `shown` are demonstrations.
         """
         sequences = [
             sequence_of(rollout, index)
@@ -113,16 +130,17 @@ class Learner:
         algorithm = self.config.algorithm
         self.optimizer.due = step * self.updates_a_step
         stats = LossStats()
-        results: list[dict[str, float]] = []
+        updates: list[_Update] = []
         device = self.policy.device
-        parts = [patiently(partial(self._prepare, part), device) for part in batch.split(algorithm.minibatches)]
+        parts = batch.split(algorithm.minibatches)
+        prepared = [retry_without_memory(partial(self._prepare, part), device) for part in parts]
         for _ in range(algorithm.updates):
-            for part in parts:
-                results.append(self._update(part, stats, abort if not results else lambda: False))
-        make_room(self.policy.device)
-        return self._report(stats, results)
+            for part in prepared:
+                updates.append(self._update(part, stats, abort if not updates else lambda: False))
+        release_if_scarce(device)
+        return _report(stats, updates)
 
-    def _prepare(self, batch: Batch) -> _Part:
+    def _prepare(self, batch: Batch) -> _MiniBatch:
         algorithm, device = self.config.algorithm, self.policy.device
         weight = batch.weights(algorithm.normalise, self.config.rollouts.max_new_tokens)
         batch.advantage, batch.sampler = batch.advantage.to(device), batch.sampler.to(device)
@@ -133,10 +151,10 @@ class Learner:
         if algorithm.kl:
             with self.policy.base():
                 base = self.with_memory(lambda: self.score(batch))
-        return _Part(batch, weight.to(device), exact, base, torch.empty(len(batch), device=device))
+        return _MiniBatch(batch, weight.to(device), exact, base, torch.empty(len(batch), device=device))
 
-    def rehearse(self, groups: Sequence[Sequence[Rollout]]) -> int:
-        """Compute an update on some rollouts and throw it away; gives the tokens it took."""
+    def dry_run(self, groups: Sequence[Sequence[Rollout]]) -> int:
+        """Compute an update on some rollouts and discard it; returns the number of tokens computed."""
         batch = Batch.of(sequence_of(rollout) for group in groups for rollout in group)
         if not len(batch):
             return 0
@@ -146,23 +164,23 @@ class Learner:
         return int(packed)
 
     def micro_batches(self, batch: Batch) -> list[MicroBatch]:
-        """The batch in pieces that fit into memory, packed in rows of the length that is the cheapest to compute."""
+        """The batch in pieces that fit into memory, packed in rows of the length that is cheapest to compute."""
         packed = [
             batch.micro_batches(
                 max(self.token_budget, row) if row > self.row_tokens else self.token_budget, row, self.multiple
             )
-            for row in self._rows()
+            for row in self._row_lengths()
         ]
         return min(packed, key=_cost)
 
-    def _rows(self) -> list[int]:
-        """Lengths of rows to choose from: longer ones share more of a common beginning, and cost more attention."""
+    def _row_lengths(self) -> list[int]:
+        """Lengths of rows to choose from: longer ones share more prefixes, and cost more attention."""
         may = self.policy.device.type == "cpu" and not self.config.optim.row_tokens and self.token_budget >= CPU_TOKENS
         return [self.row_tokens, LONG_ROW] if may else [self.row_tokens]
 
     @torch.no_grad()
     def score(self, batch: Batch, every: int = 1) -> Tensor:
-        """The policy's log-prob of every token of a batch, or of those in each so-manieth piece; NaN for the others."""
+        """The policy's log-prob of every token of a batch; with `every`, of some pieces only, and NaN for the rest."""
         scores = torch.full((len(batch),), torch.nan, device=self.policy.device)
         with self.policy.exact():
             for micro in self.micro_batches(batch)[::every]:
@@ -170,62 +188,59 @@ class Learner:
                 scores[micro.token] = self.policy.logprobs(micro)[0]
         return scores
 
-    def chance(self, sequences: Sequence[TokenSequence]) -> float:
-        """The probability of what is said in these sequences, on average."""
+    def mean_probability(self, sequences: Sequence[TokenSequence]) -> float:
+        """The mean probability of these sequences' targets, each as a whole."""
         batch = Batch.of(sequences)
         scores = self.with_memory(lambda: self.score(batch)).double()
         whole = torch.zeros(len(batch.sequences), dtype=scores.dtype, device=scores.device)
         return float(whole.index_add(0, batch.sequence.to(scores.device), scores).exp().mean())
 
-    def _update(self, part: _Part, stats: LossStats, abort: Callable[[], bool]) -> dict[str, float]:
+    def _update(self, part: _MiniBatch, stats: LossStats, abort: Callable[[], bool]) -> _Update:
         own = LossStats()
         loss, packed = self.with_memory(lambda: self._backward(part, own, abort))
-        lr = self.optimizer.current_lr()
-        moved = {}
+        done = _Update(loss, math.nan, self.optimizer.current_lr(), packed, moved=None)
         if math.isfinite(loss):
-            kept = patiently(self._kept, self.policy.device)
-            norm = self.apply(self.optimizer)
-            if self.config.optim.trust_region and math.isfinite(norm):
-                moved = {"moved": self._hold(part, kept)}
+            old = retry_without_memory(self._copy_weights, self.policy.device)
+            done.norm = self.apply(self.optimizer)
+            if self.config.optim.trust_region and math.isfinite(done.norm):
+                done.moved = self._enforce_trust_region(part, old)
         else:
             self.optimizer.clear()
-            norm = float("nan")
-        skipped = not (math.isfinite(loss) and math.isfinite(norm))
-        if not skipped:
-            stats.add(own.tokens, **own.sums)
-        return {"loss": loss, metrics.GRAD_NORM: norm, "lr": lr, "packed": packed, "skipped": float(skipped), **moved}
+        if not done.skipped:
+            stats.add(own.tokens, own.sums)
+        return done
 
-    def _kept(self) -> dict[str, Tensor]:
-        """The weights before an update, to pull it back to; of a large model they would take too much memory."""
+    def _copy_weights(self) -> dict[str, Tensor]:
+        """The weights before an update, to pull it back to; empty for a large model, which has no memory for a copy."""
         weights = self.policy.parameters()
-        if not self.config.optim.trust_region or sum(weight.numel() for weight in weights.values()) > MOST_KEPT:
+        if not self.config.optim.trust_region or sum(weight.numel() for weight in weights.values()) > MOST_COPIED:
             return {}
         return {name: weight.detach().clone() for name, weight in weights.items()}
 
-    def _hold(self, part: _Part, kept: Mapping[str, Tensor]) -> float:
-        """Pull an update that went too far back into the trust region; gives how far it goes in the end."""
+    def _enforce_trust_region(self, part: _MiniBatch, old: Mapping[str, Tensor]) -> float:
+        """Pull an update that went too far back into the trust region; returns how far it goes in the end."""
         most = self.config.optim.trust_region
-        moved = first = self._moved(part)
+        moved = first = self._divergence(part)
         for _ in range(PULLS):
-            if moved <= most or not kept:
+            if moved <= most or not old:
                 break
             share = _share(most, moved)
             for name, weight in self.policy.parameters().items():
-                weight.data.lerp_(kept[name], 1 - share)
-            moved = self._moved(part)
+                weight.data.lerp_(old[name], 1 - share)
+            moved = self._divergence(part)
         self.optimizer.adapt(_share(most, first) if first > most else RAISED if first < most / FAR_BELOW else 1.0)
         return moved
 
-    def _moved(self, part: _Part) -> float:
-        """How far the policy is from where it was: the KL divergence from before to now, a rollout on average."""
-        after = self.with_memory(lambda: self.score(part.batch, LOOKED_AT))
+    def _divergence(self, part: _MiniBatch) -> float:
+        """How far the update moved the policy: the mean KL divergence per rollout, from before to after."""
+        after = self.with_memory(lambda: self.score(part.batch, MEASURED_PIECES))
         change = after - part.before
         seen = ~part.batch.shown & ~torch.isnan(change)
         rollouts = len(torch.unique(part.batch.sequence.to(seen.device)[seen]))
         return float(kl_estimate(torch.zeros(()), change[seen].clamp(-20, 20)).sum()) / max(1, rollouts)
 
-    def _backward(self, part: _Part, stats: LossStats, abort: Callable[[], bool]) -> tuple[float, float]:
-        """Accumulate the gradient of one mini-batch; gives the loss and the tokens computed."""
+    def _backward(self, part: _MiniBatch, stats: LossStats, abort: Callable[[], bool]) -> tuple[float, float]:
+        """Accumulate the gradient of one mini-batch; returns the loss and the number of tokens computed."""
         self.optimizer.clear()
         stats.sums.clear()
         stats.tokens = 0
@@ -240,7 +255,7 @@ class Learner:
             packed += micro.input_ids.numel()
         return torch.stack([loss.detach() for loss in losses]).sum().item(), float(packed)
 
-    def _loss(self, micro: MicroBatch, part: _Part, stats: LossStats) -> Tensor:
+    def _loss(self, micro: MicroBatch, part: _MiniBatch, stats: LossStats) -> Tensor:
         logp, entropy = self.policy.logprobs(micro)
         token = micro.token
         part.before[token] = logp.detach()
@@ -256,7 +271,7 @@ class Learner:
             base=None if part.base is None else part.base[token],
             stats=stats,
         )
-        stats.add(0, entropy=entropy[micro.slot].sum())
+        stats.add(0, {metrics.ENTROPY: entropy[micro.slot].sum()})
         return loss
 
     def state(self) -> dict[str, Any]:
@@ -275,7 +290,7 @@ class Learner:
         self.policy.temperature = state.get("temperature", self.policy.temperature)
 
     def apply(self, optimizer: Optimizer) -> float:
-        """Let an optimizer change the weights; it cannot begin again when memory runs out half-way."""
+        """Apply an optimizer; UsageError when memory runs out, since its step cannot be repeated half-way."""
         try:
             return optimizer.step()
         except (MemoryError, RuntimeError) as error:
@@ -284,7 +299,7 @@ class Learner:
             raise UsageError(f"Out of memory in the optimizer. {_ways_to_save_memory(self.config)}") from None
 
     def with_memory(self, work: Callable[[], Any]) -> Any:
-        """Do the work; when memory runs out, again with half the token budget, as often as that helps."""
+        """Do the work; when memory runs out, repeat it with half the token budget, as often as that helps."""
         while True:
             try:
                 return work()
@@ -295,7 +310,7 @@ class Learner:
 
     def _halve(self) -> None:
         self.optimizer.clear()
-        wait_for_room(self.policy.device)
+        wait_for_memory(self.policy.device)
         if self.token_budget // 2 < LEAST_TOKENS:
             raise UsageError(
                 f"Out of memory, even with a single short row at a time. {_ways_to_save_memory(self.config)}"
@@ -303,19 +318,21 @@ class Learner:
         self.token_budget //= 2
         logger.warning("out of memory: going on with micro-batches of %d tokens", self.token_budget)
 
-    def _report(self, stats: LossStats, results: list[dict[str, float]]) -> dict[str, float]:
-        applied = [result for result in results if not result["skipped"]]
-        report = stats.means()
-        report[metrics.LOSS_TOKENS] = float(stats.tokens)
-        report[metrics.PACKED_TOKENS] = sum(result["packed"] for result in results)
-        report[metrics.SKIPPED_UPDATES] = sum(result["skipped"] for result in results)
-        report["lr"] = results[-1]["lr"]
-        if moved := [result["moved"] for result in results if "moved" in result]:
-            report["moved"] = sum(moved) / len(moved)
-        for name in ("loss", metrics.GRAD_NORM):
-            if applied:
-                report[name] = sum(result[name] for result in applied) / len(applied)
-        return report
+
+def _report(stats: LossStats, updates: Sequence[_Update]) -> dict[str, float]:
+    """The metrics of a step's updates."""
+    report = stats.means() | {
+        metrics.LOSS_TOKENS: float(stats.tokens),
+        metrics.PACKED_TOKENS: sum(update.packed for update in updates),
+        metrics.SKIPPED_UPDATES: float(sum(update.skipped for update in updates)),
+        metrics.LEARNING_RATE: updates[-1].lr,
+    }
+    if moved := [update.moved for update in updates if update.moved is not None]:
+        report[metrics.MOVED] = fmean(moved)
+    if applied := [update for update in updates if not update.skipped]:
+        report[metrics.LOSS] = fmean(update.loss for update in applied)
+        report[metrics.GRAD_NORM] = fmean(update.norm for update in applied)
+    return report
 
 
 def _cost(micros: Sequence[MicroBatch]) -> float:
@@ -324,12 +341,12 @@ def _cost(micros: Sequence[MicroBatch]) -> float:
 
 
 def _share(most: float, moved: float) -> float:
-    """The share of an update that moves the policy half as far as it may: the divergence grows with the square."""
+    """The share of an update that moves the policy half as far as allowed: the divergence grows with the square."""
     return max(SMALLEST_SHARE, math.sqrt(0.5 * most / moved)) if math.isfinite(moved) else SMALLEST_SHARE
 
 
 def _ways_to_save_memory(config: TrainConfig) -> str:
-    """What has not been done yet."""
+    """Advice on what has not been done yet."""
     ways = ["lower rollouts.max_new_tokens or rollouts.max_tokens"]
     if not config.model.gradient_checkpointing:
         ways.append("switch on model.gradient_checkpointing")

@@ -5,14 +5,16 @@
     loss   = Σ weight · (correction · policy + β · KL(policy ‖ base))
 
 `correction` is min(exp(exact - sampler), cap): 1 when trainer and sampler agree; `exact` is `old` unless that was
-computed with dropout. `weight` spreads 1 over tokens or sequences (`Batch.weights`), so a batch may be cut into
-micro-batches anywhere. A demonstration in the place of a group without signal has A = 1 and no sampler: the gradient
-of its tokens is that of their cross-entropy. Shaped weights p / (p + 0.1) (LUFFY, arXiv 2504.14945) were tried: of a
-token the model has given up, p = 1e-4, they leave a thousandth, and a model that answers everything alike stays there.
+computed with dropout. `weight` spreads 1 over tokens or sequences (`Batch.weights`), so a batch may be split into
+micro-batches anywhere. A demonstration in the place of a group without signal has A = 1 and no sampler: the gradient of
+its tokens is that of their cross-entropy. Shaped weights p / (p + 0.1) (LUFFY, arXiv 2504.14945) do not help: they
+leave a token with p = 1e-4 a thousandth of its gradient, so a model that gives every question one answer never leaves
+it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +26,7 @@ from benchmax import metrics
 
 @dataclass(frozen=True, slots=True)
 class LossRule:
-    """The choices of the loss."""
+    """The settings of the loss."""
 
     clip_low: float = 0.2
     clip_high: float = 0.28
@@ -39,7 +41,7 @@ class LossStats:
     sums: dict[str, Tensor] = field(default_factory=dict)
     tokens: int = 0
 
-    def add(self, tokens: int, **values: Tensor) -> None:
+    def add(self, tokens: int, values: Mapping[str, Tensor]) -> None:
         self.tokens += tokens
         for name, value in values.items():
             self.sums[name] = self.sums[name] + value if name in self.sums else value
@@ -94,13 +96,13 @@ def _count(
     high = (ratio > 1 + rule.clip_high) & (advantage > 0)
     low = (ratio < 1 - rule.clip_low) & (advantage < 0)
     values = {
-        "ratio": ratio.sum(),
+        metrics.RATIO: ratio.sum(),
         metrics.CLIP_FRACTION: (high | low).float().sum(),
-        "drift": gap.abs().sum(),
+        metrics.DRIFT: gap.abs().sum(),
     }
     if base is not None:
-        values["kl"] = kl_estimate(logp, base).sum()
-    stats.add(len(logp), **values)
+        values[metrics.KL] = kl_estimate(logp, base).sum()
+    stats.add(len(logp), values)
 
 
 def select_logprobs(logits: Tensor, slot: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,8 +112,8 @@ def select_logprobs(logits: Tensor, slot: Tensor, target: Tensor) -> tuple[Tenso
 
 
 class _SelectLogprobs(torch.autograd.Function):
-    """Log-softmax at a few places. Written by hand because the vocabulary is wide: its gradient is made in one buffer,
-    where autograd would fill five of the size of the logits."""
+    """Log-softmax at a few positions, with its gradient in one buffer: the vocabulary is wide, and autograd would fill
+    five buffers of the size of the logits."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, slot: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from benchmax.errors import RecordError
 from benchmax.trainer.config import OptimConfig
 
 SMALLEST_SHARE, LARGEST_SHARE = 1e-3, 1.0
-"""Bounds of an adapted learning rate, in terms of the one that was asked for."""
+"""Bounds of an adapted learning rate, as shares of the configured one."""
 
 
 class Optimizer:
@@ -25,12 +25,12 @@ class Optimizer:
         self.total = total
         """Updates in the whole run, for the decay."""
         self.share = 1.0
-        """Of the learning rate, by what earlier updates did to the policy."""
+        """The share of the learning rate in use; the trust region adapts it."""
         self.ceiling = LARGEST_SHARE
-        """The largest share from here on."""
+        """The largest share allowed from here on."""
         self.updates = 0
         self.due = 0
-        """Updates there would have been by now had every step had one: the decay goes by these."""
+        """Updates there would have been by now if every step had one: the decay counts these."""
         self._adam = torch.optim.AdamW(
             self.weights.values(),
             lr=lr,
@@ -41,7 +41,7 @@ class Optimizer:
         )
 
     def step(self) -> float:
-        """Apply the gradients and clear them. Gives their norm; when it is not finite nothing is applied."""
+        """Apply the gradients and clear them. Returns their norm; when it is not finite nothing is applied."""
         grads = [weight.grad for weight in self.weights.values() if weight.grad is not None]
         norm = torch.nn.utils.get_total_norm(grads)
         value = norm.item()
@@ -66,11 +66,11 @@ class Optimizer:
         return self.lr * self.share * scale_at(at, warmup, self.total, self.config.schedule)
 
     def adapt(self, factor: float) -> None:
-        """Lower or raise the learning rate for the updates to come, within bounds of what was asked for."""
+        """Lower or raise the learning rate for the next updates, within bounds of the configured one."""
         self.share = min(self.ceiling, max(SMALLEST_SHARE, self.share * factor))
 
-    def cool(self, factor: float, least: float) -> None:
-        """Lower the learning rate for good."""
+    def lower_ceiling(self, factor: float, least: float) -> None:
+        """Lower the learning rate permanently."""
         self.ceiling = max(least, self.ceiling * factor)
         self.share = min(self.share, self.ceiling)
 
@@ -83,7 +83,7 @@ class Optimizer:
         return named
 
     def load(self, tensors: Mapping[str, Tensor], updates: int) -> None:
-        """Take over a state given by `tensors()`."""
+        """Take over a state that `tensors()` returned."""
         self.updates = updates
         for name, value in tensors.items():
             weight_name, _, key = name.rpartition(":")

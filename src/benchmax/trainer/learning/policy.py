@@ -1,7 +1,7 @@
 """The model being trained: a transformers model, with a peft adapter or with all weights free.
 
-Weights are float32 masters; on CUDA the products run in bfloat16. The sampler gets its weights pushed: with LoRA those
-are `W + scale·B·A`, computed fresh from the untouched base each time, so nothing rounds itself away over the steps.
+Master weights are float32; on CUDA matrix products run in bfloat16. The weights pushed to the sampler are, with LoRA,
+`W + scale·B·A`, computed from the unchanged base each time, so rounding errors do not add up over the steps.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Policy:
         from transformers import AutoModelForCausalLM
         from transformers.utils import logging
 
-        logging.disable_progress_bar()  # our own view tells what happens
+        logging.disable_progress_bar()  # the trainer has a view of its own
         try:
             model = AutoModelForCausalLM.from_pretrained(str(path), dtype=torch.float32, attn_implementation="sdpa")
         except (RuntimeError, ValueError) as error:
@@ -66,7 +66,7 @@ class Policy:
         model.config.use_cache = False
         policy = cls(model.to(device), tune=tune, lora=lora or LoraConfig(), temperature=temperature)
         if gradient_checkpointing:
-            # What is computed again in the backward pass needs the kernels of the forward one.
+            # The recomputation in the backward pass needs the kernels of the forward pass.
             policy.model.gradient_checkpointing_enable(
                 {"use_reentrant": False, "context_fn": lambda: (contextlib.nullcontext(), _kernels(policy.device))}
             )
@@ -77,16 +77,16 @@ class Policy:
         return {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
 
     def size(self) -> int:
-        """Parameters of the model, adapter not counted."""
+        """Number of the model's parameters, without the adapter's."""
         return sum(weight.numel() for name, weight in self.model.named_parameters() if ".lora_" not in name)
 
     @property
     def vocabulary(self) -> int:
-        """Tokens it chooses from."""
+        """Number of tokens it chooses from."""
         return int(self.model.config.get_text_config().vocab_size)
 
     def logprobs(self, micro: MicroBatch, temperature: float | None = None) -> tuple[Tensor, Tensor]:
-        """Log-prob of each loss token, and the entropy at each query position; at the sampler's temperature if none."""
+        """Log-prob of each loss token and entropy at each query position; the default temperature is the sampler's."""
         temperature = self.temperature if temperature is None else temperature
         with _precision(self.device):
             output = self.decoder(
@@ -106,7 +106,7 @@ class Policy:
 
     @contextlib.contextmanager
     def exact(self) -> Iterator[None]:
-        """Without dropout, for the time of the block."""
+        """Switch dropout off for the time of the block."""
         self.model.eval()
         try:
             yield
@@ -114,13 +114,13 @@ class Policy:
             self.model.train()
 
     def keep_base(self) -> None:
-        """Hold what `base` needs; with LoRA that is nothing, for all weights it is a frozen copy."""
+        """Keep what `base` needs: nothing with LoRA, a frozen copy when all weights are trained."""
         if self.peft is None and self._frozen is None:
             self._frozen = copy.deepcopy(self.model).requires_grad_(False).eval()
 
     @contextlib.contextmanager
     def base(self) -> Iterator[None]:
-        """The model as it was before training, for the time of the block."""
+        """Use the model as it was before training, for the time of the block."""
         if self.peft is not None:
             with self.peft.disable_adapter():
                 yield
@@ -135,34 +135,25 @@ class Policy:
 
     @torch.no_grad()
     def sampler_weights(self) -> dict[str, Tensor]:
-        """What the sampler must take over since it last saw the base: by the model's own parameter names."""
+        """The weights that differ from the base model's, by the model's own parameter names."""
         if self.peft is None:
             return {name: weight.detach() for name, weight in self.model.named_parameters()}
-        return {f"{name}.weight": merged_weight(layer) for name, layer in self.adapted()}
-
-    def adapted(self) -> Iterator[tuple[str, Any]]:
-        """The layers that carry an adapter, by the name of the layer they wrap."""
-        return _lora_layers(self.model)
+        return {f"{name}.weight": merged_weight(layer) for name, layer in _lora_layers(self.model)}
 
 
 @contextlib.contextmanager
 def _precision(device: torch.device) -> Iterator[None]:
-    """bfloat16 products on CUDA, and the kernels that go with them."""
-    if device.type != "cuda":
-        yield
-        return
-    with torch.autocast("cuda", torch.bfloat16), _kernels(device):
+    """On CUDA, bfloat16 products and the kernels that go with them."""
+    autocast = torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else contextlib.nullcontext()
+    with autocast, _kernels(device):
         yield
 
 
-@contextlib.contextmanager
-def _kernels(device: torch.device) -> Iterator[None]:
-    """On CUDA, an attention kernel that is not planned anew for every shape."""
+def _kernels(device: torch.device) -> contextlib.AbstractContextManager[None]:
+    """On CUDA, attention kernels that are not planned anew for every shape."""
     if device.type != "cuda":
-        yield
-        return
-    with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
-        yield
+        return contextlib.nullcontext()
+    return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
 def merged_weight(layer: Any) -> Tensor:
@@ -199,6 +190,7 @@ def _adapt(model: Any, lora: LoraConfig) -> Any:
 
 
 def _lora_layers(model: Any) -> Iterator[tuple[str, Any]]:
+    """The layers that carry an adapter, by the name of the layer they wrap."""
     from peft.tuners.lora import LoraLayer
 
     return ((name, module) for name, module in model.named_modules() if isinstance(module, LoraLayer))

@@ -1,12 +1,13 @@
 """A warm start: what a model that finds nothing by itself is shown before it searches for better answers.
 
-    choice     whether one is needed and which: nothing where there is signal, the cheapest help where there is none
-    lessons    solutions as exact tokens: demonstrations played through the environment
-    hints      the model's own answers with the solution in sight
-    rows       chats and answers from a file
-    spoken     a model that says what it is told to, token by token as the local model would
-    teaching   the supervised steps
-    refresher  the same in the midst of a run that gets no further
+    warm_start          whether one is needed and which; start reading here
+    solutions           solutions of training rows as exact tokens, played through the environment
+    hints               the model's own answers with the solution in sight
+    sft_rows            chats and answers from a file
+    forced_model        a model that says what it is given, in the tokens the trained model would sample
+    supervised_steps    the supervised steps
+    supervised_refresh  the same in the middle of a run that gets no further
+    known               what good and bad answers earn, and how probable good ones are
 
 Held-out rows are never used here.
 """

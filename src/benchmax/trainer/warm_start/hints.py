@@ -1,7 +1,7 @@
 """The model's own answers with the solution in sight: those that earn are learned without the hint.
 
 It helps where the form that is paid is unknown, or where a reward asks for more than the answer itself: the model knows
-how to say things, and the hint tells it what. Each answer is asked for with the hint, and kept with the prompt of the
+how to phrase things, and the hint says what. Each answer is asked for with the hint, and kept with the prompt of the
 rollouts.
 """
 
@@ -15,47 +15,47 @@ from benchmax.doctor.gold.truths import truth_text
 from benchmax.envs.base_env import PROMPT_COLUMNS, with_system_prompt
 from benchmax.envs.types import Example, Messages
 from benchmax.models.base import TokenSegment
-from benchmax.trainer.sampler import Draw
-from benchmax.trainer.warm_start.lessons import Guide, Lesson
-from benchmax.trainer.warm_start.spoken import lesson_sequence
+from benchmax.trainer.sampling.sampler import Draw
+from benchmax.trainer.warm_start.forced_model import demonstration_sequence
+from benchmax.trainer.warm_start.solutions import Solution, Solver
 
 if TYPE_CHECKING:
     from benchmax.trainer.loop import Trainer
 
 HINTED = 4
-"""Samples of each row whose solution is told."""
+"""Samples of each row with a hint."""
 LONGEST = 1_000
 """Characters of a hint."""
 HINT = "\n\nThe solution, for your eyes only, is: {solution}\nGive the answer in the form asked for."
 
 
-async def hinted_lessons(guide: Guide, trainer: Trainer, rows: Sequence[Example]) -> list[Lesson]:
-    """Of each row's hinted answers the best, where it is paid more than nonsense."""
-    gold = await guide.gold()
-    asked = [(row, shown) for row in rows if (shown := with_hint(row)) is not None]
+async def hinted_solutions(solver: Solver, trainer: Trainer, rows: Sequence[Example]) -> list[Solution]:
+    """The best of each row's hinted answers, where it is paid more than nonsense."""
+    gold = await solver.gold()
+    asked = [(row, hinted) for row in rows if (hinted := with_hint(row)) is not None]
     draw = Draw("hint", 0, HINTED, trainer.config.rollouts.temperature)
-    groups = await trainer.sampler.sample([shown for _, shown in asked], draw, trainer.saw_group)
-    tools = (await guide.host.toolbox()).tools
-    found: list[Lesson] = []
+    groups = await trainer.sampler.sample([hinted for _, hinted in asked], draw, trainer.on_group)
+    tools = (await solver.host.toolbox()).tools
+    found: list[Solution] = []
     for (row, _), group in zip(asked, groups, strict=True):
         paid = [each for each in group if each.ok and each.reward is not None and not each.cut_off and each.tokens]
         best = max(paid, key=lambda each: each.reward or 0.0, default=None)
         if best is None or best.reward is None or best.reward <= gold.floor + 1e-9:
             continue
-        prompt = guide.chat.prompt(with_system_prompt(row["prompt_messages"], guide.host.env.system_prompt), tools)
+        prompt = solver.chat.prompt(with_system_prompt(row["prompt_messages"], solver.host.env.system_prompt), tools)
         segments = [TokenSegment(prompt, sampled=False), *best.tokens[1:]]
-        found.append(Lesson(row["id"], lesson_sequence(segments), best.reward, "hint", best))
+        found.append(Solution(row["id"], demonstration_sequence(segments), best.reward, "hint", best))
     return found
 
 
 def with_hint(example: Example) -> Example | None:
-    """The example with its solution told at the end of the question; None when the task holds nothing to tell."""
+    """The example with its solution at the end of the question; None when the task has none to give."""
     solution = truth_text(example) or _columns(example)
     if not solution:
         return None
     *before, last = example["prompt_messages"]
-    told = HINT.format(solution=solution[:LONGEST])
-    messages: Messages = [*before, {**last, "content": f"{last.get('content') or ''}{told}"}]
+    hint = HINT.format(solution=solution[:LONGEST])
+    messages: Messages = [*before, {**last, "content": f"{last.get('content') or ''}{hint}"}]
     return {**example, "prompt_messages": messages}
 
 

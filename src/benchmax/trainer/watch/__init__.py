@@ -1,5 +1,14 @@
-"""Watching a run: alarms for the ways it goes wrong while its loss looks fine, and going back when one rings.
+"""Watching a run: alerts for the ways it goes wrong while its loss looks fine, and what the run does about them.
 
-alarms    what each step and evaluation is looked at for; start reading here
-mending   back to the last good checkpoint with a smaller step, at most a few times; then the diagnosis
+    monitor          checks every step and evaluation with all alarms; start reading here
+    history          what the alarms see: the metrics of past steps, and the range of rewards
+    reward_alarms    rewards that fall, stand still or are missing
+    response_alarms  answers that grow, are cut off, repeat themselves or do not fit
+    update_alarms    updates: entropy, drift between sampler and trainer, NaN
+    signal_alarms    groups of samples from which nothing can be learned
+    recovery         after a collapse: back to the last good checkpoint with a smaller step, a few times
+    plateau          after evaluations without progress: a smaller learning rate
+
+An alarm is a function of the history and a step's rollouts; its name is the `alert` of the event it raises, and a line
+in `docs/training.md`. Alarms look at records only: they change nothing in the run.
 """

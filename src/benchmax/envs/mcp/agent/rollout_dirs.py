@@ -1,46 +1,31 @@
-"""Temporary folders that are removed by their maker, or, when it was killed, by the next who makes one.
-
-Each holds a file that says which process made it. A number alone would not do, as another process may have it later.
-"""
+"""The private directories of one rollout."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
-PREFIXES = ("benchmax-mcp-", "benchmax-servers-", "benchmax-workdir-")
-OWNER = ".owner"
+DIR_VARIABLES = ("HOME", "TMPDIR", "PWD")
+"""Environment variables that name them to a process."""
 
 
-def claimed(prefix: str) -> Path:
-    """A new temporary folder of this process's own."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
-    (folder / OWNER).write_text(f"{os.getpid()} {_birth(os.getpid())}")
-    return folder
+@dataclass(frozen=True, slots=True)
+class RolloutDirs:
+    """`own` and everything in it belongs to one rollout."""
 
+    own: Path
 
-def sweep() -> None:
-    """Remove the folders of processes of this user that are no more."""
-    for folder in Path(tempfile.gettempdir()).glob("benchmax-*"):
-        if folder.name.startswith(PREFIXES) and _is_orphaned(folder):
-            shutil.rmtree(folder, ignore_errors=True)
+    @property
+    def workspace(self) -> Path:
+        return self.own / "workspace"
 
+    @classmethod
+    def make(cls, root: Path) -> RolloutDirs:
+        dirs = cls(Path(tempfile.mkdtemp(prefix="r-", dir=root)))  # mode 0700
+        for each in (dirs.workspace, dirs.own / "home", dirs.own / "tmp"):
+            each.mkdir(mode=0o700)
+        return dirs
 
-def _is_orphaned(folder: Path) -> bool:
-    try:
-        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-            return False
-        pid, birth = (folder / OWNER).read_text().split()
-        return _birth(int(pid)) != birth
-    except (OSError, ValueError):  # it is being made, or somebody else's
-        return False
-
-
-def _birth(pid: int) -> str:
-    """When a process began, in ticks of the machine; nothing when there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
-    except (OSError, IndexError):
-        return "-"
+    def variables(self) -> dict[str, str]:
+        return dict(zip(DIR_VARIABLES, (f"{self.own}/home", f"{self.own}/tmp", str(self.workspace)), strict=True))

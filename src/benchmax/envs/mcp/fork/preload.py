@@ -1,14 +1,16 @@
-"""A Python server, made ready before it is needed: its packages imported, itself not begun.
+"""Imports a Python server's packages before the server runs, in the process from which servers are forked.
 
-Runs in the parent from which servers are forked, under any Python from 3.9, with the standard library alone. Packages
-installed for the interpreter are imported here, in an empty directory, confined as the servers will be, with the
-server's own arguments and variables. Modules that lie beside the server are not, for they may look at the
-working directory or open files when imported; their own imports are followed instead.
+Packages installed for the interpreter are imported here, in an empty directory, confined like the servers, with the
+server's own arguments and variables. Modules beside the server are not, as they may read the working directory or open
+files when imported; their own imports are followed instead.
 
-What is another in each rollout, or would be lost or shared in a fork, is watched: the directories and the arguments and
-variables that name them, files that are written, programs that are run, connections and threads. A package that
-looks at one of these when it is imported is left to the servers, which import it themselves; so is every package that
-imports it. As nothing can be unimported, the parent begins anew without them.
+What differs between rollouts, or would be lost or shared in a fork, is watched: the directories and the arguments and
+variables that name them, process ids, random numbers, files that are written or kept open, shared memory, programs that
+are run, connections and threads. A package that uses one of these when imported is excluded, and so is every package
+that imports it: the servers import them themselves. As nothing can be unimported, the fork server restarts without
+them. System calls of compiled code are not seen.
+
+Runs under any Python from 3.9 with the standard library alone. Linux only.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import gc
 import importlib
 import importlib.util
 import os
+import random
 import runpy
 import sys
 import threading
@@ -36,23 +39,35 @@ _WITH = {
     "fastmcp": ("fastmcp.server.server", "mcp.server.stdio"),
 }  # fmt: skip
 _MOST_FILES = 200
+_READ, _COPY = 1, 3
+"""mmap.ACCESS_READ and mmap.ACCESS_COPY."""
 _STANDARD = frozenset(getattr(sys, "stdlib_module_names", ()))
 ARGUMENTS = "$arguments"
-"""Stands among the names of variables for the server's arguments."""
+"""Stands for the server's arguments among the names of variables."""
 CWD = "asks for the working directory"
-_DEEDS = {
+_EVENTS = {
     **dict.fromkeys(("subprocess.Popen", "os.system", "os.fork", "os.posix_spawn", "os.exec"), "runs another program"),
     **dict.fromkeys(("socket.connect", "socket.bind"), "opens a connection"),
     **dict.fromkeys(("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink", "os.chmod",
                      "os.truncate", "tempfile.mkstemp", "tempfile.mkdtemp"), "changes files"),
     "os.chdir": "changes the working directory",
+    "mmap.__new__": "shares memory",
 }  # fmt: skip
-"""What is noted whatever it is done to."""
+"""Audit events that exclude a package whatever their arguments."""
+RANDOM = "draws random numbers"
+THREAD, KEPT = "starts a thread", "keeps a file or a connection open"
+SEEN_AFTERWARDS = (THREAD, KEPT)
+"""Seen only after an import, so that it may be due to the module or to anything it imports."""
+_HARMLESS = {
+    ("rich", CWD),  # kept in one variable, see _renew
+    ("urllib3", "opens a connection"),  # to see whether there is IPv6, and closes it
+    *((name, RANDOM) for name in ("rich", "opentelemetry")),  # for names that only they use
+}
 _code: dict[str, types.CodeType] = {}
 
 
 def split_command(arguments: Sequence[str]) -> tuple[str, str, list[str]] | None:
-    """(kind, target, the server's own arguments) of what follows `python`, or None when it cannot be forked."""
+    """The kind, target and own arguments of a command line after `python`; None when it cannot be forked."""
     rest = list(arguments)
     while rest and rest[0] in ("-u", "-B", "-s", "-E", "-I", "-P"):
         rest.pop(0)
@@ -63,33 +78,31 @@ def split_command(arguments: Sequence[str]) -> tuple[str, str, list[str]] | None
     return None
 
 
-class Left(BaseException):
-    """A package that is left to the servers was asked for; no `except Exception` of another package may hide it."""
+class Excluded(BaseException):
+    """An excluded package was imported. Not an Exception, so that no package can hide it."""
 
 
-class Watch:
-    """Notices what packages look at while they are imported, and refuses those that were seen to before."""
+class ImportWatch:
+    """Notices what packages use while they are imported, and refuses the import of excluded ones."""
 
-    def __init__(self, own: str, varying: Sequence[str], left: Mapping[str, str]) -> None:
+    def __init__(self, own: str, varying: Sequence[str], excluded: Mapping[str, str]) -> None:
         self._own = own
         self._varying = frozenset(varying)
-        self.left = dict(left)
+        self.excluded = dict(excluded)
         """Packages that servers import themselves, and why."""
-        self.looked: dict[str, str] = {}
-        """Those that were seen just now."""
+        self.found: dict[str, str] = {}
+        """Further packages to exclude, found in this process."""
         self.on = False
-        self._getcwd = os.getcwd
-        names = ("_start_new_thread", "_start_joinable_thread")  # no Python tells hooks of all threads
-        self._starts = {name: getattr(threading, name) for name in names if hasattr(threading, name)}
-        sys.addaudithook(self._heard)
+        self._replaced: list[tuple[Any, str, Any]] = []
+        sys.addaudithook(self._audit)
 
     def begin(self, arguments: Sequence[str]) -> None:
         environment, varying, note = type(os.environ), self._varying, self.note
 
         class Variables(environment):  # type: ignore[misc, valid-type]
             def __getitem__(self, key: Any) -> Any:
-                if key in varying:
-                    note(f"reads the variable {key}")
+                if isinstance(key, (str, bytes)) and os.fsdecode(key) in varying:
+                    note(f"reads the variable {os.fsdecode(key)}")
                 return super().__getitem__(key)
 
         class Arguments(list):  # type: ignore[type-arg]
@@ -102,45 +115,53 @@ class Watch:
                 note("reads the arguments")
                 return super().__iter__()
 
-        def getcwd() -> str:
-            note(CWD)
-            return self._getcwd()
-
-        def starting(start: Any) -> Any:
-            def noted(*given: Any, **named: Any) -> Any:
-                note("starts a thread")
-                return start(*given, **named)
-
-            return noted
-
         sys.argv = Arguments(arguments) if ARGUMENTS in varying else list(arguments)
         self._environment = environment
-        os.environ.__class__ = Variables
-        os.getcwd = getcwd
-        for name, start in self._starts.items():
-            setattr(threading, name, starting(start))
+        for each in (os.environ, os.environb):
+            setattr(each, "__class__", Variables)  # noqa: B010 - of both, though their types differ
+        for place, name, what in (
+            (os, "getcwd", CWD), (os, "getcwdb", CWD), (os, "getpid", "asks for its process id"),
+            (os, "urandom", RANDOM), (random, "_urandom", RANDOM), (random.Random, "seed", RANDOM),
+            (threading, "_start_new_thread", THREAD), (threading, "_start_joinable_thread", THREAD),
+            *((random, each, RANDOM) for each in random.__all__ if each.islower()),
+        ):  # fmt: skip
+            self._replace(place, name, what)
         sys.meta_path.insert(0, self)
         sys.dont_write_bytecode = True
         self.on = True
 
     def end(self) -> None:
         self.on = False
-        os.environ.__class__ = self._environment
-        os.getcwd = self._getcwd
-        for name, start in self._starts.items():
-            setattr(threading, name, start)
+        for each in (os.environ, os.environb):
+            setattr(each, "__class__", self._environment)  # noqa: B010
+        for place, name, function in self._replaced:
+            setattr(place, name, function)
         sys.meta_path.remove(self)
         sys.dont_write_bytecode = False
 
+    def _replace(self, place: Any, name: str, what: str) -> None:
+        """Note calls of a function that raises no audit event."""
+        function = getattr(place, name, None)
+        if function is None:  # not in this Python
+            return
+
+        def noted(*given: Any, **named: Any) -> Any:
+            if name != "seed" or not any(each is not None for each in (*given[1:], *named.values())):
+                self.note(what)  # a given seed is the same in all servers
+            return function(*given, **named)
+
+        self._replaced.append((place, name, function))
+        setattr(place, name, noted)
+
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """As a finder of modules: find none, and refuse those that are left to the servers."""
+        """A module finder that finds nothing and refuses excluded packages."""
         top = name.partition(".")[0]
-        if top in self.left:
-            self.note(f"imports {top}, which {self.left[top]}")
-            raise Left(name)
+        if top in self.excluded:
+            self.note(f"imports {top}, which {self.excluded[top]}")
+            raise Excluded(name)
 
     def note(self, what: str) -> None:
-        """Whoever is being imported looks at what differs. The standard library may; it is known what it does."""
+        """Exclude the package that is being imported, and its importers; the standard library is harmless."""
         if not self.on:
             return
         importing = []
@@ -151,14 +172,18 @@ class Watch:
             frame = frame.f_back
         if not importing or importing[0] in _STANDARD or importing[0] == "__main__":
             return
-        if (importing[0], what) == ("rich", CWD):  # which keeps it in one variable, see _renew
+        if (importing[0], what) in _HARMLESS:
             return
-        self.looked.setdefault(importing[0], what)
+        self.found.setdefault(importing[0], what)
         for name in importing[1:]:
             if name not in _STANDARD and name != "__main__":
-                self.looked.setdefault(name, f"imports {importing[0]}, which {self.looked[importing[0]]}")
+                self.found.setdefault(name, f"imports {importing[0]}, which {self.found[importing[0]]}")
 
-    def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def blame(self, name: str, what: str) -> None:
+        """Exclude a module for an effect that was seen only after its import."""
+        self.found.setdefault(name.partition(".")[0], what)
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.on:
             return
         if event == "open":
@@ -166,11 +191,13 @@ class Watch:
         elif event in ("os.listdir", "os.scandir"):
             if self._is_own(arguments[0]):
                 self.note("lists the working directory")
+        elif event == "mmap.__new__" and arguments[0] != -1 and arguments[2] in (_READ, _COPY):
+            return  # a file that is only read
         elif event == "sqlite3.connect":
             if arguments[0] not in (":memory:", b":memory:"):
                 self.note(f"opens the database {_shown(arguments[0])}")
-        elif event in _DEEDS:
-            self.note(_DEEDS[event])
+        elif event in _EVENTS:
+            self.note(_EVENTS[event])
 
     def _opened(self, path: Any, mode: Any, flags: Any) -> None:
         if isinstance(path, int) or path in ("/dev/null", b"/dev/null"):
@@ -194,16 +221,19 @@ def _shown(path: Any) -> str:
     return os.path.basename(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else str(path)
 
 
-def preload(kind: str, target: str, also: Sequence[str], known: Sequence[str] = ()) -> str | None:
-    """Import what the server will import. Gives the reason why it cannot be forked, or None.
+def preload(watch: ImportWatch, kind: str, target: str, also: Sequence[str], known: Sequence[str] = ()) -> str | None:
+    """Import what the server will import. Returns why it cannot be forked, or None.
 
-    `known`: modules that were seen to be imported before, most of which are wanted though what imported them is not.
+    `known`: modules imported by an earlier round, most of which are wanted even if their importer is now excluded.
     """
+    seen = _Footprint()
     gc.disable()
     if kind == "script":
         sys.path.insert(0, os.path.dirname(os.path.abspath(target)))
     for name in (*known, *_imports_of(kind, target, also)):
         _try_import(name)
+        for what in seen.grown():
+            watch.blame(name, what)
     for package, names in _WITH.items():
         if package in sys.modules:
             for name in names:
@@ -214,19 +244,49 @@ def preload(kind: str, target: str, also: Sequence[str], known: Sequence[str] = 
         _compile(target)
     gc.collect()
     gc.freeze()
-    threads = len(os.listdir("/proc/self/task"))
-    return None if threads == 1 else f"its packages start {threads - 1} threads when imported"
+    return None if _threads() == 1 else f"its packages start {_threads() - 1} threads when imported"
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+class _Footprint:
+    """Threads and descriptors that imported modules leave in the process."""
+
+    def __init__(self) -> None:
+        self._threads, self._files = _threads(), _open_files()
+
+    def grown(self) -> list[str]:
+        """What has been added since the last call."""
+        threads, files = self._threads, self._files
+        self._threads, self._files = _threads(), _open_files()
+        grown = {THREAD: self._threads > threads, KEPT: bool(self._files - files)}
+        return [what for what in SEEN_AFTERWARDS if grown[what]]
+
+
+def _open_files() -> set[str]:
+    """Descriptors of this process with their targets, except devices without state."""
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink("/proc/self/fd/" + fd)
+        except OSError:  # the listing's own
+            continue
+        if target not in ("/dev/null", "/dev/urandom", "/dev/random"):
+            found.add(fd + " " + target)
+    return found
 
 
 def _try_import(name: str) -> None:
     try:
         importlib.import_module(name)
-    except BaseException:  # the server itself will say what is wrong, where it is seen
+    except BaseException:  # the server will raise it again, where it is reported
         pass
 
 
 def _imports_of(kind: str, target: str, also: Sequence[str]) -> list[str]:
-    """Installed modules that the server imports, through those of its modules that are not installed."""
+    """Installed modules that the server imports, directly or through modules beside it."""
     found: list[str] = []
     queue: list[str] = list(also)
     seen: set[str] = set()
@@ -249,7 +309,7 @@ def _imports_of(kind: str, target: str, also: Sequence[str]) -> list[str]:
 
 
 def _module_files(target: str, queue: list[str]) -> list[str]:
-    """For `-m package`: the package itself is installed, and its __main__ names the rest."""
+    """For `-m package`: the installed package, whose __main__ imports the rest."""
     try:
         spec = importlib.util.find_spec(target)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -265,7 +325,7 @@ def _module_files(target: str, queue: list[str]) -> list[str]:
 
 
 def _local_file(name: str) -> str | None:
-    """The file of a module that lies in the server's own folder."""
+    """The file of a module in the server's own folder."""
     base = os.path.join(sys.path[0] or ".", *name.split("."))
     for path in (base + ".py", os.path.join(base, "__init__.py")):
         if os.path.isfile(path):
@@ -302,7 +362,7 @@ def _outside_functions(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _compile(path: str) -> types.CodeType | None:
-    """The script's code, read once; what is wrong with it is said when it runs."""
+    """Compile a script once; errors are raised when it runs."""
     try:
         with open(path, "rb") as file:
             _code[path] = compile(file.read(), path, "exec")
@@ -312,10 +372,12 @@ def _compile(path: str) -> types.CodeType | None:
 
 
 def run(kind: str, target: str, arguments: Sequence[str]) -> None:
-    """Be the server: run it as `python` would, in this process."""
+    """Run the server in this process, as `python` would."""
     gc.enable()
     _renew()
     sys.argv = [target, *arguments]
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv = [sys.executable, *(("-m", target) if kind == "module" else (target,)), *arguments]
     if kind == "function":
         importlib.import_module(target).main()
     elif kind == "module":
@@ -327,14 +389,14 @@ def run(kind: str, target: str, arguments: Sequence[str]) -> None:
         sys.modules["__main__"] = main
         code = _compile(target) if target not in _code else _code[target]
         if code is None:
-            runpy.run_path(target, run_name="__main__")  # raises what Python says of it
+            runpy.run_path(target, run_name="__main__")  # raises Python's own error
         else:
             exec(code, main.__dict__)  # noqa: S102 - the server's own script, as `python script.py` runs it
 
 
 def _renew() -> None:
-    """What imported packages hold that must be another in each server."""
+    """Renew what imported packages hold and what must differ between servers."""
     if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()  # or all servers would draw the same numbers
+        sys.modules["numpy.random"].seed()  # else all servers draw the same numbers
     if hasattr(sys.modules.get("rich"), "_IMPORT_CWD"):
         setattr(sys.modules["rich"], "_IMPORT_CWD", os.getcwd())  # noqa: B010 - it is not in its types

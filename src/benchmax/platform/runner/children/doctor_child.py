@@ -17,39 +17,39 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.doctor.findings import HOLDS, held_interpreter
-from benchmax.doctor.stall import STALL_SECONDS, Stalled, where_is
+from benchmax.doctor.interpreter_watch import STALL_SECONDS, InterpreterHeld, where_is
 from benchmax.envs.remote import Confinement
 from benchmax.envs.remote.child import Child, Launch, PlainChild, start_sandboxed
-from benchmax.envs.remote.surroundings import code_paths, scrubbed_environment
+from benchmax.envs.remote.process_limits import code_paths, scrubbed_environment
 from benchmax.errors import UsageError
 from benchmax.files.redaction import Redactor
 from benchmax.platform.runner.children import sandboxing
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_note, write_note
-from benchmax.platform.runner.children.train_child import Phase, env_limits, main
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, REPORT_FILE, read_object, write_object
+from benchmax.platform.runner.children.child_process import Phase, main
+from benchmax.platform.runner.children.environment import env_limits, install_packages
 from benchmax.sandbox import Sandbox
 
 WORKER = "benchmax.platform.runner.children.doctor_worker"
-REPORT = "report.json"
 SECONDS = 600.0
 """For one examination."""
 LAST_WORDS_SECONDS = 2.0
 """For what was printed before the end to be passed on."""
 
 
-async def examine_environment(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
+async def examine_environment(folder: Path, message: Mapping[str, Any], phase: Phase) -> str:
     """Have the environment examined; the worker leaves its report in the folder."""
-    launch = read_note(folder / LAUNCH_FILE)
-    variables: Mapping[str, str] = word.get("variables", {})
+    launch = read_object(folder / LAUNCH_FILE)
+    variables: Mapping[str, str] = message.get("variables", {})
     python = await _python(launch, phase)
     phase.say("examining the environment")
     await _work(python, folder, launch, variables)
-    said = read_note(folder / REPORT)
+    said = read_object(folder / REPORT_FILE)
     if "problem" in said:
         raise UsageError(str(said["problem"]))
     if not said:
         raise UsageError("The environment's process left no report. Look for what ends it: os._exit, sys.exit.")
     if launch.get("model") and not any(each["check"] == HOLDS for each in said["findings"]):
-        write_note(folder / REPORT, {**said, "signal": await _signal(python, launch, variables, phase)})
+        write_object(folder / REPORT_FILE, {**said, "signal": await _signal(python, launch, variables, phase)})
     return "The examination is done."
 
 
@@ -92,14 +92,10 @@ async def _python(launch: Mapping[str, Any], phase: Phase) -> Path:
     """The interpreter to examine with: for a bundle, one with its packages."""
     if "cls" not in launch:
         return Path(sys.executable)
-    from benchmax.bundle import envs_venv, read_bundle_files, with_companions
+    from benchmax.bundle import read_bundle_files
 
     bundle = await asyncio.to_thread(read_bundle_files, launch["cls"], launch["metadata"])
-    metadata = await asyncio.to_thread(with_companions, bundle.pickled, bundle.metadata)
-    if metadata.pip_dependencies:
-        phase.say("installing the environment's packages")
-    sandboxing.needs_python(metadata.python_version)
-    return await asyncio.to_thread(envs_venv, metadata, Path(launch["venvs"]), wheels_only=sandboxing.several_users())
+    return await install_packages(bundle, Path(launch["venvs"]), phase)
 
 
 async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str]) -> None:
@@ -111,7 +107,7 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
     home.mkdir(parents=True)
     place.chmod(0o711)  # for the user of a sandbox; to others the data folder is closed
     dump = home / "where"
-    orders = {**launch, **_copied(launch, home), "report": str(home / REPORT), "dump": str(dump)}
+    orders = {**launch, **_copied(launch, home), "report": str(home / REPORT_FILE), "dump": str(dump)}
     orders["memory_bytes"] = env_limits().memory_bytes
     async with _relayed(Redactor(variables.values())) as output, _sandbox(confined, python, place) as sandbox:
         with _given(home / "orders", json.dumps(orders)) as stdin, _beats() as (beats, beating):
@@ -120,8 +116,8 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
             child = await _child(start, confined, sandbox)
             os.close(beating)
             await _watched(child, beats, dump, folder, str(launch.get("spec") or "the environment"))
-    if report := read_note(home / REPORT):
-        write_note(folder / REPORT, report)
+    if report := read_object(home / REPORT_FILE):
+        write_object(folder / REPORT_FILE, report)
 
 
 async def _child(start: Launch, confined: Confinement | None, sandbox: Sandbox | None) -> Child:
@@ -181,8 +177,8 @@ async def _watched(child: Child, beats: int, dump: Path, folder: Path, name: str
         async with asyncio.timeout(SECONDS):
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if stalled.done() and (where := stalled.result()):
-                held = held_interpreter(name, Stalled(where, STALL_SECONDS))
-                write_note(folder / REPORT, held.to_dict())
+                held = held_interpreter(name, InterpreterHeld(where, STALL_SECONDS))
+                write_object(folder / REPORT_FILE, held.to_dict())
                 return
             await asyncio.shield(child.ended)
     except TimeoutError:

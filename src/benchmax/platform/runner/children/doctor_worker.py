@@ -1,4 +1,4 @@
-"""`python -m benchmax.platform.runner.children.doctor_worker BEAT`: the process an environment is examined in.
+"""`python -m benchmax.platform.runner.children.doctor_worker BEAT [confined]`: the process of an examination.
 
 It opens the bundle, so it holds nothing worth taking: few variables, no database, a folder of its own. It may run on
 another Python minor than the platform, with little but benchmax itself, so it imports no more than the doctor needs.
@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.doctor import examine
-from benchmax.doctor.stall import watch_me
+from benchmax.doctor.interpreter_watch import send_beats
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.loading import load_env_class, own_rows
+from benchmax.envs.remote.guard import go_under_guard
 from benchmax.errors import BenchmaxError, UsageError
 
 ANSWERS = 200
@@ -27,10 +28,13 @@ TOOLS_SECONDS = 30.0
 
 def main() -> int:
     orders = json.load(sys.stdin)
+    beating, confined = int(sys.argv[1]), sys.argv[2:] == ["confined"]
+    if not confined:  # a sandbox ends all that is in it
+        go_under_guard(beating)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if most := orders.get("memory_bytes"):
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    watch_me(int(sys.argv[1]), Path(orders["dump"]))
+    send_beats(beating, Path(orders["dump"]))
     try:
         found = asyncio.run(_examine(orders))
     except (BenchmaxError, OSError) as error:
@@ -47,9 +51,9 @@ async def _examine(orders: Mapping[str, Any]) -> dict[str, Any]:
     rows = orders.get("rows")
     if rows is None:
         if not overrides(env_class, "load_dataset"):
-            raise UsageError(f"{env_class.__name__} brings no rows of its own. Choose a dataset to examine it on.")
+            raise UsageError(f"{env_class.__name__} has no rows of its own. Choose a dataset to examine it on.")
         rows = own_rows(env_class)
-    diagnosis = await examine(env_class, arguments, rows=rows, watched=True)
+    diagnosis = await examine(env_class, arguments, rows=rows, supervised=True)
     found = diagnosis.to_dict()
     found["answers"] = found["answers"][:ANSWERS]
     return {**found, "tools": await _tools(env_class, arguments)}

@@ -18,11 +18,12 @@ from benchmax.errors import SandboxUnavailable
 from benchmax.sandbox import Capabilities, capabilities, insists
 
 _told: dict[str, Any] = {}
-"""What the runner said to this process, see `jobs.sandboxing`."""
+"""What the runner told this process, see `jobs.sandboxing`."""
 
 
-def take_word(word: Mapping[str, Any]) -> None:
-    _told.update(word.get("sandbox", {}))
+def receive(message: Mapping[str, Any]) -> None:
+    """Remember the sandbox's part of the runner's message."""
+    _told.update(message.get("sandbox", {}))
 
 
 def several_users() -> bool:
@@ -61,7 +62,7 @@ def _accept(found: Capabilities) -> None:
     _say(f"The environment runs without a boundary: {found.describe()}. `benchmax doctor` says what to do.")
 
 
-def _say(words: str) -> None:
-    if words not in _told:
-        _told[words] = True
-        print(words, file=sys.stderr)  # noqa: T201 - into the log of the run
+def _say(text: str) -> None:
+    if text not in _told:
+        _told[text] = True
+        print(text, file=sys.stderr)  # noqa: T201 - into the log of the run

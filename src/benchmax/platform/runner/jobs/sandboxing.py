@@ -16,10 +16,10 @@ from benchmax.platform.store.tables import User
 _INFO_BYTES = 65_536
 
 
-def sandbox_word(database: Database, data: DataDir) -> dict[str, Any]:
-    """A part of the runner's word to a child."""
-    with database.read() as session:
-        count = session.scalar(select(func.count()).select_from(User).where(User.deleted.is_(None)))
+def sandbox_message(database: Database, data: DataDir) -> dict[str, Any]:
+    """A part of the runner's message to a child."""
+    with database.read() as db:
+        count = db.scalar(select(func.count()).select_from(User).where(User.deleted.is_(None)))
     return {"sandbox": {"several_users": (count or 0) > 1, "closed_ports": _ports(data)}}
 
 

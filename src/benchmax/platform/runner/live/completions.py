@@ -1,4 +1,4 @@
-"""A model of this machine that answers chat completions, for everybody on the platform."""
+"""Chat completions of a local model, for everybody on the platform."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import aclosing
 from typing import Any
 
 from benchmax.inference.local import LocalModel
-from benchmax.inference.server.answers import Answers, Failed
+from benchmax.inference.server.completions import LocalCompletions, StreamFailed
 from benchmax.inference.server.openai_api import ChatRequest
-from benchmax.models.refusals import error_body, refusal
+from benchmax.models.api_errors import error_body, error_response
 
 Send = Callable[[Mapping[str, Any]], None]
 
@@ -20,7 +20,7 @@ class Completions:
 
     def __init__(self, model: LocalModel) -> None:
         self._model = model
-        self._answers = Answers(model)
+        self._completions = LocalCompletions(model)
 
     def about(self) -> dict[str, Any]:
         return {"model": self._model.name}
@@ -29,18 +29,18 @@ class Completions:
         try:
             chat = ChatRequest.read(json.dumps(request["body"]).encode())
             if not chat.stream:
-                send({"reply": await self._answers.chat(chat)})
+                send({"reply": await self._completions.chat(chat)})
                 return
-            async with aclosing(self._answers.chat_stream(chat)) as chunks:
+            async with aclosing(self._completions.chat_stream(chat)) as chunks:
                 async for chunk in chunks:
                     send({"chunk": chunk})
-        except Failed as failed:
+        except StreamFailed as failed:
             send({"status": 500, "error": failed.body})
         except Exception as error:
             send(self._failure(error))
 
     def _failure(self, error: Exception) -> dict[str, Any]:
-        status, body = refusal(error)
+        status, body = error_response(error)
         if trouble := self._model.engine.trouble if status == 500 else "":
             status, body = 503, error_body(trouble, kind="server_error", code="model_unavailable")
         return {"status": status, "error": body}

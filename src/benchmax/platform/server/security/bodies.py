@@ -1,4 +1,4 @@
-"""Bodies of requests: how large, how slow, and how many at once. All of it is known or counted before they are kept."""
+"""Limits on request bodies: size, speed, and memory of all of them together, checked while they arrive."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
 from benchmax import limits
+from benchmax.files import json_size
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security import json_size
 
 OPEN_BYTES = 64 * limits.KIB
 """Of a body that anybody may send, to sign in say."""
@@ -18,15 +18,28 @@ HELD_BYTES = 384 * limits.MIB
 """Of all bodies that are in memory at one time."""
 BODY_SECONDS = 120.0
 """For a body that is kept in memory."""
+FASTEST_RATE = 64.0 * limits.MIB
+FASTEST_FILES = 256.0 * limits.MIB
+"""Bytes a second, of all bodies together, those in memory and those that go to the disk: who only reads must not wait
+behind those who send."""
+BURST_SECONDS = 0.05
 SLOWEST_RATE = 1024.0
 """Bytes a second, of a file that is uploaded, after the first minute."""
 
 
 class Bodies:
-    """Counts what all requests hold."""
+    """What all requests hold, and how fast it comes."""
 
     def __init__(self) -> None:
         self.held = 0
+        self._taken_until = 0.0
+
+    async def take_turn(self, size: int, rate: float) -> None:
+        """Wait as long as the pieces before this one take at the fastest rate; their senders wait meanwhile."""
+        now = time.monotonic()
+        self._taken_until = max(now, self._taken_until) + size / rate
+        if (early := self._taken_until - now - BURST_SECONDS) > 0:
+            await asyncio.sleep(early)
 
 
 class Body:
@@ -52,11 +65,13 @@ class Body:
         except TimeoutError:
             raise Refused(408, "The body came too slowly. Send it again.", Connection="close") from None
         self._complete = message["type"] != "http.request" or not message.get("more_body", False)
-        self._take(message.get("body", b""))
+        piece = message.get("body", b"")
+        self._take(piece)
+        await self._bodies.take_turn(len(piece), FASTEST_FILES if self._count is None else FASTEST_RATE)
         return message
 
     def end(self) -> None:
-        """What it held is free."""
+        """Release what it held."""
         if self._count is not None:
             self._bodies.held -= self._taken
             self._taken = 0
@@ -80,7 +95,7 @@ class Body:
         if self._count.add(piece):
             raise Refused(413, "The body holds too many values. Send it in parts, or upload a file of JSON lines.")
         if self._bodies.held > HELD_BYTES:
-            raise Refused(503, "Others send large bodies at the moment. Try again.", Retry_After="5")
+            raise Refused(503, "The server is receiving other large bodies. Try again.", Retry_After="5")
 
 
 def too_large(most: int) -> Refused:
@@ -88,5 +103,5 @@ def too_large(most: int) -> Refused:
 
 
 def is_hang_up(error: BaseException) -> bool:
-    """Whether an error says only that the caller is gone."""
+    """Whether an error only means that the client disconnected."""
     return isinstance(error, ClientDisconnect) or isinstance(error.__cause__ or error.__context__, ClientDisconnect)

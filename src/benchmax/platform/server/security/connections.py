@@ -1,7 +1,7 @@
-"""Connections that ask for nothing: they are given little time, and one address holds only so many of them.
+"""Connections without a request: they get little time, and one address holds only so many of them.
 
-Of too many the oldest is closed, not the newest refused: who sends a request at once is never in the way of one who
-does not, even from the same address.
+When there are too many, the oldest is closed rather than the newest refused, so a client that sends its request at once
+is never held up by one that does not, even from the same address. A new connection is left open for a moment.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import sys
 import time
+from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,11 +22,46 @@ HEADER_SECONDS = 15.0
 """For a request's headers to come whole."""
 WAITING_PER_ADDRESS = 128
 WAITING = 512
+MOST_WAITING = 8192
+"""Those that have just come included."""
+CHANCE_SECONDS = 2.0
+"""In which a new connection is not closed: under a flood its request is read late."""
 OPEN_FILES = 65_536
+SWITCH_SECONDS = 0.001
+"""How long the loop may keep the interpreter from a thread; a read asks for it at each statement."""
 LINES_PER_MINUTE = 60
 
-_waiting: WeakKeyDictionary[ServerState, dict[GuardedProtocol, str]] = WeakKeyDictionary()
-"""A server's connections without a request, the oldest first, with their addresses."""
+
+class _Waiting:
+    """A server's connections without a request, the oldest first: all, and by address."""
+
+    def __init__(self) -> None:
+        self._all: dict[GuardedProtocol, float] = {}
+        self._by_address: dict[str, dict[GuardedProtocol, float]] = {}
+
+    def add(self, connection: GuardedProtocol, address: str) -> None:
+        now, same = time.monotonic(), self._by_address.setdefault(address, {})
+        _make_room(same, WAITING_PER_ADDRESS, now - CHANCE_SECONDS)
+        _make_room(self._all, WAITING, now - CHANCE_SECONDS)
+        _make_room(self._all, MOST_WAITING, now)
+        self._by_address.setdefault(address, {})[connection] = self._all[connection] = now
+
+    def discard(self, connection: GuardedProtocol, address: str) -> None:
+        self._all.pop(connection, None)
+        same = self._by_address.get(address, {})
+        same.pop(connection, None)
+        if not same:
+            self._by_address.pop(address, None)
+
+
+def _make_room(waiting: dict[GuardedProtocol, float], most: int, before: float) -> None:
+    """Close the oldest of too many, one or two at a time, if they came before that."""
+    for oldest in list(islice(waiting, 2)) if len(waiting) >= most else []:
+        if waiting[oldest] <= before:
+            oldest.drop()
+
+
+_waiting: WeakKeyDictionary[ServerState, _Waiting] = WeakKeyDictionary()
 
 
 class GuardedProtocol(H11Protocol):
@@ -51,21 +88,18 @@ class GuardedProtocol(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _wait(self) -> None:
-        address = self.client[0] if self.client else ""
-        waiting = _waiting.setdefault(self.server_state, {})
-        same = [each for each, other in waiting.items() if other == address]
-        if len(same) >= WAITING_PER_ADDRESS:
-            same[0].drop()
-        elif len(waiting) >= WAITING:
-            next(iter(waiting)).drop()
-        waiting[self] = address
+        _waiting.setdefault(self.server_state, _Waiting()).add(self, self._address())
         self._timer = self.loop.call_later(HEADER_SECONDS, self.drop)
 
     def _end_wait(self) -> None:
-        _waiting.get(self.server_state, {}).pop(self, None)
+        if (waiting := _waiting.get(self.server_state)) is not None:
+            waiting.discard(self, self._address())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
 
     def drop(self) -> None:
         """Close a connection that asks for nothing."""
@@ -90,7 +124,8 @@ class FewLines(logging.Filter):
 
 
 def prepare_process() -> None:
-    """Room for many connections, and quiet about them."""
+    """Room for many connections, quiet about them, and quick turns for those who read from the database."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -100,5 +135,5 @@ def prepare_process() -> None:
 
 
 def options() -> dict[str, Any]:
-    """What uvicorn is told about connections."""
+    """Uvicorn's options for connections."""
     return {"http": GuardedProtocol, "timeout_keep_alive": 5, "h11_max_incomplete_event_size": 64 * 1024}

@@ -1,38 +1,50 @@
-"""Ends live streams whose reader may no longer read: the key was revoked, the session closed, the run unpublished.
+"""Ends live streams whose reader may no longer read: the key was revoked, the login ended, the run unpublished.
 
-Readers with the same credentials of the same run share one look at the database.
+Readers with the same credentials of the same run share one watch, and it asks the database once for all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 
 from starlette.concurrency import run_in_threadpool
 
 RECHECK_SECONDS = 2.0
-_KEPT = 1000
 
 
 class StreamWatch:
     def __init__(self) -> None:
-        self._looks: dict[Hashable, tuple[float, asyncio.Task[bool]]] = {}
+        self._open: dict[Hashable, set[asyncio.Timeout]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    async def until_refused(self, who: Hashable, may_read: Callable[[], bool], bound: asyncio.Timeout) -> None:
-        """Cut the block of `bound` off once `may_read` says no."""
-        while True:
+    @contextmanager
+    def watching(self, who: Hashable, may_read: Callable[[], bool], bound: asyncio.Timeout) -> Iterator[None]:
+        """While this block lasts, expire `bound` once `may_read` returns False."""
+        streams = self._open.setdefault(who, set())
+        streams.add(bound)
+        if len(streams) == 1:
+            task = asyncio.create_task(self._watch(who, streams, may_read))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        try:
+            yield
+        finally:
+            streams.discard(bound)
+            if not streams:
+                self._forget(who, streams)
+
+    async def _watch(self, who: Hashable, streams: set[asyncio.Timeout], may_read: Callable[[], bool]) -> None:
+        while streams:
             await asyncio.sleep(RECHECK_SECONDS)
-            if not await asyncio.shield(self._look(who, may_read)):
-                bound.reschedule(0.0)
+            if streams and not await run_in_threadpool(may_read):
+                self._forget(who, streams)
+                for bound in streams:
+                    bound.reschedule(0.0)
                 return
 
-    def _look(self, who: Hashable, may_read: Callable[[], bool]) -> asyncio.Task[bool]:
-        now = time.monotonic()
-        began, task = self._looks.get(who, (0.0, None))
-        if task is None or began < now - RECHECK_SECONDS / 2:
-            if len(self._looks) >= _KEPT:
-                self._looks = {key: look for key, look in self._looks.items() if look[0] > now - RECHECK_SECONDS}
-            task = asyncio.create_task(run_in_threadpool(may_read))
-            self._looks[who] = (now, task)
-        return task
+    def _forget(self, who: Hashable, streams: set[asyncio.Timeout]) -> None:
+        """Stop watching these streams; later ones are watched separately."""
+        if self._open.get(who) is streams:
+            del self._open[who]

@@ -1,0 +1,226 @@
+// A run in ten seconds: did it learn, may it cheat, which checkpoint to take, what differs from the run before.
+import { useState } from "react";
+import type { Schemas } from "../../api/client";
+import { useRunDoctor } from "../../api/doctor";
+import { isGoing, useReport, useStartDoctor } from "../../api/environments";
+import { useAlerts, useCheckpoints } from "../../api/queries";
+import { useScalars } from "../../api/scalars";
+import { Button, ErrorNote, format, Link, Pill, Skeleton, Spinner, type Tone } from "../../ui";
+import { Baseline } from "./Baseline";
+import { useRun } from "./context";
+import { byHeart, learned, type Mean, means, shortcuts } from "./verdict";
+
+export function InShort() {
+  const { id, run, live } = useRun();
+  const trained = useScalars(id, "train");
+  const evaluated = useScalars(id, "eval");
+  // Half of the numbers would tell another story.
+  if (trained.isPending || evaluated.isPending) return run.latestStep === null ? null : <Skeleton height={144} />;
+  const train = means(trained.data);
+  const held = means(evaluated.data);
+  if (train.length === 0) return null;
+  return (
+    <dl className="short" aria-label="In short">
+      <Learned train={train} held={held} live={live} />
+      <Cheating train={train} held={held} />
+      <Best held={held} />
+      {run.isOwner && (
+        <Answer question="What differs from the run before?">
+          <Baseline />
+        </Answer>
+      )}
+    </dl>
+  );
+}
+
+function Answer({
+  question,
+  word,
+  tone,
+  children,
+}: {
+  question: string;
+  word?: React.ReactNode;
+  tone?: Tone;
+  children?: React.ReactNode;
+}) {
+  return (
+    <div>
+      <dt>{question}</dt>
+      <dd>
+        {word && <Pill tone={tone}>{word}</Pill>}
+        {children}
+      </dd>
+    </div>
+  );
+}
+
+function Learned({ train, held, live }: { train: Mean[]; held: Mean[]; live: boolean }) {
+  const { id } = useRun();
+  const solved = useScalars(id, "eval").data?.get("solve_rate")?.y.at(-1);
+  const found = learned(train, held);
+  const question = live ? "Does it learn?" : "Did it learn?";
+  if (!found)
+    return (
+      <Answer question={question} word="Too early to tell">
+        <span>It shows after a few steps and two evaluations.</span>
+      </Answer>
+    );
+  return (
+    <Answer question={question} word={found.word} tone={found.tone}>
+      <span>
+        {found.heldOut ? "Reward on held-out rows " : "Reward on training rows "}
+        <b>
+          {format.reward(found.from)} → {format.reward(found.to)}
+        </b>
+        {found.fell !== null && <>, now {format.reward(found.fell)}</>}
+        {found.heldOut ? (
+          solved !== undefined && <>; {format.percent(solved, 0)} of them solved</>
+        ) : (
+          <>; held-out rows were not evaluated twice yet</>
+        )}
+        .
+      </span>
+    </Answer>
+  );
+}
+
+/** What hints at a reward that is earned in another way than meant. None is no proof, and is not called one. */
+function Cheating({ train, held }: { train: Mean[]; held: Mean[] }) {
+  const { id, tabHref } = useRun();
+  const rung = shortcuts(useAlerts(id).data?.events ?? []);
+  const gap = byHeart(train, held);
+  const doctor = useDoctor();
+  const signs = rung.length + (gap ? 1 : 0);
+  // What the doctor calls an error is not always a way to cheat, and never harmless.
+  const sick = severe(doctor.report) > 0;
+  return (
+    <Answer
+      question="Is it cheating?"
+      word={signs ? `${format.plural(signs, "sign")} of it` : sick ? "It could" : "No sign of it"}
+      tone={signs || sick ? "warn" : "good"}
+    >
+      {rung.map((event) => (
+        <span key={event.id}>
+          {event.message.split(". ")[0]}. <Evidence event={event} tabHref={tabHref} />
+        </span>
+      ))}
+      {gap && (
+        <span>
+          Training rows pay {format.reward(gap.train)}, held-out rows {format.reward(gap.held)}: it may have learned
+          them by heart.
+        </span>
+      )}
+      {!rung.length && !gap && (
+        <span>{held.length ? "No alert, and held-out rows pay as training rows do." : "No alert so far."}</span>
+      )}
+      <Examined {...doctor} />
+    </Answer>
+  );
+}
+
+function Evidence({ event, tabHref }: { event: Schemas["RunEvent"]; tabHref: ReturnType<typeof useRun>["tabHref"] }) {
+  const { step, rollouts } = event.data;
+  if (typeof step !== "number") return null;
+  const first = Array.isArray(rollouts) && typeof rollouts[0] === "string" ? rollouts[0] : undefined;
+  return <Link href={tabHref("rollouts", { mode: "train", step, rollout: first })}>Read one</Link>;
+}
+
+type Report = Schemas["DoctorReport"];
+
+function severe(report: Report | null | undefined): number {
+  return (report?.findings ?? []).filter((each) => each.severity === "error").length;
+}
+
+/** The doctor's word on the environment of a run that has nothing else to show. */
+export function DoctorsWord() {
+  return <Examined {...useDoctor()} />;
+}
+
+/** What the doctor said of the run's environment, and having it look. */
+function useDoctor() {
+  const { id, run } = useRun();
+  const [asked, setAsked] = useState<string | null>(null);
+  const start = useStartDoctor();
+  const known = useRunDoctor(id, run.isOwner && run.type !== "sft").data;
+  const environment = known?.environment ?? null;
+  const looked = useReport(environment, asked).data;
+  const failed = looked?.status === "failed" ? new Error(looked.statusReason) : null;
+  const examine = () =>
+    environment &&
+    start.mutate(
+      { id: environment, datasetPath: known?.datasetPath },
+      { onSuccess: (made) => setAsked(made.reportId) },
+    );
+  return {
+    environment,
+    report: looked?.status === "complete" ? looked : known?.report,
+    going: start.isPending || (asked !== null && (!looked || isGoing(looked))),
+    error: start.error ?? failed,
+    examine,
+  };
+}
+
+function Examined({ environment, report, going, error, examine }: ReturnType<typeof useDoctor>) {
+  if (going) return <Spinner label="The doctor examines the environment …" />;
+  if (!environment) return null;
+  const href = `/environments/${encodeURIComponent(environment)}?tab=doctor`;
+  const errors = severe(report);
+  const warnings = (report?.findings ?? []).filter((each) => each.severity === "warning").length;
+  if (error) return <ErrorNote error={error} />;
+  if (!report)
+    return (
+      <span>
+        The doctor has not examined its environment.{" "}
+        <Button size="small" kind="quiet" onClick={examine}>
+          Examine it
+        </Button>
+      </span>
+    );
+  const found = [errors && format.plural(errors, "error"), warnings && format.plural(warnings, "warning")];
+  return (
+    <span>
+      The doctor found{" "}
+      <Link href={`${href}&report=${encodeURIComponent(report.id)}`}>
+        {found.filter(Boolean).join(" and ") || "nothing wrong"}
+      </Link>{" "}
+      in its environment.
+    </span>
+  );
+}
+
+function Best({ held }: { held: Mean[] }) {
+  const { id, run, live, tabHref } = useRun();
+  const checkpoints = useCheckpoints(id);
+  const kept = checkpoints.data?.checkpoints;
+  if (!kept) return null;
+  const best = kept.find((each) => each.best) ?? kept.find((each) => each.latest);
+  const measured = held.find((each) => each.step === best?.step);
+  if (!best)
+    return (
+      <Answer question="What is its best checkpoint?" word={live ? "None yet" : "None"}>
+        <span>{live ? "The first is saved after a few steps." : "It kept no weights."}</span>
+      </Answer>
+    );
+  return (
+    <Answer question="What is its best checkpoint?" word={best.name} tone={best.best ? "good" : "neutral"}>
+      <span>
+        {measured ? (
+          <>
+            Held-out reward <b>{format.reward(measured.value)}</b>
+            {best.best ? ", the highest of those kept. " : ". "}
+          </>
+        ) : (
+          <>The newest; none was evaluated. </>
+        )}
+        <Link href={tabHref("checkpoints")}>Download or go on from it</Link>
+        {run.isOwner && (
+          <>
+            {" · "}
+            <Link href={tabHref("playground", { checkpoint: best.name })}>Talk with it</Link>
+          </>
+        )}
+      </span>
+    </Answer>
+  );
+}

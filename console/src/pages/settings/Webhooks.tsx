@@ -1,0 +1,295 @@
+// Addresses that are told when a run ends or needs a look, and what came of each message.
+import { useState } from "react";
+import {
+  type Delivery,
+  useCreateWebhook,
+  useDeleteWebhook,
+  useDeliveries,
+  useTestWebhook,
+  useWebhooks,
+  type Webhook,
+} from "../../api/account";
+import {
+  Button,
+  Check,
+  type Column,
+  Copy,
+  Dialog,
+  Empty,
+  ErrorNote,
+  Field,
+  Icon,
+  Input,
+  Link,
+  Note,
+  Num,
+  Pill,
+  Plain,
+  Time,
+  type Tone,
+} from "../../ui";
+import { Intro } from "./Intro";
+import { act, FormDialog, Listed, Removal } from "./parts";
+
+type Event = "run.ended" | "run.alert";
+const EVENTS: { id: Event; label: string; text: string }[] = [
+  { id: "run.ended", label: "Ends", text: "a run is done, failed, stalled or was stopped" },
+  { id: "run.alert", label: "Alerts", text: "a watchdog says that a run needs a look" },
+];
+
+export default function Webhooks() {
+  const webhooks = useWebhooks();
+  const [adding, setAdding] = useState(false);
+  const [opened, setOpened] = useState<Webhook | null>(null);
+  const [removing, setRemoving] = useState<Webhook | null>(null);
+  return (
+    <>
+      <Intro
+        action={
+          <Button kind="primary" icon={<Icon name="plus" />} onClick={() => setAdding(true)}>
+            New webhook
+          </Button>
+        }
+      >
+        An address that gets a signed POST when one of your runs ends or sets off an alert: a chat channel, a script, a
+        pager. Its body is JSON and has a line of <code>text</code>.
+      </Intro>
+      <Listed
+        asked={webhooks}
+        rows={webhooks.data}
+        columns={columns(setOpened, setRemoving)}
+        rowKey={(row) => row.id}
+        label="Webhooks"
+        minWidth={720}
+        empty={
+          <Empty title="No webhooks yet" icon="link">
+            Add one, and you need not watch this page.
+          </Empty>
+        }
+      />
+      {adding && <NewWebhook onClose={() => setAdding(false)} />}
+      {opened && <Deliveries webhook={opened} onClose={() => setOpened(null)} />}
+      <Remove webhook={removing} onClose={() => setRemoving(null)} />
+    </>
+  );
+}
+
+function columns(onOpen: (row: Webhook) => void, onRemove: (row: Webhook) => void): Column<Webhook>[] {
+  return [
+    {
+      id: "url",
+      head: "Address",
+      width: "minmax(220px, 2fr)",
+      cell: (row) => (
+        <code className="soft clip">
+          <Plain text={row.url} />
+        </code>
+      ),
+      sort: (row) => row.url,
+    },
+    {
+      id: "events",
+      head: "Told of",
+      width: "140px",
+      cell: (row) => (
+        <span className="row-tight">
+          {EVENTS.filter((event) => row.events.includes(event.id)).map((event) => (
+            <Pill key={event.id} title={event.text}>
+              {event.label.toLowerCase()}
+            </Pill>
+          ))}
+        </span>
+      ),
+    },
+    {
+      id: "last",
+      head: "Newest message",
+      width: "190px",
+      cell: (row) =>
+        row.last ? (
+          <span className="row-tight">
+            <State delivery={row.last} /> <Time at={row.last.createdAt} />
+          </span>
+        ) : (
+          <span className="muted">none so far</span>
+        ),
+    },
+    {
+      id: "log",
+      head: <span className="offscreen">Messages</span>,
+      width: "96px",
+      cell: (row) => (
+        <Button size="small" kind="quiet" aria-label={`Messages to ${row.url}`} onClick={() => onOpen(row)}>
+          Messages
+        </Button>
+      ),
+    },
+    act("Remove", (row) => `Remove the webhook ${row.url}`, onRemove),
+  ];
+}
+
+const STATES: Record<Delivery["status"], { word: string; tone: Tone }> = {
+  queued: { word: "on its way", tone: "live" },
+  delivered: { word: "delivered", tone: "good" },
+  failed: { word: "given up", tone: "bad" },
+};
+
+function State({ delivery }: { delivery: Delivery }) {
+  const again = delivery.status === "queued" && delivery.problem !== "";
+  const { word, tone } = again ? { word: "tried again", tone: "warn" as const } : STATES[delivery.status];
+  return (
+    <Pill tone={tone} title={delivery.problem}>
+      {word}
+    </Pill>
+  );
+}
+
+function NewWebhook({ onClose }: { onClose: () => void }) {
+  const create = useCreateWebhook();
+  const [events, setEvents] = useState<Event[]>(["run.ended", "run.alert"]);
+  const toggle = (event: Event, on: boolean) =>
+    setEvents(on ? [...events, event] : events.filter((each) => each !== event));
+  if (create.data) return <Made secret={create.data.secret} onClose={onClose} />;
+  return (
+    <FormDialog
+      title="New webhook"
+      action="Add it"
+      sending={create}
+      disabled={!events.length}
+      onSend={(text) => create.mutate({ url: text("url").trim(), events })}
+      onClose={onClose}
+    >
+      <Field label="Address" hint="It is sent a POST with a JSON body, signed as Standard Webhooks are.">
+        {(id) => (
+          <Input
+            id={id}
+            name="url"
+            type="url"
+            required
+            maxLength={2000}
+            placeholder="https://hooks.example.org/…"
+            autoFocus
+          />
+        )}
+      </Field>
+      <fieldset className="settings-scopes">
+        <legend>Tell it when</legend>
+        {EVENTS.map((event) => (
+          <Check
+            key={event.id}
+            checked={events.includes(event.id)}
+            onChange={(change) => toggle(event.id, change.target.checked)}
+            label={
+              <>
+                <strong>{event.label}</strong> <span className="muted">{event.text}</span>
+              </>
+            }
+          />
+        ))}
+      </fieldset>
+    </FormDialog>
+  );
+}
+
+function Made({ secret, onClose }: { secret: string; onClose: () => void }) {
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title="Its signing secret"
+      actions={
+        <Button kind="primary" onClick={onClose}>
+          Done
+        </Button>
+      }
+    >
+      <div className="settings-form">
+        <Note tone="info">
+          With it the receiver can tell that a message is from here. It is not shown again; one that does not check may
+          do without.
+        </Note>
+        <div className="settings-once">
+          <code data-testid="webhook-secret">{secret}</code>
+          <Copy text={secret} label="Copy the secret" />
+        </div>
+      </div>
+    </Dialog>
+  );
+}
+
+/** What was sent, and trying it. */
+function Deliveries({ webhook, onClose }: { webhook: Webhook; onClose: () => void }) {
+  const found = useDeliveries(webhook.id);
+  const test = useTestWebhook();
+  return (
+    <Dialog
+      open
+      wide
+      onClose={onClose}
+      title="Messages"
+      actions={
+        <Button busy={test.isPending} onClick={() => test.mutate(webhook.id)}>
+          Send a test message
+        </Button>
+      }
+    >
+      <div className="settings-form">
+        <code className="soft settings-url">
+          <Plain text={webhook.url} />
+        </code>
+        {test.isError && <ErrorNote error={test.error} />}
+        <Listed
+          asked={found}
+          rows={found.data}
+          columns={DELIVERIES}
+          rowKey={(row) => row.id}
+          label="Messages"
+          minWidth={640}
+          empty={<Empty title="Nothing was sent yet">A test message shows whether it comes through.</Empty>}
+        />
+      </div>
+    </Dialog>
+  );
+}
+
+const DELIVERIES: Column<Delivery>[] = [
+  { id: "time", head: "Time", width: "92px", cell: (row) => <Time at={row.createdAt} /> },
+  { id: "event", head: "Event", width: "100px", cell: (row) => <code>{row.event}</code> },
+  {
+    id: "run",
+    head: "Run",
+    width: "60px",
+    cell: (row) =>
+      row.runId ? <Link href={`/experiments/${encodeURIComponent(row.runId)}`}>open</Link> : <span>–</span>,
+  },
+  { id: "state", head: "State", width: "104px", cell: (row) => <State delivery={row} /> },
+  { id: "attempts", head: "Attempts", width: "76px", cell: (row) => <Num value={row.attempts} /> },
+  {
+    id: "problem",
+    head: "Answer",
+    width: "minmax(160px, 1fr)",
+    cell: (row) => <Plain className="clip" text={row.problem || (row.answer === null ? "–" : String(row.answer))} />,
+  },
+];
+
+function Remove({ webhook, onClose }: { webhook: Webhook | null; onClose: () => void }) {
+  return (
+    <Removal
+      row={webhook}
+      id={(row) => row.id}
+      removal={useDeleteWebhook()}
+      title="Remove this webhook?"
+      action="Remove it"
+      onClose={onClose}
+    >
+      {(row) => (
+        <>
+          <strong>
+            <Plain text={row.url} />
+          </strong>{" "}
+          is told nothing any more; what waits for it is not sent.
+        </>
+      )}
+    </Removal>
+  );
+}

@@ -1,0 +1,381 @@
+"""Collects the evidence: plays an environment's whole life on real rows, then everything a model might try.
+
+Nothing is concluded here; checks do that. The order goes from cheap to costly, and an environment that hangs is left
+alone after its first deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from benchmax.doctor import probe_answers
+from benchmax.doctor.evidence import Evidence, Interference, ToolTrial
+from benchmax.doctor.gold.demonstrations import Demonstrator
+from benchmax.doctor.gold.finder import Gold, GoldFinder
+from benchmax.doctor.lazy_strategies import lazy_answers
+from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer, edge_calls, in_turns, tool_turns
+from benchmax.doctor.quoting import advice
+from benchmax.doctor.recording_host import RecordingHost
+from benchmax.envs.base_env import overrides
+from benchmax.envs.types import Example
+from benchmax.errors import DeadlineExceeded, EnvDefinitionError, RewardError, describe_error
+from benchmax.models.base import Sampling
+from benchmax.rollouts.play import new_rollout, open_rollout, play, run_rollout
+from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.scoring import finish, score
+from benchmax.rollouts.settings import RolloutSettings
+from benchmax.rollouts.tools import Toolbox
+
+GOLD_SHARE = 1 / 3
+"""The share of the time for probes that the search for the gold answer may take."""
+GOLD_EXAMPLES = 400
+"""Examples whose gold answers are computed."""
+PROBED = 4
+"""Examples on which exploits are tried; the gold answer is tried on all."""
+UNFINISHED = 8
+"""Ways to leave out one tool call of the gold answer."""
+AT_ONCE = 8
+"""Gold answers scored at the same time."""
+MARKER = "benchmax-marker-7f3a91"
+
+
+class EvidenceCollector:
+    """Examines one environment on its host."""
+
+    def __init__(
+        self, evidence: Evidence, host: RecordingHost, limits: dict[str, int | None], group_samples: int
+    ) -> None:
+        pace = evidence.pace
+        self.evidence, self.host, self.group_samples = evidence, host, group_samples
+        self.settings = RolloutSettings(
+            max_turns=limits.get("max_turns"),
+            max_tool_calls=limits.get("max_tool_calls"),
+            init_seconds=pace.init_seconds,
+            tool_seconds=pace.tool_seconds,
+            reward_seconds=pace.reward_seconds,
+            release_seconds=pace.release_seconds,
+            sampling=Sampling(max_tokens=None),
+        )
+        self.player = ProbePlayer(host, self.settings, pace.at_once)
+        self.gold = Gold()
+        self._golds: dict[str, str] = {}
+        self._began = perf_counter()
+
+    async def run(self, rows: Sequence[Any]) -> None:
+        evidence = self.evidence
+        evidence.env, evidence.grouped = self.host.env, self.host.overrides("compute_group_reward")
+        evidence.gold_overridden = self.host.overrides("gold_completion")
+        try:
+            await self._read_tools()
+            if evidence.sample and not evidence.tools_error and not evidence.bad_tools:
+                await self._play_everything()
+            if overrides(self.host.env, "validate_probe"):
+                await self._ask_own_probe(rows)
+        finally:
+            evidence.calls, evidence.blocking = self.host.calls, self.host.blocking_hooks
+            evidence.left_behind = _left_behind(evidence)
+
+    async def _play_everything(self) -> None:
+        if not await self._first_answer_works():
+            return
+        await self._find_gold()
+        if not self.evidence.grouped:
+            await self._play_gold()
+            await self._play_demonstrations()
+        for step in (
+            self._try_tools, self._try_edges, self._probe, self._stop_early, self._repeat, self._rewrite_history,
+            self._play_two_open, self._score_at_once, self._find_crosstalk, self._small_group,
+        ):  # fmt: skip
+            if perf_counter() - self._began > self.evidence.pace.probe_seconds:
+                self.evidence.cut_short = True
+                return
+            await step()
+
+    # Tools
+
+    async def _read_tools(self) -> None:
+        evidence = self.evidence
+        try:
+            listed = list(await self.host.call("list_tools", deadline=evidence.pace.init_seconds) or ())
+        except Exception as error:
+            evidence.tools_error, evidence.tools_advice = describe_error(error), advice(error)
+            return
+        for tool in listed:
+            try:
+                evidence.tools += Toolbox([tool]).tools
+            except EnvDefinitionError as error:
+                evidence.bad_tools[str(getattr(tool, "name", tool))[:80]] = str(error)
+        names = [tool.name for tool in evidence.tools]
+        for name in names:
+            if names.count(name) > 1:
+                evidence.bad_tools[name] = f"{names.count(name)} tools are named {name!r}."
+
+    async def _try_tools(self) -> None:
+        """Call each tool with made-up arguments on a few examples."""
+        for example in self.evidence.sample[:3] if self.evidence.tools else ():
+            probe = Probe("tools", "Done.", tool_turns(self.evidence.tools))
+            rollout = await run_rollout(self.host, example, probe.model(), self._free())
+            shown = {m.get("tool_call_id"): str(m.get("content")) for m in rollout.completion if m["role"] == "tool"}
+            for call in (call for turn in probe.turns for call in turn):
+                seen = [c for c in self.host.calls if c.rollout_id == rollout.id and c.key == call.name]
+                text = shown.get(call.id, "")
+                self.evidence.tool_trials.append(
+                    ToolTrial(call.name, call.arguments_dict(), example, text, seen[0] if seen else None)
+                )
+
+    async def _try_edges(self) -> None:
+        """Call each tool with the unusual values its schema allows, in one rollout."""
+        calls = edge_calls(self.evidence.tools)
+        if not calls:
+            return
+        example = self.evidence.sample[0]
+        probe = Probe("edges", "Done.", in_turns(calls))
+        rollout = await run_rollout(self.host, example, probe.model(), self._free())
+        made = [c for c in self.host.calls if c.rollout_id == rollout.id and c.hook == "run_tool"]
+        for call, seen in zip(calls, made, strict=False):  # both in the order of the calls
+            self.evidence.edge_trials.append(ToolTrial(call.name, call.arguments_dict(), example, seen.message, seen))
+
+    def _free(self) -> RolloutSettings:
+        """Settings without budgets, to reach every tool."""
+        return replace(self.settings, max_turns=32, max_tool_calls=512)
+
+    async def _find_crosstalk(self) -> None:
+        """Write a marker with every tool of one rollout; no tool of another rollout may return it."""
+        evidence = self.evidence
+        if not evidence.tools:
+            return
+        example = evidence.sample[0]
+        words = (MARKER, "test")
+        writer, reader = (Probe("tools", "Done.", tool_turns(evidence.tools, word, 2)) for word in words)
+        _, read = await self._open_together([(example, writer), (example, reader)], self._free(), scored=False)
+        for message in read.completion:
+            if message["role"] == "tool" and MARKER in str(message.get("content")):
+                evidence.crosstalk.append(f"{message.get('name')}: {str(message['content'])[:200]}")
+
+    # Gold
+
+    async def _first_answer_works(self) -> bool:
+        """Play one plain answer first: an environment that hangs or cannot start is not worth a hundred deadlines."""
+        answers = await self.player.play(self.evidence.sample[0], [Probe("first", probe_answers.GARBAGE)])
+        self.evidence.answers += answers
+        hopeless = (DeadlineExceeded, RewardError)  # the second: no answer can be scored, whatever it is
+        return bool(answers) and not any(isinstance(call.error, hopeless) for call in self.host.calls)
+
+    async def _find_gold(self) -> None:
+        """Find the way of answering that earns most, and write the answers of all examples that way."""
+        finder = GoldFinder(self.player, self.evidence.tools, self.evidence.pace.probe_seconds * GOLD_SHARE)
+        self.gold = self.evidence.gold = await finder.find(self.evidence.sample)
+        for example in (*self.evidence.examples[:GOLD_EXAMPLES], *self.evidence.sample):
+            if (text := self.gold.text(example)) is not None:
+                self._golds[example["id"]] = text
+
+    async def _play_gold(self) -> None:
+        for example in self.evidence.sample:
+            if (text := self._golds.get(example["id"])) is not None:
+                self.evidence.answers += await self.player.play(example, [self.gold.probe(example, text)])
+
+    async def _play_demonstrations(self) -> None:
+        """Play the environment's own solutions; they count as gold answers."""
+        demonstrator = Demonstrator(self.player, self.gold)
+        for example in self.evidence.sample[:PROBED] if demonstrator.scripted else ():
+            if (played := await demonstrator.perform(example)) is not None:
+                rollout, turns = played
+                text = turns[-1] if turns and isinstance(turns[-1], str) else ""
+                self.evidence.demonstrated.append(PlayedAnswer("gold", text, example, rollout))
+        self.evidence.demonstrate_error = demonstrator.error
+        self.evidence.answers += self.evidence.demonstrated
+
+    # Exploits
+
+    def _exploits(self, example: Example) -> list[Probe]:
+        gold = self._golds.get(example["id"])
+        prompt = self.evidence.prompt(example)
+        truth, others = self.evidence.truth(example), self._other_golds(example)
+        texts = [*probe_answers.exploits(example, truth, gold, others, prompt)]
+        texts += lazy_answers(example, self.gold, self.evidence.examples)
+        probes = [Probe(kind, text) for kind, text in texts]
+        if self.evidence.tools:
+            probes.append(Probe("tool-spam", "Done.", tool_turns(self.evidence.tools, times=3)))
+        if self.evidence.grouped and gold is not None:
+            probes.insert(0, self.gold.probe(example, gold))
+        return probes
+
+    def _other_golds(self, example: Example) -> list[tuple[str, str]]:
+        return [
+            (truth, self._golds[other["id"]])
+            for other in self.evidence.examples[:GOLD_EXAMPLES]
+            if other["id"] != example["id"]
+            and other["id"] in self._golds
+            and (truth := self.evidence.truth(other)) is not None
+        ]
+
+    async def _probe(self) -> None:
+        for example in self.evidence.sample[:PROBED]:
+            self.evidence.answers += await self.player.play(example, self._exploits(example))
+            if perf_counter() - self._began > self.evidence.pace.probe_seconds:
+                self.evidence.cut_short = True
+                return
+
+    async def _stop_early(self) -> None:
+        """The gold answer without one of its tool calls: components that look at different calls differ here alone."""
+        for example in self.evidence.sample[:PROBED] if not self.evidence.grouped else ():
+            text, turns = self._golds.get(example["id"]), [(call,) for call in self.gold.calls_of(example)]
+            if text is not None and len(turns) > 1:
+                less = [tuple(turns[:at] + turns[at + 1 :]) for at in range(min(len(turns), UNFINISHED))]
+                probes = [Probe("unfinished", text, each) for each in less]
+                self.evidence.answers += await self.player.play(example, probes)
+                return
+
+    # The same again, and differently
+
+    async def _repeat(self) -> None:
+        """Play the same answers on the same examples three times."""
+        for example in self.evidence.sample[:2]:
+            probes = [p for p in self._exploits(example) if p.kind in ("gold", "garbage", "wrong")]
+            gold = self._golds.get(example["id"])
+            if gold is not None and not self.evidence.grouped:
+                probes.append(self.gold.probe(example, gold))
+            runs = [await self.player.play(example, probes) for _ in range(3)]
+            self.evidence.repeats += [list(same) for same in zip(*runs, strict=False)]
+
+    async def _rewrite_history(self) -> None:
+        """Play conversations whose earlier turns hold an answer: the new answer must be scored, not the old one."""
+        talks = [e for e in self.evidence.sample if any(m.get("role") == "assistant" for m in e["prompt_messages"])]
+        for example in talks[:2] if not self.evidence.grouped else ():
+            gold = self._golds.get(example["id"])
+            wrong = next(
+                (text for truth, text in self._other_golds(example) if truth != self.evidence.truth(example)), None
+            )
+            if gold is None or wrong is None:
+                continue
+            fresh = self.gold.probe(example, gold, kind="old-wrong")
+            for old, probe in ((gold, Probe("old-gold", probe_answers.GARBAGE)), (wrong, fresh)):
+                turns = example["prompt_messages"]
+                added: Any = [{"role": "user", "content": "Try once."}, {"role": "assistant", "content": old}]
+                changed: Example = {**example, "prompt_messages": [*turns[:-1], *added, turns[-1]]}
+                self.evidence.history += await self.player.play(changed, [probe])
+
+    async def _play_two_open(self) -> None:
+        """Play the gold answers of two examples alone, and then with both rollouts open at once."""
+        stateful = self.host.overrides("init_rollout") or self.evidence.tools
+        known = [example for example in self.evidence.sample if example["id"] in self._golds]
+        pair = [(example, self.gold.probe(example, self._golds[example["id"]])) for example in known]
+        if self.evidence.grouped or not stateful or len(pair) < 2:
+            return
+        pair = [pair[0], pair[-1]]
+        alone = [(await run_rollout(self.host, e, probe.model(), self.settings)).reward for e, probe in pair]
+        together = await self._open_together(pair, self.settings, scored=True)
+        self.evidence.interference = [
+            Interference(example, before, rollout.reward)
+            for (example, _), before, rollout in zip(pair, alone, together, strict=True)
+        ]
+
+    async def _score_at_once(self) -> None:
+        """Play and score the gold answers of several examples at once; a difference must show twice."""
+        known = list({e["id"]: e for e in (*self.evidence.sample, *self.evidence.examples[:GOLD_EXAMPLES])}.values())
+        known = [example for example in known if example["id"] in self._golds][:AT_ONCE]
+        size = min(AT_ONCE, getattr(self.host.env, "num_servers", AT_ONCE))  # more would wait for servers
+        if len(known) < 2 or size < 2:
+            return
+        chosen = [known[at % len(known)] for at in range(size)]
+        alone = {example["id"]: await self._gold_alone(example) for example in known}
+        beside = f"with {size - 1} others scored at the same time"
+        seen: list[Interference] = []
+        for _ in range(2):
+            rollouts = await self._all_at_once(chosen)
+            compared = [
+                Interference(e, alone[e["id"]], r.reward, beside) for e, r in zip(chosen, rollouts, strict=True)
+            ]
+            seen = [each for each in compared if each.differs()]
+            if not seen:
+                return
+        # This may be chance: only an answer that earns the same again when alone shows a real difference.
+        for each in seen[:2]:
+            if not replace(each, together=await self._gold_alone(each.example, again=True)).differs():
+                self.evidence.interference.append(each)
+
+    async def _gold_alone(self, example: Example, again: bool = False) -> float | None:
+        """What the gold answer earns while no other rollout is open; from an earlier answer if there is one."""
+        if not again and not self.evidence.grouped:
+            for answer in self.evidence.of("gold"):
+                if answer.example["id"] == example["id"]:
+                    return answer.total
+        probe = self.gold.probe(example, self._golds[example["id"]])
+        return (await run_rollout(self.host, example, probe.model(), self.settings)).reward
+
+    async def _all_at_once(self, examples: Sequence[Example]) -> list[Rollout]:
+        """Open and play all at once; when all have been played, score all at once."""
+        played = asyncio.Barrier(len(examples))
+
+        async def one(example: Example) -> Rollout:
+            model = self.gold.probe(example, self._golds[example["id"]]).model()
+            rollout = new_rollout(self.host, example, model)
+            async with open_rollout(self.host, rollout, self.settings) as ready:
+                if ready:
+                    await play(self.host, rollout, model, self.settings)
+                await played.wait()
+                if rollout.scorable:
+                    await score(self.host, rollout, self.settings)
+            finish(self.host.env, rollout, self.settings)
+            return rollout
+
+        return list(await asyncio.gather(*map(one, examples)))
+
+    async def _open_together(
+        self, pair: Sequence[tuple[Example, Probe]], settings: RolloutSettings, *, scored: bool
+    ) -> list[Rollout]:
+        """Open all rollouts, then play one after the other."""
+        rollouts = [new_rollout(self.host, example, probe.model()) for example, probe in pair]
+        async with AsyncExitStack() as stack:
+            ready = [
+                await stack.enter_async_context(open_rollout(self.host, rollout, settings)) for rollout in rollouts
+            ]
+            for rollout, (_, probe) in zip(rollouts, pair, strict=True):
+                if all(ready):
+                    await play(self.host, rollout, probe.model(), settings)
+                    if scored and rollout.scorable:
+                        await score(self.host, rollout, settings)
+        for rollout in rollouts:
+            finish(self.host.env, rollout, settings)
+        return rollouts
+
+    async def _small_group(self) -> None:
+        """Play a group of the requested size, of two answers in turn."""
+        if not self.evidence.grouped:
+            return
+        example = self.evidence.sample[0]
+        answers = [self._golds.get(example["id"], "yes"), probe_answers.GARBAGE]
+        probes = [Probe("sibling", answers[index % 2]) for index in range(max(1, self.group_samples))]
+        await self.player.play(example, probes)
+
+    async def _ask_own_probe(self, rows: Sequence[Any]) -> None:
+        try:
+            result = await self.host.call("validate_probe", list(rows), deadline=self.evidence.pace.reward_seconds)
+        except Exception as error:
+            result = {"ok": False, "summary": describe_error(error)}
+        if result is not None and not isinstance(result, dict):
+            result = {"ok": False, "summary": f"validate_probe returned {type(result).__name__}, not a dict or None"}
+        self.evidence.own_probe = result
+
+
+def _left_behind(evidence: Evidence) -> list[str]:
+    """Attributes of the environment that still hold ids of released rollouts."""
+    if evidence.env is None:
+        return []
+    ids = {call.rollout_id for call in evidence.calls if call.rollout_id}
+    kept = {**{k: v for k, v in vars(type(evidence.env)).items() if not k.startswith("__")}, **vars(evidence.env)}
+    return [name for name, value in kept.items() if isinstance(value, dict | list | set) and _holds(value, ids, 0)]
+
+
+def _holds(value: Any, ids: set[str], depth: int) -> bool:
+    if isinstance(value, str):
+        return value in ids
+    if depth > 2 or not isinstance(value, dict | list | set | tuple):
+        return False
+    parts = [*value.keys(), *value.values()] if isinstance(value, dict) else list(value)
+    return any(_holds(part, ids, depth + 1) for part in parts[:10_000])

@@ -1,0 +1,137 @@
+"""Values to call a tool with, found in the prompt, the task and earlier results, each with the place it was found in.
+
+The place (`word -1 of the prompt`, `the last result`) has the same meaning on every row, so that what solved one row is
+tried first on the next.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, product
+from typing import Any, NamedTuple
+
+from benchmax.doctor.gold.truths import question
+from benchmax.envs.base_env import PROMPT_COLUMNS
+from benchmax.envs.types import Example, ToolDefinition
+
+_QUOTED = re.compile(r"[\"'`“]([^\"'`”\n]{1,80})[\"'`”]")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_NAMES = re.compile(r"\b[A-Z][\w-]*(?:\s+[A-Z][\w-]*)*")
+_WORD = re.compile(r"[\w@./-]*\w")
+_FILLERS = re.compile(
+    r"a|an|and|are|as|at|be|by|do|does|find|for|from|give|has|have|how|i|in|is|it|its|look|many|me|much|my|of|on|one|or|"
+    r"please|tell|that|the|then|there|this|to|use|was|what|when|where|which|who|whose|with|you|your",
+    re.IGNORECASE,
+)
+"""Words that no tool is called with."""
+LONGEST = 400
+MOST_OF_A_KIND = 12
+PER_PARAMETER = 40
+PER_TOOL = 120
+MOST_TRIED = 10_000
+
+
+class Value(NamedTuple):
+    """A value to call a tool with."""
+
+    place: str
+    value: Any
+
+
+class Arguments(NamedTuple):
+    """Arguments for one call, and the place of each of them."""
+
+    values: dict[str, Any]
+    places: tuple[str, ...]
+
+
+def values(example: Example, results: Sequence[str]) -> list[Value]:
+    """All values to call tools with, the likely first and each value once."""
+    found: dict[str, Value] = {}
+    for value in _all(example, results):
+        if not isinstance(value.value, str) or 0 < len(value.value.strip()) <= LONGEST:
+            found.setdefault(repr(value.value), value)
+    return list(found.values())
+
+
+def _all(example: Example, results: Sequence[str]) -> Iterator[Value]:
+    for back, text in enumerate(reversed(results)):
+        yield Value(f"result -{back + 1}", text.strip())
+        yield from _in_json(f"result -{back + 1}", text)
+        yield from _in_text(f"result -{back + 1}", text)
+    yield from _in_text("prompt", question(example))
+    task = {**(example.get("init_rollout_args") or {}), **(example.get("task") or {})}
+    for name, value in task.items():
+        if name not in PROMPT_COLUMNS and isinstance(value, str | int | float | list):
+            yield Value(f"column {name}", value)
+        if isinstance(value, list):
+            yield from (Value(f"column {name} {at}", item) for at, item in enumerate(value[:MOST_OF_A_KIND]))
+
+
+def _in_text(where: str, text: str) -> Iterator[Value]:
+    kinds = (
+        ("quoted", _QUOTED.findall(text)),
+        ("name", [name for name in _NAMES.findall(text) if not _FILLERS.fullmatch(name)]),
+        ("number", _NUMBER.findall(text)),
+        ("word", [word for word in _WORD.findall(text) if not _FILLERS.fullmatch(word)]),
+    )
+    for kind, found in kinds:
+        for at, item in enumerate(found[-MOST_OF_A_KIND:]):
+            # Counted from the end: what is asked for is usually there, whatever comes before.
+            yield Value(f"{kind} {at - len(found[-MOST_OF_A_KIND:])} of {where}", item)
+
+
+def _in_json(where: str, text: str) -> Iterator[Value]:
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    rows = parsed if isinstance(parsed, list) else [parsed]
+    for row in rows[:3]:
+        if isinstance(row, Mapping):
+            yield from (Value(f"{key} of {where}", value) for key, value in row.items())
+
+
+def arguments(tool: ToolDefinition, found: Sequence[Value]) -> Iterator[Arguments]:
+    """Arguments its schema may accept, made from the values."""
+    schema = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
+    properties: Mapping[str, Any] = schema.get("properties") or {}
+    required = [name for name in schema.get("required") or () if name in properties] or list(properties)
+    choices = [[(name, *choice) for choice in _choices(name, properties[name], found)] for name in required]
+    if all(choices):
+        # The likely values of all parameters first, not all values of the last one with the likeliest of the others.
+        ranks = product(*(range(len(each)) for each in choices))
+        for ranked in sorted(islice(ranks, MOST_TRIED), key=sum)[:PER_TOOL]:
+            picked = [choices[at][rank] for at, rank in enumerate(ranked)]
+            yield Arguments({name: value for name, _, value in picked}, tuple(place for _, place, _ in picked))
+
+
+def _choices(name: str, schema: Any, found: Sequence[Value]) -> list[tuple[str, Any]]:
+    if not isinstance(schema, Mapping):
+        schema = {}
+    if isinstance(schema.get("enum"), list):
+        return [(f"choice {at}", value) for at, value in enumerate(schema["enum"])]
+    kind = schema.get("type")
+    if kind == "boolean":
+        return [("true", True), ("false", False)]
+    fitting = [(value.place, cast) for value in found if (cast := _cast(value.value, kind)) is not None]
+    # A column or key with the parameter's name most likely belongs to it.
+    fitting.sort(key=lambda choice: name not in choice[0].split())
+    return fitting[:PER_PARAMETER]
+
+
+def _cast(value: Any, kind: Any) -> Any:
+    try:
+        if kind == "integer":
+            return int(value) if not isinstance(value, list | bool) else None
+        if kind == "number":
+            return float(value) if not isinstance(value, list | bool) else None
+    except (ValueError, OverflowError):
+        return None
+    if kind == "array":
+        return value if isinstance(value, list) else None
+    if kind == "object":
+        return None
+    return str(value) if not isinstance(value, list | dict) else None

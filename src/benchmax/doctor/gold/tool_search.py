@@ -1,0 +1,252 @@
+"""Searches for solutions by tool calls, for environments that show none.
+
+Three ways are tried. *Looking up*: call tools with values of the prompt and of earlier results until a result contains
+the truth. *Querying*: the same with SQL. *Doing*: extend a list of calls by whatever raises the reward. What solved one
+row is tried first on the next, so that after the first few a row takes a handful of calls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+
+from benchmax.doctor.gold.call_values import Arguments, arguments, values
+from benchmax.doctor.gold.sql_queries import find_query, statement_parameter, tables
+from benchmax.doctor.gold.truths import question
+from benchmax.doctor.probe_answers import mentions
+from benchmax.doctor.probe_player import Probe, ProbePlayer
+from benchmax.envs.types import Example, ToolCall, ToolDefinition
+from benchmax.models.scripted import ScriptedModel
+from benchmax.rollouts.play import new_rollout, open_rollout
+from benchmax.rollouts.tools import BadToolCall, Toolbox, as_result
+
+DEPTH = 3
+"""Look-ups in a row."""
+BEAM = 6
+ACTIONS = 6
+"""Calls in a row that change something."""
+REPEATS = 12
+"""Times the same call is made, where nothing tells how often."""
+PLAYS = 600
+"""Rollouts for one example."""
+ENOUGH = 1 - 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call, and the places where its arguments were found."""
+
+    call: ToolCall
+    places: tuple[str, ...]
+
+    @property
+    def pattern(self) -> tuple[str, ...]:
+        """What this step has in common with the same step on another row."""
+        return (self.call.name, *self.places)
+
+
+@dataclass(slots=True)
+class Path:
+    """Calls in a row, and their results."""
+
+    steps: list[Step] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        return [step.call for step in self.steps]
+
+
+class ProgramSearch:
+    """Searches one environment's rows, one after the other, and reuses what solved earlier ones."""
+
+    def __init__(self, player: ProbePlayer, tools: Sequence[ToolDefinition], seconds: float) -> None:
+        self.player, self.tools = player, list(tools)
+        self.toolbox = Toolbox(tools)
+        self._seconds = seconds
+        """Left for searching."""
+        self._began = perf_counter()
+        self.solved_with: Counter[tuple[int, tuple[str, ...]]] = Counter()
+        self.last: tuple[str, int] = ("", 0)
+        """How the last row was solved, and with how many calls."""
+
+    @property
+    def over(self) -> bool:
+        return perf_counter() - self._began > self._seconds
+
+    async def solve(
+        self, example: Example, truth: str | None, answer: str, least: float
+    ) -> tuple[list[ToolCall], float] | None:
+        """The calls after which `answer` earns more than `least`, and what it earns."""
+        ways = {"look up": self._look_up, "query": self._query, "do": self._do}
+        self._began = perf_counter()
+        try:
+            # The way that solved the last row goes first.
+            for name in sorted(ways, key=lambda name: name != self.last[0]):
+                found = None if self.over else await ways[name](example, truth, answer, least)
+                if found is not None:
+                    path, reward = found
+                    self.last = (name, len(path.steps))
+                    self.solved_with.update((at, step.pattern) for at, step in enumerate(path.steps))
+                    return path.calls, reward
+            return None
+        finally:
+            self._seconds -= perf_counter() - self._began
+
+    # Looking up
+
+    async def _look_up(
+        self, example: Example, truth: str | None, answer: str, least: float
+    ) -> tuple[Path, float] | None:
+        if not truth:
+            return None
+        # First the calls that solved earlier rows; if those do not lead to it, all there are.
+        for eager in (True, False) if self.solved_with else (False,):
+            if (found := await self._follow(example, truth, answer, least, eager)) is not None:
+                return found
+        return None
+
+    async def _follow(
+        self, example: Example, truth: str, answer: str, least: float, eager: bool
+    ) -> tuple[Path, float] | None:
+        frontier = [Path()]
+        seen: set[str] = set()
+        for _ in range(DEPTH):
+            wider: list[Path] = []
+            for path in frontier:
+                for longer in await self._extend(example, path, truth, eager):
+                    if mentions(longer.results[-1], truth):
+                        reward = await self._earns(example, longer.calls, answer)
+                        if reward is not None and reward > least:
+                            return longer, reward
+                    if longer.results[-1] not in seen:
+                        seen.add(longer.results[-1])
+                        wider.append(longer)
+                if self.over:
+                    return None
+            wider.sort(key=lambda path: -self.solved_with[len(path.steps) - 1, path.steps[-1].pattern])
+            frontier = wider[:BEAM]
+        return None
+
+    async def _extend(self, example: Example, path: Path, truth: str, eager: bool) -> list[Path]:
+        """Every call that might follow, made in one rollout after the calls of the path."""
+        steps = self._steps(example, path, truth, eager)
+        found: list[Path] = []
+        rollout = new_rollout(self.player.host, example, ScriptedModel(""))
+        async with open_rollout(self.player.host, rollout, self.player.settings) as ready:
+            for call in path.calls if ready else ():
+                await self._call(rollout.id, call)
+            for step in steps if ready else ():
+                if result := await self._call(rollout.id, step.call):
+                    found.append(Path([*path.steps, step], [*path.results, result]))
+        return found
+
+    async def _call(self, rollout_id: str, call: ToolCall) -> str | None:
+        """The tool's result; None when it fails."""
+        host = self.player.host
+        try:
+            given = self.toolbox.arguments(call)
+            running = host.start("run_tool", (rollout_id, call.name), given, call.name)
+            result = as_result(await host.outcome(running, self.player.settings.tool_seconds))
+        except (BadToolCall, Exception):
+            return None
+        return None if result.is_error or result.text.startswith("Error") else result.text
+
+    def _steps(self, example: Example, path: Path, truth: str, eager: bool) -> list[Step]:
+        """Calls that might follow, those that solved earlier rows first; the truth itself is not an argument."""
+        found = [value for value in values(example, path.results) if str(value.value) != truth]
+        steps = [_step(tool, made) for tool in self.tools for made in arguments(tool, found)]
+        at = len(path.steps)
+        steps.sort(key=lambda step: -self.solved_with[at, step.pattern])
+        known = [step for step in steps if self.solved_with[at, step.pattern]]
+        return known[:BEAM] if eager else steps
+
+    # Asking tables
+
+    async def _query(self, example: Example, truth: str | None, answer: str, least: float) -> tuple[Path, float] | None:
+        """A statement for a tool that takes SQL."""
+        host = self.player.host
+        for tool in self.tools:
+            name = statement_parameter(tool)
+            shapes = tables(f"{host.env.system_prompt}\n{question(example)}\n{tool.description}") if name else []
+            if not truth or not name or not shapes:
+                continue
+            rollout = new_rollout(host, example, ScriptedModel(""))
+            async with open_rollout(host, rollout, self.player.settings) as ready:
+                ask = partial(self._ask, rollout.id, tool.name, name)
+                known = [value.value for value in values(example, []) if not value.place.startswith("column")]
+                statement = await find_query(ask, shapes, known, truth) if ready else None
+            if statement is not None:
+                step = Step(ToolCall(tool.name, json.dumps({name: statement}, ensure_ascii=False)), ("query",))
+                reward = await self._earns(example, [step.call], answer)
+                if reward is not None and reward > least:
+                    return Path([step]), reward
+        return None
+
+    async def _ask(self, rollout_id: str, tool: str, parameter: str, statement: str) -> str | None:
+        call = ToolCall(tool, json.dumps({parameter: statement}))
+        return None if self.over else await self._call(rollout_id, call)
+
+    # Doing
+
+    async def _do(self, example: Example, truth: str | None, answer: str, least: float) -> tuple[Path, float] | None:
+        """Extend the best paths while the reward rises; where a single call does not help, repeat it."""
+        best: tuple[Path, float] | None = None
+        least += 4e-9  # a call that changes nothing is not kept
+        beam: list[tuple[Path, float]] = [(Path(), least)]
+        plays = 0
+        for _ in range(ACTIONS):
+            tried: list[tuple[Path, float]] = []
+            for path, _ in beam:
+                steps = self._actions(example, path)[: PLAYS // ACTIONS]
+                earned = await self._earn_all(example, [[*path.calls, step.call] for step in steps], answer)
+                longer = [Path([*path.steps, step]) for step in steps]
+                tried += [(each, paid) for each, paid in zip(longer, earned, strict=True) if paid is not None]
+                plays += len(steps)
+            tried.sort(key=lambda each: -each[1])
+            if tried and tried[0][1] > (best[1] if best else least) + 1e-9:
+                best = tried[0]
+            elif best is not None:
+                return best
+            if best and best[1] >= ENOUGH:
+                return best
+            if plays > PLAYS or self.over:
+                break
+            beam = tried[:BEAM]
+        return best or await self._repeat(example, answer, least)
+
+    def _actions(self, example: Example, path: Path) -> list[Step]:
+        steps = [_step(tool, made) for tool in self.tools for made in arguments(tool, values(example, path.results))]
+        steps.sort(key=lambda step: -self.solved_with[len(path.steps), step.pattern])
+        return steps
+
+    async def _repeat(self, example: Example, answer: str, least: float) -> tuple[Path, float] | None:
+        for step in self._actions(example, Path())[:BEAM]:
+            many = [[step.call] * times for times in range(2, REPEATS + 1)]
+            earned = await self._earn_all(example, many, answer)
+            paid = [(reward, times) for times, reward in enumerate(earned, 2) if reward is not None and reward > least]
+            if paid:
+                reward, times = max(paid, key=lambda each: (each[0], -each[1]))
+                return Path([step] * times), reward
+        return None
+
+    # Playing
+
+    async def _earns(self, example: Example, calls: Sequence[ToolCall], answer: str) -> float | None:
+        return (await self._earn_all(example, [calls], answer))[0]
+
+    async def _earn_all(self, example: Example, many: Sequence[Sequence[ToolCall]], answer: str) -> list[float | None]:
+        """What the answer earns after each list of calls."""
+        if not many:
+            return []
+        probes = [Probe(str(at), answer, tuple((call,) for call in calls)) for at, calls in enumerate(many)]
+        answers = {answer.kind: answer.total for answer in await self.player.play(example, probes)}
+        return [answers.get(str(at)) for at in range(len(many))]
+
+
+def _step(tool: ToolDefinition, made: Arguments) -> Step:
+    return Step(ToolCall(tool.name, json.dumps(made.values, ensure_ascii=False)), made.places)

@@ -1,0 +1,91 @@
+"""Strategies that need no understanding: a model under training may end at what they earn.
+
+A model finds these before it solves the task: the same answer to everything, the question repeated in the requested
+form, the first or the longest of the options. Where one of them earns much, training stops there.
+"""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from benchmax.doctor.gold.finder import OWN, Gold
+from benchmax.doctor.gold.forms import PLAIN, SLOT, Form
+from benchmax.doctor.gold.truths import options, question, truth_text
+from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer
+from benchmax.envs.types import Example
+
+CONSTANTS = 3
+"""Most frequent answers tried on every row."""
+LONGEST = 600
+"""Characters of a question that is worth repeating."""
+COUNTED = 400
+"""Rows whose answers are counted."""
+
+NAMES = {
+    "echo": "repeating the question in the form",
+    "first": "always the first option",
+    "longest": "always the longest option",
+    "constant": "always the same answer",
+}
+"""The name of each strategy, by the first word of its kind."""
+
+
+def answer_form(gold: Gold, example: Example) -> Form:
+    """The form in which answers earn; derived from the environment's own gold answer where it has one."""
+    best = gold.best
+    if best is not None and best.label != OWN:
+        return best.form
+    own, truth = gold.own(example), truth_text(example)
+    if own and truth and truth in own:
+        return Form("as gold_completion", own.replace(truth, SLOT))
+    return gold.asked[0] if gold.asked else PLAIN
+
+
+def lazy_answers(example: Example, gold: Gold, examples: Sequence[Example]) -> Iterator[tuple[str, str]]:
+    """(kind, text) of every lazy answer to one example; `examples` show which answers are frequent."""
+    form = answer_form(gold, example)
+    asked, offered = question(example), options(example)
+    if asked and len(asked) <= LONGEST and form is not PLAIN:
+        yield "echo-in-form", form.write(asked)
+    if offered:
+        longest = max(range(len(offered)), key=lambda at: len(offered[at]))
+        for kind, at in (("first-option", 0), ("longest-option", longest)):
+            yield kind, form.write(offered[at])
+            yield f"{kind}-letter", form.write(string.ascii_uppercase[at % 26])
+    texts = Counter(text for example in examples[:COUNTED] if (text := gold.text(example)) is not None)
+    for place, (text, count) in enumerate(texts.most_common(CONSTANTS)):
+        if count > 1:
+            yield f"constant-{place}", text
+
+
+def strategy(kind: str) -> str:
+    """The name of a kind's strategy; empty for an answer of no strategy."""
+    first, dash, _ = kind.partition("-")
+    return NAMES.get(first, "") if dash else ""
+
+
+def earnings(answers: Sequence[PlayedAnswer]) -> dict[str, float]:
+    """What each strategy earns on average: its best variant, the same one on every row."""
+    by_kind: dict[str, list[float]] = {}
+    for answer in answers:
+        if answer.total is not None and strategy(answer.kind):
+            by_kind.setdefault(answer.kind, []).append(answer.total)
+    best: dict[str, float] = {}
+    for kind, totals in by_kind.items():
+        name = strategy(kind)
+        best[name] = max(fmean(totals), best.get(name, float("-inf")))
+    return best
+
+
+async def play_lazily(
+    player: ProbePlayer, gold: Gold, examples: Sequence[Example], counted: Sequence[Example]
+) -> dict[str, float]:
+    """Play every lazy strategy on some examples."""
+    answers: list[PlayedAnswer] = []
+    for example in examples:
+        probes = [Probe(kind, text) for kind, text in lazy_answers(example, gold, counted)]
+        answers += await player.play(example, probes) if probes else []
+    return earnings(answers)

@@ -1,0 +1,203 @@
+"""Can *this* model learn from *this* environment? Measured on its first samples, before anything is trained.
+
+GRPO learns from differences between the answers to one prompt, and can reach no more than what some answer earned.
+So the questions are: do siblings differ, how much does the best of them earn, and is that more than a lazy strategy?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import fmean
+from typing import Any
+
+from benchmax.doctor.gold.forms import Form
+from benchmax.envs.reward_helpers import extract_completion_text
+from benchmax.rollouts.record import Rollout
+
+EQUAL = 1e-9
+SOLVED = 1e-6
+"""An answer within this of the most there is to earn counts as solved."""
+LEAST_SPREAD = 0.1
+"""Share of groups that must contain a difference, for learning to start."""
+LEAST_REACH = 0.5
+"""Share of what good answers earn that some answer must reach."""
+LEAST_CHANCE = 1e-3
+"""Probability of a good answer from which on training finds one by itself, sooner or later."""
+DONE = 0.95
+"""Share of what good answers earn, from which on there is little left to learn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the environment besides the samples."""
+
+    gold: float | None = None
+    """What good answers earn; None when none is known."""
+    floor: float = 0.0
+    """What nonsense earns."""
+    form: Form | None = None
+    """The form that earns."""
+    lazy: Mapping[str, float] = field(default_factory=dict)
+    """What strategies without understanding earn, by their names."""
+    chance: float | None = None
+    """The probability with which the model writes a known good answer, on average; None when it was not computed."""
+
+
+@dataclass(slots=True)
+class Signal:
+    """What the samples show, and what follows from it."""
+
+    groups: int
+    samples: int
+    """In each group."""
+    reward: float | None = None
+    """The mean."""
+    best: float | None = None
+    """The mean of each group's best."""
+    most: float | None = None
+    """The best of all."""
+    pass_at_k: float = 0.0
+    """Share of groups in which an answer earned all there is."""
+    spread: float = 0.0
+    """Share of groups whose answers differ in reward."""
+    unscored: float = 0.0
+    cut_off: float = 0.0
+    in_form: float | None = None
+    """Share of answers in the form that earns; None where it cannot be recognised."""
+    first_calls: float | None = None
+    """Share of rollouts whose first tool call worked; None without tools."""
+    gold: float | None = None
+    floor: float = 0.0
+    chance: float | None = None
+    """The probability of a known good answer, which the samples may have missed."""
+    lazy: dict[str, float] = field(default_factory=dict)
+    ready: bool = False
+    """Whether the model needs no help: its samples have enough signal to learn from, or solve it already."""
+    learns: bool = False
+    """Whether training is expected to get somewhere without help."""
+    forecast: str = ""
+    advice: str = ""
+
+    @property
+    def laziest(self) -> tuple[str, float] | None:
+        """The best paid strategy without understanding."""
+        return max(self.lazy.items(), key=lambda each: each[1], default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """The numbers, a line each, then the forecast and what to do."""
+        shown = [f"{self.groups} prompts × {self.samples} samples"]
+        if self.reward is not None and self.best is not None:
+            good = f"; a good answer earns {self.gold:.2f}" if self.gold is not None else ""
+            shown.append(f"reward {self.reward:.2f} on average, {self.best:.2f} for the best of a group{good}")
+        shown.append(f"groups with a difference {self.spread:.0%}, groups with a solution {self.pass_at_k:.0%}")
+        details = [f"cut off {self.cut_off:.0%}"]
+        if self.in_form is not None:
+            details.append(f"in the form that is paid {self.in_form:.0%}")
+        if self.first_calls is not None:
+            details.append(f"first tool call works {self.first_calls:.0%}")
+        if self.unscored:
+            details.append(f"unscored {self.unscored:.0%}")
+        shown.append(", ".join(details))
+        if self.laziest is not None:
+            shown.append(f"without understanding: {self.laziest[0]} earns {self.laziest[1]:.2f}")
+        return [*shown, self.forecast, *([self.advice] if self.advice else [])]
+
+
+def measure(groups: Sequence[Sequence[Rollout]], known: Known = Known(), *, tools: bool = False) -> Signal:
+    """What groups of siblings show."""
+    rollouts = [rollout for group in groups for rollout in group]
+    scored = [[rollout.reward for rollout in group if rollout.reward is not None] for group in groups]
+    scored = [rewards for rewards in scored if rewards]
+    signal = Signal(len(groups), max(map(len, groups), default=0), gold=known.gold, floor=known.floor)
+    signal.chance, signal.lazy = known.chance, dict(known.lazy)
+    if rollouts:
+        signal.unscored = fmean(rollout.reward is None for rollout in rollouts)
+        signal.cut_off = fmean(rollout.cut_off for rollout in rollouts)
+        signal.in_form = _in_form(rollouts, known.form)
+        first_calls = (bool(each.tool_events) and each.tool_events[0].ok for each in rollouts)
+        signal.first_calls = fmean(first_calls) if tools else None
+    if scored:
+        most = max([known.gold or 0.0, *(reward for rewards in scored for reward in rewards)])
+        signal.reward = fmean(reward for rewards in scored for reward in rewards)
+        signal.best = fmean(map(max, scored))
+        signal.most = max(map(max, scored))
+        signal.spread = fmean(max(rewards) - min(rewards) > EQUAL for rewards in scored)
+        signal.pass_at_k = fmean(most > known.floor and max(rewards) >= most - SOLVED for rewards in scored)
+    _forecast(signal)
+    return signal
+
+
+def _forecast(signal: Signal) -> None:
+    if signal.reward is None or signal.best is None:
+        signal.forecast = "No sample got a reward: nothing can be learned."
+        signal.advice = "Put the reward or its judge right; benchmax validate says what fails."
+        return
+    best = signal.best if signal.most is None else signal.most
+    most = max(signal.gold or 0.0, signal.best)
+    scale = (most - signal.floor) or 1.0
+    reach, now = (best - signal.floor) / scale, (signal.reward - signal.floor) / scale
+    total = f"{signal.groups} groups"
+    if now >= DONE and signal.gold is not None:
+        signal.ready = True
+        signal.forecast = f"The model solves it already: its samples earn {signal.reward:.2f} of {most:.2f}."
+        signal.advice = "Take harder rows; there is little left to learn here."
+    elif signal.spread < LEAST_SPREAD and (signal.chance or 0.0) >= LEAST_CHANCE:
+        signal.learns = True
+        signal.forecast = (
+            f"{_few(signal)} of {total} had signal, but 1 answer in {1 / (signal.chance or 1):,.0f} is a known good "
+            "one: GRPO would find it, slowly."
+        )
+        signal.advice = "A warm start is quicker: warm_start = auto shows it solutions first."
+    elif signal.spread == 0:
+        signal.forecast = f"No group in {signal.groups} had signal: GRPO will not move it."
+        signal.advice = _help(signal)
+    elif signal.spread < LEAST_SPREAD:
+        signal.forecast = f"Only {signal.spread:.0%} of {total} had signal: GRPO would move it slowly, if at all."
+        signal.advice = _help(signal)
+    elif signal.gold is not None and reach < LEAST_REACH:
+        signal.forecast = (
+            f"The best sample earns {best:.2f} where a good answer earns {signal.gold:.2f}: GRPO would learn "
+            "the cheap part and stop there."
+        )
+        signal.advice = _help(signal)
+    elif lazy := _tempting(signal):
+        name, paid = lazy
+        signal.ready = signal.learns = True
+        signal.forecast = (
+            f"{signal.spread:.0%} of {total} had signal: it will learn, first to earn the {paid:.2f} that {name} pays."
+        )
+        signal.advice = "If it stays there, reward that less."
+    else:
+        signal.ready = signal.learns = True
+        signal.forecast = f"{signal.spread:.0%} of {total} had signal: it will learn."
+
+
+def _few(signal: Signal) -> str:
+    return "None" if signal.spread == 0 else f"Only {signal.spread:.0%}"
+
+
+def _tempting(signal: Signal) -> tuple[str, float] | None:
+    """The lazy strategy that earns a good part of the gold reward, and more than the samples do."""
+    if signal.laziest is None or signal.gold is None or signal.reward is None:
+        return None
+    paid = signal.laziest[1]
+    tempts = paid > signal.reward and paid - signal.floor >= 0.25 * (signal.gold - signal.floor)
+    return signal.laziest if tempts else None
+
+
+def _help(signal: Signal) -> str:
+    """What to do."""
+    if signal.gold is not None:
+        return "Show it solutions first: warm_start = auto does, with those the doctor found."
+    if signal.cut_off > 0.5:
+        return "More than half of the answers are cut off: raise rollouts.max_new_tokens, or ask for short answers."
+    return "Show it solutions first: write gold_completion or demonstrate, or give chats with warm_start = FILE."
+
+
+def _in_form(rollouts: Sequence[Rollout], form: Form | None) -> float | None:
+    held = [form.holds(extract_completion_text(rollout.messages)) for rollout in rollouts] if form else []
+    return None if not held or None in held else fmean(bool(each) for each in held)

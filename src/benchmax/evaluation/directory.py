@@ -1,0 +1,154 @@
+"""The directory of an evaluation: what it was made for, and what `--resume` needs to continue it.
+
+runs/eval-…/
+  eval.json         the `EvalSpec`, and `made_for`: the environment, model and group size the directory belongs to
+  rollouts.jsonl    every rollout, as it finished
+  report.json       the summary, once all are done
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.datasets.load import ExampleSet, load_examples
+from benchmax.envs.loading import check_arguments, find_rows, load_env_class, split_spec
+from benchmax.errors import NotFoundError, RecordError, UsageError
+from benchmax.files.atomic import write_json
+from benchmax.models.base import Sampling
+from benchmax.rollouts.log import read_rollouts
+from benchmax.rollouts.settings import RolloutSettings
+
+CONFIG, ROLLOUTS, REPORT = "eval.json", "rollouts.jsonl", "report.json"
+MADE_FOR = "made_for"
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSpec:
+    """An evaluation as the command line names it. Saved in its directory, it can be continued from there."""
+
+    env: str
+    env_args: dict[str, Any] = field(default_factory=dict)
+    data: str | None = None
+    model: str = "scripted:gold"
+    base_url: str | None = None
+    api_key_var: str | None = None
+    rows: int | None = None
+    lenient: bool = False
+    group_size: int = 1
+    concurrency: int = 64
+    max_turns: int | None = None
+    max_tool_calls: int | None = None
+    sampling: dict[str, Any] = field(default_factory=dict)
+    sandbox: bool = False
+    """Whether the environment is loaded in a sandbox only."""
+    folder: str | None = None
+    """Where it was started: dotted paths are looked up there."""
+    data_sha256: str | None = None
+    """Of the rows, when they are a file."""
+
+    def env_class(self) -> type[BaseEnv]:
+        return load_env_class(self.env, self.folder)
+
+    def examples(self, env_class: type[BaseEnv]) -> ExampleSet:
+        """The examples to play; raises when the environment cannot be constructed or rows cannot be used."""
+        check_arguments(env_class, self.env_args)
+        return load_examples(find_rows(env_class, self.data), env_class, limit=self.rows, lenient=self.lenient)
+
+    def settings(self) -> RolloutSettings:
+        sampling = Sampling(**self.sampling)
+        return RolloutSettings(max_turns=self.max_turns, max_tool_calls=self.max_tool_calls, sampling=sampling)
+
+    def located(self) -> EvalSpec:
+        """The same with absolute paths, so that it can be continued from any directory."""
+        found = replace(self, folder=str(Path.cwd()), data_sha256=None)
+        file, name = split_spec(self.env)
+        if file.endswith(".py"):
+            found = replace(found, env=str(Path(file).absolute()) + (f":{name}" if name else ""))
+        if self.data is not None and Path(self.data).is_file():
+            data = Path(self.data).absolute()
+            found = replace(found, data=str(data), data_sha256=_sha256(data))
+        if self.base_url is None and Path(self.model).exists():
+            found = replace(found, model=str(Path(self.model).absolute()))
+        return found
+
+    def save(self, directory: Path) -> None:
+        """Write the spec, unless one is there already."""
+        if not (directory / CONFIG).exists():
+            save_config(directory, asdict(self))
+
+
+def resumable(directory: Path) -> EvalSpec:
+    """The spec of an evaluation that can be continued; raises UsageError when it cannot."""
+    config = read_config(directory)
+    if "env" not in config:
+        raise UsageError(f"{directory} was made by evaluate() in Python. Go on there, with the same folder.")
+    spec = EvalSpec(**{each.name: config[each.name] for each in fields(EvalSpec) if each.name in config})
+    data = Path(spec.data or "")
+    if spec.data_sha256 and data.is_file() and _sha256(data) != spec.data_sha256:
+        raise UsageError(
+            f"{data} has changed since this evaluation began, and old and new rows cannot be mixed. "
+            "Put the file back as it was, or start again in a new folder."
+        )
+    return spec
+
+
+def require_new(directory: Path) -> None:
+    """Raise UsageError when a new evaluation cannot be kept in this directory."""
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"{directory} is a file. Choose another folder with --out.")
+    if (directory / CONFIG).exists():
+        raise UsageError(
+            f"{directory} already holds an evaluation. Go on with --resume {directory}, or choose another."
+        )
+
+
+def claim(directory: Path, made_for: Mapping[str, Any]) -> None:
+    """Record what the directory is for; raises UsageError if it was made for something else."""
+    config = read_config(directory) if (directory / CONFIG).is_file() else {}
+    before = config.get(MADE_FOR) or _first_rollout(directory)
+    for name, wanted in made_for.items():
+        there = before.get(name, wanted)
+        if there != wanted:
+            what = name.replace("_", " ")
+            raise UsageError(
+                f"{directory} holds an evaluation of {what} {there}, and this one is of {what} {wanted}. "
+                "Choose another folder."
+            )
+    if config.get(MADE_FOR) != made_for:
+        save_config(directory, {**config, MADE_FOR: dict(made_for)})
+
+
+def _first_rollout(directory: Path) -> dict[str, Any]:
+    """What a directory without a record of it was made for: its first rollout tells."""
+    path = directory / ROLLOUTS
+    first = next(read_rollouts(path), None) if path.exists() else None
+    return {"env": first.env, "model": first.model} if first else {}
+
+
+def save_config(directory: Path, config: Mapping[str, Any]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    write_json(directory / CONFIG, config)
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    path = directory / CONFIG
+    if not path.is_file():
+        raise NotFoundError(f"{directory} holds no evaluation ({CONFIG} is missing). Check the path.")
+    try:
+        config = json.loads(path.read_text("utf-8"))
+        if not isinstance(config, dict):
+            raise ValueError("it holds no object")
+    except ValueError as error:
+        raise RecordError(f"{path} is damaged: {error}. Start the evaluation again in a new folder.") from None
+    return config
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,112 @@
+"""Adaptive rubrics kept in a file: the three of each question whose scores spread most.
+
+`benchmax.rewards.RubricCache` keeps them in memory and is what our own functions use. These functions are for
+environments that keep them between processes: the file is replaced as a whole, under a lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from benchmax.errors import ConfigError
+from benchmax.files import atomic
+from benchmax.rewards.adaptive import KEPT
+from benchmax.rewards.judge_cache import cache_key
+from benchmax.rewards.rubric import Rubric
+from benchmax.rubrics.evaluate import question_text
+
+FILE = "rubric_cache.json"
+Entries: TypeAlias = dict[str, list[dict[str, Any]]]
+"""Rubrics with the spread of their scores, by a digest of the question."""
+
+
+def load_rubric_cache(path: str | os.PathLike[str] | None = None) -> Entries:
+    """What the file holds; nothing when it is not there, cannot be read, or is another user's."""
+    file = _file(path)
+    try:
+        if file.stat().st_uid != os.getuid():  # the temporary folder is everybody's
+            return {}
+        found = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {key: list(kept) for key, kept in found.items()} if isinstance(found, dict) else {}
+
+
+def save_rubric_cache(
+    cache: Mapping[str, Sequence[Mapping[str, Any]]], path: str | os.PathLike[str] | None = None
+) -> None:
+    """Write the file, whole or not at all."""
+    atomic.write_text(_file(path), json.dumps(dict(cache)), private=True, durable=False)
+
+
+@contextmanager
+def atomic_cache_update(path: str | os.PathLike[str] | None = None) -> Iterator[Entries]:
+    """The entries, to be changed in the block; they are saved at its end. Processes take turns."""
+    file = _file(path)
+    lock = os.open(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        cache = load_rubric_cache(file)
+        yield cache
+        save_rubric_cache(cache, file)
+    finally:
+        os.close(lock)
+
+
+def get_cache_for_question(question: Any, path: str | os.PathLike[str] | None = None) -> list[Rubric]:
+    """The rubrics kept for a question, the one that tells answers apart best first."""
+    return [rubric for rubric, _ in _kept(load_rubric_cache(path), cache_key(question_text(question)))]
+
+
+def filter_and_cache_rubrics(
+    question: Any,
+    rubrics: Sequence[Rubric],
+    scores: Sequence[Sequence[float]],
+    path: str | os.PathLike[str] | None = None,
+) -> list[Rubric]:
+    """Keep the best of a question's rubrics, known and new; `scores` has those of all answers for each rubric.
+
+    A rubric that gave everybody the same tells nothing and is not kept.
+    """
+    if len(rubrics) != len(scores):
+        raise ConfigError(f"There are {len(rubrics)} rubrics and {len(scores)} lists of scores; give one for each.")
+    key = cache_key(question_text(question))
+    with atomic_cache_update(path) as cache:
+        spreads = dict(_kept(cache, key))
+        spreads |= {rubric: statistics.pstdev(given) for rubric, given in zip(rubrics, scores, strict=True) if given}
+        useful = [(rubric, spread) for rubric, spread in spreads.items() if spread > 0]
+        best = sorted(useful, key=lambda kept: -kept[1])[:KEPT]
+        cache[key] = [_entry(rubric, spread) for rubric, spread in best]
+    return [rubric for rubric, _ in best]
+
+
+def _file(path: str | os.PathLike[str] | None) -> Path:
+    return Path(tempfile.gettempdir(), FILE) if path is None else Path(path)
+
+
+def _entry(rubric: Rubric, spread: float) -> dict[str, Any]:
+    scale = None if rubric.score_map is None else {str(score): text for score, text in rubric.score_map.items()}
+    told = {"title": rubric.title, "description": rubric.description, "type": rubric.type, "score_map": scale}
+    return {**told, "spread": spread}
+
+
+def _kept(cache: Entries, key: str) -> list[tuple[Rubric, float]]:
+    """The entries of a question that can be read."""
+    found = []
+    for entry in cache.get(key, ()):
+        try:
+            scale = entry.get("score_map")
+            scores = None if scale is None else {float(score): text for score, text in scale.items()}
+            rubric = Rubric(entry["title"], entry["description"], entry.get("type", "positive"), scores)
+            found.append((rubric, float(entry.get("spread", 0.0))))
+        except (ConfigError, KeyError, TypeError, ValueError, AttributeError):
+            continue
+    return found

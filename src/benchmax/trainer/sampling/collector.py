@@ -1,0 +1,110 @@
+"""The rollouts of one step: prompts are drawn and sampled, groups without signal replaced, demonstrations added."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from benchmax import metrics, retries
+from benchmax.errors import RewardError
+from benchmax.rollouts.record import Rollout
+from benchmax.trainer.learning.advantage import NO_SIGNAL, AdvantageRule, CutOff, assign_advantages
+from benchmax.trainer.learning.batch import TokenSequence
+from benchmax.trainer.sampling.sampler import Draw
+from benchmax.trainer.watch.history import most_common_error
+
+if TYPE_CHECKING:
+    from benchmax.trainer.loop import Trainer
+
+OUTAGE_TRIES = 30
+"""Times a step is sampled again when rewards that used to work fail altogether: a judge may be down for a while."""
+OUTAGE_SECONDS = 1.0, 10.0
+"""The first pause between two such tries, which doubles, and the longest."""
+
+
+class RolloutCollector:
+    """Collects what one run learns from."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+
+    async def collect(self, step: int) -> list[list[Rollout]]:
+        """The step's groups. Where rewards that used to work fail altogether, the step is sampled again later."""
+        trainer = self._trainer
+        before = trainer.stream.state()
+        for tries in count(1):
+            groups = await self._sample(step)
+            if not trainer.scored or any(rollout.reward is not None for group in groups for rollout in group):
+                return groups
+            self._report_outage(step, tries, groups)
+            trainer.stream.restore(before)
+            await asyncio.sleep(retries.pause(tries, *OUTAGE_SECONDS))
+        raise AssertionError("an outage ends, or the run does")
+
+    def _report_outage(self, step: int, tries: int, groups: Sequence[Sequence[Rollout]]) -> None:
+        reason = most_common_error(groups)
+        if tries >= OUTAGE_TRIES:
+            raise RewardError(
+                f"Rewards have failed since step {step + 1}: {tries} tries of it got none. The most common reason: "
+                f"{reason}. Put the reward or its judge right, then resume the run."
+            )
+        self._trainer.emit(
+            "outage", step=step, tries=tries,
+            message=f"No rollout of step {step + 1} got a reward ({reason}): it is tried again, {tries} of "
+            f"{OUTAGE_TRIES} times so far.",
+        )  # fmt: skip
+
+    async def _sample(self, step: int) -> list[list[Rollout]]:
+        """The step's groups; those without signal are replaced by fresh prompts, up to a limit."""
+        trainer, config = self._trainer, self._trainer.config
+        draw, rule = Draw("train", step, config.rollouts.group_size, trainer.learner.policy.temperature), self._rule()
+        groups: list[list[Rollout]] = []
+        wanted, extra = config.rollouts.prompts_per_step, config.extra_groups
+        seen: set[str] = set()
+        first, trainer.first_groups = trainer.first_groups, []
+        while wanted and (examples := trainer.stream.take(wanted, without=seen)):
+            seen |= {example["id"] for example in examples}
+            fresh, first = first or await trainer.sampler.sample(examples, draw, trainer.on_group), []
+            silent = sum(not assign_advantages(group, rule) for group in fresh)
+            groups += fresh
+            wanted = min(silent, extra)
+            extra -= wanted
+        for group in groups:
+            self._observe(group)
+        return groups
+
+    def _rule(self) -> AdvantageRule:
+        config, lowest = self._trainer.config.algorithm, self._trainer.monitor.history.lowest
+        cut = CutOff(config.cut_off, config.cut_off_penalty, self._trainer.config.rollouts.max_new_tokens, lowest)
+        return AdvantageRule(config.advantage, config.leave_one_out, config.min_scored, cut)
+
+    def _observe(self, group: Sequence[Rollout]) -> None:
+        """Record how often the model solves this row, for the curriculum."""
+        trainer, gold = self._trainer, self._trainer.progress.gold
+        scored = [rollout for rollout in group if rollout.reward is not None]
+        # Without a primary component, a task is solved by all that known solutions earn, which need not be 1.
+        full = metrics.FULL_REWARD if gold is None or trainer.primary else gold
+        if scored:
+            rate = fmean(metrics.solved(rollout, trainer.primary, full) for rollout in scored)
+            trainer.stream.observe(group[0].example_id, rate)
+
+    async def demonstrations(self, groups: Sequence[Sequence[Rollout]]) -> list[TokenSequence]:
+        """Solutions for groups without signal whose samples earn less: those are learned from in their place."""
+        solver, config = self._trainer.solver, self._trainer.config.algorithm
+        if solver is None or config.guidance == "off":
+            return []
+        found: list[TokenSequence] = []
+        rows = {row["id"]: row for row in self._trainer.stream.examples}
+        for index, group in enumerate(groups):
+            silent = [rollout.reward for rollout in group if rollout.discarded == NO_SIGNAL]
+            paid = [reward for reward in silent if reward is not None]
+            if len(paid) < max(2, config.min_scored * len(group)):
+                continue
+            solution = await solver.solve(rows[group[0].example_id])
+            if solution is not None and solution.reward > max(paid) + solver.margin(solution.reward):
+                found.append(replace(solution.sequence, group=index, shown=True))
+        return found

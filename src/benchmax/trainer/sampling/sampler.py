@@ -1,0 +1,127 @@
+"""Where rollouts come from, behind one small port.
+
+The loop asks for groups and pushes new weights; the engine in this process answers. Every rollout draws from a seed of
+its own (`rollouts.play.seeded`): a step sampled again gives the same rollouts. On a CPU the engine starts each time as
+new, with the memory it had before, and turns start in rounds (`RoundBarrier`), so that log-probs are the same to the
+last bit. A GPU does not promise that, and its rollouts do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from benchmax.envs.types import Example
+from benchmax.inference.engine.kv_cache import free_memory
+from benchmax.inference.local import LocalModel
+from benchmax.models.base import Sampling
+from benchmax.rollouts.groups import run_group
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.settings import RolloutSettings
+from benchmax.trainer.config import TrainConfig
+from benchmax.trainer.sampling.round_barrier import BarrierModel, RoundBarrier
+
+OnGroup = Callable[[list[Rollout]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What to sample."""
+
+    split: str
+    step: int
+    group_size: int
+    temperature: float
+
+
+class Sampler(Protocol):
+    """Plays examples with the newest weights."""
+
+    async def sample(self, examples: Sequence[Example], draw: Draw, on_group: OnGroup) -> list[list[Rollout]]:
+        """One group of siblings for each example, in the order of the examples."""
+        ...
+
+    def push(self, weights: Mapping[str, Tensor]) -> None:
+        """Take over new weights, by the model's parameter names."""
+        ...
+
+    def state(self) -> dict[str, int]:
+        """What a checkpoint keeps of it."""
+        ...
+
+    def restore(self, state: Mapping[str, int]) -> None: ...
+
+
+class EngineSampler:
+    """Samples with the local engine, in the user's environment."""
+
+    def __init__(self, host: EnvHost, model: LocalModel, config: TrainConfig) -> None:
+        self.host, self.model, self.config = host, model, config
+
+    async def sample(self, examples: Sequence[Example], draw: Draw, on_group: OnGroup) -> list[list[Rollout]]:
+        at_once = max(1, self.config.rollouts.concurrency // draw.group_size)
+        if self.model.engine.device.type != "cpu":
+            return await self._play(examples, draw, on_group, at_once, members=0)
+        await asyncio.to_thread(self.model.engine.start_afresh)
+        groups: list[list[Rollout]] = []
+        for first in range(0, len(examples), at_once):
+            part = examples[first : first + at_once]
+            groups += await self._play(part, draw, on_group, at_once, members=len(part) * draw.group_size)
+        return groups
+
+    async def _play(
+        self, examples: Sequence[Example], draw: Draw, on_group: OnGroup, at_once: int, members: int
+    ) -> list[list[Rollout]]:
+        gate = asyncio.Semaphore(at_once)
+        settings = rollout_settings(self.config, draw)
+
+        async def one(index: int, example: Example) -> list[Rollout]:
+            async with gate:
+                model = BarrierModel(self.model, index, barrier)
+                samples = range(draw.group_size)
+                group = await run_group(
+                    self.host, example, model, settings, samples=samples, split=draw.split, step=draw.step
+                )
+                barrier.leave(draw.group_size - model.opened)  # those that failed before their first turn
+            on_group(group)
+            return group
+
+        async with RoundBarrier(self.model.engine, members) as barrier, asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(one(index, example)) for index, example in enumerate(examples)]
+        return [task.result() for task in running]
+
+    def push(self, weights: Mapping[str, Tensor]) -> None:
+        self.model.engine.update_weights(dict(weights))
+
+    def state(self) -> dict[str, int]:
+        return {"kv_bytes": self.model.engine.kv_bytes}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Take as much memory as the run had before, if that is free: it decides how many rollouts run together."""
+        engine = self.model.engine
+        if engine.device.type == "cpu" and "kv_bytes" in state:
+            engine.kv_bytes = min(state["kv_bytes"], max(engine.kv_bytes, free_memory(engine.device)))
+
+
+def rollout_settings(config: TrainConfig, draw: Draw) -> RolloutSettings:
+    """The run's settings as those of one rollout."""
+    rollouts = config.rollouts
+    return RolloutSettings(
+        max_turns=rollouts.max_turns,
+        max_tool_calls=rollouts.max_tool_calls,
+        max_tokens=rollouts.max_tokens,
+        max_seconds=rollouts.timeout,
+        weights=rollouts.weights,
+        sampling=Sampling(
+            temperature=draw.temperature,
+            top_p=rollouts.top_p if draw.temperature else 1.0,
+            max_tokens=rollouts.max_new_tokens,
+            seed=config.seed,
+            logprobs=True,
+        ),
+    )

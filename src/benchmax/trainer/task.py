@@ -1,0 +1,74 @@
+"""What a run trains on: an environment and its rows, as the settings name them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.datasets.split import hold_out
+from benchmax.envs.remote.named import open_named_env
+from benchmax.envs.types import Example
+from benchmax.errors import ConfigError
+from benchmax.inference.weights.store import is_name
+from benchmax.trainer.config import TrainConfig
+
+
+@dataclass(slots=True)
+class Task:
+    """An environment, its training rows and its held-out rows."""
+
+    env: type[BaseEnv] | Callable[[], BaseEnv]
+    train: Sequence[Example]
+    held_out: Sequence[Example]
+    notes: Sequence[str] = ()
+    """What a person should know about the rows."""
+
+
+def load_task(config: TrainConfig) -> Task:
+    """The environment and rows the settings name."""
+    if not config.data.env:
+        raise ConfigError("No environment was given. Name one: benchmax train main.py:MyEnv --data rows.jsonl.")
+    data, notes = config.data, list[str]()
+    make, rows_of = open_named_env(data.env, data.env_args, lenient=data.lenient, sandbox=data.sandbox)
+
+    def read(name: str, min_rows: int) -> list[Example]:
+        found = rows_of(name, min_rows)
+        if left_out := found.report.bad_rows:
+            notes.append(f"{left_out} of {found.report.rows} rows of {found.report.source} cannot be used: left out.")
+        return list(found)
+
+    rows = read(data.train, data.min_rows)
+    if data.eval:
+        held_out = read(data.eval, 1)
+    else:
+        rows, held_out = _hold_out(config, rows, notes)
+    return Task(make, rows, held_out, notes)
+
+
+def _hold_out(config: TrainConfig, rows: list[Example], notes: list[str]) -> tuple[list[Example], list[Example]]:
+    """Keep some rows from training, as long as the others can still fill a step."""
+    data = config.data
+    least = min(data.min_rows, config.rollouts.prompts_per_step)
+    train, held_out = hold_out(rows, data.eval_share, order=data.hold_out, least=least)
+    if len(held_out) < int(len(rows) * data.eval_share) or len(train) < data.min_rows:
+        notes.append(
+            f"{len(held_out)} of {len(rows)} rows are held out, which leaves {len(train)} to train on. Add rows, or "
+            "lower data.eval_share."
+        )
+    return train, held_out
+
+
+def make_paths_absolute(config: TrainConfig) -> None:
+    """Name files by their full path, so that the run can be resumed from any folder."""
+    data = config.data
+    file, _, name = data.env.partition(":")
+    if file.endswith(".py"):
+        data.env = str(Path(file).absolute()) + (f":{name}" if name else "")
+    for section, field in ((data, "train"), (data, "eval"), (config.sft, "data"), (config, "warm_start")):
+        given = getattr(section, field)
+        if given and Path(given).is_file():
+            setattr(section, field, str(Path(given).absolute()))
+    if not is_name(config.model.name) and Path(config.model.name).expanduser().exists():
+        config.model.name = str(Path(config.model.name).expanduser().absolute())

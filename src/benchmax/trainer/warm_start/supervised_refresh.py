@@ -1,0 +1,128 @@
+"""Supervised refresh: a run that gets no further learns from solutions of most training rows, measured on the others.
+
+Some tasks are found by comparing samples only after very long, and learned from solutions in a minute: which letter
+stands before the right option. So when evaluations stop getting better far below what solutions earn, the run learns
+from solutions for as long as that helps on rows it is *not* shown. If it does not help, the weights stay as they were.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from benchmax.envs.types import Example
+from benchmax.trainer.checkpoint import load_weights, trained_weights
+from benchmax.trainer.sampling.sampler import Draw
+from benchmax.trainer.warm_start.supervised_steps import SupervisedSteps
+
+if TYPE_CHECKING:
+    from benchmax.trainer.loop import Trainer
+
+ROOM = 0.1
+"""Share of what solutions earn that must be missing."""
+MOST = 2
+"""Times in one run."""
+STEPS = 8
+"""Between two measurements."""
+MEASUREMENTS = 20
+"""At most."""
+SECONDS = {"cpu": 120.0, "cuda": 60.0}
+"""At most, by device. A run with less time left is not taught: it would end late."""
+PATIENCE = 13
+"""Measurements without a better one, after which it ends: what is learned late comes suddenly."""
+MEASURED_ROWS = 32
+"""Training rows that are not shown, on which the effect is measured."""
+FEWEST = 16
+"""Solutions below which there is nothing to teach."""
+HELPED = 0.05
+"""Share of what solutions earn that must be gained for the new weights to stay."""
+
+
+class SupervisedRefresh:
+    """Teaches a run that is stuck."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+
+    @property
+    def is_due(self) -> bool:
+        trainer, progress = self._trainer, self._trainer.progress
+        if trainer.solver is None or trainer.config.algorithm.guidance == "off" or trainer.config.warm_start == "off":
+            return False
+        room = progress.gold is not None and progress.last is not None and progress.last < (1 - ROOM) * progress.gold
+        return room and progress.lessons < MOST and trainer.seconds_left > self._most_seconds
+
+    @property
+    def _most_seconds(self) -> float:
+        return SECONDS[self._trainer.learner.policy.device.type]
+
+    async def teach(self) -> None:
+        """Show solutions until that no longer helps; keep the best weights, which may be the old ones."""
+        trainer, progress = self._trainer, self._trainer.progress
+        progress.lessons += 1
+        shown, measured = self._split_rows()
+        assert trainer.solver is not None
+        solutions = await trainer.solver.solve_all(shown)
+        if len(solutions) < FEWEST:
+            return
+        seed = f"{trainer.config.seed} lesson {progress.step}"
+        steps = SupervisedSteps(trainer.learner, [each.sequence for each in solutions], trainer.config.sft, seed)
+        gold = fmean(each.reward for each in solutions)
+        old = _copy(trained_weights(trainer.learner.policy))
+        before = await self._measure(measured)
+        after, weights = await self._until_no_better(steps, measured, before, (1 - ROOM) * gold)
+        helped = after - before > HELPED * abs(gold)
+        await trainer.interrupts.in_thread(load_weights, trainer.learner.policy, weights if weights and helped else old)
+        await trainer.push()
+        trainer.emit(
+            "taught", step=progress.step, rows=len(solutions), steps=steps.done, before=before, after=after,
+            kept=helped, message=_message(before, after, helped, steps.done, len(solutions)),
+        )  # fmt: skip
+
+    async def _until_no_better(
+        self, steps: SupervisedSteps, measured: list[Example], best: float, enough: float
+    ) -> tuple[float, dict[str, Tensor]]:
+        """Take steps and measure in turn; returns the best mean reward and its weights, empty for none better."""
+        trainer, weights, since, began = self._trainer, {}, 0, time.monotonic()
+        for _ in range(MEASUREMENTS):
+            await trainer.interrupts.in_thread(steps.run, STEPS, self._on_step, trainer.interrupts.giving_up)
+            await trainer.push()
+            now = await self._measure(measured)
+            since += 1
+            if now > best:
+                best, weights, since = now, _copy(trained_weights(trainer.learner.policy)), 0
+            if best >= enough or since >= PATIENCE or time.monotonic() - began > self._most_seconds:
+                break
+        return best, weights
+
+    def _split_rows(self) -> tuple[list[Example], list[Example]]:
+        """Training rows to show, and some that are not shown."""
+        rows = list(self._trainer.stream.examples)
+        random.Random(f"{self._trainer.config.seed} taught").shuffle(rows)
+        measured = min(MEASURED_ROWS, len(rows) // 5)
+        return rows[measured:], rows[:measured]
+
+    async def _measure(self, rows: list[Example]) -> float:
+        """The mean reward of these rows with the current weights."""
+        trainer = self._trainer
+        draw = Draw("taught", trainer.progress.step, 1, 0.0)
+        groups = await trainer.sampler.sample(rows, draw, trainer.on_group)
+        return fmean([r.reward for group in groups for r in group if r.reward is not None] or [0.0])
+
+    def _on_step(self, step: int, steps: int, loss: float) -> None:
+        self._trainer.notify("teaching", step=step, steps=steps, loss=loss)
+
+
+def _copy(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: weight.clone() for name, weight in weights.items()}
+
+
+def _message(before: float, after: float, helped: bool, steps: int, rows: int) -> str:
+    shown = f"{rows} solutions were shown for {steps} steps"
+    if helped:
+        return f"Evaluations got no better, so {shown}: rows that were not shown earn {before:.2f} → {after:.2f}."
+    return f"Evaluations got no better, so {shown}; that did not help on rows that were not shown ({before:.2f})."

@@ -1,0 +1,236 @@
+"""Before the first step: is there signal, and if not, which help is the cheapest?
+
+evaluate ─▶ sample the first prompts ─▶ signal? ── yes ──▶ these are the first step's samples
+                                          │ no
+                                          ▼
+                        solutions (gold) or the model's own answers with the solution in sight (hint)
+                                          │
+                                          ▼
+                   { a few supervised steps, a dose ─▶ sample again } until there is signal ─▶ evaluate
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from benchmax import metrics
+from benchmax.doctor.first_samples import MEASURED
+from benchmax.doctor.learning_signal import Known, Signal, measure
+from benchmax.envs.types import Example
+from benchmax.rollouts.record import Rollout
+from benchmax.trainer.config.chosen_settings import ChosenSetting, fit_to_size, fit_to_solutions
+from benchmax.trainer.display.plan import plan
+from benchmax.trainer.learning.batch import Batch, TokenSequence, sequence_of
+from benchmax.trainer.rundir import write_config
+from benchmax.trainer.sampling.sampler import Draw
+from benchmax.trainer.warm_start.hints import hinted_solutions
+from benchmax.trainer.warm_start.solutions import Solution, Solver
+from benchmax.trainer.warm_start.supervised_steps import SupervisedSteps, train_epochs
+
+if TYPE_CHECKING:
+    from benchmax.trainer.loop import Trainer
+
+DOSE_STEPS = 4
+"""Supervised steps between two looks at the model's own samples."""
+UNSOLVED = (
+    "No solution was found that earns more: write gold_completion or demonstrate, or give chats with warm_start = FILE."
+)
+FEWEST = 8
+"""Solutions below which there is nothing to show."""
+ENOUGH_SPREAD = 0.5
+"""Share of groups with signal from which on the model goes on by itself."""
+ENOUGH_SHARE = 0.1
+"""Share of what the solutions earn that the samples must earn on average, too."""
+NEARLY_ALL = 0.75
+"""The same for samples that hardly differ any more."""
+
+
+@dataclass(slots=True)
+class WarmStartRecord:
+    """What a warm start did, as the event that records it."""
+
+    how: str
+    """`off`, `none`, `gold`, `hint` or `file`."""
+    why: str
+    rows: int = 0
+    steps: int = 0
+    doses: int = 0
+    before: float | None = None
+    """Mean held-out reward before it."""
+    after: float | None = None
+    """The same after it."""
+    sources: dict[str, int] = field(default_factory=dict)
+    """How many solutions came from where."""
+
+
+class WarmStart:
+    """What happens before the first step of a new run."""
+
+    def __init__(self, trainer: Trainer, solver: Solver, file: Sequence[TokenSequence] = ()) -> None:
+        self.trainer, self.solver, self.file = trainer, solver, list(file)
+        self.config = trainer.config
+        self._sample_seconds = 0.0
+
+    async def run(self) -> None:
+        """Measure the signal, help if that is needed, and measure again; all of it recorded."""
+        trainer = self.trainer
+        await self._fit_lengths()
+        evaluated = await trainer.evaluate() if trainer.held_out else {}
+        groups = self._fit_step(await self._sample_first())
+        signal = await self._measure(groups)
+        trainer.emit("signal", **signal.to_dict())
+        trainer.progress.gold = signal.gold
+        record = await self._help(signal, groups)
+        record.before = evaluated.get(metrics.REWARD)
+        if record.steps and trainer.held_out:
+            record.after = await self._evaluate()
+        trainer.emit("warm_start", **asdict(record))
+        if not trainer.first_groups:
+            trainer.first_groups = await self._sample_first()
+        seconds = self._sample_seconds, evaluated.get(metrics.SAMPLE_SECONDS, 0.0)
+        made = await trainer.interrupts.in_thread(plan, trainer, trainer.first_groups, *seconds)
+        trainer.emit("plan", **made.to_dict())
+
+    # Settings that follow from the environment
+
+    async def _fit_lengths(self) -> None:
+        """Allow rollouts as long as known solutions need."""
+        shown = [each.rollout for each in await self.solver.solve_all(self.solver.rows[:MEASURED])]
+        device = self.trainer.learner.policy.device.type
+        self._record_chosen(fit_to_solutions(self.config, self.solver.host.env, shown, device))
+
+    def _fit_step(self, groups: list[list[Rollout]]) -> list[list[Rollout]]:
+        """Make a step as large as this machine has time for; returns the groups that are left of the first one."""
+        learner = self.trainer.learner
+        sequences = [sequence_of(rollout) for group in groups for rollout in group]
+        packed = learner.micro_batches(Batch.of(sequences)) if any(len(each.targets) for each in sequences) else []
+        tokens = sum(micro.input_ids.numel() for micro in packed)
+        self._record_chosen(fit_to_size(self.config, tokens, learner.policy.device.type))
+        return groups[: self.config.rollouts.prompts_per_step]
+
+    def _record_chosen(self, chosen: list[ChosenSetting]) -> None:
+        if chosen:
+            settings = [each._asdict() for each in chosen]
+            write_config(self.trainer.run.path, self.config)
+            self.trainer.chosen += settings
+            self.trainer.emit("chosen", settings=settings)
+
+    # Measuring
+
+    async def _measure(self, groups: Sequence[Sequence[Rollout]], known: Known | None = None) -> Signal:
+        tools = bool((await self.solver.host.toolbox()).tools)
+        if known is None:
+            known = await self.solver.known(self.trainer.learner.mean_probability)
+        return measure(groups, known, tools=tools)
+
+    async def _sample_first(self) -> list[list[Rollout]]:
+        """The samples of the first step, with the current weights; the stream of prompts does not advance."""
+        trainer, rollouts = self.trainer, self.config.rollouts
+        before = trainer.stream.state()
+        examples = trainer.stream.take(rollouts.prompts_per_step)
+        trainer.stream.restore(before)
+        draw = Draw("train", 0, rollouts.group_size, rollouts.temperature)
+        began = time.monotonic()
+        groups = await trainer.sampler.sample(examples, draw, trainer.on_group)
+        self._sample_seconds = time.monotonic() - began
+        return groups
+
+    async def _evaluate(self) -> float | None:
+        """Play the held-out rows after a warm start; what they earn is what training has to beat."""
+        trainer = self.trainer
+        values, groups = await trainer.play_held_out("warm_start")
+        trainer.run.write_rollouts("warm_eval", 0, (rollout for group in groups for rollout in group))
+        trainer.on_event("metrics", trainer.run.log_metrics(0, "warm_start", values))
+        trainer.progress.begin_at(trainer.counted(values))
+        return values.get(metrics.REWARD)
+
+    # Helping
+
+    async def _help(self, signal: Signal, groups: list[list[Rollout]]) -> WarmStartRecord:
+        """Show the file's rows, or solutions, or answers made with a hint; nothing where there is signal."""
+        wanted = self.config.warm_start
+        if self.file:
+            return await self._show_file()
+        if wanted == "off" or (wanted == "auto" and signal.ready):
+            self.trainer.first_groups = groups
+            return WarmStartRecord("off" if wanted == "off" else "none", signal.forecast)
+        how, solutions = "gold", await self._solutions() if wanted in ("auto", "gold") else []
+        if not self._worth(solutions, signal) and wanted in ("auto", "hint"):
+            how, solutions = "hint", await hinted_solutions(self.solver, self.trainer, self._rows())
+        if not self._worth(solutions, signal):
+            self.trainer.first_groups = groups
+            return WarmStartRecord("none", f"{signal.forecast} {UNSOLVED}")
+        self.trainer.run.write_rollouts("warm_start", 0, (each.rollout for each in solutions))
+        record = WarmStartRecord(how, signal.forecast, rows=len(solutions))
+        record.sources = dict(Counter(each.source for each in solutions))
+        record.doses, record.steps = await self._show(solutions)
+        return record
+
+    async def _show_file(self) -> WarmStartRecord:
+        trainer, config = self.trainer, self.config
+
+        def work() -> int:
+            abort = trainer.interrupts.giving_up
+            return len(
+                train_epochs(
+                    trainer.learner, self.file, config.sft, seed=config.seed, on_step=self._on_step, abort=abort
+                )
+            )
+
+        steps = await trainer.interrupts.in_thread(work)
+        await trainer.push()
+        why = f"the rows of {Path(config.sft.data or config.warm_start).name}"
+        return WarmStartRecord("file", why, rows=len(self.file), steps=steps, doses=config.sft.epochs)
+
+    def _rows(self) -> list[Example]:
+        rows = list(self.solver.rows)
+        random.Random(f"{self.config.seed} warm start").shuffle(rows)
+        return rows[: self.config.sft.rows]
+
+    async def _solutions(self) -> list[Solution]:
+        found: list[Solution] = []
+        rows = self._rows()
+        for at, row in enumerate(rows):
+            if (solution := await self.solver.solve(row)) is not None:
+                found.append(solution)
+            elif not found and at >= FEWEST:
+                break
+            self.trainer.notify("solving", rows=at + 1, of=len(rows), found=len(found))
+        return found
+
+    def _worth(self, solutions: Sequence[Solution], signal: Signal) -> bool:
+        """Whether there are enough of them, and they earn more than the model does by itself."""
+        if len(solutions) < FEWEST:
+            return False
+        paid = fmean(each.reward for each in solutions)
+        scale = max(paid, signal.gold or paid) - signal.floor
+        return paid > (signal.reward or signal.floor) + 0.1 * scale
+
+    async def _show(self, solutions: Sequence[Solution]) -> tuple[int, int]:
+        """Supervised steps until the model's own samples have signal; returns the number of doses and of steps."""
+        trainer, config = self.trainer, self.config
+        sequences = [each.sequence for each in solutions]
+        steps = SupervisedSteps(trainer.learner, sequences, config.sft, f"{config.seed} warm start")
+        gold = fmean(each.reward for each in solutions)
+        known = await self.solver.known()
+        for dose in range(1, config.sft.doses + 1):
+            await trainer.interrupts.in_thread(steps.run, DOSE_STEPS, self._on_step, trainer.interrupts.giving_up)
+            await trainer.push()
+            groups = await self._sample_first()
+            signal = await self._measure(groups, known)
+            trainer.emit("dose", dose=dose, **signal.to_dict())
+            share = ((signal.reward or signal.floor) - signal.floor) / max(1e-9, gold - signal.floor)
+            if (signal.spread >= ENOUGH_SPREAD and share >= ENOUGH_SHARE) or share >= NEARLY_ALL:
+                break
+        trainer.first_groups = groups
+        return dose, steps.done
+
+    def _on_step(self, step: int, steps: int, loss: float) -> None:
+        self.trainer.notify("sft", step=step, steps=steps, loss=loss)

@@ -1,0 +1,87 @@
+"""Checks every training step and evaluation with all alarms. An alarm that raised an alert is silent for one window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from benchmax.trainer.config import WatchConfig
+from benchmax.trainer.watch import response_alarms, reward_alarms, signal_alarms, update_alarms
+from benchmax.trainer.watch.history import Finding, Groups, History, Values, flat
+from benchmax.trainer.watch.signal_alarms import count_silent_groups
+
+ALARMS: tuple[Callable[[History, Groups], Finding | None], ...] = (
+    update_alarms.not_finite,
+    reward_alarms.reward_collapse,
+    reward_alarms.all_equal,
+    update_alarms.entropy_collapse,
+    update_alarms.entropy_blow_up,
+    response_alarms.length_blow_up,
+    response_alarms.all_cut_off,
+    reward_alarms.component_saturated,
+    response_alarms.repetition,
+    response_alarms.too_long,
+    signal_alarms.nothing_learned,
+    signal_alarms.no_signal,
+    update_alarms.drift,
+    reward_alarms.not_moving,
+    reward_alarms.unscored,
+)
+"""The alarms of a training step; each one's name is the kind of its alerts."""
+HELD_OUT_ALARMS = (reward_alarms.held_out_collapse, reward_alarms.held_out_unscored)
+
+
+@dataclass(slots=True)
+class Alert:
+    """Something to look at."""
+
+    kind: str
+    step: int
+    message: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+    rollouts: list[str] = field(default_factory=list)
+    """Ids of rollouts that show it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "kind"} | {"alert": self.kind}
+
+
+class Monitor:
+    """Sees every training step once."""
+
+    def __init__(self, config: WatchConfig = WatchConfig()) -> None:
+        self.history = History(config)
+        self._raised: dict[str, int] = {}
+        """The last step at which each alarm raised an alert."""
+
+    def check_step(self, step: int, values: Values, groups: Groups) -> list[Alert]:
+        """Take in one step; returns the alerts it raises."""
+        history = self.history
+        history.steps.append({**values, **count_silent_groups(groups)})
+        for rollout in flat(groups):
+            for name, value in rollout.rewards.items():
+                history.component_maxima[name] = max(value, history.component_maxima.get(name, value))
+        return self._raise(step, {alarm.__name__: alarm(history, groups) for alarm in ALARMS})
+
+    def check_evaluation(self, step: int, best: float | None, now: float | None, groups: Groups) -> list[Alert]:
+        """Take in one evaluation, made after `step`, and the best one before it."""
+        return self._raise(step, {alarm.__name__: alarm(self.history, best, now, groups) for alarm in HELD_OUT_ALARMS})
+
+    def _raise(self, step: int, found: Mapping[str, Finding | None]) -> list[Alert]:
+        """Alerts for the findings whose alarm has been silent for a window."""
+        alerts = []
+        for kind, finding in found.items():
+            window_over = kind not in self._raised or step - self._raised[kind] >= self.history.config.window
+            if finding is not None and window_over:
+                self._raised[kind] = step
+                alerts.append(Alert(kind, step, finding.message, finding.evidence, list(finding.rollouts)))
+        return alerts
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"history": self.history.steps, "rang": self._raised, "tops": self.history.component_maxima}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.history.steps, self._raised = list(state["history"]), dict(state["rang"])
+        self.history.component_maxima = dict(state["tops"])
