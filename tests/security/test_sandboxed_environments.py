@@ -206,7 +206,7 @@ STARTER = """
 import os, signal, sys
 from benchmax.envs.remote import Confinement, RemoteEnv
 env = RemoteEnv("arithmetic", sandbox=Confinement())
-print(env._pool._plan.workdir.parent, flush=True)
+print(env._pool._spec.workdir.parent, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
