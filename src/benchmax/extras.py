@@ -13,9 +13,9 @@ MODULES = {
         "huggingface_hub",
     ),
     "platform": (
-        "fastapi", "sqlalchemy", "alembic", "argon2", "cryptography", "psutil", "starlette", "structlog", "uvicorn",
+        "fastapi", "sqlalchemy", "alembic", "argon2", "cryptography", "pynvml", "starlette", "structlog", "uvicorn",
     ),
-    "mcp": ("mcp", "psutil", "yaml"),
+    "mcp": ("mcp", "yaml"),
     "postgres": ("psycopg",),
 }  # fmt: skip
 """The modules benchmax imports from each extra, the best known first."""

@@ -13,8 +13,7 @@ from benchmax.platform.runner.children import doctor_child
 from benchmax.platform.runner.children.child_process import Phase, attempt
 from benchmax.platform.runner.ingest import Ingest
 from benchmax.platform.runner.jobs import preparation
-from benchmax.platform.store.runs import metrics as points
-from platform_world import make_run
+from platform_world import make_run, metric_values
 
 
 def test_no_secret_is_in_how_a_child_ended(tmp_path, capfd):
@@ -39,7 +38,7 @@ def test_a_secret_of_digits_costs_no_record(store, tmp_path):
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     Ingest(store, run.id, tmp_path, ["123456"]).step()
     with store.read() as session:
-        found = points.scalars(session, run.id, "train")
+        found = metric_values(session, run.id, "train")
     assert found == {"loss": [{"step": 0, "value": 0.1234567}], "named [secret]": [{"step": 1, "value": 0.5}]}
 
 

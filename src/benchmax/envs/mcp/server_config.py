@@ -63,9 +63,12 @@ class ServerSpec:
 
     def with_variables(self, variables: Mapping[str, str]) -> ServerSpec:
         """A copy with every `${NAME}` replaced by the variable of that name."""
-        expanded = self._rewritten(lambda part, text: self._expanded(part, text, variables))
-        shell = os.path.basename(self.command or "") in _SHELLS
-        return replace(expanded, args=self.args) if shell else expanded
+        shell = os.path.basename(self.command or "") in _SHELLS  # has variables of its own
+
+        def rewrite(part: str, text: str) -> str:
+            return text if shell and part == "args" else self._expanded(part, text, variables)
+
+        return self._rewritten(rewrite)
 
     def _rewritten(self, rewrite: Callable[[str, str], str]) -> ServerSpec:
         """A copy with every text but the command rewritten; `rewrite` gets the part's name and the text."""

@@ -80,6 +80,11 @@ class GuardedProtocol(H11Protocol):
         if not self._is_idle():
             self._end_wait()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._timer is None and self._is_idle() and self.conn.trailing_data[0]:
+            self._wait()  # a part of the next request came before this answer ended
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_wait()
         super().connection_lost(exc)
