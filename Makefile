@@ -12,7 +12,7 @@ help: ## what can be made
 setup: $(STAMP) ## a virtual environment with everything, in .venv
 
 # What was tested together, where it was: on Python 3.11. Elsewhere, or from an index without it, pyproject's ranges.
-EXTRAS = '.[data,train,platform,mcp,dev]'
+EXTRAS = '.[data,train,platform,mcp,envs,dev]'
 TESTED = $$($(BIN)/python -c 'import sys; print("--constraint constraints.txt" * (sys.version_info[:2] == (3, 11)))')
 
 $(STAMP): pyproject.toml constraints.txt

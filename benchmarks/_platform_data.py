@@ -33,7 +33,7 @@ FROM series s, t WHERE s.run_id = :run_id AND s.mode = 'train'
 class Size:
     runs: int = 200
     rollouts: int = 100_000
-    metrics: int = 2_000_000
+    points: int = 2_000_000
     long_steps: int = 10_000
     """Steps of the one long run, which has a fifth of the points and of the rollouts."""
 

@@ -109,5 +109,20 @@ SANDBOX_ENV_PROCESSES = _limit(
 )
 SANDBOX_START_SECONDS = _limit("SANDBOX_START_SECONDS", 120.0, "seconds", "start of a sandbox, imports included")
 
+# Ready environments
+MATH_ANSWER_CHARS = _limit("MATH_ANSWER_CHARS", 300, "characters", "longest answer that the math environment judges")
+MATH_JUDGE_SECONDS = _limit(
+    "MATH_JUDGE_SECONDS", 1.0, "seconds", "processor time to compare two answers; one that takes longer is wrong"
+)
+# The CRM environment
+CRM_QUERY_CHARS = _limit("CRM_QUERY_CHARS", 20_000, "characters", "one SOQL or SOSL query")
+CRM_QUERY_DEPTH = _limit("CRM_QUERY_DEPTH", 32, "levels", "brackets and queries inside one another in such a query")
+CRM_PATH_STEPS = _limit("CRM_PATH_STEPS", 5, "relationships", "a path to a field in such a query")
+CRM_QUERY_ROWS = _limit("CRM_QUERY_ROWS", 2_000, "rows", "one such query; more is an error, not a cut")
+CRM_QUERY_STEPS = _limit("CRM_QUERY_STEPS", 2_000_000, "steps", "SQLite's work for one such query")
+CRM_LIVE_CALLS = _limit("CRM_LIVE_CALLS", 8, "calls", "to a live Salesforce org at once")
+CRM_LIVE_SECONDS = _limit("CRM_LIVE_SECONDS", 20.0, "seconds", "one answer of a live Salesforce org")
+CRM_LIVE_TRIES = _limit("CRM_LIVE_TRIES", 4, "tries", "one call to a live org that is busy, the first included")
+
 # Batches
 ROLLOUTS_AT_ONCE = _limit("ROLLOUTS_AT_ONCE", 256, "rollouts", "in flight in one batch, unless set")

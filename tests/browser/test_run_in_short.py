@@ -127,7 +127,7 @@ def test_any_run_is_a_baseline(open_page, three):
     page = open_page(f"/experiments/{second}")
     told = answer(page, "What differs from the run before?")
     told.get_by_text("reward against first").wait_for()
-    assert "0.001 (was 0.0005)" in told.inner_text()
+    told.get_by_text("0.001 (was 0.0005)").wait_for()
     assert "group" not in told.inner_text().lower(), "what is the same is not told"
     told.get_by_label("Run to compare with").select_option(value=elsewhere)
     told.get_by_text("rewards cannot be compared").wait_for()

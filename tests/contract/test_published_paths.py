@@ -45,6 +45,7 @@ NAMES = {
     "benchmax.platform.device_auth": ["request_device_code", "poll_for_token", "DeviceAuthError"],
     "benchmax.platform.login": ["ensure_session"],
     "benchmax.envs.base": ["BaseEnv"],
+    "benchmax.envs.math.math_env": ["MathEnv", "MathEnvLocal", "MathEnvSkypilot"],
     "benchmax.envs.mcp.parallel_mcp_env": ["ParallelMcpEnv"],
     "benchmax.envs.mcp.server_pool": ["ServerPool"],
     "benchmax.envs.mcp.luggage": ["Luggage", "_unpacked_later"],
@@ -52,6 +53,7 @@ NAMES = {
     "benchmax.envs.mcp.provisioners.local_provisioner": ["LocalProvisioner"],
     "benchmax.envs.mcp.provisioners.manual_provisioner": ["ManualProvisioner"],
     "benchmax.envs.mcp.provisioners.skypilot_provisioner": ["SkypilotProvisioner"],
+    "benchmax.envs.crm.crm_env": ["CRMEnv", "CRMEnvLocal", "CRMEnvSkypilot"],
     "benchmax.utils": ["ensure_safe_python_version"],
     "benchmax.utils.checkpoint": ["CheckpointBase"],
     "benchmax.rubrics.cache": [
