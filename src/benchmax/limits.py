@@ -91,6 +91,24 @@ MCP_START_TRIES = _limit("MCP_START_TRIES", 5, "tries", "starts that fail in a r
 MCP_IDLE_SECONDS = _limit("MCP_IDLE_SECONDS", 300.0, "seconds", "an MCP server nobody uses is ended after this")
 MCP_SETUP_DAYS = _limit("MCP_SETUP_DAYS", 30, "days", "what setup.sh made is kept this long after its last use")
 
+# Sandboxed calls
+SANDBOX_WALL_SECONDS = _limit("SANDBOX_WALL_SECONDS", 30.0, "seconds", "one sandboxed call, unless set")
+SANDBOX_CPU_SECONDS = _limit("SANDBOX_CPU_SECONDS", 60.0, "seconds", "CPU time of one sandboxed call, unless set")
+SANDBOX_MEMORY_BYTES = _limit("SANDBOX_MEMORY_BYTES", 1024 * MIB, "bytes", "memory of one sandboxed call, unless set")
+SANDBOX_PROCESSES = _limit(
+    "SANDBOX_PROCESSES", 128, "processes", "processes and threads of one sandboxed call, unless set"
+)
+SANDBOX_OPEN_FILES = _limit("SANDBOX_OPEN_FILES", 256, "files", "open in one process of a sandboxed call, unless set")
+SANDBOX_DISK_BYTES = _limit(
+    "SANDBOX_DISK_BYTES", 256 * MIB, "bytes", "all files a sandboxed call writes, and the largest, unless set"
+)
+SANDBOX_OUTPUT_BYTES = _limit("SANDBOX_OUTPUT_BYTES", 10 * MIB, "bytes", "what a sandboxed call prints, unless set")
+SANDBOX_CALLS = _limit("SANDBOX_CALLS", 128, "calls", "at once in one sandbox; others wait")
+SANDBOX_ENV_PROCESSES = _limit(
+    "SANDBOX_ENV_PROCESSES", 4_096, "processes", "processes and threads of a sandboxed environment's process"
+)
+SANDBOX_START_SECONDS = _limit("SANDBOX_START_SECONDS", 120.0, "seconds", "start of a sandbox, imports included")
+
 # Ready environments
 MATH_ANSWER_CHARS = _limit("MATH_ANSWER_CHARS", 300, "characters", "longest answer that the math environment judges")
 MATH_JUDGE_SECONDS = _limit(

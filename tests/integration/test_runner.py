@@ -81,7 +81,8 @@ def test_a_run_from_the_queue_to_its_end(world, boss, monkeypatch):
     assert seen[-1] == "training.complete"
     assert seen.count("trainer.checkpoint") == 2
     (start,) = starts(data, run_id)
-    assert start["word"] == {"variables": {"JUDGE_KEY": "for the run"}}
+    alone = {"several_users": False, "closed_ports": []}
+    assert start["word"] == {"variables": {"JUDGE_KEY": "for the run"}, "sandbox": alone}
     assert start["cwd"] == str(data.run(run_id))
     assert "secret" not in str(start["variables"]), "the runner's own keys stay with it"
     assert stat.S_IMODE((data.run(run_id) / "child.log").stat().st_mode) == 0o600

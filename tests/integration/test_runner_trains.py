@@ -112,10 +112,13 @@ def start(database, data, boss, rows=16, env_class=DigitsEnv, env_args=None, **a
 ARGS = {"learning_rate": 1e-2, "tune": "full", "group_size": 4, "max_new_tokens": 6, "max_turns": 1, "eval_every": 2}
 
 
-def test_a_whole_run_and_a_crash_in_it(world, model, tmp_path):
+def test_a_whole_run_and_a_crash_in_it(world, model, tmp_path, monkeypatch):
     database, data, boss = world
     many = 16
-    held = {"gate": str(tmp_path / "gate"), "most": 200}  # more than three steps need, and less than all
+    gate = tmp_path / "seen" / "gate"
+    gate.parent.mkdir(mode=0o755)
+    monkeypatch.setenv("BENCHMAX_SANDBOX_READ", str(gate.parent))
+    held = {"gate": str(gate), "most": 200}  # more than three steps need, and less than all
     run_id = start(
         database, data, boss, env_class=HeldEnv, env_args=held, model=str(model), max_steps=many, num_epochs=many,
         **ARGS,
@@ -130,7 +133,7 @@ def test_a_whole_run_and_a_crash_in_it(world, model, tmp_path):
     first_family = family()
     (watched,) = boss.watched.values()
     os.kill(watched.process.pid, signal.SIGKILL)
-    (tmp_path / "gate").touch()
+    gate.touch()
     drive(boss, ended(database, run_id), 120)
     run = get(database, run_id)
     assert (run.status, run.reason) == ("complete", "All steps are done."), run.reason

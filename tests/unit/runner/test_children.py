@@ -43,6 +43,10 @@ def test_a_secret_of_digits_costs_no_record(store, tmp_path):
 
 
 async def test_an_examination_ends_although_something_was_left_running(tmp_path, monkeypatch):
+    async def none():
+        return None
+
+    monkeypatch.setattr(doctor_child.sandboxing, "confinement", none)  # which would leave nothing
     monkeypatch.setattr(doctor_child, "SECONDS", 60.0)
     worker = tmp_path / "leaves_one_behind.py"
     worker.write_text(

@@ -58,6 +58,9 @@ def train(
     steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every draw.")] = None,
     lenient: Annotated[bool, typer.Option("--lenient", help="Leave unusable rows out instead of stopping.")] = False,
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="Run the environment in a sandbox; its code is not loaded outside of it.")
+    ] = False,
     settings: Annotated[bool, typer.Option("--settings", help="List every setting and end.")] = False,
 ) -> None:
     """Train a model on an environment with GRPO. Any setting is a flag: --optim.lr 5e-4, --rollouts.group_size 16."""
@@ -68,7 +71,7 @@ def train(
         return
     env, flags = _env_and_flags([*([env] if env else []), *context.args])
     given = {
-        "data": _given(env=env, train=data, eval=eval_data, lenient=lenient or None),
+        "data": _given(env=env, train=data, eval=eval_data, lenient=lenient or None, sandbox=sandbox or None),
         "model": _given(name=model),
         "limits": _given(steps=steps),
         **_given(seed=seed, backend=backend),

@@ -25,6 +25,7 @@ from benchmax.platform.runner.jobs.job import Job
 from benchmax.platform.runner.jobs.kinds import KINDS
 from benchmax.platform.runner.jobs.leases import Leases, Slots, machine_slots
 from benchmax.platform.runner.jobs.outcome import Verdict, Why
+from benchmax.platform.runner.jobs.sandboxing import sandbox_message
 from benchmax.platform.runner.jobs.upkeep import keep_up, logged_trouble
 from benchmax.platform.runner.live.live_sessions import LiveSessions
 from benchmax.platform.runner.processes.machine_usage import UsageRecorder
@@ -224,7 +225,7 @@ class Supervisor:
             if cancelled:
                 self._finish(job, Verdict("cancelled", "It was stopped before it began."))
             else:
-                self._begin(job, job.prepare())
+                self._begin(job, {**job.prepare(), **sandbox_message(self.database, self.data)})
         except BenchmaxError as error:
             self._finish(job, Verdict("failed", str(error)))
         except OSError as error:

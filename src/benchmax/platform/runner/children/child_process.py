@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from benchmax.envs.remote.guard import adopt_orphans
 from benchmax.files.redaction import Redactor
+from benchmax.platform.runner.children import sandboxing
 from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, write_object
 from benchmax.platform.runner.jobs.outcome import COMPLETE, CRASHED, INTERRUPTED, MISTAKE, NO_MEMORY, NO_SPACE, Exit
 from benchmax.platform.runner.processes import parent_watch
@@ -62,6 +63,7 @@ def main(work: Work) -> NoReturn:
 
 def attempt(work: Work, run_dir: Path, message: Mapping[str, Any], phase: Phase) -> Exit:
     """Do the work; returns how it ended."""
+    sandboxing.receive(message)
     try:
         reason = asyncio.run(work(run_dir, message, phase))
     except BaseException as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmax.files.redaction import Redactor
+from benchmax.platform.runner.children import sandboxing
 from benchmax.platform.runner.children.child_process import Phase, log_time
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ async def opened_env(
         python=python,
         variables=variables,
         process_limits=env_limits(),
+        sandbox=await sandboxing.confinement(),
         output=lambda stream, line: _relay(stream, hide(line)),
     )
     try:
@@ -53,7 +55,8 @@ async def install_packages(bundle: Bundle, venvs: Path, phase: Phase) -> Path:
     metadata = await asyncio.to_thread(with_implied_packages, bundle.pickled, bundle.metadata)
     if metadata.pip_dependencies:
         phase.say("installing the environment's packages")
-    return await asyncio.to_thread(envs_venv, metadata, venvs)
+    sandboxing.needs_python(metadata.python_version)
+    return await asyncio.to_thread(envs_venv, metadata, venvs, wheels_only=sandboxing.several_users())
 
 
 def env_limits() -> ProcessLimits:

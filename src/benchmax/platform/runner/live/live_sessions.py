@@ -28,6 +28,7 @@ from benchmax.platform.runner.children.child_files import (
 from benchmax.platform.runner.jobs import outcome
 from benchmax.platform.runner.jobs.outcome import COMPLETE
 from benchmax.platform.runner.jobs.preparation import prepare
+from benchmax.platform.runner.jobs.sandboxing import sandbox_message
 from benchmax.platform.runner.jobs.upkeep import logged_trouble
 from benchmax.platform.runner.processes.parent_watch import Policy
 from benchmax.platform.runner.processes.process_groups import RunProcess
@@ -151,7 +152,7 @@ class LiveSessions:
         else:
             launch["files"] = {name: str(folder.path / "inputs" / file) for name, file in asked["files"].items()}
         write_object(folder.path / LAUNCH_FILE, launch)
-        return {"variables": self._secrets(folder)}
+        return {"variables": self._secrets(folder), **sandbox_message(self._database, self._data)}
 
     def _secrets(self, folder: SessionFolder) -> dict[str, str]:
         with self._database.read() as session:
