@@ -124,7 +124,9 @@ CRM_LIVE_CALLS = _limit("CRM_LIVE_CALLS", 8, "calls", "to a live Salesforce org 
 CRM_LIVE_SECONDS = _limit("CRM_LIVE_SECONDS", 20.0, "seconds", "one answer of a live Salesforce org")
 CRM_LIVE_TRIES = _limit("CRM_LIVE_TRIES", 4, "tries", "one call to a live org that is busy, the first included")
 # The Excel environment
-EXCEL_CALL_SECONDS = _limit("EXCEL_CALL_SECONDS", 20.0, "seconds", "one call of an Excel tool, and one recalculation")
+EXCEL_CALL_SECONDS = _limit(
+    "EXCEL_CALL_SECONDS", 20.0, "seconds", "processor time of one call of an Excel tool, and of one recalculation"
+)
 EXCEL_MEMORY_BYTES = _limit("EXCEL_MEMORY_BYTES", 1024 * MIB, "bytes", "memory of such a call")
 EXCEL_FILE_BYTES = _limit("EXCEL_FILE_BYTES", 64 * MIB, "bytes", "all workbooks of such a call")
 EXCEL_OUTPUT_BYTES = _limit("EXCEL_OUTPUT_BYTES", 64 * KIB, "bytes", "what the code of such a call prints")

@@ -22,14 +22,18 @@ SHOWN: Messages = [
     {"role": "assistant", "content": "Done."},
 ]
 """A worked example, for the level at which small models begin; its data are in a column that no task uses."""
-_SHORT = ("formulas",)
-"""Levels whose prompts are the workbook and a sentence."""
+_SHORT = ("formulas", "tables", "conditions", "reports")
+"""Levels whose prompts are the workbook and a sentence; the others have the headings of SpreadsheetBench."""
+MANIPULATE = (
+    "Solve the task on the workbook with the tools, and save the result at the output path. "
+    "The answer position says which cells are looked at. When it is saved, say Done."
+)
 
 
 class ExcelBase(BaseEnv):
     """Rows are those of a level, or of SpreadsheetBench: see `spreadsheetbench.py`."""
 
-    system_prompt = "Change the workbook with the tools. Write formulas. Then say Done."
+    system_prompt = "Solve the task with the tools. Write formulas, not numbers. Then say Done."
     recommended_max_turns = 8
     recommended_max_tool_calls = 8
     PRIMARY_REWARD_KEY = "spreadsheet"
@@ -43,9 +47,9 @@ class ExcelBase(BaseEnv):
         source, output = row.get("input_filename") or INPUT, row.get("output_filename") or OUTPUT
         short = row.get("level") in _SHORT
         content = row_shapes.short_prompt(row) if short else row_shapes.full_prompt(row, source, output)
-        shown = SHOWN if row.get("level") == DEFAULT_LEVEL else []
+        before: Messages = [] if short else [{"role": "system", "content": MANIPULATE}]
         return make_example(
-            prompt_messages=[*shown, {"role": "user", "content": content}],
+            prompt_messages=[*before, *_shown(row), {"role": "user", "content": content}],
             task=_task(row, output),
             init_rollout_args={
                 "input_filename": source,
@@ -73,6 +77,10 @@ class ExcelBase(BaseEnv):
         """The solution of a generated task; other rows have none."""
         solution = (example.get("task") or {}).get("solution")
         return _played(solution) if solution else None
+
+
+def _shown(row: dict[str, Any]) -> Messages:
+    return SHOWN if row.get("level") == DEFAULT_LEVEL else []
 
 
 def _played(solution: list[Any]) -> Generator[Any, Any, None]:

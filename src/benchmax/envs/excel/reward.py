@@ -9,7 +9,7 @@ expected   cells and their values, as in `workbooks/values.py`
 formulas   the cells must hold formulas
 cases      other inputs: after they are put in, the formulas must show what is expected then
 loose      SpreadsheetBench's comparison: two decimals, numbers as text, dates by the day, times by the minute
-styles     cells and what must be among their styles, such as `bold` or `bg:FFFF00`
+styles     cells and their styles, such as `bold` or `bg:FFFF00`
 volatile   cells whose expected value was that of another day
 """
 
@@ -32,10 +32,11 @@ async def score_workbook(books: WorkbookSandbox, content: bytes | None, task: Ma
     if not content:
         return 0.0
     expected: Mapping[str, Mapping[str, Any]] = task["expected"]
-    cells = {sheet: list(names) for sheet, names in expected.items()}
+    styles: Mapping[str, Mapping[str, Any]] = task.get("styles") or {}
+    cells = {sheet: list({**names, **styles.get(sheet, {})}) for sheet, names in expected.items()}
     cases = [case["change"] for case in task.get("cases") or ()]
     try:
-        read = await books.read(content, cells, cases, styles=bool(task.get("styles")))
+        read = await books.read(content, cells, cases, styles=bool(styles))
     except WorkbookError:
         return 0.0
     return _worth(list(_verdicts(read, task)))
@@ -60,7 +61,7 @@ def _verdicts(read: Mapping[str, Any], task: Mapping[str, Any]) -> Iterator[bool
         for sheet, name, value in _each(case["expected"]):
             yield judge(found[sheet][name], value, loose=loose)
     for sheet, name, wanted in _each(task.get("styles") or {}):
-        yield set(wanted) <= set(read["styles"].get(sheet, {}).get(name, ()))
+        yield set(wanted) == set(read["styles"].get(sheet, {}).get(name, ()))
 
 
 def _each(cells: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str, Any]]:

@@ -35,19 +35,19 @@ def short_prompt(row: Mapping[str, Any]) -> str:
 
 def full_prompt(row: Mapping[str, Any], source: str, output: str) -> str:
     """What is asked, under the headings of SpreadsheetBench."""
-    content = row.get("content") or sheets_text(row["sheets"])
+    content = row.get("content") or sheets_text(row["sheets"], named=True)
     kind = row.get("instruction_type") or "Sheet-Level Manipulation"
     parts = (row["instruction"], source, content, kind, row["answer_position"], output)
     return "\n".join(f"{head}: {part}" for head, part in zip(_HEADS, parts, strict=True))
 
 
-def sheets_text(sheets: Mapping[str, Mapping[str, Any]]) -> str:
-    """Cells as text, as a dump of their workbook would be; a lone sheet without its name."""
+def sheets_text(sheets: Mapping[str, Mapping[str, Any]], *, named: bool = False) -> str:
+    """Cells as text, as a dump of their workbook would be; a lone sheet without its name, unless that is wanted."""
     texts = [
         sheet_text(title, sorted(_shown(cells)), compact=True, most=limits.EXCEL_DUMP_CHARS)
         for title, cells in sheets.items()
     ]
-    return "\n".join(texts) if len(texts) > 1 else texts[0].partition("\n")[2]
+    return "\n".join(texts) if named or len(texts) > 1 else texts[0].partition("\n")[2]
 
 
 def _shown(cells: Mapping[str, Any]) -> list[tuple[int, int, str]]:

@@ -18,9 +18,8 @@ from types import TracebackType
 from typing import Any
 
 from benchmax import extras, limits
-from benchmax.envs.excel.workbooks.ranges import parse_area
 from benchmax.envs.mcp.io_loop import IoLoop
-from benchmax.errors import SandboxUnavailable, ToolError
+from benchmax.errors import SandboxError, ToolError
 from benchmax.sandbox import Call, Limits, Result, Sandbox
 
 INSIDE = Path(__file__).parent / "workbooks"
@@ -40,8 +39,10 @@ _ENDS = {
     "memory": "it needed more memory than {memory:,} bytes",
     "output": "it printed too much",
 }
+_PATIENCE = 2
+"""Seconds that a call may wait for a busy machine, for each second of processor time."""
 _LIMITS = Limits(
-    wall_seconds=limits.EXCEL_CALL_SECONDS,
+    wall_seconds=_PATIENCE * limits.EXCEL_CALL_SECONDS,
     cpu_seconds=limits.EXCEL_CALL_SECONDS,
     memory_bytes=limits.EXCEL_MEMORY_BYTES,
     disk_bytes=limits.EXCEL_FILE_BYTES,
@@ -146,6 +147,8 @@ _SHOWN = 3
 
 
 def _result(result: Result) -> dict[str, Any]:
+    if result.ended_by in ("wall", "killed"):
+        raise SandboxError("The machine was too busy to compute a workbook in time. Run fewer rollouts at once.")
     if result.ended_by is not None or RESULT not in result.files:
         raise WorkbookError(f"The workbook cannot be computed: {why_ended(result)}. Make it smaller or simpler.")
     done: dict[str, Any] = json.loads(result.files[RESULT])
@@ -161,6 +164,3 @@ def why_ended(result: Result) -> str:
             wall=_LIMITS.wall_seconds, cpu=_LIMITS.cpu_seconds, memory=_LIMITS.memory_bytes
         )
     return result.stderr.strip().splitlines()[-1] if result.stderr.strip() else f"it ended with {result.exit}"
-
-
-__all__ = ["Edited", "SandboxUnavailable", "WorkbookError", "WorkbookSandbox", "parse_area", "why_ended"]

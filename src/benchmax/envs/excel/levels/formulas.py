@@ -10,13 +10,13 @@ from benchmax.envs.excel.levels.task import Sheets, Task, formula_task
 from benchmax.envs.excel.workbooks.ranges import cell_name
 
 SHEET = "Sheet1"
-_AGGREGATES: dict[str, tuple[str, Callable[[Sequence[float]], float]]] = {
+AGGREGATES: dict[str, tuple[str, Callable[[Sequence[float]], float]]] = {
     "sum": ("SUM", sum),
     "largest": ("MAX", max),
     "smallest": ("MIN", min),
     "average": ("AVERAGE", fmean),
 }
-_SIGNS: dict[str, tuple[str, Callable[[float, float], float]]] = {
+SIGNS: dict[str, tuple[str, Callable[[float, float], float]]] = {
     "plus": ("+", lambda a, b: a + b),
     "minus": ("-", lambda a, b: a - b),
     "times": ("*", lambda a, b: a * b),
@@ -25,8 +25,8 @@ _SIGNS: dict[str, tuple[str, Callable[[float, float], float]]] = {
 
 def aggregate(draw: random.Random) -> Task:
     """`Put the sum of B2:B5 in D1.`"""
-    word = draw.choice(list(_AGGREGATES))
-    function, compute = _AGGREGATES[word]
+    word = draw.choice(list(AGGREGATES))
+    function, compute = AGGREGATES[word]
     names, target = _places(draw)
     area = f"{names[0]}:{names[-1]}"
     return formula_task(
@@ -41,8 +41,8 @@ def aggregate(draw: random.Random) -> Task:
 
 def two_cells(draw: random.Random) -> Task:
     """`Put B2 times B4 in D1.`"""
-    word = draw.choice(list(_SIGNS))
-    sign, compute = _SIGNS[word]
+    word = draw.choice(list(SIGNS))
+    sign, compute = SIGNS[word]
     names, target = _places(draw)
     a, b = draw.sample(names, 2)
     return formula_task(

@@ -29,18 +29,25 @@ class Recalculated:
         self._model, self.problem = _load(path)
         self._index = {} if self._model is None else _indexes(self._model)
         self._formulas = dict(_formulas(book))
+        self._changed: set[Place] = set()
         self._doubts = self._in_doubt()
 
     def formula(self, place: Place) -> str | None:
         return self._formulas.get(place)
 
     def change(self, cells: dict[Place, Any]) -> None:
-        """Put other values into cells, and compute again."""
+        """Put other values into cells of the workbook as it was at first, and compute again."""
         if self._model is None:
             return
-        for (sheet, row, column), value in cells.items():
+        undone = {place: self._original(place) for place in self._changed if place not in cells}
+        for (sheet, row, column), value in {**undone, **cells}.items():
             _put(self._model, self._index[sheet], row, column, value)
+        self._changed = set(cells)
         self._model.evaluate()
+
+    def _original(self, place: Place) -> Any:
+        formula = self._formulas.get(place)
+        return as_json(self.book[place[0]].cell(place[1], place[2]).value) if formula is None else formula
 
     def value(self, place: Place) -> Value:
         if place in self._doubts:
