@@ -5,10 +5,11 @@ base               what they share: prompts, rows, levels, demonstrations
 tools              the tools
 reward             how a workbook is scored
 rows, levels/      rows and examples; generated tasks
+mcp_server, workdir/   the tools as an MCP server
 workbook_sandbox   workbooks are opened inside the sandbox alone
 workbooks/         what runs there: recalculation, edits, text dumps
 """
 
-from benchmax.envs.excel.excel_env import ExcelEnvInProcess
+from benchmax.envs.excel.excel_env import ExcelEnv, ExcelEnvInProcess, ExcelEnvLocal, ExcelEnvSkypilot
 
-__all__ = ["ExcelEnvInProcess"]
+__all__ = ["ExcelEnv", "ExcelEnvInProcess", "ExcelEnvLocal", "ExcelEnvSkypilot"]

@@ -15,6 +15,8 @@ from benchmax.errors import ToolError
 from benchmax.sandbox.call import plain_name
 
 INPUT, OUTPUT = "input.xlsx", "output.xlsx"
+NAMES_FILE = "names.json"
+"""Where an MCP server finds which workbook is which."""
 
 
 @dataclass(slots=True)

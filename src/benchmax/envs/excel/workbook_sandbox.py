@@ -25,14 +25,17 @@ from benchmax.sandbox import Call, Limits, Result, Sandbox
 INSIDE = Path(__file__).parent / "workbooks"
 MODULES = ("openpyxl", "ironcalc", "pandas", "openpyxl.chart", "openpyxl.styles")
 BOOK, REQUEST, RESULT = "book.xlsx", "request.json", "result.json"
-_WARM_UP = """
-import sys
-sys.path.insert(0, {folder!r})
+_LOAD = """
+import importlib.util, sys
+if "workbooks" not in sys.modules:
+    found = importlib.util.spec_from_file_location("workbooks", {init!r}, submodule_search_locations=[{folder!r}])
+    sys.modules["workbooks"] = importlib.util.module_from_spec(found)
+    found.loader.exec_module(sys.modules["workbooks"])
 import workbooks.operations
-workbooks.formulas.unsupported()
-sys.path.pop(0)
-"""
-_OPERATE = "import workbooks.operations; workbooks.operations.main()"
+""".format(init=str(INSIDE / "__init__.py"), folder=str(INSIDE))
+"""Imports `workbooks`, whose parent folder cannot be read there."""
+_WARM_UP = _LOAD + "workbooks.formulas.unsupported()"
+_OPERATE = _LOAD + "workbooks.operations.main()"
 _ENDS = {
     "wall": "it took longer than {wall:g} s",
     "cpu": "it took more processor time than {cpu:g} s",
@@ -91,8 +94,7 @@ class WorkbookSandbox:
 
     async def _run(self, call: Call) -> Result:
         if self._sandbox is None:
-            warm_up = _WARM_UP.format(folder=str(INSIDE.parent))
-            self._sandbox = Sandbox(self._modules, warm_up=warm_up, read=[INSIDE], insist=self._insist)
+            self._sandbox = Sandbox(self._modules, warm_up=_WARM_UP, read=[INSIDE], insist=self._insist)
         return await self._sandbox.run(call)
 
     # Operations

@@ -65,7 +65,8 @@ def sort_rows(draw: random.Random) -> Task:
         {SHEET: _area([_HEADER, *wanted], (last, 3))},
         "rows = [[cell.value for cell in row] for row in sheet.iter_rows(min_row=2)]\n"
         f"rows.sort(key=lambda row: row[2], reverse={down})\n"
-        "for r, row in enumerate(rows, 2):\n    for c, value in enumerate(row, 1):\n        sheet.cell(r, c).value = value\n",
+        "for r, row in enumerate(rows, 2):\n    for c, value in enumerate(row, 1):\n"
+        "        sheet.cell(r, c).value = value\n",
         f"'Data'!A1:C{last}",
     )
 
