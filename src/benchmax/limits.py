@@ -123,6 +123,16 @@ CRM_QUERY_STEPS = _limit("CRM_QUERY_STEPS", 2_000_000, "steps", "SQLite's work f
 CRM_LIVE_CALLS = _limit("CRM_LIVE_CALLS", 8, "calls", "to a live Salesforce org at once")
 CRM_LIVE_SECONDS = _limit("CRM_LIVE_SECONDS", 20.0, "seconds", "one answer of a live Salesforce org")
 CRM_LIVE_TRIES = _limit("CRM_LIVE_TRIES", 4, "tries", "one call to a live org that is busy, the first included")
+# The Excel environment
+EXCEL_CALL_SECONDS = _limit(
+    "EXCEL_CALL_SECONDS", 20.0, "seconds", "processor time of one call of an Excel tool, and of one recalculation"
+)
+EXCEL_MEMORY_BYTES = _limit("EXCEL_MEMORY_BYTES", 1024 * MIB, "bytes", "memory of such a call")
+EXCEL_FILE_BYTES = _limit("EXCEL_FILE_BYTES", 64 * MIB, "bytes", "all workbooks of such a call")
+EXCEL_OUTPUT_BYTES = _limit("EXCEL_OUTPUT_BYTES", 64 * KIB, "bytes", "what the code of such a call prints")
+EXCEL_DUMP_CHARS = _limit("EXCEL_DUMP_CHARS", 8_000, "characters", "a workbook as text, for a model")
+EXCEL_TOOL_CELLS = _limit("EXCEL_TOOL_CELLS", 10_000, "cells", "read or written by one call of a cell tool")
+EXCEL_ANSWER_CELLS = _limit("EXCEL_ANSWER_CELLS", 200_000, "cells", "compared in one area of an answer")
 
 # Batches
 ROLLOUTS_AT_ONCE = _limit("ROLLOUTS_AT_ONCE", 256, "rollouts", "in flight in one batch, unless set")

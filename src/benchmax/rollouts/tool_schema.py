@@ -48,9 +48,10 @@ def _simple_check(schema: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]
     types: dict[str, tuple[type, ...]] = {}
     for name, sub in schema.get("properties", {}).items():
         kind = sub.get("type") if isinstance(sub, Mapping) and set(sub) <= _ANNOTATIONS else None
-        if kind not in _TYPES:
+        kinds = [str(each) for each in (kind if isinstance(kind, list) else [kind])]
+        if not all(each in _TYPES for each in kinds):
             return None
-        types[name] = _TYPES[kind]
+        types[name] = tuple(found for each in kinds for found in _TYPES[each])
     required = frozenset(schema.get("required", ()))
 
     def check(arguments: dict[str, Any]) -> bool:

@@ -1,0 +1,109 @@
+"""What all Excel environments share: prompts, rows, levels and demonstrations. Where the tools run is up to each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from typing import Any, ClassVar
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.example_id import make_example
+from benchmax.envs.excel import rows as row_shapes
+from benchmax.envs.excel.levels import DEFAULT_LEVEL, LEVELS, make_rows, tools_of
+from benchmax.envs.excel.tools import INPUT, OUTPUT
+from benchmax.envs.types import Example, Messages, ToolCall
+from benchmax.errors import EnvDefinitionError
+
+_CALL = ToolCall("set_cell", json.dumps({"cell": "F8", "value": "=SUM(G2:G4)"}), "call_shown")
+SHOWN: Messages = [
+    {"role": "user", "content": "G2: 8\nG3: 60\nG4: 5\nPut the sum of G2:G4 in F8."},
+    {"role": "assistant", "content": "", "tool_calls": [_CALL.to_dict()]},
+    {"role": "tool", "tool_call_id": "call_shown", "name": _CALL.name, "content": "F8: =SUM(G2:G4) -> 73"},
+    {"role": "assistant", "content": "Done."},
+]
+"""A worked example, for the level at which small models begin; its data are in a column that no task uses."""
+_SHORT = ("formulas", "tables", "conditions", "reports")
+"""Levels whose prompts are the workbook and a sentence; the others have the headings of SpreadsheetBench."""
+MANIPULATE = (
+    "Solve the task on the workbook with the tools, and save the result at the output path. "
+    "The answer position says which cells are looked at. When it is saved, say Done."
+)
+
+
+class ExcelBase(BaseEnv):
+    """Rows are those of a level, or of SpreadsheetBench: see `spreadsheetbench.py`."""
+
+    system_prompt = "Solve the task with the tools. Write formulas, not numbers. Then say Done."
+    recommended_max_turns = 8
+    recommended_max_tool_calls = 8
+    PRIMARY_REWARD_KEY = "spreadsheet"
+    reward_weights: ClassVar = {"spreadsheet": 1.0}
+
+    @classmethod
+    def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
+        row = dict(example)
+        if missing := [name for name in ("instruction", "answer_position", "expected") if row.get(name) is None]:
+            raise ValueError(f"An Excel row needs the column {missing[0]}. Add it, or load the rows with load_dataset.")
+        source, output = row.get("input_filename") or INPUT, row.get("output_filename") or OUTPUT
+        short = row.get("level") in _SHORT
+        content = row_shapes.short_prompt(row) if short else row_shapes.full_prompt(row, source, output)
+        before: Messages = [] if short else [{"role": "system", "content": MANIPULATE}]
+        return make_example(
+            prompt_messages=[*before, *_shown(row), {"role": "user", "content": content}],
+            task=_task(row, output),
+            init_rollout_args={
+                "input_filename": source,
+                "output_filename": output,
+                **{name: row[name] for name in ("level", "sheets", "workbook") if row.get(name) is not None},
+            },
+        )
+
+    @classmethod
+    def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:
+        """A level, made here (`rows`, `seed`); any other name is one of the hub."""
+        if dataset_name in LEVELS:
+            return make_rows(dataset_name, **kwargs), None
+        return super().load_dataset(dataset_name, **kwargs)
+
+    @classmethod
+    def gold_completion(cls, example: Example) -> str | None:
+        return "Done." if (example.get("task") or {}).get("solution") else None
+
+    @classmethod
+    def gold_tool_calls(cls, example: Example) -> list[ToolCall]:
+        return [ToolCall(tool, json.dumps(given)) for tool, given in (example.get("task") or {}).get("solution") or ()]
+
+    def demonstrate(self, example: Example) -> Generator[Any, Any, None] | None:
+        """The solution of a generated task; other rows have none."""
+        solution = (example.get("task") or {}).get("solution")
+        return _played(solution) if solution else None
+
+
+def _shown(row: dict[str, Any]) -> Messages:
+    return SHOWN if row.get("level") == DEFAULT_LEVEL else []
+
+
+def _played(solution: list[Any]) -> Generator[Any, Any, None]:
+    yield from ((tool, given) for tool, given in solution)
+    yield "Done."
+
+
+def _task(row: dict[str, Any], output: str) -> dict[str, Any]:
+    task = {
+        "dataset_row_id": row.get("id"),
+        "answer_position": row["answer_position"],
+        "output_filename": output,
+        "expected": row["expected"],
+        "formulas": bool(row.get("formulas", row.get("cases"))),
+    }
+    others = ("cases", "styles", "loose", "volatile", "solution")
+    return task | {name: row[name] for name in others if row.get(name)}
+
+
+def check_row(level: str, of_row: str | None) -> None:
+    """Raises EnvDefinitionError when a row needs tools that the environment does not list."""
+    if of_row is not None and not set(tools_of(of_row)) <= set(tools_of(level)):
+        raise EnvDefinitionError(
+            f"These rows are of the level {of_row!r}, whose tools the level {level!r} does not list. "
+            f"Add --env-arg level={of_row}."
+        )

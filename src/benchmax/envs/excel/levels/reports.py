@@ -1,0 +1,215 @@
+"""Several sheets, dates, times, texts, blanks and errors."""
+
+from __future__ import annotations
+
+import calendar
+import datetime
+import random
+from typing import Any
+
+from benchmax.envs.excel.levels.task import Sheets, Task, formula_task, table
+from benchmax.envs.excel.levels.words import FIRST, ITEMS, LAST, MONTHS, date, day
+from benchmax.envs.excel.workbooks.values import from_serial, number_of
+
+_ORDERS = ("Item", "Date", "Amount")
+
+
+def _day_of(value: Any) -> datetime.date:
+    return from_serial(number_of(value) or 0).date()
+
+
+def total_of_month(draw: random.Random) -> Task:
+    count, month = draw.randint(6, 9), draw.randint(1, 11)
+    last = count + 1
+
+    def inputs(source: random.Random) -> Sheets:
+        days = [datetime.date(2024, month, source.randint(1, 28)), *(day(source) for _ in range(count - 1))]
+        rows = [[source.choice(ITEMS), date(each), source.randint(10, 900)] for each in days]
+        return {"Orders": table([_ORDERS, *rows]), "Report": {"A1": "Month", "B1": "Total", "A2": MONTHS[month - 1]}}
+
+    def answer(sheets: Sheets) -> Sheets:
+        cells = sheets["Orders"]
+        days = {n: _day_of(cells[f"B{n}"]) for n in range(2, last + 1)}
+        return {"Report": {"B2": sum(cells[f"C{n}"] for n, each in days.items() if each.month == month)}}
+
+    between = f'Orders!B2:B{last},">="&DATE(2024,{month},1),Orders!B2:B{last},"<"&DATE(2024,{month + 1},1)'
+    return formula_task(
+        draw,
+        f"Put the total Amount of the orders of {MONTHS[month - 1]} 2024 in cell B2 of the sheet Report.",
+        inputs,
+        answer,
+        [("set_cell", {"cell": "Report!B2", "value": f"=SUMIFS(Orders!C2:C{last},{between})"})],
+        "Report!B2",
+    )
+
+
+def price_from_other_sheet(draw: random.Random) -> Task:
+    """Some items have no price."""
+    count, known = draw.randint(4, 6), 5
+    last, area = count + 1, f"Orders!C2:C{count + 1}"
+
+    def inputs(source: random.Random) -> Sheets:
+        names = source.sample(ITEMS, known + 1)
+        prices = [[name, source.randint(5, 95)] for name in names[:known]]
+        asked = [names[known], *source.choices(names[:known], k=count - 1)]
+        source.shuffle(asked)
+        orders = [[name, source.randint(2, 20)] for name in asked]
+        return {"Orders": table([("Item", "Units"), *orders]), "Prices": table([("Item", "Price"), *prices])}
+
+    def answer(sheets: Sheets) -> Sheets:
+        orders, prices = sheets["Orders"], sheets["Prices"]
+        price = {prices[f"A{n}"]: prices[f"B{n}"] for n in range(2, known + 2)}
+        worth = {
+            n: orders[f"B{n}"] * price[orders[f"A{n}"]] if orders[f"A{n}"] in price else "none"
+            for n in range(2, last + 1)
+        }
+        return {"Orders": {f"C{n}": value for n, value in worth.items()}}
+
+    formula = f'=IFERROR(B2*VLOOKUP(A2,Prices!A$2:B${known + 1},2,FALSE),"none")'
+    return formula_task(
+        draw,
+        f"Fill {area} with Units times the item's Price on the sheet Prices, or none for items without a price.",
+        inputs,
+        answer,
+        [("fill_cells", {"range": area, "value": formula})],
+        area,
+    )
+
+
+def _dated_rows(count: int) -> Any:
+    def inputs(source: random.Random) -> Sheets:
+        rows = [[source.choice(ITEMS), date(day(source)), source.randint(10, 900)] for _ in range(count)]
+        return {"Orders": table([_ORDERS, *rows])}
+
+    return inputs
+
+
+def due_date(draw: random.Random) -> Task:
+    count, days = draw.randint(4, 6), draw.choice((7, 10, 14, 30, 45, 60))
+    area = f"D2:D{count + 1}"
+    return formula_task(
+        draw,
+        f"Fill {area} with the date {days} days after the Date of each row.",
+        _dated_rows(count),
+        lambda sheets: {
+            "Orders": {
+                f"D{n}": date(_day_of(sheets["Orders"][f"B{n}"]) + datetime.timedelta(days))
+                for n in range(2, count + 2)
+            }
+        },
+        [("fill_cells", {"range": area, "value": f"=B2+{days}"})],
+        area,
+    )
+
+
+def end_of_month(draw: random.Random) -> Task:
+    count = draw.randint(4, 6)
+    area = f"D2:D{count + 1}"
+
+    def last_day(value: Any) -> datetime.date:
+        at = _day_of(value)
+        return at.replace(day=calendar.monthrange(at.year, at.month)[1])
+
+    return formula_task(
+        draw,
+        f"Fill {area} with the last day of the month of each Date.",
+        _dated_rows(count),
+        lambda sheets: {"Orders": {f"D{n}": date(last_day(sheets["Orders"][f"B{n}"])) for n in range(2, count + 2)}},
+        [("fill_cells", {"range": area, "value": "=EOMONTH(B2,0)"})],
+        area,
+    )
+
+
+def hours_worked(draw: random.Random) -> Task:
+    count = draw.randint(4, 6)
+    area, target = f"D2:D{count + 1}", f"D{count + 3}"
+
+    def inputs(source: random.Random) -> Sheets:
+        rows = []
+        for name in source.sample(FIRST, count):
+            began, minutes = source.randint(24, 44) * 15, source.randint(8, 36) * 15
+            ended = began + minutes
+            rows.append([name, {"time": _clock(began)}, {"time": _clock(ended)}])
+        return {"Week": table([("Name", "From", "To"), *rows])}
+
+    def answer(sheets: Sheets) -> Sheets:
+        cells = sheets["Week"]
+        hours = {
+            n: 24 * ((number_of(cells[f"C{n}"]) or 0) - (number_of(cells[f"B{n}"]) or 0)) for n in range(2, count + 2)
+        }
+        return {"Week": {f"D{n}": value for n, value in hours.items()} | {target: sum(hours.values())}}
+
+    return formula_task(
+        draw,
+        f"Fill {area} with the hours that each person worked, as a number, and put their sum in {target}.",
+        inputs,
+        answer,
+        [
+            ("fill_cells", {"range": area, "value": "=(C2-B2)*24"}),
+            ("set_cell", {"cell": target, "value": f"=SUM({area})"}),
+        ],
+        f"{area}, {target}",
+    )
+
+
+def _clock(minutes: int) -> str:
+    return f"{minutes // 60:02}:{minutes % 60:02}:00"
+
+
+def names(draw: random.Random) -> Task:
+    count, short = draw.randint(4, 6), draw.random() < 0.5
+    area = f"C2:C{count + 1}"
+
+    def inputs(source: random.Random) -> Sheets:
+        rows = zip(source.sample(FIRST, count), source.sample(LAST, count), strict=True)
+        return {"People": table([("First", "Last"), *rows])}
+
+    def joined(first: str, last: str) -> str:
+        return f"{first[0]}. {last.upper()}" if short else f"{last}, {first}"
+
+    asked = (
+        "the first letter of First, a dot, a space and Last in capitals"
+        if short
+        else "Last, a comma, a space and First"
+    )
+    return formula_task(
+        draw,
+        f"Fill {area} with {asked}, as in {joined('Mary', 'Poole')}.",
+        inputs,
+        lambda sheets: {
+            "People": {
+                f"C{n}": joined(sheets["People"][f"A{n}"], sheets["People"][f"B{n}"]) for n in range(2, count + 2)
+            }
+        },
+        [("fill_cells", {"range": area, "value": '=LEFT(A2,1)&". "&UPPER(B2)' if short else '=B2&", "&A2'})],
+        area,
+    )
+
+
+def blanks(draw: random.Random) -> Task:
+    count = draw.randint(6, 9)
+    last = count + 1
+
+    def inputs(source: random.Random) -> Sheets:
+        amounts: list[int | None] = [source.randint(10, 900) for _ in range(count)]
+        for at in source.sample(range(count), source.randint(1, 4)):
+            amounts[at] = None
+        rows = [[source.choice(ITEMS), amount] for amount in amounts]
+        return {"Orders": table([("Item", "Amount"), *rows])}
+
+    def answer(sheets: Sheets) -> Sheets:
+        found = [sheets["Orders"].get(f"B{n}") for n in range(2, last + 1)]
+        known = [each for each in found if each is not None]
+        return {"Orders": {"D1": found.count(None), "D2": sum(known) / len(known)}}
+
+    return formula_task(
+        draw,
+        f"Some cells of B2:B{last} are blank. Put their number in D1, and the average of the others in D2.",
+        inputs,
+        answer,
+        [
+            ("set_cell", {"cell": "D1", "value": f"=COUNTBLANK(B2:B{last})"}),
+            ("set_cell", {"cell": "D2", "value": f"=AVERAGE(B2:B{last})"}),
+        ],
+        "D1:D2",
+    )

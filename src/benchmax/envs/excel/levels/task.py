@@ -1,0 +1,95 @@
+"""A generated task: a workbook, what is asked, what is right, and how the tools get there.
+
+Values are as in `workbooks/values.py`, by sheet and cell: `{"Sheet1": {"A1": 7}}`; `{"formula": "=A1", "value": 7}` is
+a formula with what it shows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from benchmax.envs.excel.workbooks.ranges import cell_name
+
+Sheets: TypeAlias = dict[str, dict[str, Any]]
+CASES = 2
+"""Other inputs that a formula must be right for."""
+_TRIES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    instruction: str
+    sheets: Sheets
+    expected: Sheets
+    solution: Sequence[tuple[str, Mapping[str, Any]]]
+    """Tools and their arguments."""
+    position: str
+    """Where the answer is, as text."""
+    cases: Sequence[Mapping[str, Sheets]] = ()
+    """With any, the answer must be formulas."""
+    styles: Mapping[str, Mapping[str, Sequence[str]]] | None = None
+
+    def as_row(self, level: str) -> dict[str, Any]:
+        return {
+            "level": level,
+            "instruction": self.instruction,
+            "sheets": self.sheets,
+            "answer_position": self.position,
+            "expected": self.expected,
+            "cases": list(self.cases),
+            "styles": self.styles,
+            "solution": [[tool, dict(given)] for tool, given in self.solution],
+        }
+
+
+MakeTask: TypeAlias = Callable[[random.Random], Task]
+
+
+def formula_task(
+    draw: random.Random,
+    instruction: str,
+    inputs: Callable[[random.Random], Sheets],
+    answer: Callable[[Sheets], Sheets],
+    solution: Sequence[tuple[str, Mapping[str, Any]]],
+    position: str,
+) -> Task:
+    """A task whose answer must be a formula: it is right for other inputs as well, whose answers are others."""
+    shown = inputs(draw)
+    expected = answer(shown)
+    cases: list[dict[str, Sheets]] = []
+    for _ in range(_TRIES):
+        other = inputs(draw)
+        if answer(other) != expected:
+            cases.append({"change": _changed(shown, other), "expected": answer(other)})
+        if len(cases) == CASES:
+            return Task(instruction, shown, expected, solution, position, cases)
+    raise ValueError(f"The answer is always {expected}: {instruction}")
+
+
+def _changed(shown: Sheets, other: Sheets) -> Sheets:
+    """Cells whose values differ, formulas aside."""
+    return {
+        sheet: {
+            name: other[sheet].get(name)
+            for name in {**cells, **other[sheet]}
+            if cells.get(name) != other[sheet].get(name) and not _is_formula(cells.get(name))
+        }
+        for sheet, cells in shown.items()
+    }
+
+
+def _is_formula(value: Any) -> bool:
+    return isinstance(value, dict) and "formula" in value
+
+
+def table(rows: Sequence[Sequence[Any]], top: int = 1, left: int = 1) -> dict[str, Any]:
+    """Cells of rows, without the blank ones."""
+    return {
+        cell_name(top + r, left + c): value
+        for r, row in enumerate(rows)
+        for c, value in enumerate(row)
+        if value is not None
+    }

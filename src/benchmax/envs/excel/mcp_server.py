@@ -1,0 +1,87 @@
+"""The tools as an MCP server on standard input and output: `python -m benchmax.envs.excel.mcp_server`.
+
+The rollout's workbooks lie in its directory; `names.json` there says which is the input and which the output. Code runs
+in a sandbox inside of the server's own confinement, where Linux allows no mounts. So that sandbox has no file tree of
+its own and nothing loaded: code can read what the server can, and a call takes the time of its imports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import mcp.server.stdio
+from mcp.server.lowlevel import Server
+from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
+
+from benchmax import limits
+from benchmax.envs.excel.tools import INPUT, NAMES_FILE, OUTPUT, TOOLS, RolloutFiles, call_tool
+from benchmax.envs.excel.workbook_sandbox import WorkbookSandbox
+from benchmax.errors import BenchmaxError
+from benchmax.files.links import read_plain
+
+MODULES = ("openpyxl", "ironcalc")
+"""Loaded by each server: pandas would double what a server needs, and can be imported by the code itself."""
+
+
+async def list_tools(context: Any, params: Any) -> ListToolsResult:
+    return ListToolsResult(
+        tools=[
+            Tool(name=each.name, description=each.description, input_schema=each.input_schema or {"type": "object"})
+            for each in TOOLS.values()
+        ]
+    )
+
+
+async def call(context: Any, params: CallToolRequestParams) -> CallToolResult:
+    try:
+        text, failed = await _called(params.name, params.arguments or {}), False
+    except BenchmaxError as error:
+        text, failed = str(error), True
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
+
+
+async def _called(name: str, given: dict[str, Any]) -> str:
+    files = _files()
+    before = dict(files.written)
+    text = await call_tool(_books(), files, name, given)
+    await asyncio.to_thread(_save, {name: each for name, each in files.written.items() if before.get(name) != each})
+    return text
+
+
+def _save(written: dict[str, bytes]) -> None:
+    for name, content in written.items():
+        Path(name).write_bytes(content)
+
+
+def _files() -> RolloutFiles:
+    """The workbooks in the rollout's directory."""
+    try:
+        names = json.loads(_content(NAMES_FILE))
+    except FileNotFoundError:
+        names = {}
+    source, output = names.get("input", INPUT), names.get("output", OUTPUT)
+    others = {path.name for path in Path().glob("*.xlsx") if path.is_file()} - {source}
+    return RolloutFiles(_content(source), source, output, {name: _content(name) for name in others})
+
+
+def _content(name: str) -> bytes:
+    return read_plain(Path(), name, limits.EXCEL_FILE_BYTES)
+
+
+@lru_cache(maxsize=1)
+def _books() -> WorkbookSandbox:
+    return WorkbookSandbox(MODULES, insist=True)
+
+
+async def serve() -> None:
+    server = Server("excel", on_list_tools=list_tools, on_call_tool=call)
+    async with mcp.server.stdio.stdio_server() as (read_stream, write_stream):
+        await server.run(read_stream, write_stream, server.create_initialization_options())
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

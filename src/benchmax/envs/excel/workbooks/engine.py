@@ -1,0 +1,182 @@
+"""A workbook's values after recalculation, and which of them nobody can vouch for.
+
+ironcalc computes every formula anew: the values that the file holds are not looked at. A formula that ironcalc is known
+not to compute as Excel does is in doubt, and so is every formula that depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import ironcalc
+from openpyxl import Workbook
+from openpyxl.worksheet.formula import ArrayFormula, DataTableFormula
+
+from . import formulas
+from .ranges import Area
+from .values import Value, as_json, from_serial, number_of
+
+Place = tuple[str, int, int]
+"""Sheet, row, column."""
+
+
+class Recalculated:
+    """The values of a workbook. `path` is its file, `book` the same as read by openpyxl with formulas."""
+
+    def __init__(self, path: str, book: Workbook) -> None:
+        self.book = book
+        self._model, self.problem = _load(path)
+        self._index = {} if self._model is None else _indexes(self._model)
+        self._formulas = dict(_formulas(book))
+        self._changed: set[Place] = set()
+        self._doubts = self._in_doubt()
+
+    def formula(self, place: Place) -> str | None:
+        return self._formulas.get(place)
+
+    def change(self, cells: dict[Place, Any]) -> None:
+        """Put other values into cells of the workbook as it was at first, and compute again."""
+        if self._model is None:
+            return
+        undone = {place: self._original(place) for place in self._changed if place not in cells}
+        for (sheet, row, column), value in {**undone, **cells}.items():
+            _put(self._model, self._index[sheet], row, column, value)
+        self._changed = set(cells)
+        self._model.evaluate()
+
+    def _original(self, place: Place) -> Any:
+        formula = self._formulas.get(place)
+        return as_json(self.book[place[0]].cell(place[1], place[2]).value) if formula is None else formula
+
+    def value(self, place: Place) -> Value:
+        if place in self._doubts:
+            return {"unknown": self._doubts[place]}
+        if self._model is None:
+            if place in self._formulas:
+                return {"unknown": f"the workbook cannot be computed here ({self.problem})"}
+            return as_json(self.book[place[0]].cell(place[1], place[2]).value)
+        return _value(self._model, self._index[place[0]], place[1], place[2])
+
+    def dated(self, place: Place) -> Value:
+        """The value, with numbers that are shown as dates or times as such."""
+        value = self.value(place)
+        cell = self.book[place[0]].cell(place[1], place[2])
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not cell.is_date
+            or not 0 <= value < 2_958_466
+        ):
+            return value
+        moment = from_serial(value)
+        return {"time": moment.time().isoformat()} if value < 1 else {"date": moment.isoformat(timespec="seconds")}
+
+    # Doubts
+
+    def _in_doubt(self) -> dict[Place, str]:
+        """Formulas in doubt by themselves; without any, nothing depends on one."""
+        found = {}
+        for place, formula in self._formulas.items():
+            if (reason := formulas.doubt(formula, self._as_read(place, formula))) is not None:
+                found[place] = reason
+        return self._spread(found) if found else {}
+
+    def _as_read(self, place: Place, formula: str) -> str:
+        if self._model is None or isinstance(self.book[place[0]].cell(place[1], place[2]).value, ArrayFormula):
+            return formula
+        return str(self._model.get_cell_content(self._index[place[0]], place[1], place[2]))
+
+    def _spread(self, found: dict[Place, str]) -> dict[Place, str]:
+        """Those and all formulas that depend on them."""
+        uses = {place: self._uses(place[0], formula) for place, formula in self._formulas.items() if place not in found}
+        spreading = True
+        while spreading:
+            spreading = False
+            for place, areas in list(uses.items()):
+                if areas is None or any(_touches(areas, each) for each in found):
+                    reason = next(iter(found.values()))
+                    found[place] = f"it depends on a formula of which {reason}"
+                    del uses[place]
+                    spreading = True
+        return found
+
+    def _uses(self, sheet: str, formula: str) -> list[Area] | None:
+        """Areas that a formula depends on; None when its text does not say."""
+        if formulas.functions(formula) & formulas.DYNAMIC:
+            return None
+        texts = [formula, *(text for name, text in self._names() if name in formulas.names(formula))]
+        found = (area for text in texts for area in formulas.references(text))
+        return [area._replace(sheet=sheet_named(self.book, area.sheet) if area.sheet else sheet) for area in found]
+
+    def _names(self) -> list[tuple[str, str]]:
+        return [(name.casefold(), str(each.value or "")) for name, each in self.book.defined_names.items()]
+
+
+def sheet_named(book: Workbook, name: str | None) -> str | None:
+    """The title of a sheet, whatever the capitals of its name; the first when that is None."""
+    titles: list[str] = [sheet.title for sheet in book.worksheets]
+    if name is None:
+        return titles[0]
+    return next((title for title in titles if title.casefold() == name.casefold()), None)
+
+
+def _touches(areas: list[Area], place: Place) -> bool:
+    sheet, row, column = place
+    return any(
+        area.sheet == sheet
+        and area.top <= row <= (area.bottom or row)
+        and area.left <= column <= (area.right or column)
+        for area in areas
+    )
+
+
+def _load(path: str) -> tuple[Any, str]:
+    try:
+        model = ironcalc.load_from_xlsx(path, "en", "UTC", "en")
+        model.evaluate()
+        return model, ""
+    except BaseException as error:  # a panic is no Exception
+        return None, f"{type(error).__name__}: {error}"
+
+
+def _indexes(model: Any) -> dict[str, int]:
+    return {each["name"]: number for number, each in enumerate(model.get_worksheets_properties())}
+
+
+def _formulas(book: Workbook) -> Iterator[tuple[Place, str]]:
+    for sheet in book.worksheets:
+        for row in sheet.iter_rows():
+            for cell in row:
+                if cell.data_type == "f":
+                    yield (sheet.title, cell.row, cell.column), _text(cell.value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, ArrayFormula):
+        return str(value.text)
+    return "=TABLE()" if isinstance(value, DataTableFormula) else str(value)
+
+
+def _value(model: Any, sheet: int, row: int, column: int) -> Value:
+    value: Value = model.get_cell_value(sheet, row, column)
+    if isinstance(value, str) and value.startswith("#") and _is_error(model, sheet, row, column):
+        return {"unknown": "it is not computed here"} if value == "#N/IMPL!" else {"error": value}
+    return value
+
+
+def _is_error(model: Any, sheet: int, row: int, column: int) -> bool:
+    return bool(model.get_cell_type(sheet, row, column) == ironcalc.CellType.ErrorValue)
+
+
+def _put(model: Any, sheet: int, row: int, column: int, value: Any) -> None:
+    if value is None:
+        model.clear_cell_contents(sheet, row, column)
+    elif isinstance(value, bool):
+        model.update_cell_with_bool(sheet, row, column, value)
+    elif (number := number_of(value)) is not None:
+        model.update_cell_with_number(sheet, row, column, number)
+    elif isinstance(value, str) and value.startswith("="):
+        model.update_cell_with_formula(sheet, row, column, value)
+    else:
+        model.update_cell_with_text(sheet, row, column, str(value))
