@@ -114,6 +114,14 @@ MATH_ANSWER_CHARS = _limit("MATH_ANSWER_CHARS", 300, "characters", "longest answ
 MATH_JUDGE_SECONDS = _limit(
     "MATH_JUDGE_SECONDS", 1.0, "seconds", "processor time to compare two answers; one that takes longer is wrong"
 )
+# The code environment
+CODE_ANSWER_CHARS = _limit("CODE_ANSWER_CHARS", 50_000, "characters", "longest answer that the code environment runs")
+CODE_CPU_SECONDS = _limit("CODE_CPU_SECONDS", 2.0, "seconds", "processor time of a solution, for all its tests")
+CODE_WALL_SECONDS = _limit("CODE_WALL_SECONDS", 20.0, "seconds", "one solution, for all its tests")
+CODE_MEMORY_BYTES = _limit("CODE_MEMORY_BYTES", 512 * MIB, "bytes", "memory of one solution")
+CODE_VALUE_BYTES = _limit("CODE_VALUE_BYTES", 1 * MIB, "bytes", "what a solution returns from one call, as JSON")
+CODE_OUTPUT_BYTES = _limit("CODE_OUTPUT_BYTES", 4_000, "bytes", "what run_python shows of what code prints")
+CODE_SOLUTIONS = _limit("CODE_SOLUTIONS", 32, "solutions", "run at once; others wait")
 # The CRM environment
 CRM_QUERY_CHARS = _limit("CRM_QUERY_CHARS", 20_000, "characters", "one SOQL or SOSL query")
 CRM_QUERY_DEPTH = _limit("CRM_QUERY_DEPTH", 32, "levels", "brackets and queries inside one another in such a query")

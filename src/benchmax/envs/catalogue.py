@@ -14,6 +14,7 @@ BUILT_IN = {
     "math": "benchmax.envs.math.math_env.MathEnvLocal",
     "crm": "benchmax.envs.crm.crm_env.CRMEnvInProcess",
     "excel": "benchmax.envs.excel.excel_env.ExcelEnvInProcess",
+    "code": "benchmax.envs.code.code_env.CodeEnv",
 }
 
 
