@@ -17,7 +17,7 @@ from benchmax.platform.server.security.auth import Caller
 from benchmax.platform.server.state import Here
 from benchmax.platform.store.tables import Chunk, Corpus
 from benchmax.platform.store.uploads import corpora
-from benchmax.platform.store.uploads.filters import predicate
+from benchmax.search.filters import predicate
 from benchmax.platform.wire.accounts import (
     ChunkInfo,
     ChunkPage,

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from benchmax.platform.store.runs.metrics import write_all
 from benchmax.platform.store.tables import Chunk, Corpus
-from benchmax.platform.store.uploads.filters import Predicate
+from benchmax.search.filters import Predicate
 
 MOST_CORPORA = 20
 MOST_CHUNKS = 10_000
