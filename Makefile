@@ -12,7 +12,7 @@ help: ## what can be made
 setup: $(STAMP) ## a virtual environment with everything, in .venv
 
 # What was tested together, where it was: on Python 3.11. Elsewhere, or from an index without it, pyproject's ranges.
-EXTRAS = '.[data,train,platform,mcp,dev]'
+EXTRAS = '.[data,train,platform,mcp,envs,dev]'
 TESTED = $$($(BIN)/python -c 'import sys; print("--constraint constraints.txt" * (sys.version_info[:2] == (3, 11)))')
 
 $(STAMP): pyproject.toml constraints.txt
@@ -50,11 +50,12 @@ console-types: console ## the console's API types and metrics, from the package
 screenshots: console ## pictures of every page of the console, in build/screenshots; the best in docs/images
 	$(BIN)/python tests/browser/screenshots.py build/screenshots
 
-check: setup ## format, lint, types, import layers
+check: setup ## format, lint, types, import layers, sizes and homes
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_house.py
 	$(BIN)/python console/scripts/metrics.py --check
 
 format: setup ## rewrite files the way check wants them

@@ -12,9 +12,8 @@ from sqlalchemy.orm import Session
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.runs import evals, rollouts, runs
-from benchmax.platform.store.runs import metrics as points
-from benchmax.platform.store.tables import EnvLog, Event, Point, RolloutRow, Run, Series
+from benchmax.platform.store.runs import evals, metrics, rollouts, runs
+from benchmax.platform.store.tables import EnvLog, Event, MetricName, MetricValue, RolloutRow, Run
 
 OWNER = "bench@example.org"
 GROUP = 8
@@ -74,9 +73,9 @@ def _run(session: Session, data: DataDir, owner: str, number: int, shape: Shape)
     status = "active" if number % 20 == 0 else "complete"
     run.status, run.latest_step, run.total_steps, run.tags = status, shape.steps, shape.steps, ["bench"]
     names = [f"metric/{each}" for each in range(shape.series)]
-    points.write_all(
+    metrics.write_all(
         session,
-        Series,
+        MetricName,
         [{"run_id": run.id, "mode": "train", "name": name} for name in names],
         ("run_id", "mode", "name"),
     )
@@ -142,7 +141,7 @@ def counts(database: Database) -> dict[str, int]:
     with database.read() as session:
         return {
             table.__tablename__: session.scalar(select(func.count()).select_from(table)) or 0
-            for table in (Run, RolloutRow, Point, EnvLog, Event)
+            for table in (Run, RolloutRow, MetricValue, EnvLog, Event)
         }
 
 

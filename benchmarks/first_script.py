@@ -27,7 +27,7 @@ from pathlib import Path
 from _documents_script import with_rows
 
 from benchmax.platform.client import TrainerClient
-from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.daemon import control, liveness, ports
 from benchmax.platform.store.datadir import DataDir
 from benchmax.trainer.display.plot import plot_metrics
 from benchmax.trainer.rundir import read_metrics
@@ -67,12 +67,12 @@ def make_rows(count: int, seed: int) -> list[dict[str, str]]:
 def platform(folder: Path) -> Iterator[tuple[DataDir, str]]:
     """A platform, as `benchmax up` starts one."""
     data = DataDir(folder / "data")
-    command = [sys.executable, "-m", "benchmax", "up", "--port", str(keeper.free_port()), "--data-dir", str(data.root)]
+    command = [sys.executable, "-m", "benchmax", "up", "--port", str(ports.free_port()), "--data-dir", str(data.root)]
     subprocess.run(command, check=True, capture_output=True, timeout=180)
     try:
-        yield data, str(keeper.server_url(data))
+        yield data, str(liveness.server_url(data))
     finally:
-        keeper.stop(data)
+        control.stop(data)
 
 
 def launch(folder: Path, rows: list[dict[str, str]], key: str, url: str) -> str:

@@ -29,7 +29,8 @@ from typing import Any
 
 from _platform_data import Size, build, counts, wanted
 
-from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.daemon import liveness, ports
+from benchmax.platform.daemon.options import Options
 from benchmax.platform.server.app import create_app
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.database import Database, open_database
@@ -226,13 +227,13 @@ def measure(kind: str, folder: Path, given: argparse.Namespace, stack: ExitStack
     key = key_file.read_text()
     asked = reads(wanted(database))
     queries = statements(database, data, key, asked)
-    port = keeper.free_port()
-    options = keeper.Options(data, port, url)
+    port = ports.free_port()
+    options = Options(data, port, url)
     with open(folder / "server.log", "wb") as log:
         server = subprocess.Popen(options.server(), stdout=log, stderr=log, env=options.variables())
     stack.callback(server.wait)
     stack.callback(server.terminate)
-    while keeper.server_url(data) is None:
+    while liveness.server_url(data) is None:
         assert server.poll() is None, (folder / "server.log").read_text()
         time.sleep(0.1)
     costs = asyncio.run(alone(server.pid, port, key, asked))

@@ -16,7 +16,8 @@ import psutil
 from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import UsageError
 from benchmax.platform.client import TrainerClient
-from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.daemon import control, liveness, ports
+from benchmax.platform.daemon.options import Options
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
@@ -90,7 +91,7 @@ class Platform:
         monkeypatch.delenv("BENCHMAX_DATABASE_URL", raising=False)
         store_tiny(folder / "home", "toy")
         self.data = DataDir(folder / "data").create()
-        self.options = keeper.Options(self.data, keeper.free_port())
+        self.options = Options(self.data, ports.free_port())
         self.up()
         self.database = open_database(self.data, None)
         with self.database.write() as session:
@@ -106,7 +107,7 @@ class Platform:
         )  # fmt: skip
 
     def up(self) -> None:
-        keeper.start(self.options)
+        control.start(self.options)
 
     def launch(self, number: int) -> None:
         """A run of its own seed."""
@@ -127,8 +128,8 @@ class Platform:
 
     def pids(self, name: str) -> list[int]:
         """Of the processes of this platform that do such work now."""
-        if name == "keeper":
-            note = keeper.read_keeper(self.data)
+        if name == "daemon":
+            note = liveness.read_daemon(self.data)
             return [note["pid"]] if note else []
         if name in ("server", "runner"):
             pid = self.data.holder(name)
@@ -159,7 +160,7 @@ class Platform:
         return True
 
     def close(self) -> None:
-        keeper.stop(self.data)
+        control.stop(self.data)
         self.client.close()
         self.database.close()
 

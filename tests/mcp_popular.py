@@ -269,7 +269,7 @@ async def _rollouts(server: Popular, workdir: Path, page: str, outcome: Outcome)
     async with opened(workdir, servers=2, spares=0) as env:
         await asyncio.gather(env.init_rollout("a"), env.init_rollout("b"))
         started = set(descendants(os.getpid()))
-        places = {rollout: Path(env._pool.rollouts[rollout].workspace) for rollout in "ab"}
+        places = {rollout: Path(env._pool.leases[rollout].workspace) for rollout in "ab"}
         for change in server.changes:
             await _say(env, "a", change, page)
         in_a, in_b = [await _say(env, rollout, server.look, page) for rollout in "ab"]
@@ -295,7 +295,7 @@ async def _rollouts(server: Popular, workdir: Path, page: str, outcome: Outcome)
 
 
 async def _say(env: ParallelMcpEnv, rollout: str, call: Call, page: str) -> str:
-    text = json.dumps(call[1]).replace(HERE, env._pool.rollouts[rollout].workspace).replace(PAGE, page)
+    text = json.dumps(call[1]).replace(HERE, env._pool.leases[rollout].workspace).replace(PAGE, page)
     said = await env.run_tool(rollout, call[0], **json.loads(text))
     return said.text if isinstance(said, ToolResult) else str(said)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import secrets
 import shutil
@@ -123,6 +124,14 @@ def store(request, tmp_path):
     opened = database.open_database(DataDir(tmp_path / "data").create(), url)
     yield opened
     opened.close()
+
+
+def metric_values(session, run_id, mode, names=None):
+    """`{name: [{step, value}]}` of one mode, of all metrics or some."""
+    from benchmax.platform.store.runs import metrics
+
+    found = json.loads(metrics.encoded(session, run_id, mode))
+    return {name: values for name, values in found.items() if names is None or name in names}
 
 
 def make_run(session, email="a@example.org", **more):

@@ -11,9 +11,8 @@ from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.queue import jobs
-from benchmax.platform.store.runs import metrics as points
 from benchmax.platform.store.runs import runs
-from platform_world import make_run
+from platform_world import make_run, metric_values
 
 HERE = Path(__file__).parent
 STUB = HERE / "stub_child.py"
@@ -82,7 +81,7 @@ def starts(data, run_id):
 
 def steps(database, run_id, mode="train", name="loss"):
     with database.read() as session:
-        return [point["step"] for point in points.scalars(session, run_id, mode).get(name, [])]
+        return [point["step"] for point in metric_values(session, run_id, mode).get(name, [])]
 
 
 def is_running(pid):

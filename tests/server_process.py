@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import psutil
 
-from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.daemon import ports
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
@@ -20,7 +20,7 @@ class ServerProcess:
     """A server on a port of its own, with its database at hand."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        self.data, self.port = DataDir(folder / "data").create(), keeper.free_port()
+        self.data, self.port = DataDir(folder / "data").create(), ports.free_port()
         self.database = open_database(self.data, None)
         words = [sys.executable, "-m", "benchmax.platform.server", "--data", str(self.data.root)]
         with open(self.data.logs / "server.log", "ab") as log:

@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from benchmax.platform.runner.children.child_files import EXIT_FILE, read_note, write_note
-from benchmax.platform.runner.processes import parent_watch as lifeline
+from benchmax.platform.runner.children.child_files import EXIT_FILE, read_object, write_object
+from benchmax.platform.runner.processes import parent_watch
 
 stopped = False
 
@@ -56,7 +56,7 @@ def rollout(step, sample):
 
 
 def status(run, step, steps, state="running"):
-    write_note(
+    write_object(
         run / "status.json", {"state": state, "step": step, "steps": steps, "pid": os.getpid(), "time": time.time()}
     )
 
@@ -102,15 +102,15 @@ def train(run, args):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("run", type=Path)
-    parser.add_argument("--lifeline", type=int)
+    parser.add_argument("--parent-pipe", type=int)
     parser.add_argument("--policy")
     given = parser.parse_args()
     run = given.run
-    word = lifeline.wait_for_word(given.lifeline)
-    lifeline.hold(given.lifeline, run, given.policy)
+    word = parent_watch.wait_for_message(given.parent_pipe)
+    parent_watch.watch_parent(given.parent_pipe, run, given.policy)
     append(run / "starts.jsonl", {"pid": os.getpid(), "word": word, "variables": dict(os.environ), "cwd": os.getcwd()})
-    args = read_note(run / "launch.json")["args"]
-    lifeline.ADOPT_SECONDS = args.get("adopt_seconds", lifeline.ADOPT_SECONDS)
+    args = read_object(run / "launch.json")["args"]
+    parent_watch.ADOPT_SECONDS = args.get("adopt_seconds", parent_watch.ADOPT_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN if args.get("deaf") else stop)
     if args.get("family"):
         other = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
@@ -119,8 +119,8 @@ def main():
         code, reason = args["code"], args.get("reason", "")
     else:
         code, reason = train(run, args)
-    lifeline.let_go(run)
-    write_note(run / EXIT_FILE, {"pid": os.getpid(), "code": code, "reason": reason})
+    parent_watch.refuse_adoption(run)
+    write_object(run / EXIT_FILE, {"pid": os.getpid(), "code": code, "reason": reason})
     os._exit(code)
 
 

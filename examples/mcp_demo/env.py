@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmax import Example, ToolCall
-from benchmax.envs.mcp import Luggage, ParallelMcpEnv
+from benchmax.envs.mcp import PackedWorkdir, ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import LocalProvisioner
 
-WORKDIR = Luggage(Path(__file__).parent)
+WORKDIR = PackedWorkdir(Path(__file__).parent)
 
 
 class McpDemoEnv(ParallelMcpEnv):

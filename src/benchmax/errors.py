@@ -7,11 +7,13 @@
     │   ├── EnvDefinitionError           the environment class cannot be loaded or used
     │   ├── NotFoundError (LookupError)  a model, run or file that is not there
     │   ├── PluginError                  what an installed package adds cannot be loaded
+    │   ├── SandboxUnavailable           this machine cannot confine code that nobody has read
     │   └── BundlingError                in `benchmax.bundle.errors`: an environment cannot be packed or opened
     ├── RolloutError (RuntimeError)      one rollout failed; its siblings go on
     │   ├── EnvError                     init_rollout or release_rollout
     │   │   ├── EnvLost                  the environment's process ended while it held the rollout
-    │   │   └── McpError                 an MCP server died, did not answer, or was not available
+    │   │   ├── McpError                 an MCP server died, did not answer, or was not available
+    │   │   └── SandboxError             the sandbox died, or could not start a call
     │   ├── ToolError                    run_tool; its text is shown to the model
     │   ├── RewardError                  compute_reward or compute_group_reward
     │   ├── JudgeError                   a language-model judge returned no usable verdict
@@ -73,6 +75,10 @@ class PluginError(UsageError):
     """What an installed package adds to benchmax cannot be loaded."""
 
 
+class SandboxUnavailable(UsageError):
+    """This machine cannot confine code that nobody has read."""
+
+
 class RolloutError(BenchmaxError, RuntimeError):
     """One rollout failed."""
 
@@ -87,6 +93,10 @@ class EnvLost(EnvError):
 
 class McpError(EnvError):
     """An MCP server died, did not answer, or was not available."""
+
+
+class SandboxError(EnvError):
+    """The sandbox died, or could not start a call."""
 
 
 class ToolError(RolloutError):

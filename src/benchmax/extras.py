@@ -13,10 +13,11 @@ MODULES = {
         "huggingface_hub",
     ),
     "platform": (
-        "fastapi", "sqlalchemy", "alembic", "argon2", "cryptography", "starlette", "structlog", "uvicorn",
+        "fastapi", "sqlalchemy", "alembic", "argon2", "cryptography", "pynvml", "starlette", "structlog", "uvicorn",
     ),
     "mcp": ("mcp", "yaml"),
     "postgres": ("psycopg",),
+    "envs": ("math_verify", "simple_salesforce", "requests", "sympy"),
 }  # fmt: skip
 """The modules benchmax imports from each extra, the best known first."""
 

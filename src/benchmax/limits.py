@@ -91,5 +91,38 @@ MCP_START_TRIES = _limit("MCP_START_TRIES", 5, "tries", "starts that fail in a r
 MCP_IDLE_SECONDS = _limit("MCP_IDLE_SECONDS", 300.0, "seconds", "an MCP server nobody uses is ended after this")
 MCP_SETUP_DAYS = _limit("MCP_SETUP_DAYS", 30, "days", "what setup.sh made is kept this long after its last use")
 
+# Sandboxed calls
+SANDBOX_WALL_SECONDS = _limit("SANDBOX_WALL_SECONDS", 30.0, "seconds", "one sandboxed call, unless set")
+SANDBOX_CPU_SECONDS = _limit("SANDBOX_CPU_SECONDS", 60.0, "seconds", "CPU time of one sandboxed call, unless set")
+SANDBOX_MEMORY_BYTES = _limit("SANDBOX_MEMORY_BYTES", 1024 * MIB, "bytes", "memory of one sandboxed call, unless set")
+SANDBOX_PROCESSES = _limit(
+    "SANDBOX_PROCESSES", 128, "processes", "processes and threads of one sandboxed call, unless set"
+)
+SANDBOX_OPEN_FILES = _limit("SANDBOX_OPEN_FILES", 256, "files", "open in one process of a sandboxed call, unless set")
+SANDBOX_DISK_BYTES = _limit(
+    "SANDBOX_DISK_BYTES", 256 * MIB, "bytes", "all files a sandboxed call writes, and the largest, unless set"
+)
+SANDBOX_OUTPUT_BYTES = _limit("SANDBOX_OUTPUT_BYTES", 10 * MIB, "bytes", "what a sandboxed call prints, unless set")
+SANDBOX_CALLS = _limit("SANDBOX_CALLS", 128, "calls", "at once in one sandbox; others wait")
+SANDBOX_ENV_PROCESSES = _limit(
+    "SANDBOX_ENV_PROCESSES", 4_096, "processes", "processes and threads of a sandboxed environment's process"
+)
+SANDBOX_START_SECONDS = _limit("SANDBOX_START_SECONDS", 120.0, "seconds", "start of a sandbox, imports included")
+
+# Ready environments
+MATH_ANSWER_CHARS = _limit("MATH_ANSWER_CHARS", 300, "characters", "longest answer that the math environment judges")
+MATH_JUDGE_SECONDS = _limit(
+    "MATH_JUDGE_SECONDS", 1.0, "seconds", "processor time to compare two answers; one that takes longer is wrong"
+)
+# The CRM environment
+CRM_QUERY_CHARS = _limit("CRM_QUERY_CHARS", 20_000, "characters", "one SOQL or SOSL query")
+CRM_QUERY_DEPTH = _limit("CRM_QUERY_DEPTH", 32, "levels", "brackets and queries inside one another in such a query")
+CRM_PATH_STEPS = _limit("CRM_PATH_STEPS", 5, "relationships", "a path to a field in such a query")
+CRM_QUERY_ROWS = _limit("CRM_QUERY_ROWS", 2_000, "rows", "one such query; more is an error, not a cut")
+CRM_QUERY_STEPS = _limit("CRM_QUERY_STEPS", 2_000_000, "steps", "SQLite's work for one such query")
+CRM_LIVE_CALLS = _limit("CRM_LIVE_CALLS", 8, "calls", "to a live Salesforce org at once")
+CRM_LIVE_SECONDS = _limit("CRM_LIVE_SECONDS", 20.0, "seconds", "one answer of a live Salesforce org")
+CRM_LIVE_TRIES = _limit("CRM_LIVE_TRIES", 4, "tries", "one call to a live org that is busy, the first included")
+
 # Batches
 ROLLOUTS_AT_ONCE = _limit("ROLLOUTS_AT_ONCE", 256, "rollouts", "in flight in one batch, unless set")

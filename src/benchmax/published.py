@@ -23,6 +23,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "benchmax.envs.base": ("benchmax.envs.base_env", "benchmax.envs.types"),
     f"{_MCP}.parallel_mcp_env": (f"{_MCP}.env",),
     f"{_MCP}.server_pool": (f"{_MCP}.pool",),
+    f"{_MCP}.luggage": (f"{_MCP}.packed_workdir",),
     f"{_MCP}.provisioners.base_provisioner": (f"{_MCP}.provisioners.base",),
     f"{_MCP}.provisioners.local_provisioner": (f"{_MCP}.provisioners.local",),
     f"{_MCP}.provisioners.manual_provisioner": (f"{_MCP}.provisioners.manual",),

@@ -121,11 +121,11 @@ class ConsoleWorld(LiveServer):
 
     def cookie(self) -> dict[str, str]:
         """A session, as Playwright's `add_cookies` takes it."""
-        from benchmax.platform.server.security.auth import COOKIE
+        from benchmax.platform.server.security.authentication import COOKIE
         from benchmax.platform.store.accounts import users
 
         with self.database.write() as session:
-            return {"name": COOKIE, "value": users.open_session(session, self.user_id), "url": self.url}
+            return {"name": COOKIE, "value": users.open_login(session, self.user_id), "url": self.url}
 
     def add_run(
         self,
@@ -162,12 +162,11 @@ class ConsoleWorld(LiveServer):
 
     def add_points(self, run_id: str, lines, total: int | None = None) -> None:
         """Metric lines `(step, mode, time, values)`, told to live readers as ingest does."""
-        from benchmax.platform.store.runs import events, runs
-        from benchmax.platform.store.runs import metrics as points
+        from benchmax.platform.store.runs import events, metrics, runs
 
-        found = [points.MetricLine(*line) for line in lines]
+        found = [metrics.MetricLine(*line) for line in lines]
         with self.database.write() as session:
-            points.record(session, run_id, found)
+            metrics.record(session, run_id, found)
             step = max((line.step for line in found if line.mode == "train"), default=None)
             runs.set_progress(session, run_id, step=step, total=total, activity=f"step {step}")
             events.append(session, run_id, "points", category="feed", data={"train": step})

@@ -9,7 +9,7 @@ import pytest
 from console_world import EMAIL, until
 from working_world import ROWS, CountingEnv, add_dataset, add_never_ending, key_of, lines, train, working
 
-from benchmax.platform.store.queue import live_sessions as sessions
+from benchmax.platform.store.queue import live_sessions
 from benchmax.platform.store.runs import runs
 from runner_world import wait_until
 from session_world import store_run
@@ -165,7 +165,7 @@ def test_leaving_the_page_ends_the_session(open_page, world):
     page = open_page(f"/experiments/{world.run_id}/config")
     with page.expect_response("**/v1/playground/sessions") as made:
         page.get_by_role("navigation", name="Parts of the run").get_by_role("link", name="Playground").click()
-    opened = sessions.find(world.data, made.value.json()["id"], world.user_id)
+    opened = live_sessions.find(world.data, made.value.json()["id"], world.user_id)
     ready(page)
     assert opened.status == "ready"
     page.get_by_role("link", name="Logs").click()

@@ -62,7 +62,7 @@ def test_signs_of_cheating_are_counted_and_lead_to_their_rollouts(open_page, wor
 
 
 def test_the_doctors_findings_are_on_the_page_of_the_run(open_page, world):
-    from benchmax.platform.store.queue import one_off_jobs as errands
+    from benchmax.platform.store.queue import one_off_jobs
     from benchmax.platform.store.tables import Run
 
     run = run_of(world, (0.1, 0.2), name="examined")
@@ -77,9 +77,9 @@ def test_the_doctors_findings_are_on_the_page_of_the_run(open_page, world):
     page.get_by_text("The doctor examines the environment").wait_for()
     finding = {"check": "empty", "severity": "error", "title": "An empty answer is paid.", "fix": "No.", "evidence": ""}
     with world.database.write() as session:
-        [report] = errands.of_subject(session, world.user_id, "doctor", "arithmetic")
+        [report] = one_off_jobs.of_subject(session, world.user_id, "doctor", "arithmetic")
         result = {"ok": False, "findings": [finding, finding, finding | {"severity": "warning"}]}
-        errands.set_status(session, report.id, "complete", result=result)
+        one_off_jobs.set_status(session, report.id, "complete", result=result)
     told = answer(page, "Is it cheating?")
     told.get_by_text("It could", exact=True).wait_for()
     told.get_by_role("link", name="2 errors and 1 warning").click()
@@ -127,7 +127,7 @@ def test_any_run_is_a_baseline(open_page, three):
     page = open_page(f"/experiments/{second}")
     told = answer(page, "What differs from the run before?")
     told.get_by_text("reward against first").wait_for()
-    assert "0.001 (was 0.0005)" in told.inner_text()
+    told.get_by_text("0.001 (was 0.0005)").wait_for()
     assert "group" not in told.inner_text().lower(), "what is the same is not told"
     told.get_by_label("Run to compare with").select_option(value=elsewhere)
     told.get_by_text("rewards cannot be compared").wait_for()

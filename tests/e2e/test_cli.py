@@ -154,7 +154,7 @@ def test_mistakes_get_one_clear_line(project: Path, arguments, code, says, monke
     monkeypatch.chdir(project)
     monkeypatch.setattr(sys, "argv", ["benchmax", *arguments])
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr("benchmax.cli.output.words.width", 400)
+    monkeypatch.setattr("benchmax.cli.output.stderr.width", 400)
     try:
         with pytest.raises(SystemExit) as ended:
             main()

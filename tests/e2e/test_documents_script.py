@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmax.platform.client import TrainerClient
-from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.daemon import control, liveness, ports
 from benchmax.platform.sdk.run import ENDED
 from benchmax.platform.store.datadir import DataDir
 from runner_world import is_running, wait_until
@@ -44,13 +44,13 @@ def platform(tmp_path):
     data = DataDir(tmp_path / "data")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("BENCHMAX_", "CASTFORM_"))}
     variables |= {"BENCHMAX_HOME": str(tmp_path / "home"), "BENCHMAX_GPUS": "0", "CUDA_VISIBLE_DEVICES": ""}
-    command = [*CLI, "--port", str(keeper.free_port()), "--data-dir", str(data.root)]
+    command = [*CLI, "--port", str(ports.free_port()), "--data-dir", str(data.root)]
     started = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=180)
     assert started.returncode == 0, started.stderr
     try:
-        yield data, keeper.server_url(data)
+        yield data, liveness.server_url(data)
     finally:
-        keeper.stop(data)
+        control.stop(data)
 
 
 def run_script(data, url, folder, rows):
@@ -114,9 +114,9 @@ def follow(trainer, run_id, data):
     assert whole["task"]["ground_truth"].isdigit()
     assert trainer.list_rollouts(run_id, mode="eval"), "it evaluates before it trains"
 
-    everyone = family(keeper.read_keeper(data)["pid"])
-    assert len(everyone) >= 5, "keeper, server, runner, trainer, environment"
+    everyone = family(liveness.read_daemon(data)["pid"])
+    assert len(everyone) >= 5, "daemon, server, runner, trainer, environment"
     trainer.cancel_run(run_id)
     assert trainer.run(run_id).wait(60, poll=0.2) == "cancelled"
-    assert keeper.stop(data)
+    assert control.stop(data)
     wait_until(lambda: not any(map(is_running, everyone)))

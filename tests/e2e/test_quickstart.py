@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from benchmax.cli.platform.quickstart import launch_arguments, split_rows
-from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.daemon import control
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.wire.launch_args import launch_args, settings_tree
-from benchmax.platform.wire.runs import check_launch_args
+from benchmax.platform.wire.launches import check_launch_args
 from benchmax.trainer.config import build_config, load_config
 from training_world import store_tiny
 
@@ -61,6 +61,6 @@ def test_the_command(tmp_path: Path) -> None:
         for words in ("Starting the benchmax platform", "step 2/2: reward", "held-out reward", "of the base model",
                       "token=", "benchmax down", found["url"]):  # fmt: skip
             assert words in done.stderr
-        assert keeper.status(DataDir(tmp_path / "data"))["running"], "the platform goes on"
+        assert control.status(DataDir(tmp_path / "data"))["running"], "the platform goes on"
     finally:
-        keeper.stop(DataDir(tmp_path / "data"))
+        control.stop(DataDir(tmp_path / "data"))

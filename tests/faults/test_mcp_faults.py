@@ -41,7 +41,7 @@ async def until(condition, seconds: float = 60.0) -> None:
 
 async def begun(env: ParallelMcpEnv, rollout: str) -> None:
     """Until the rollout's server is in the middle of `wait` or `look`."""
-    mark = Path(env._pool.rollouts[rollout].workspace) / ".begun"
+    mark = Path(env._pool.leases[rollout].workspace) / ".begun"
 
     async def seen() -> bool:
         return mark.exists()
@@ -226,7 +226,7 @@ async def test_a_server_that_chatters_on_its_output(tmp_path: Path) -> None:
         assert await env.run_tool("a", "recall") == "|"
 
 
-# Rewards
+# RewardRunner
 
 
 async def test_rewards_that_hang_or_kill_cost_their_own_rollout(
@@ -269,7 +269,7 @@ async def test_a_reward_file_that_cannot_be_read_says_why(tmp_path: Path) -> Non
 # Parents
 
 
-async def test_a_nursery_that_is_killed_is_replaced(tmp_path: Path) -> None:
+async def test_a_fork_server_that_is_killed_is_replaced(tmp_path: Path) -> None:
     async with opened(make_workdir(tmp_path / "w"), servers=2) as env:
         await env.init_rollout("a")
         pid = await pid_of(env, "a")
@@ -289,7 +289,7 @@ async def test_an_agent_that_is_killed_takes_its_rollouts_and_comes_back(tmp_pat
     async with opened(make_workdir(tmp_path / "w"), servers=2, **options) as env:
         await env.init_rollout("a")
         left = [int(await env.run_tool("a", "leave_behind", detached=each)) for each in (True, False)]
-        agent = env._pool.machines[0].link.hello["pid"]
+        agent = env._pool.machines[0].agent.hello["pid"]
         others = descendants(agent)
         running = asyncio.ensure_future(env.run_tool("a", "wait", seconds=30))
         waiting = [asyncio.ensure_future(env.init_rollout(name)) for name in ("b", "c")]
@@ -317,7 +317,7 @@ async def main():
     async with opened(Path({str(make_workdir(tmp_path / "w"))!r}), servers=3) as env:
         await env.init_rollout("a")
         pids = [await env.run_tool("a", "leave_behind", detached=each) for each in (True, False)]
-        print(*pids, env._pool.machines[0].link.address, flush=True)
+        print(*pids, env._pool.machines[0].agent.address, flush=True)
         await asyncio.sleep(300)
 asyncio.run(main())
 """
@@ -326,7 +326,7 @@ asyncio.run(main())
     *left, address = process.stdout.readline().split()
     end = monotonic() + 60
     while len(started := descendants(process.pid)) < 6:
-        assert monotonic() < end, "agent, nursery, servers and what they left behind"
+        assert monotonic() < end, "agent, fork server, servers and what they started"
         time.sleep(0.02)
     process.send_signal(how)
     process.wait()

@@ -26,16 +26,16 @@ server.run("stdio")
 """
 
 
-async def test_a_seat_given_back_and_given_up_at_once_is_given_back(tmp_path: Path) -> None:
+async def test_a_lease_released_and_cancelled_at_once_is_released(tmp_path: Path) -> None:
     async with opened(make_workdir(tmp_path / "w", SLEEPER), 1, spares=0) as env:
         await env.init_rollout("a")
-        rollout = env._pool.rollout("a")
+        rollout = env._pool.lease("a")
 
         async def both() -> None:
             """What a cancelled release sends, in one message."""
-            link = rollout.machine.link
+            agent = rollout.machine.agent
             releasing = asyncio.ensure_future(env._pool.release("a"))
-            while not link._outbox:
+            while not agent._outbox:
                 await asyncio.sleep(0)
             releasing.cancel()
             await asyncio.wait([releasing])
@@ -63,8 +63,8 @@ async def test_a_rollout_released_while_it_is_reset_leaves_no_servers(tmp_path: 
 async def servers_of(env: ParallelMcpEnv) -> list[int]:
     """Server processes, those that nobody counts included."""
     agent = env._provisioner._agent._process.pid  # type: ignore[attr-defined]
-    nurseries = [pid for pid in descendants(agent) if b"fork_server.py" in command_of(pid)]
-    forked = [child for pid in nurseries for child in descendants(pid)]
+    fork_servers = [pid for pid in descendants(agent) if b"fork_server.py" in command_of(pid)]
+    forked = [child for pid in fork_servers for child in descendants(pid)]
     return alive(forked)
 
 
@@ -78,10 +78,10 @@ def command_of(pid: int) -> bytes:
 async def test_many_large_messages_at_once_do_not_cost_the_machine(tmp_path: Path) -> None:
     async with opened(make_workdir(tmp_path / "w", SLEEPER), 1, spares=0) as env:
         await env.init_rollout("a")
-        link = env._pool.rollout("a").machine.link
+        agent = env._pool.lease("a").machine.agent
 
         async def flood() -> list[BaseException | None]:
-            asked = (link.request("nonsense", pad="x" * (48 * 2**20)) for _ in range(3))
+            asked = (agent.request("nonsense", pad="x" * (48 * 2**20)) for _ in range(3))
             return await asyncio.gather(*asked, return_exceptions=True)
 
         said = await env._io.run(flood)

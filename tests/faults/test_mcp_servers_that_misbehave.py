@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from benchmax.envs.mcp import ParallelMcpEnv
-from benchmax.envs.mcp.client import mcp_session as sessions
-from benchmax.envs.mcp.client.mcp_session import NoAnswer, StdioSession, Tail
+from benchmax.envs.mcp.client.mcp_session import MOST_UNANSWERED, NoAnswer
+from benchmax.envs.mcp.client.output_tail import TAIL_LINES, OutputTail
+from benchmax.envs.mcp.client.stdio_session import StdioSession
 from benchmax.errors import McpError
 from mcp_world import PROBE, make_workdir, opened
 
@@ -143,7 +144,7 @@ async def test_chatter_within_reason_and_late_answers_are_no_flood() -> None:
 async def test_what_a_process_prints_without_end_is_read_slowly() -> None:
     read, write = os.pipe()
     os.set_blocking(write, False)
-    _, tail = await asyncio.get_running_loop().connect_read_pipe(Tail, os.fdopen(read, "rb", 0))
+    _, tail = await asyncio.get_running_loop().connect_read_pipe(OutputTail, os.fdopen(read, "rb", 0))
     taken, until = 0, monotonic() + 1.0
     while monotonic() < until:
         try:
@@ -151,20 +152,20 @@ async def test_what_a_process_prints_without_end_is_read_slowly() -> None:
         except BlockingIOError:
             await asyncio.sleep(0)
     assert taken < 16 << 20
-    assert len(tail.lines) == sessions.TAIL_LINES
+    assert len(tail.lines) == TAIL_LINES
     assert set(tail.lines) == {"trouble"}
     tail.close()
     os.close(write)
 
 
 async def test_a_server_that_hangs_costs_little_and_is_then_taken_for_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "PROBE_SECONDS", 0.05)
+    monkeypatch.setattr("benchmax.envs.mcp.client.mcp_session.PROBE_SECONDS", 0.05)
     pipes = Pipes()
     session = await pipes.open()
     with pytest.raises(NoAnswer):
         await session.call("slow", {}, 0.1)
     began = monotonic()
-    for _ in range(sessions.MOST_DOUBTS - 1):
+    for _ in range(MOST_UNANSWERED - 1):
         with pytest.raises(NoAnswer, match="not sent"):
             await session.call("slow", {}, 30.0)
     with pytest.raises(McpError, match="neither calls nor pings"):

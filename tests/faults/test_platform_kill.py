@@ -1,4 +1,4 @@
-"""kill -9 and SIGSTOP of all that one keeper keeps, with readers: nothing lost, nothing twice, nobody left (F1–F3)."""
+"""kill -9 and SIGSTOP of all that one daemon keeps, with readers: nothing lost, nothing twice, nobody left (F1–F3)."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.daemon import liveness, ports
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.runs import rollouts
 from benchmax.platform.store.uploads import blobs
@@ -23,24 +23,24 @@ pytestmark = pytest.mark.timeout(600)  # many processes are started again and ag
 
 
 class World:
-    """A keeper, its server and its runner of stubs, on a data directory."""
+    """A daemon, its server and its runner of stubs, on a data directory."""
 
     def __init__(self, folder: Path) -> None:
         self.database, self.data = open_world(folder)
-        self.port = keeper.free_port()
-        words = [sys.executable, str(HERE / "stub_keeper.py"), str(self.data.root), str(self.port)]
-        with open(self.data.logs / "keeper.log", "ab") as log:
-            self.keeper = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(HERE)})
+        self.port = ports.free_port()
+        words = [sys.executable, str(HERE / "stub_daemon.py"), str(self.data.root), str(self.port)]
+        with open(self.data.logs / "daemon.log", "ab") as log:
+            self.daemon = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": str(HERE)})
         with self.database.write() as session:
             user = users.ensure_user(session, "a@example.org")  # whose runs `launch` makes
             self.user, self.key = user.id, users.create_key(session, user.id)[1]
-        wait_until(lambda: keeper.server_url(self.data), 90)
+        wait_until(lambda: liveness.server_url(self.data), 90)
 
     def pid(self, name):
         """Of the server or the runner that runs now."""
 
         def running():
-            pid = ((keeper.read_keeper(self.data) or {}).get(name) or {}).get("pid")
+            pid = ((liveness.read_daemon(self.data) or {}).get(name) or {}).get("pid")
             return pid if pid and is_running(pid) else None
 
         return wait_until(running, 90)
@@ -53,12 +53,12 @@ class World:
         return httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=60)
 
     def close(self):
-        self.keeper.terminate()
+        self.daemon.terminate()
         try:
-            self.keeper.wait(40)
+            self.daemon.wait(40)
         except subprocess.TimeoutExpired:
-            self.keeper.kill()
-            self.keeper.wait()
+            self.daemon.kill()
+            self.daemon.wait()
         for pid in self.children():
             if is_running(pid):
                 os.kill(pid, signal.SIGKILL)
@@ -132,7 +132,7 @@ def test_kill_anything_in_any_order_under_load(world, runs, count, kills):
                 elif name != "child":
                     os.kill(world.pid(name), signal.SIGKILL)
         wait_until(ended(world.database, *ids), 200 + count)
-        wait_until(lambda: keeper.server_url(world.data), 90)
+        wait_until(lambda: liveness.server_url(world.data), 90)
     for run_id in ids:
         check_whole(world, run_id, count)
     assert readers.answers >= 3
@@ -144,15 +144,15 @@ def test_kill_anything_in_any_order_under_load(world, runs, count, kills):
 def test_one_that_hangs_is_started_again(world, name):
     run_id = launch(world.database, steps=30, pause=0.1, every=3)
     wait_until(lambda: get(world.database, run_id).latest_step, 90)
-    wait_until(lambda: keeper.server_lives(world.data) and keeper.runner_lives(world.data), 90)
+    wait_until(lambda: liveness.server_lives(world.data) and liveness.runner_lives(world.data), 90)
     old = world.pid(name)
     os.kill(old, signal.SIGSTOP)
     wait_until(lambda: not is_running(old))
     assert world.pid(name) != old
     wait_until(ended(world.database, run_id), 120)
     check_whole(world, run_id, 30)
-    wait_until(lambda: keeper.server_lives(world.data), 90)
-    assert f"The {name} (process {old}) is stuck" in (world.data.logs / "keeper.log").read_text()
+    wait_until(lambda: liveness.server_lives(world.data), 90)
+    assert f"The {name} (process {old}) is stuck" in (world.data.logs / "daemon.log").read_text()
 
 
 def test_an_upload_cut_off_by_a_killed_server_leaves_nothing(world):
@@ -170,7 +170,7 @@ def test_an_upload_cut_off_by_a_killed_server_leaves_nothing(world):
 
         with pytest.raises(httpx2.TransportError):
             client.put(url, content=body(), headers={"Content-Length": "600000"})
-    wait_until(lambda: world.pid("server") != old and keeper.server_lives(world.data), 90)
+    wait_until(lambda: world.pid("server") != old and liveness.server_lives(world.data), 90)
     assert not [path for path in world.data.blobs.rglob("*") if path.is_file()]
     with world.database.read() as session:
         assert blobs.find(session, world.user, asked["path"]) is None

@@ -104,3 +104,21 @@ def test_an_upgrade_killed_in_the_middle_has_not_happened(url, revision):
     database.upgrade(engine)
     check_kept(before, contents(engine))
     engine.dispose()
+
+
+def test_ids_of_one_off_jobs_move_to_their_own_column(url):
+    engine = database.make_engine(url)
+    with engine.begin() as connection:
+        command.upgrade(database.alembic_config(connection), "0007")
+    jobs = sa.Table("jobs", sa.MetaData(), autoload_with=engine)
+    kinds = {"train": None, "eval": "evl_1", "rescore": "evl_2", "doctor": "erd_1", "export": "erd_2"}
+    common = dict.fromkeys(("priority", "slots", "created", "available", "attempts", "max_attempts"), 0)
+    with engine.begin() as connection:
+        for kind, id in kinds.items():
+            connection.execute(jobs.insert().values(kind=kind, eval_id=id, state="queued", **common))
+    database.upgrade(engine)
+    with engine.connect() as connection:
+        rows = connection.execute(sa.text("SELECT kind, eval_id, one_off_id FROM jobs")).all()
+    moved = {(kind, None, id) if kind in ("doctor", "export") else (kind, id, None) for kind, id in kinds.items()}
+    assert {tuple(row) for row in rows} == moved
+    engine.dispose()

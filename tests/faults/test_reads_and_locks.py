@@ -8,7 +8,7 @@ import time
 import pytest
 
 from benchmax.platform.server.security import last_uses
-from benchmax.platform.server.services.run_views import latest_step
+from benchmax.platform.server.services.runs.run_views import latest_step
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import ApiKey
@@ -28,9 +28,9 @@ def test_reads_do_not_wait_for_a_locked_database(world):
     user_id, _ = world.user("web@example.org")
     with world.database.write() as session:
         run_id = make_run(session, "me@example.org").id
-        cookie = users.open_session(session, user_id)
+        cookie = users.open_login(session, user_id)
     with world.database.write() as session:
-        for row in session.query(users.WebSession):
+        for row in session.query(users.Login):
             row.last_seen = time.time() - 3600
     holder = sqlite3.connect(world.file, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")

@@ -1,6 +1,6 @@
 """Every process of a platform with real trainers, killed at random for ten minutes (F1–F4, F21).
 
-Server, runner, keeper, trainers and the environments' processes, at any moment and in any order; the keeper is started
+Server, runner, daemon, trainers and the environments' processes, at any moment and in any order; the daemon is started
 again as a service manager would. `BENCHMAX_SOAK_SECONDS` sets another time.
 """
 
@@ -21,7 +21,7 @@ from benchmax.platform.store.tables import TERMINAL
 from runner_world import wait_until
 
 SECONDS = float(os.environ.get("BENCHMAX_SOAK_SECONDS", "600"))
-TARGETS = ("server", "runner", "keeper", "trainer", "environment")
+TARGETS = ("server", "runner", "daemon", "trainer", "environment")
 PAUSE = 1.0, 6.0
 """Seconds between two kills."""
 AT_WORK = 3
@@ -71,7 +71,7 @@ class Killer:
             time.sleep(self.chance.uniform(*PAUSE))  # any moment is as good as another
             name = self.chance.choice(TARGETS)
             self.kills[name] += self.platform.kill(name, self.chance)
-            if name == "keeper":
+            if name == "daemon":
                 self._begin_anew()
 
     def _give_work(self):

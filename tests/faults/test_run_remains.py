@@ -1,21 +1,23 @@
 """What a run sends away without a variable, a session or a parent to know it by ends with the run all the same."""
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.mcp.fork import sandbox as confine
 from benchmax.platform.runner import supervisor
-from benchmax.platform.runner.processes import parent_watch as lifeline
+from benchmax.platform.runner.processes import parent_watch
 from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.sdk.rollout_client import RolloutClient
 from benchmax.platform.store.accounts import users
-from benchmax.platform.store.queue import live_sessions as sessions
+from benchmax.platform.store.queue import live_sessions
 from benchmax.platform.store.runs import runs
 from benchmax.trainer.tiny import make_tiny
 from runner_world import active, drive, ended, get, is_running, open_world, wait_until
@@ -24,6 +26,7 @@ from session_world import bundled, fake_model, store_run, supervised
 pytestmark = pytest.mark.timeout(300)  # real trainers, on machines that do other things too
 
 GONE_SECONDS = 10
+NUMBERS = itertools.count()
 ARGS = {
     "learning_rate": 1e-2, "tune": "full", "group_size": 4, "max_new_tokens": 4, "max_turns": 1, "eval_every": 1000,
 }  # fmt: skip
@@ -37,23 +40,23 @@ class Daemoniser(BaseEnv):
         import subprocess
 
         try:
-            os.close(os.open(f"{task['pids']}.once", os.O_CREAT | os.O_EXCL))
+            os.close(os.open("once", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             pass
         else:
-            script = f"echo $$ >> {task['pids']}; exec sleep 1000"
             lowered = ["prlimit", "--rss=0", "--locks=0"]  # what it would otherwise be known by
-            subprocess.run(["env", "-i", "setsid", "--fork", *lowered, "sh", "-c", script], check=True)
+            subprocess.run(["env", "-i", "setsid", "--fork", *lowered, "sleep", task["naptime"]], check=True)
         text = messages[-1]["content"]
         return {"digits": sum(letter.isdigit() for letter in text) / max(1, len(text))}
 
 
-def rows(pids):
-    return [{"prompt": f"{number}?", "pids": str(pids)} for number in range(16)]
+def rows(naptime):
+    return [{"prompt": f"{number}?", "naptime": naptime} for number in range(16)]
 
 
-def strays(pids):
-    return [int(line) for line in pids.read_text().split()] if pids.exists() else []
+def strays(naptime):
+    """The processes that sleep so long: in a sandbox they neither write elsewhere nor know their number outside."""
+    return [each.pid for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["sleep", naptime]]
 
 
 def assert_unknown(pid):
@@ -65,10 +68,11 @@ def assert_unknown(pid):
 
 
 @pytest.fixture
-def pids(tmp_path):
-    path = tmp_path / "pids"
-    yield path
-    for pid in filter(is_running, strays(path)):
+def naptime():
+    """Seconds that no other process sleeps."""
+    seconds = f"1000.{os.getpid()}{next(NUMBERS)}"
+    yield seconds
+    for pid in strays(seconds):
         os.kill(pid, signal.SIGKILL)
 
 
@@ -83,11 +87,11 @@ class World:
     def __init__(self, folder):
         self.database, self.data = open_world(folder)
 
-    def launch(self, pids, model, steps):
+    def launch(self, naptime, model, steps):
         with self.database.write() as session:
             owner = users.ensure_user(session, "me@example.org", "member").id
         args = ARGS | {"model": str(model), "max_steps": steps, "num_epochs": steps}
-        return store_run(self, owner, Daemoniser, rows(pids), queued=True, **args)
+        return store_run(self, owner, Daemoniser, rows(naptime), queued=True, **args)
 
 
 @pytest.fixture
@@ -107,18 +111,19 @@ def boss(world):
         wait_until(lambda watched=watched: not watched.process.poll())
 
 
-def test_when_the_run_is_complete(world, boss, pids, model):
-    run_id = world.launch(pids, model, steps=1)
+def test_when_the_run_is_complete(world, boss, naptime, model):
+    run_id = world.launch(naptime, model, steps=1)
+    drive(boss, lambda: strays(naptime), 120)
+    (stray,) = strays(naptime)
     drive(boss, ended(world.database, run_id), 120)
     assert get(world.database, run_id).status == "complete", get(world.database, run_id).reason
-    (stray,) = wait_until(lambda: strays(pids))
     wait_until(lambda: not is_running(stray), GONE_SECONDS)
 
 
-def test_when_the_run_is_cancelled(world, boss, pids, model):
-    run_id = world.launch(pids, model, steps=5000)
+def test_when_the_run_is_cancelled(world, boss, naptime, model):
+    run_id = world.launch(naptime, model, steps=5000)
     drive(boss, active(world.database, run_id), 120)
-    (stray,) = wait_until(lambda: strays(pids))
+    (stray,) = wait_until(lambda: strays(naptime))
     assert_unknown(stray)
     with world.database.write() as session:
         runs.request_cancel(session, run_id)
@@ -129,7 +134,7 @@ def test_when_the_run_is_cancelled(world, boss, pids, model):
 
 @pytest.fixture
 def runner(world):
-    """Starts real runners, as the keeper does."""
+    """Starts real runners, as the daemon does."""
     started = []
 
     def begin():
@@ -146,11 +151,11 @@ def runner(world):
 
 
 @pytest.mark.parametrize("child_too", [False, True], ids=["the runner", "runner and child"])
-def test_when_killed_and_back(world, runner, pids, model, child_too):
+def test_when_killed_and_back(world, runner, naptime, model, child_too):
     first = runner()
-    run_id = world.launch(pids, model, steps=5000)
+    run_id = world.launch(naptime, model, steps=5000)
     wait_until(active(world.database, run_id), 120)
-    (stray,) = wait_until(lambda: strays(pids))
+    (stray,) = wait_until(lambda: strays(naptime))
     assert_unknown(stray)
     first.kill()
     first.wait()
@@ -175,17 +180,17 @@ def _child(world):
         return session.query(Job).one().child_pid
 
 
-def test_when_a_session_ends(tmp_path, pids):
+def test_when_a_session_ends(tmp_path, naptime):
     with supervised(tmp_path) as live, fake_model("1") as model:
         _, key = live.user()
         with RolloutClient(key, live.url) as client:
             event = client.stream_rollout(
-                rows(pids)[0], **bundled(Daemoniser), llm_base_url=model.base_url, llm_model="m"
+                rows(naptime)[0], **bundled(Daemoniser), llm_base_url=model.base_url, llm_model="m"
             )
         assert event["success"], event
-        (stray,) = wait_until(lambda: strays(pids))
+        (stray,) = wait_until(lambda: strays(naptime))
         assert_unknown(stray)
-        (folder,) = sessions.every(live.data)
+        (folder,) = live_sessions.every(live.data)
         folder.ask_to_end("You ended it.")
         wait_until(lambda: folder.status == "ended")
         wait_until(lambda: not is_running(stray), GONE_SECONDS)
@@ -197,29 +202,29 @@ SENDS_AWAY = """
 import signal, subprocess, sys, time
 from pathlib import Path
 from benchmax.envs.mcp.fork import sandbox as confine
-from benchmax.platform.runner.processes import parent_watch as lifeline
-lifeline.wait_for_word(int(sys.argv[3]))
-lifeline.ADOPT_SECONDS = 0.1
-lifeline.hold(int(sys.argv[3]), Path(sys.argv[1]), sys.argv[5])
+from benchmax.platform.runner.processes import parent_watch
+parent_watch.wait_for_message(int(sys.argv[3]))
+parent_watch.ADOPT_SECONDS = 0.1
+parent_watch.watch_parent(int(sys.argv[3]), Path(sys.argv[1]), sys.argv[5])
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 confine.mark(4711)
-subprocess.run(["env", "-i", "setsid", "--fork", "sh", "-c", "echo $$ > pids; exec sleep 1000"], check=True)
+subprocess.run(["env", "-i", "setsid", "--fork", "sleep", NAPTIME], check=True)
 time.sleep(600)
 """
 
 
 @pytest.fixture
-def sent_away(tmp_path, pids):
+def sent_away(tmp_path, naptime):
     """A child that marked what it started as an MCP agent does, and what it sent away."""
-    process = RunProcess.start(tmp_path, command=(sys.executable, "-c", SENDS_AWAY))
+    process = RunProcess.start(tmp_path, command=(sys.executable, "-c", f"NAPTIME = {naptime!r}{SENDS_AWAY}"))
     process.begin({})
-    (stray,) = wait_until(lambda: strays(pids))
+    (stray,) = wait_until(lambda: strays(naptime))
     yield process, stray
     process.kill()
     wait_until(lambda: not process.poll())
 
 
-def test_marks_of_a_run_and_of_an_mcp_agent_do_not_disturb_one_another(sent_away):
+def test_tags_of_a_run_and_of_an_mcp_agent_do_not_disturb_one_another(sent_away):
     process, stray = sent_away
     assert_unknown(stray)
     assert confine.mark_of(stray) == 4711
@@ -238,8 +243,8 @@ def test_another_runs_processes_are_not_taken_for_ones_own(sent_away, tmp_path):
 
 def test_when_no_runner_comes_back(sent_away):
     process, stray = sent_away
-    process.let_go()  # as the kernel does when a runner dies
-    wait_until(lambda: not is_running(stray), lifeline.END_SECONDS + GONE_SECONDS)
+    process.release()  # as the kernel does when a runner dies
+    wait_until(lambda: not is_running(stray), parent_watch.END_SECONDS + GONE_SECONDS)
 
 
 def test_a_limit_in_force_that_may_not_be_raised_leaves_the_variable(tmp_path):

@@ -10,10 +10,10 @@ import time
 import pytest
 from cryptography.fernet import Fernet
 
-from benchmax.platform.runner.children.child_files import PROCESS_FILE, read_note
+from benchmax.platform.runner.children.child_files import PROCESS_FILE, read_object
 from benchmax.platform.runner.jobs import leases as lease_rules
 from benchmax.platform.runner.jobs.leases import Leases, this_process
-from benchmax.platform.runner.processes import process_ids as proc
+from benchmax.platform.runner.processes import process_ids
 from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.accounts.secrets import Vault
@@ -102,7 +102,7 @@ def test_children_end_with_their_runner_when_told_to(world, start):
     first = start("stop")
     run_id = launch(database, steps=40, pause=0.15, every=5, family=True)
     wait_until(active(database, run_id))
-    wait_until(lambda: "family" in read_note(data.run(run_id) / PROCESS_FILE))
+    wait_until(lambda: "family" in read_object(data.run(run_id) / PROCESS_FILE))
     first.kill()
     first.wait()
     (child,) = starts(data, run_id)
@@ -223,13 +223,13 @@ def test_what_a_run_sent_into_the_background_ends_with_it(tmp_path):
 
 def test_a_pid_used_again_is_not_the_old_process():
     pid = os.getpid()
-    assert proc.alive(pid, proc.started(pid))
-    assert not proc.alive(pid, proc.started(pid) - 1.0)
-    assert not proc.alive(None, None)
+    assert process_ids.alive(pid, process_ids.started(pid))
+    assert not process_ids.alive(pid, process_ids.started(pid) - 1.0)
+    assert not process_ids.alive(None, None)
     child = subprocess.Popen(["true"])
-    born = proc.started(child.pid)
+    born = process_ids.started(child.pid)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert not proc.alive(child.pid, born), "a zombie does not run"
+    assert not process_ids.alive(child.pid, born), "a zombie does not run"
     child.wait()
 
 

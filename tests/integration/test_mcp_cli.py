@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from benchmax.cli.app import app
 from benchmax.cli.local.mcp import reward_names
 from benchmax.envs.loading import load_env_class
-from benchmax.envs.mcp.load_test import Strain
+from benchmax.envs.mcp.load_test import LoadReport
 from benchmax.errors import NotFoundError, UsageError
 from mcp_world import DEMO, PROBE, make_workdir
 
@@ -94,14 +94,16 @@ def test_inspect_tells_of_rewards_and_of_what_may_not_be_read(tmp_path: Path) ->
 
 
 def test_bench_that_is_stopped_shows_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def stopped(env: object, name: str, given: object, *, tell: Callable[[Strain], None], **rest: object) -> None:
-        strain = Strain()
-        strain.calls.add(0.001)
-        tell(strain)
+    async def stopped(
+        env: object, name: str, given: object, *, on_progress: Callable[[LoadReport], None], **rest: object
+    ) -> None:
+        report = LoadReport()
+        report.calls.add(0.001)
+        on_progress(report)
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.sleep(30)
 
-    monkeypatch.setattr("benchmax.envs.mcp.load_test.hammer", stopped)
+    monkeypatch.setattr("benchmax.envs.mcp.load_test.run_load_test", stopped)
     done = runner.invoke(app, ["mcp", "bench", str(DEMO), "--json"], catch_exceptions=False)
     assert json.loads(done.stdout)["call"]["count"] == 1
     assert "Stopped" in done.stderr

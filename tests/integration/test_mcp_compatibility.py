@@ -14,8 +14,8 @@ from aiohttp.test_utils import TestServer
 from benchmax.envs.mcp.agent.server_set import Tool, _named
 from benchmax.envs.mcp.client.content import as_tool_result
 from benchmax.envs.mcp.client.http_session import HttpSession
-from benchmax.envs.mcp.packed_workdir import left_behind, pack, unpack
-from benchmax.envs.mcp.workdir import parse_config
+from benchmax.envs.mcp.packed_workdir import ignored_names, pack, unpack
+from benchmax.envs.mcp.server_config import parse_config
 from benchmax.errors import EnvDefinitionError, McpError
 from mcp_world import PROBE, make_workdir, opened
 
@@ -143,7 +143,7 @@ async def test_a_redirect_within_a_server_is_followed_and_no_other() -> None:
 
 def test_a_transport_of_the_past_is_told() -> None:
     for key in ("type", "transport"):
-        with pytest.raises(EnvDefinitionError, match=r"server 'it' is of .*'sse'.*streamable HTTP"):
+        with pytest.raises(EnvDefinitionError, match=r"server 'it' has the .*'sse'.*streamable HTTP"):
             parse_config({"mcpServers": {"it": {key: "sse", "url": "http://x/sse"}}}, "mcp_config.yaml")
     parse_config({"mcpServers": {"it": {"type": "streamable-http", "url": "http://x/mcp"}}}, "mcp_config.yaml")
 
@@ -163,8 +163,8 @@ def test_a_repository_in_a_workdir_travels_and_the_workdirs_own_does_not(tmp_pat
     for folder in (workdir, workdir / "repository"):
         (folder / ".git").mkdir(parents=True)
         (folder / ".git" / "HEAD").write_text("ref")
-    assert ".git" in left_behind(str(workdir), os.listdir(workdir))
-    assert left_behind(str(workdir / "repository"), [".git"]) == set()
+    assert ".git" in ignored_names(str(workdir), os.listdir(workdir))
+    assert ignored_names(str(workdir / "repository"), [".git"]) == set()
     (tmp_path / "there").mkdir()
     unpack(pack(workdir), tmp_path / "there")
     assert (tmp_path / "there" / "repository" / ".git" / "HEAD").is_file()

@@ -17,7 +17,7 @@ from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import LocalProvisioner, ManualProvisioner
 from benchmax.envs.types import ToolResult, Transcript, Unscored
 from benchmax.errors import EnvDefinitionError, McpError, UsageError
-from benchmax.platform.daemon.daemon import free_port
+from benchmax.platform.daemon.ports import free_port
 from mcp_world import DEMO, alive, make_workdir, opened, wait_until_gone
 
 
@@ -254,9 +254,9 @@ async def test_a_workdir_travels_in_the_bundle_of_its_class(tmp_path: Path) -> N
     program = make_workdir(tmp_path / "w") / "main.py"
     program.write_text(
         "from pathlib import Path\n"
-        "from benchmax.envs.mcp import Luggage, ParallelMcpEnv\n"
+        "from benchmax.envs.mcp import PackedWorkdir, ParallelMcpEnv\n"
         "from benchmax.envs.mcp.provisioners import LocalProvisioner\n"
-        "WORKDIR = Luggage(Path(__file__).parent)\n"
+        "WORKDIR = PackedWorkdir(Path(__file__).parent)\n"
         "class Env(ParallelMcpEnv):\n"
         "    def __init__(self):\n"
         "        super().__init__(WORKDIR, LocalProvisioner(WORKDIR, 1, spares=0))\n"
@@ -264,7 +264,7 @@ async def test_a_workdir_travels_in_the_bundle_of_its_class(tmp_path: Path) -> N
     bundle = dump_bundle(load_env_class(f"{program}:Env"))
     shutil.rmtree(program.parent)
     env = load_bundle(bundle, trust=True)
-    folder = Path(env._luggage)
+    folder = Path(env._packed_workdir)
     try:
         await env.init_rollout("a")
         assert await env.run_tool("a", "recall") == "|"
@@ -275,7 +275,7 @@ async def test_a_workdir_travels_in_the_bundle_of_its_class(tmp_path: Path) -> N
 
 
 async def _sync_workdir(env: ParallelMcpEnv) -> Path:
-    return Path(env._pool.machines[0].link.address.removeprefix("unix:")).parent / "workdir"
+    return Path(env._pool.machines[0].agent.address.removeprefix("unix:")).parent / "workdir"
 
 
 async def test_an_agent_somebody_else_started(tmp_path: Path) -> None:

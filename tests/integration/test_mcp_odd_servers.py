@@ -120,13 +120,13 @@ def before(message):
 def say(message):
     os.write(1, json.dumps({"jsonrpc": "2.0", **message}, indent=1).encode() + b"\\n")
 """,
-        r"""did not answer initialize.*no message: '\{', ' "jsonrpc": "2.0",'""",
+        r"""did not answer initialize.*not messages: '\{', ' "jsonrpc": "2.0",'""",
     ),
     "no version": ("def about():\n    return {}", "does not say which protocol"),
     "tools that are no list": (
         "def answers(message, usual=answers):\n"
         "    return {'tools': 5} if message['method'] == 'tools/list' else usual(message)",
-        "'odd' gives no list of tools",
+        "'odd' does not list its tools",
     ),
 }
 
@@ -245,7 +245,7 @@ async def test_over_http_what_can_be_understood_is(handler: Any) -> None:
 @pytest.mark.parametrize(
     ("handler", "words"),
     [
-        (page, r"'it' answered with no message, but text/html\. Check its url"),
+        (page, r"'it' answered text/html without a message\. Check its url"),
         (forgets, "'it' has ended this rollout's session"),
         (hangs_up, "'it' broke the connection"),
     ],

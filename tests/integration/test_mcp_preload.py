@@ -62,7 +62,7 @@ def seen():
         for rollout in ("a", "b"):
             count, path = await seen(env, rollout)
             assert count == 1
-            assert Path(path).parent == Path(env._pool.rollouts[rollout].workspace)
+            assert Path(path).parent == Path(env._pool.leases[rollout].workspace)
         assert "opens the database data.db" in (await left(env))["keeps"]
     assert list(project.iterdir()) == []
 
@@ -83,7 +83,7 @@ def seen():
     async with opened(workdir, servers=2) as env:
         for rollout in ("a", "b"):
             values = await seen(env, rollout)
-            own = env._pool.rollouts[rollout].workspace
+            own = env._pool.leases[rollout].workspace
             assert values["place"] == f"{own}/place"
             assert values["args"] == ["--dir", own]
             assert values["home"] == str(Path(own).parent / "home")

@@ -132,7 +132,7 @@ async def test_a_server_that_takes_too_much_memory_is_ended(tmp_path: Path) -> N
     async def play(rollout: str, in_child: bool) -> None:
         await env.init_rollout(rollout)
         assert await env.run_tool(rollout, "big_hoard", megabytes=250, in_child=in_child, seconds=0.5) == "held"
-        with pytest.raises(McpError, match="'small' took more than 200MB of memory"):
+        with pytest.raises(McpError, match="'small' used more than 200MB of memory"):
             await env.run_tool(rollout, "small_hoard", megabytes=250, in_child=in_child, seconds=20)
 
     try:
@@ -149,7 +149,7 @@ async def test_node_lives_within_its_memory(tmp_path: Path) -> None:
     async with opened(workdir, servers=1, spares=0) as env:
         await env.init_rollout("a")
         assert (await env.run_tool("a", "count")).startswith("1 ")
-        with pytest.raises(McpError, match="took more than 256 MiB"):
+        with pytest.raises(McpError, match="used more than 256 MiB"):
             await env.run_tool("a", "count")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import time
 from pathlib import Path
 
@@ -11,11 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmax.cli.app import app
-from benchmax.envs.mcp import Luggage, ParallelMcpEnv
-from benchmax.envs.mcp.agent.setup_inputs import inputs, setup_key
+from benchmax.envs.mcp import PackedWorkdir, ParallelMcpEnv
 from benchmax.envs.mcp.fork.sandbox import landlock_version
-from benchmax.envs.mcp.packed_workdir import pack
 from benchmax.envs.mcp.provisioners import LocalProvisioner
+from benchmax.envs.mcp.setup.inputs import inputs, setup_key
 from benchmax.envs.mcp.workdir import read_workdir
 from benchmax.errors import EnvDefinitionError
 from mcp_world import make_workdir
@@ -76,7 +76,7 @@ def runs(workdir: Path) -> int:
     return len(count.read_text().splitlines()) if count.exists() else 0
 
 
-async def asked(workdir: Path | Luggage, *calls: tuple[str, str], said: list[str] | None = None) -> list[str]:
+async def asked(workdir: Path | PackedWorkdir, *calls: tuple[str, str], said: list[str] | None = None) -> list[str]:
     """What tools of a fresh environment say."""
     tell = (lambda words: None) if said is None else said.append
     env = ParallelMcpEnv(workdir, LocalProvisioner(workdir, 1, spares=0, on_setup=tell))
@@ -94,7 +94,7 @@ SEEN = ["made\n", "kept\n", "changed\nmore\n", "FileNotFoundError", "kept\n", "i
 async def test_it_runs_once_and_what_it_made_is_there_each_time(workdir: Path) -> None:
     said: list[str] = []
     assert await asked(workdir, *LOOK, said=said) == SEEN
-    assert [words.split(" ", 3)[0:2] for words in said] == [["setup.sh", "of"], ["setup.sh", "is"]]
+    assert [words.split(" ", 3)[0:2] for words in said] == [["Running", "setup.sh"], ["setup.sh", "is"]]
     (workdir / "server.py").write_text(SERVER.replace("return made_package", "return 'edited ' + made_package"))
     assert await asked(workdir, *LOOK, said=said) == [*SEEN[:-1], "edited installed"]
     assert len(said) == 2, "nothing is said when nothing is run"
@@ -124,7 +124,7 @@ async def test_it_is_run_again_when_told_to(workdir: Path, home: Path) -> None:
     (before,) = (each for each in home.iterdir() if each.is_dir())
     done = await asyncio.to_thread(CliRunner().invoke, app, ["mcp", "setup", str(workdir)])
     assert done.exit_code == 0
-    assert "is run, again" in done.stderr
+    assert "again, as requested" in done.stderr
     assert runs(workdir) == 2
     assert await asked(workdir, *LOOK) == SEEN
     assert runs(workdir) == 2
@@ -158,7 +158,7 @@ async def test_a_setup_that_leaves_a_program_running_is_run_each_time(workdir: P
     (workdir / "setup.sh").write_text((workdir / "setup.sh").read_text() + "sleep 300 &\n")
     said: list[str] = []
     assert await asked(workdir, *LOOK, said=said) == SEEN
-    assert "run each time" in said[-1]
+    assert "runs each time" in said[-1]
     assert await asked(workdir, *LOOK) == SEEN
     assert runs(workdir) == 2
 
@@ -184,9 +184,8 @@ async def test_what_scores_is_closed_in_the_kept_copy_too(workdir: Path) -> None
 
 async def test_a_workdir_that_was_unpacked_elsewhere_is_known_by_its_content(workdir: Path) -> None:
     for _ in range(2):
-        luggage = Luggage.__new__(Luggage)
-        luggage._folder, luggage._packed = None, pack(workdir)
-        assert await asked(luggage, *LOOK) == SEEN
+        packed = pickle.loads(pickle.dumps(PackedWorkdir(workdir)))
+        assert await asked(packed, *LOOK) == SEEN
     assert runs(workdir) == 1
 
 

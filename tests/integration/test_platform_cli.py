@@ -19,7 +19,7 @@ from benchmax.cli.local import data
 from benchmax.cli.platform import account, keys, launch, runs, vault, webhooks
 from benchmax.errors import ConfigError, DatasetError, NotFoundError, UsageError
 from benchmax.platform.client import TrainerClient
-from benchmax.platform.daemon import daemon as keeper
+from benchmax.platform.daemon import control, liveness
 from benchmax.platform.exceptions import AuthenticationError
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.sdk import credentials
@@ -151,12 +151,12 @@ def test_the_sdk_starts_the_platform_of_this_machine(tmp_path, monkeypatch, capf
             assert trainer.list_runs() == []
         assert "Starting the benchmax platform in the background" in capfd.readouterr().err
         found = call_json("whoami")
-        assert (found["email"], found["platform"]) == ("local@localhost", keeper.server_url(place))
+        assert (found["email"], found["platform"]) == ("local@localhost", liveness.server_url(place))
         assert "Signed in" in call("login").stderr, "its own key is enough"
         with TrainerClient(api_key="sk_wrong") as trainer, pytest.raises(AuthenticationError):
             trainer.list_runs()
     finally:
-        assert keeper.stop(place)
+        assert control.stop(place)
 
 
 def test_a_server_file_that_lies_is_not_believed(tmp_path):

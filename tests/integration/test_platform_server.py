@@ -24,7 +24,8 @@ from benchmax.platform.client import (
     StorageClient,
     TrainerClient,
 )
-from benchmax.platform.daemon.daemon import Options, sign_in_link
+from benchmax.platform.daemon.control import sign_in_link
+from benchmax.platform.daemon.options import Options
 from benchmax.platform.exceptions import (
     AuthenticationError,
     JobLaunchError,

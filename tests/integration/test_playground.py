@@ -11,7 +11,7 @@ import time
 import pytest
 
 from benchmax.envs.base_env import BaseEnv
-from benchmax.platform.store.queue import live_sessions as sessions
+from benchmax.platform.store.queue import live_sessions
 from benchmax.platform.store.runs import runs
 from benchmax.trainer.tiny import make_tiny
 from platform_world import LiveServer
@@ -119,7 +119,7 @@ def test_two_checkpoints_side_by_side_while_the_run_trains(live, me, training):
         assert say(client, first, "Hello") != answers[second][0]
         wait_until(lambda: step(live, training) > before + 2)
         assert not (live.data.root / "sessions" / second / "model").exists(), "the weights are in memory"
-        folders = [each for each in sessions.every(live.data) if each.id in (first, second)]
+        folders = [each for each in live_sessions.every(live.data) if each.id in (first, second)]
         pids = [each.note("process")["pid"] for each in folders]
         assert all(os.getpriority(os.PRIO_PROCESS, pid) > 0 for pid in pids), "training goes first"
         for session in (first, second):
@@ -165,7 +165,7 @@ def test_who_may_open_what(live, me, idle):
         assert kinds(say(client, session)) == ["message", "done"]
         info = client.get(f"{path}/{session}").json()
         assert (info["systemPrompt"], info["tools"]) == ("", [])
-        folder = sessions.find(live.data, session, me[0])
+        folder = live_sessions.find(live.data, session, me[0])
         assert (folder.path / "socket").stat().st_mode & 0o077 == 0
         assert asyncio.run(at_socket(folder, "")) == asyncio.run(at_socket(folder, "x" * 43)) == b""
         assert b"done" in asyncio.run(at_socket(folder, folder.note("ready")["token"]))
@@ -197,7 +197,7 @@ def test_a_chat_outlives_its_runner_and_not_its_platform(tmp_path, model):
             with server.client(key) as client:
                 session = opened(client, run_id, checkpoint="base")
                 assert kinds(say(client, session)) == ["message", "done"]
-                folder = sessions.find(server.data, session, owner)
+                folder = live_sessions.find(server.data, session, owner)
                 wait_until(lambda: len(folder.note("process").get("family") or ()) >= 2)
                 family = [int(each[0]) for each in folder.note("process")["family"]]
                 runners[0].kill()

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from benchmax.cli.platform.playground import playground
 from benchmax.platform.client import AsyncTrainerClient, TrainerClient
 from benchmax.platform.exceptions import TrainerError
-from benchmax.platform.store.queue import live_sessions as sessions
+from benchmax.platform.store.queue import live_sessions
 from benchmax.trainer.tiny import make_tiny
 from session_world import store_run, supervised
 
@@ -29,7 +29,7 @@ def live(tmp_path_factory):
 
 
 def open_sessions(live):
-    return [each for each in sessions.every(live.data) if each.status != "ended"]
+    return [each for each in live_sessions.every(live.data) if each.status != "ended"]
 
 
 def test_a_session_in_python(live):

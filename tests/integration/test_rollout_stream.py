@@ -13,7 +13,7 @@ from aiohttp import web
 from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.client import RolloutClient, StorageClient
 from benchmax.platform.exceptions import RolloutError, RolloutNotFound
-from benchmax.platform.store.queue import live_sessions as sessions
+from benchmax.platform.store.queue import live_sessions
 from benchmax.platform.validation import validate_env
 from benchmax.trainer.tiny import make_tiny
 from living import content, files_under
@@ -86,7 +86,7 @@ def wire_env(env_class, **options):
 
 
 def open_sessions(live):
-    return [each for each in sessions.every(live.data) if each.status != "ended"]
+    return [each for each in live_sessions.every(live.data) if each.status != "ended"]
 
 
 def test_events_as_the_contract_says(live, key):
@@ -255,14 +255,14 @@ def test_a_session_whose_process_is_killed_says_so_and_the_next_call_gets_anothe
 
 
 def test_a_session_nobody_uses_ends_by_itself(live, key, monkeypatch):
-    from benchmax.platform.server.services import live_sessions as server_sessions
-
-    monkeypatch.setattr(server_sessions, "ROLLOUT_IDLE_SECONDS", 4.0)  # time enough to be used at all
+    monkeypatch.setattr(
+        "benchmax.platform.server.services.live_sessions.ROLLOUT_IDLE_SECONDS", 4.0
+    )  # time enough to be used at all
     with fake_model("a word") as model, RolloutClient(key, live.url) as client:
         options = bundled(GroupEnv, constructor_args={"seed": 1}) | {"llm_base_url": model.base_url, "llm_model": "m"}
-        before = {each.id for each in sessions.every(live.data)}
+        before = {each.id for each in live_sessions.every(live.data)}
         assert client.stream_rollout(EXAMPLE, **options)["success"]
-        (folder,) = [each for each in sessions.every(live.data) if each.id not in before]
+        (folder,) = [each for each in live_sessions.every(live.data) if each.id not in before]
         wait_until(lambda: folder.status == "ended")
         assert "Nobody used it" in folder.reason
         wait_until(lambda: not (folder.path / "socket").exists())
@@ -282,17 +282,16 @@ def test_nobody_else_and_no_private_address_from_a_public_server(tmp_path):
                 event = client.stream_rollout(EXAMPLE, **bundled(CounterEnv), llm_base_url=url, llm_model="m")
                 assert event["event"] == "error"
                 assert "may not be called" in event["error"]
-        pids = [each.note("process").get("pid") for each in sessions.every(public.data)]
+        pids = [each.note("process").get("pid") for each in live_sessions.every(public.data)]
         assert pids
         assert all(map(is_running, pids))
     assert not any(map(is_running, pids)), "the runner that stops ends its sessions"
 
 
 def test_without_a_runner_it_is_said_soon(tmp_path, monkeypatch):
-    from benchmax.platform.server.services import live_sessions as server_sessions
     from platform_world import LiveServer
 
-    monkeypatch.setattr(server_sessions, "NOBODY_SECONDS", 0.3)
+    monkeypatch.setattr("benchmax.platform.server.services.live_sessions.NOBODY_SECONDS", 0.3)
     with LiveServer(tmp_path) as alone, RolloutClient(alone.user()[1], alone.url) as client:
         event = client.stream_rollout(EXAMPLE, **bundled(CounterEnv))
         assert "no runner" in event["error"]

@@ -10,14 +10,12 @@ from cryptography.fernet import Fernet
 from benchmax.bundle import BundleMetadata, envs_venv
 from benchmax.bundle.venv import COMPLETE, venv_name
 from benchmax.platform.runner import supervisor
-from benchmax.platform.runner.jobs import job as work
-from benchmax.platform.runner.jobs import venvs
+from benchmax.platform.runner.jobs import train_job, venvs
 from benchmax.platform.runner.jobs.leases import Slots
 from benchmax.platform.runner.processes import process_groups as processes
 from benchmax.platform.runner.supervisor import Supervisor
 from benchmax.platform.store.accounts import users
-from benchmax.platform.store.queue import jobs
-from benchmax.platform.store.queue import one_off_jobs as errands
+from benchmax.platform.store.queue import jobs, one_off_jobs
 from benchmax.platform.store.runs import events, rollouts, runs
 from benchmax.platform.store.tables import Job, Run, Upload
 from benchmax.platform.store.uploads import blobs
@@ -83,7 +81,8 @@ def test_a_run_from_the_queue_to_its_end(world, boss, monkeypatch):
     assert seen[-1] == "training.complete"
     assert seen.count("trainer.checkpoint") == 2
     (start,) = starts(data, run_id)
-    assert start["word"] == {"variables": {"JUDGE_KEY": "for the run"}}
+    alone = {"several_users": False, "closed_ports": []}
+    assert start["word"] == {"variables": {"JUDGE_KEY": "for the run"}, "sandbox": alone}
     assert start["cwd"] == str(data.run(run_id))
     assert "secret" not in str(start["variables"]), "the runner's own keys stay with it"
     assert stat.S_IMODE((data.run(run_id) / "child.log").stat().st_mode) == 0o600
@@ -252,7 +251,7 @@ def test_jobs_that_were_leased_and_never_begun_go_back(world, boss, monkeypatch)
     database, _data = world
     run_id = launch(database, steps=2)
     with monkeypatch.context() as broken:
-        broken.setattr(work, "prepare", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        broken.setattr(train_job, "prepare", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             boss.tick()
     drive(boss, ended(database, run_id))
@@ -262,9 +261,9 @@ def test_jobs_that_were_leased_and_never_begun_go_back(world, boss, monkeypatch)
 def test_a_child_whose_runner_says_nothing_never_begins(world, boss):
     database, data = world
     run_id = launch(database)
-    run_dir = work.prepare(data, get(database, run_id))
+    run_dir = train_job.prepare(data, get(database, run_id))
     process = start_stub(run_dir)
-    process.let_go()
+    process.release()
     wait_until(lambda: not process.poll())
     assert process.code == 0
     assert starts(data, run_id) == []
@@ -279,7 +278,7 @@ def test_a_lost_lease_leaves_the_child_to_its_new_holder(world, boss):
     with database.write() as session:
         assert jobs.take_over(session, job_id, boss.leases.holder.id, other.leases.holder)
         job = session.get(Job, job_id)
-    other._take_over(job)
+    other._take_over(other._open_job(job))
     boss._look_around()
     assert boss.watched == {}
     assert boss.slots.free == 1
@@ -310,17 +309,17 @@ def test_the_supervisor_leaves_no_file_open(world, boss):
     assert len(os.listdir("/proc/self/fd")) <= before + 1
 
 
-def test_an_errand_whose_secrets_cannot_be_read_fails_alone(world, boss):
+def test_a_one_off_job_whose_secrets_cannot_be_read_fails_alone(world, boss):
     database, data = world
     with database.write() as session:
         owner = users.ensure_user(session, "a@example.org")
         boss._vault.put(session, owner.id, "JUDGE_KEY", "of the owner")
-        errand = errands.start(session, owner.id, "doctor", "math", options={"spec": "math"})
+        asked = one_off_jobs.start(session, owner.id, "doctor", "math", options={"spec": "math"})
     data.secret_key.write_bytes(Fernet.generate_key())
     later = Supervisor(database, data, slots=["cpu:0"], start=start_stub)
     later.tick()
     with database.read() as session:
-        seen = errands.find(session, owner.id, "doctor", errand.id)
+        seen = one_off_jobs.find(session, owner.id, "doctor", asked.id)
     assert seen.status == "failed"
     assert "JUDGE_KEY" in seen.reason
     assert later.watched == {}

@@ -9,12 +9,11 @@ from sqlalchemy import select
 from benchmax.platform.runner.ingest import Ingest, reindex
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import events, rollouts, runs
-from benchmax.platform.store.runs import metrics as points
-from benchmax.platform.store.tables import EnvLog, Event, Point, RolloutRow, Run, Series
+from benchmax.platform.store.tables import EnvLog, Event, MetricName, MetricValue, RolloutRow, Run
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config import build_config
 from benchmax.trainer.rundir import RunDir
-from platform_world import make_run
+from platform_world import make_run, metric_values
 
 
 @pytest.fixture
@@ -55,8 +54,8 @@ def drain(ingest):
 def everything(store, run_id):
     """All that came from the directory, without ids and in a fixed order."""
     with store.read() as session:
-        series = select(Series.mode, Series.name, Point.step, Point.value, Point.time).join(
-            Point, Point.series_id == Series.id
+        series = select(MetricName.mode, MetricName.name, MetricValue.step, MetricValue.value, MetricValue.time).join(
+            MetricValue, MetricValue.series_id == MetricName.id
         )
         columns = [column for column in RolloutRow.__table__.columns if column.name not in ("n", "run_id")]
         logs = select(EnvLog.rollout_id, EnvLog.level, EnvLog.message, EnvLog.time).where(EnvLog.run_id == run_id)
@@ -65,7 +64,7 @@ def everything(store, run_id):
         )
         run = session.get(Run, run_id)
         return {
-            "points": sorted(map(tuple, session.execute(series.where(Series.run_id == run_id)))),
+            "points": sorted(map(tuple, session.execute(series.where(MetricName.run_id == run_id)))),
             "rollouts": sorted(map(str, session.execute(select(*columns).where(RolloutRow.run_id == run_id)))),
             "logs": sorted(map(str, session.execute(logs))),
             "events": list(map(tuple, session.execute(told.order_by(Event.id)))),
@@ -84,10 +83,10 @@ def test_everything_arrives_once(world):
         drain(ingest)
         drain(ingest)
     with store.read() as session:
-        assert points.scalars(session, run_id, "train", ["loss"]) == {
+        assert metric_values(session, run_id, "train", ["loss"]) == {
             "loss": [{"step": step, "value": 1.0} for step in range(3)]
         }
-        assert points.scalars(session, run_id, "eval") == {"reward/mean": [{"step": 0, "value": 0.25}]}
+        assert metric_values(session, run_id, "eval") == {"reward/mean": [{"step": 0, "value": 0.25}]}
         assert len(rollouts.page(session, run_id, mode="train")) == 9
         alerts = [each for each in events.of_run(session, run_id) if each.category == "alert"]
         assert [(each.kind, each.message) for each in alerts] == [("trainer.alert", "Rewards drift.")]
@@ -111,7 +110,7 @@ def test_torn_lines_wait(world):
         file.write("not json\n[1]\n" + line.replace('"step": 0', '"step": 1'))
     drain(ingest)
     with store.read() as session:
-        assert [point["step"] for point in points.scalars(session, run_id, "train")["loss"]] == [0, 1]
+        assert [point["step"] for point in metric_values(session, run_id, "train")["loss"]] == [0, 1]
 
 
 def test_hostile_records_stop_nothing(world):
@@ -149,16 +148,16 @@ def test_a_rewind_replaces_what_was_lost(world, looks):
     if looks == "often":
         drain(ingest)
         with store.read() as session:
-            assert [point["step"] for point in points.scalars(session, run_id, "train")["loss"]] == [0, 1, 2]
+            assert [point["step"] for point in metric_values(session, run_id, "train")["loss"]] == [0, 1, 2]
             assert {row.step for row in rollouts.page(session, run_id, mode="train")} == {0, 1, 2}
             assert len(rollouts.logs(session, run_id)) == 12
     for step in range(3, 5):
         train(run, step, word="again")
     drain(Ingest(store, run_id, run.path) if looks == "once" else ingest)
     with store.read() as session:
-        losses = points.scalars(session, run_id, "train", ["loss"])["loss"]
+        losses = metric_values(session, run_id, "train", ["loss"])["loss"]
         assert [point["value"] for point in losses] == [1, 1, 1, 2, 2]
-        assert points.scalars(session, run_id, "eval") == {"reward/mean": [{"step": 0, "value": 0.0}]}
+        assert metric_values(session, run_id, "eval") == {"reward/mean": [{"step": 0, "value": 0.0}]}
         page = rollouts.page(session, run_id, mode="train", limit=100)
         assert len(page) == 15
         assert all(("again" in row.id) == (row.step >= 3) for row in page)
@@ -176,7 +175,7 @@ def test_a_rewind_to_nothing(world):
     run.rewind(-1)
     drain(ingest)
     with store.read() as session:
-        assert points.scalars(session, run_id, "train") == {}
+        assert metric_values(session, run_id, "train") == {}
         assert rollouts.page(session, run_id, mode="train") == []
 
 

@@ -12,7 +12,9 @@ from benchmax.bundle import dump_bundle
 from benchmax.envs.base_env import BaseEnv
 from benchmax.errors import ConfigError
 from benchmax.platform.runner import supervisor
-from benchmax.platform.runner.children.train_child import _failure, env_limits, train_config
+from benchmax.platform.runner.children.child_process import failure
+from benchmax.platform.runner.children.environment import env_limits
+from benchmax.platform.runner.children.train_child import train_config
 from benchmax.platform.runner.ingest import reindex
 from benchmax.platform.runner.jobs.leases import machine_slots
 from benchmax.platform.runner.jobs.outcome import CRASHED, MISTAKE, NO_MEMORY, NO_SPACE, Exit, judge
@@ -110,10 +112,13 @@ def start(database, data, boss, rows=16, env_class=DigitsEnv, env_args=None, **a
 ARGS = {"learning_rate": 1e-2, "tune": "full", "group_size": 4, "max_new_tokens": 6, "max_turns": 1, "eval_every": 2}
 
 
-def test_a_whole_run_and_a_crash_in_it(world, model, tmp_path):
+def test_a_whole_run_and_a_crash_in_it(world, model, tmp_path, monkeypatch):
     database, data, boss = world
     many = 16
-    held = {"gate": str(tmp_path / "gate"), "most": 200}  # more than three steps need, and less than all
+    gate = tmp_path / "seen" / "gate"
+    gate.parent.mkdir(mode=0o755)
+    monkeypatch.setenv("BENCHMAX_SANDBOX_READ", str(gate.parent))
+    held = {"gate": str(gate), "most": 200}  # more than three steps need, and less than all
     run_id = start(
         database, data, boss, env_class=HeldEnv, env_args=held, model=str(model), max_steps=many, num_epochs=many,
         **ARGS,
@@ -128,7 +133,7 @@ def test_a_whole_run_and_a_crash_in_it(world, model, tmp_path):
     first_family = family()
     (watched,) = boss.watched.values()
     os.kill(watched.process.pid, signal.SIGKILL)
-    (tmp_path / "gate").touch()
+    gate.touch()
     drive(boss, ended(database, run_id), 120)
     run = get(database, run_id)
     assert (run.status, run.reason) == ("complete", "All steps are done."), run.reason
@@ -259,14 +264,14 @@ def test_a_full_disk_fails_with_words_and_resumes_when_there_is_room(world, mode
 def test_what_is_worth_another_attempt(tmp_path):
     from benchmax.errors import ConfigError, EnvError
 
-    assert _failure(ConfigError("Set it."), tmp_path) == Exit(MISTAKE, "Set it.")
-    assert _failure(OSError(28, "full", "/x/y"), tmp_path).code == NO_SPACE
-    assert "/x/y" in _failure(OSError(28, "full", "/x/y"), tmp_path).reason
+    assert failure(ConfigError("Set it."), tmp_path) == Exit(MISTAKE, "Set it.")
+    assert failure(OSError(28, "full", "/x/y"), tmp_path).code == NO_SPACE
+    assert "/x/y" in failure(OSError(28, "full", "/x/y"), tmp_path).reason
     theirs = RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)")
-    assert _failure(theirs, tmp_path) == Exit(NO_SPACE, f"No space left on {tmp_path}. Free some, then resume the run.")
-    assert _failure(MemoryError(), tmp_path).code == NO_MEMORY
+    assert failure(theirs, tmp_path) == Exit(NO_SPACE, f"No space left on {tmp_path}. Free some, then resume the run.")
+    assert failure(MemoryError(), tmp_path).code == NO_MEMORY
     for error in (EnvError("gone"), OSError(5, "io"), RuntimeError("?")):
-        assert _failure(error, tmp_path).code == CRASHED
+        assert failure(error, tmp_path).code == CRASHED
     assert judge(Exit(NO_SPACE, ""), "", 1, 5, "").status == "failed", "also when there was no room for its last note"
     assert judge(Exit(0, "done"), "cancel", 1, 5, "").status == "complete", "it was faster than the cancel"
     assert judge(Exit(-15, ""), "stop", 5, 5, "")[::2] == ("pending", False)
@@ -309,7 +314,7 @@ def test_defaults_suit_the_machine():
 
 @pytest.mark.parametrize("gpu", [False, True])
 def test_every_default_is_a_valid_setting(gpu):
-    from benchmax.platform.wire.runs import check_launch_args
+    from benchmax.platform.wire.launches import check_launch_args
     from benchmax.trainer.config import build_config
 
     args, warnings = check_launch_args(launch_args(gpu), {})

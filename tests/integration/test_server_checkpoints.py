@@ -9,8 +9,7 @@ import time
 import pytest
 
 from benchmax.platform.store.accounts import secrets as vault
-from benchmax.platform.store.queue import jobs
-from benchmax.platform.store.queue import one_off_jobs as errands
+from benchmax.platform.store.queue import jobs, one_off_jobs
 from benchmax.platform.store.runs import evals, rollouts, runs
 from benchmax.platform.store.tables import Secret
 from platform_world import LiveServer, make_run
@@ -78,7 +77,7 @@ def test_a_file_that_was_made_is_given_and_made_again_when_its_checkpoint_is_new
         (job,) = (job for job in jobs.of_run(session, run_id) if job.kind == "export")
         assert job.slots == 0, "it does not wait for a training run"
     with live.database.write() as session:
-        errands.set_status(session, job.eval_id, "failed", "no space")
+        one_off_jobs.set_status(session, job.one_off_id, "failed", "no space")
         jobs.drop_queued(session, run_id)
     assert (client.get(address).status_code, "no space" in client.get(address).json()["error"]) == (400, True)
 

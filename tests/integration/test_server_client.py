@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import insert
 
 from benchmax.errors import UsageError
-from benchmax.platform.client import AsyncTrainerClient, TrainerClient
+from benchmax.platform.client import AsyncStorageClient, AsyncTrainerClient, TrainerClient
 from benchmax.platform.daemon.backup import back_up
 from benchmax.platform.exceptions import TrainerError
 from benchmax.platform.runner.supervisor import Supervisor
@@ -107,11 +107,11 @@ def test_a_password_is_changed_and_sessions_end(live):
     user_id, key = live.user("password@example.org")
     passwords.set_password(live.database, "password@example.org", "the first password")
     with live.database.write() as session:
-        opened = users.open_session(session, user_id)
+        opened = users.open_login(session, user_id)
     with TrainerClient(api_key=key, base_url=live.url) as client:
         assert client.change_password("the first password", "the second password")["success"]
         with live.database.read() as session:
-            assert users.find_session(session, opened) is None
+            assert users.find_login(session, opened) is None
         assert client.sign_out_everywhere(keys=True)["success"]
         client.list_runs()
     assert passwords.check_password(live.database, "password@example.org", "the second password", "") == user_id
@@ -182,8 +182,22 @@ def test_a_checkpoint_is_waited_for_and_unpacked(live, trainer, run_id, tmp_path
     assert not any("exports" in name for name in names), "they can be made again"
 
 
-async def test_the_async_twin_has_them_too(live, key, run_id):
+async def test_async_clients_do_the_same(live, key, run_id, tmp_path):
+    (tmp_path / "rows.csv").write_text(CSV)
+    async with AsyncStorageClient(key, live.url) as storage:
+        stored = await storage.upload_local_file("datasets/async/rows.csv", tmp_path / "rows.csv")
+        assert stored["blobPath"] == "datasets/async/rows.csv"
     async with AsyncTrainerClient(key, live.url) as client:
         assert [each["id"] for each in await client.list_environments()][:2] == ["arithmetic", "calculator"]
+        assert "datasets/async/rows.csv" in [each["path"] for each in await client.list_datasets()]
         assert (await client.change_run(run_id, tags=["x"]))["tags"] == ["x"]
         assert [line["message"] async for line in client.iter_run_logs(run_id)] == ["one", "two"]
+        assert len(await client.get_environment_logs(run_id)) == 1500
+        assert sum([1 async for _ in client.iter_environment_logs(run_id)]) == 1500
+        run = await client.run(run_id)
+        assert await run.status() == "pending"
+        with pytest.raises(TimeoutError, match="still pending"):
+            await run.wait(seconds=0.0, poll=0.01)
+        with pytest.raises(TrainerError, match="no such checkpoint"):
+            await client.download_checkpoint(run_id, tmp_path / "out", "step-8")
+        assert not (tmp_path / "out").exists()

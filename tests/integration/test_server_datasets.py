@@ -12,7 +12,7 @@ import pytest
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Audit, Blob
-from benchmax.platform.store.uploads import uploads as libraries
+from benchmax.platform.store.uploads import uploads
 from benchmax.platform.store.uploads.blobs import BlobStore
 from platform_world import LiveServer, make_run
 
@@ -143,7 +143,7 @@ def test_a_row_can_begin_a_dataset(client, stranger):
 
 def test_a_large_file_is_not_written_anew_for_one_row(client, monkeypatch):
     create(client, "large.csv", CSV)
-    monkeypatch.setattr("benchmax.platform.server.services.datasets.GROWN_BYTES", 10)
+    monkeypatch.setattr("benchmax.platform.server.services.datasets.uploaded.GROWN_BYTES", 10)
     answer = client.post("/v1/datasets/rows", json={"path": "datasets/large.csv", "row": {"prompt": "a"}})
     assert (answer.status_code, "too large" in answer.json()["error"]) == (400, True)
 
@@ -204,7 +204,7 @@ def test_refused_files_are_swept(client, live):
     assert len(nameless) == 1
     os.utime(store.path(nameless[0]), (time.time() - 3600,) * 2)
     with live.database.write() as session:
-        libraries.sweep(session, store)
+        uploads.sweep(session, store)
     assert not store.path(nameless[0]).exists()
 
 
@@ -225,12 +225,12 @@ def test_what_a_killed_server_wrote_without_a_row_is_swept(tmp_path):
     database = open_database(data)
     try:
         with database.write() as session:
-            libraries.sweep(session, store)  # an empty database is not the one these belong to
+            uploads.sweep(session, store)  # an empty database is not the one these belong to
         assert store.path(cut_off).exists()
         with database.write() as session:
             session.add(Blob(sha256=known, size=10, created=now - 9 * day))
             make_run(session, blobs={"train_dataset_path": known})
-            libraries.sweep(session, store)
+            uploads.sweep(session, store)
     finally:
         database.close()
     assert [each for each in (known, cut_off, young, foreign) if store.path(each).exists()] == [known, young, foreign]

@@ -118,7 +118,7 @@ def test_a_fork_with_null_arguments_keeps_what_its_parent_had(live, client, run_
     with live.database.write() as session:
         run = runs.get(session, run_id)
         for name in stored:
-            with live.app.state.platform.blobs.receive() as incoming:
+            with live.app.state.services.blobs.receive() as incoming:
                 incoming.write(b'{"prompt": "1", "ground_truth": "1"}\n' * 20)
                 digests[name] = incoming.keep()
         run.paths, run.blobs = stored, digests

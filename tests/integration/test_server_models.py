@@ -12,7 +12,7 @@ from benchmax.platform.client import RolloutClient
 from benchmax.platform.server.services import models
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.validation import validate_env
-from benchmax.platform.wire.sessions import RolloutLlm
+from benchmax.platform.wire.rollout_requests import RolloutLlm
 from platform_world import LiveServer
 from session_world import bundled, events_of, fake_model, supervised
 from training_world import store_tiny
@@ -162,9 +162,9 @@ def test_what_an_endpoint_refuses_is_told_without_its_key(live, key, answer, kin
 
 
 def test_no_runner_is_said(tmp_path, monkeypatch):
-    from benchmax.platform.server.services import live_sessions as sessions
+    from benchmax.platform.server.services import live_sessions
 
-    monkeypatch.setattr(sessions, "NOBODY_SECONDS", 0.3)
+    monkeypatch.setattr(live_sessions, "NOBODY_SECONDS", 0.3)
     monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path))
     store_tiny(tmp_path, "toy")
     with LiveServer(tmp_path) as alone, alone.client(alone.user()[1]) as client:
@@ -202,7 +202,7 @@ def test_addresses_of_the_platform(url, own):
 def test_without_any_model_the_first_endpoint_answers(live, key, tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path))
     user_id = live.user("first@example.org")[0]
-    platform = live.app.state.platform
+    platform = live.app.state.services
     assert models.choose(platform, user_id, RolloutLlm(model="gpt-5")).model == "smollm2-135m", "it is fetched"
     _, own = live.user("first@example.org")
     add_endpoint(live, own, "one", "http://127.0.0.1:9/v1", model="m1")

@@ -172,7 +172,7 @@ def test_with_just_enough_rows_none_is_held_out_and_that_is_said(client, live, e
 
 
 async def test_a_run_launched_before_holds_out_too(tmp_path):
-    from benchmax.platform.runner.children.train_child import _task, held_out_examples
+    from benchmax.platform.runner.children.train_child import held_out_examples, load_task
 
     class Reads:
         async def preprocess(self, file, **options):
@@ -181,7 +181,7 @@ async def test_a_run_launched_before_holds_out_too(tmp_path):
     files = {"train_dataset_path": tmp_path / "train.jsonl", "eval_dataset_path": tmp_path / "eval.jsonl"}
     files["train_dataset_path"].write_bytes(lines(prompts(40)))
     files["eval_dataset_path"].write_text("\n")
-    task = await _task(Reads(), files)
+    task = await load_task(Reads(), files)
     assert (len(task.train), len(task.held_out)) == (32, 8)
     assert await held_out_examples(Reads(), files) == list(task.held_out)
     files["eval_dataset_path"].write_bytes(lines(prompts(3)))

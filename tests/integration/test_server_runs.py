@@ -11,8 +11,7 @@ from datetime import datetime
 import pytest
 
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store.runs import metrics as points
-from benchmax.platform.store.runs import rollouts, runs
+from benchmax.platform.store.runs import metrics, rollouts, runs
 from benchmax.platform.store.tables import Run
 from platform_world import LiveServer, make_run
 from runner_world import drive, start_stub
@@ -54,7 +53,7 @@ def run_id(live, key):
 
 
 def line(step, mode="train", at=0.0, **values):
-    return points.MetricLine(step, mode, at, values)
+    return metrics.MetricLine(step, mode, at, values)
 
 
 def test_pins_and_notes_are_the_owners(client, stranger, live, run_id):
@@ -76,7 +75,7 @@ def test_a_list_has_the_numbers_of_every_run(client, live, run_id):
         session.get_one(Run, run_id).started -= 50.0
         steps = [line(n, at=1000.0 + 10 * n, **{"reward/mean": n / 10, "failed": 0.1 * (n == 4)}) for n in range(5)]
         held_out = [line(n, "eval", **{"reward/mean": 0.2 + n / 10}) for n in (0, 4)]
-        points.record(session, run_id, [*steps, *held_out])
+        metrics.record(session, run_id, [*steps, *held_out])
         runs.set_progress(session, run_id, step=4)
     (live.data.run(run_id) / "status.json").write_text("{}")
     (found,) = (run for run in client.get("/v1/train/runs").json() if run["id"] == run_id)
@@ -104,7 +103,7 @@ def test_a_long_list_takes_few_queries(live, client, run_id):
     with live.database.write() as session:
         others = [make_run(session, EMAIL).id for _ in range(50)]
         for each in others:
-            points.record(session, each, [line(n, **{"reward/mean": 1.0}) for n in range(3)])
+            metrics.record(session, each, [line(n, **{"reward/mean": 1.0}) for n in range(3)])
     asked = []
     listen = lambda *args: asked.append(args[2])  # noqa: E731
     sa.event.listen(live.database.engine, "before_cursor_execute", listen)
@@ -197,11 +196,11 @@ def test_the_curves_of_many_runs_are_small_and_the_callers_own(client, stranger,
     with live.database.write() as session:
         long, short, waits = (make_run(session, EMAIL, name=name).id for name in ("long", "short", "waits"))
         many = [
-            points.MetricLine(step, "train", 0.0, {"reward/mean": step / 1000, "loss": 1.0}) for step in range(1000)
+            metrics.MetricLine(step, "train", 0.0, {"reward/mean": step / 1000, "loss": 1.0}) for step in range(1000)
         ]
-        points.record(session, long, many)
-        few = [points.MetricLine(step, "train", 0.0, {"reward/mean": 0.25 * step}) for step in range(3)]
-        points.record(session, short, few)
+        metrics.record(session, long, many)
+        few = [metrics.MetricLine(step, "train", 0.0, {"reward/mean": 0.25 * step}) for step in range(3)]
+        metrics.record(session, short, few)
     asked = {"ids": f"{long},{short},{waits},run_none"}
     found = client.get("/v1/train/curves", params=asked).json()["curves"]
     assert found.keys() == {long, short}
@@ -281,16 +280,3 @@ def test_a_torn_sample_is_left_out(client, live, run_id):
     (live.data.run(run_id) / "system.jsonl").write_text(json.dumps(good) + '\n{"time": 1')
     found = client.get(f"/v1/train/runs/{run_id}/system").json()
     assert [each["cpuPercent"] for each in found["points"]] == [5]
-
-
-def test_gpus_are_read_as_nvidia_smi_tells(tmp_path, monkeypatch):
-    from benchmax.platform.runner.processes.machine_usage import read_gpus
-
-    program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho '0, NVIDIA H200, 37, 1024, 143771, [N/A], 41'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    assert read_gpus() == {
-        "0": {"name": "0 NVIDIA H200", "percent": 37.0, "memoryBytes": 2**30, "memoryTotal": 143771 * 2**20,
-              "watts": None, "celsius": 41.0}
-    }  # fmt: skip

@@ -13,7 +13,7 @@ from benchmax.bundle import dump_bundle
 from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.runner import supervisor as supervisor_module
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.server.services import launch
+from benchmax.platform.server.services.runs import launch
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import evals, rollouts, runs
 from benchmax.platform.store.uploads.blobs import BlobStore
@@ -136,7 +136,7 @@ def test_a_checkpoint_is_downloaded_as_one_file(client, boss, run_id, live, form
     with live.database.read() as session:
         assert len([job for job in jobs.of_run(session, run_id) if job.kind == "export"]) <= 2
     drive(boss, lambda: not boss.watched)
-    assert list((live.data.root / "errands").iterdir()) == []
+    assert list((live.data.root / "one_off_jobs").iterdir()) == []
 
 
 def test_a_fork_begins_with_the_checkpoint_and_needs_its_parent_no_more(client, live, boss, run_id):
@@ -169,11 +169,11 @@ def test_a_fork_begins_with_the_checkpoint_and_needs_its_parent_no_more(client, 
 def test_stored_rollouts_are_scored_again_by_another_environment(client, live, boss, run_id):
     bundle = dump_bundle(LettersEnv)
     with live.database.write() as session:
-        from benchmax.platform.server.services import datasets
+        from benchmax.platform.server.services.datasets import uploaded
 
         owner = runs.get(session, run_id).owner_id
         for name, content in (("env-cls.pkl", bundle.pickled), ("env-metadata.json", bundle.metadata.to_json_bytes())):
-            datasets.name(session, owner, f"envs/l/1/{name}", keep(live, content), len(content), None)
+            uploaded.name(session, owner, f"envs/l/1/{name}", keep(live, content), len(content), None)
     found = client.get("/v1/environments").json()["environments"]
     (letters,) = (each["id"] for each in found if each["name"] == "LettersEnv")
     answer = client.post(f"/v1/train/runs/{run_id}/rescore", json={"environment": letters})

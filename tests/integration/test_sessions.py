@@ -10,13 +10,13 @@ import pytest
 from benchmax.platform.runner.live import live_sessions as runner_sessions
 from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.runner.supervisor import Supervisor
-from benchmax.platform.store.queue import live_sessions as sessions
+from benchmax.platform.store.queue import live_sessions
 from runner_world import HERE, is_running, open_world, wait_until
 
 
 def ask(data, **more):
     asked = {"kind": "chat", "owner_id": "usr_x", "run_id": None, "files": {}, "idle_seconds": 600, **more}
-    return sessions.create(data, asked)
+    return live_sessions.create(data, asked)
 
 
 def start_sitter(folder, **options):
@@ -30,7 +30,7 @@ def start_sitter(folder, **options):
 def world(tmp_path):
     database, data = open_world(tmp_path)
     yield database, data
-    for folder in sessions.every(data):
+    for folder in live_sessions.every(data):
         shutil.rmtree(folder.path, ignore_errors=True)
     database.close()
 
@@ -55,7 +55,7 @@ def test_another_runner_adopts_and_a_lost_one_is_told(world):
     pids = [each.note("process")["pid"] for each in (one, two)]
     children = [first.sessions.open[each.id].process for each in (one, two)]
     for child in children:
-        child.let_go()  # as the kernel does when a runner dies
+        child.release()  # as the kernel does when a runner dies
     os.kill(pids[1], signal.SIGKILL)
     children[1]._popen.wait()
     second = bossed(database, data)
@@ -94,4 +94,4 @@ def test_no_more_than_four_at_once_and_idle_ones_make_room(world, monkeypatch):
     assert {each.reason for each in (opened[0], late)} == {"The platform was stopped."}
     monkeypatch.setattr(runner_sessions, "KEPT_SECONDS", -1.0)
     boss.sessions.look_around()
-    assert sessions.every(data) == []
+    assert live_sessions.every(data) == []

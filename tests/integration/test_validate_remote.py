@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from benchmax.cli.local.validate import validate
 from benchmax.errors import ConfigError, NotFoundError, UsageError
 from benchmax.inference.weights.store import Card
-from benchmax.platform.daemon.daemon import free_port
+from benchmax.platform.daemon.ports import free_port
 from benchmax.platform.exceptions import TrainerError
 from benchmax.trainer.tiny import make_tiny
 from session_world import supervised

@@ -17,7 +17,7 @@ from benchmax.platform.runner.ingest import Ingest, reindex
 from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.webhook_tables import Delivery, Webhook
+from benchmax.platform.store.tables import Delivery, Webhook
 from platform_world import LiveServer, make_run
 from runner_world import wait_until
 
@@ -224,7 +224,7 @@ def test_one_that_was_begun_by_a_sender_that_died_is_begun_again(live, receiver)
     with live.client(key) as client:
         hook = add(client, receiver.url)
         with live.database.write() as session:
-            row = webhooks.tell_test(session, session.get(Webhook, hook["id"]))
+            row = webhooks.queue_test(session, session.get(Webhook, hook["id"]))
             seen = Delivery(id=row.id, attempts=row.attempts)  # as two senders read it
             assert webhooks.claim(session, seen)
             assert not webhooks.claim(session, seen), "two senders do not make the same attempt"
@@ -282,6 +282,6 @@ def test_the_log_of_deliveries_is_bounded(live, monkeypatch):
     with live.database.write() as session:
         row = session.get(Webhook, hook["id"])
         for _ in range(20):
-            delivery = webhooks.tell_test(session, row)
+            delivery = webhooks.queue_test(session, row)
             delivery.state = "delivered"
     assert len(deliveries_of(live, hook["id"])) <= 6

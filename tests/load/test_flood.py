@@ -17,8 +17,7 @@ import httpx2
 import pytest
 
 from benchmax.platform.store.accounts import users
-from benchmax.platform.store.runs import events
-from benchmax.platform.store.runs import metrics as points
+from benchmax.platform.store.runs import events, metrics
 from platform_world import make_run
 from server_process import ServerProcess
 
@@ -40,8 +39,8 @@ class Server(ServerProcess):
         user = users.ensure_user(session, email)
         run = make_run(session, email)
         lines = [(step, "train", float(step), {"loss": 1.0, "reward/mean": step / 100}) for step in range(200)]
-        points.record(session, run.id, [points.MetricLine(*line) for line in lines])
-        key, cookie = users.create_key(session, user.id)[1], users.open_session(session, user.id)
+        metrics.record(session, run.id, [metrics.MetricLine(*line) for line in lines])
+        key, cookie = users.create_key(session, user.id)[1], users.open_login(session, user.id)
         return {"key": key, "cookie": cookie, "run": run.id, "path": f"/v1/train/runs/{run.id}/stream"}
 
     def tell(self, text):

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 from benchmax.platform.runner.ingest import Ingest
-from benchmax.platform.store.tables import Point, RolloutRow
+from benchmax.platform.store.tables import MetricValue, RolloutRow
 from runner_world import launch, open_world
 
 VALUES = 20
@@ -58,10 +58,10 @@ def test_every_row_arrives_soon_after_it_was_written(tmp_path, steps, files, eac
     late = time.process_time() - ended
     slow = float(writer.communicate()[0])
     with database.read() as session:
-        assert session.scalar(select(func.count()).select_from(Point)) == steps * VALUES
+        assert session.scalar(select(func.count()).select_from(MetricValue)) == steps * VALUES
         assert session.scalar(select(func.count()).select_from(RolloutRow)) == files * each
         assert session.scalar(select(func.count(RolloutRow.id.distinct()))) == files * each
-        assert session.scalar(select(func.max(Point.step))) == steps - 1
+        assert session.scalar(select(func.max(MetricValue.step))) == steps - 1
     assert late < 2.0, "what was left to do, in processor time"
     assert slow < 0.05, "what is slower than that is the machine, once in a hundred"
     database.close()

@@ -8,9 +8,8 @@ from sqlalchemy import func, select
 from benchmax.models.address_rules import AddressRules
 from benchmax.platform.server.security import passwords
 from benchmax.platform.store.accounts import users
-from benchmax.platform.store.tables import BlobPath, Chunk, Corpus, Endpoint, Secret, Upload
+from benchmax.platform.store.tables import BlobPath, Chunk, Corpus, Endpoint, Secret, Upload, Webhook
 from benchmax.platform.store.uploads import corpora
-from benchmax.platform.store.webhook_tables import Webhook
 from platform_world import LiveServer
 
 OLD, NEW = "the old password", "the new password"
@@ -24,7 +23,7 @@ def world(tmp_path_factory):
 
 def browser(world, user_id):
     with world.database.write() as session:
-        token = users.open_session(session, user_id)
+        token = users.open_login(session, user_id)
     return world.client(cookies={"benchmax_session": token}, trust_env=False)
 
 

@@ -58,7 +58,7 @@ def test_a_device_can_do_what_the_key_that_approved_it_can(world, scopes):
 def test_a_person_who_signed_in_gives_a_device_everything(world):
     user_id, _ = world.user("person@example.org")
     with world.database.write() as session:
-        cookie = users.open_session(session, user_id)
+        cookie = users.open_login(session, user_id)
     with world.client() as stranger, world.client(cookies={"benchmax_session": cookie}) as browser:
         asked = stranger.post("/api/auth/device/code", json={}).json()
         own = {"Origin": world.url}

@@ -15,7 +15,7 @@ from benchmax.files import json_size
 from benchmax.files.links import open_plain, read_plain
 from benchmax.platform.daemon.backup import back_up
 from benchmax.platform.runner.ingest import Ingest
-from benchmax.platform.server.services import rows_child
+from benchmax.platform.server.services.datasets import rows_child
 from benchmax.platform.store.runs import rollouts
 from benchmax.platform.store.tables import Chunk, RolloutRow
 from platform_world import LiveServer, make_run

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from benchmax.envs.mcp import ParallelMcpEnv
-from benchmax.envs.mcp.agent.workspace_files import Incoming, open_outgoing, path_parts
+from benchmax.envs.mcp.agent.workspace_files import Upload, open_download, path_parts
 from benchmax.envs.mcp.fork.sandbox import landlock_version
 from benchmax.envs.mcp.provisioners import LocalProvisioner
 from mcp_world import make_workdir, opened
@@ -42,7 +42,7 @@ async def test_a_server_reaches_neither_files_nor_processes_of_another(
         await asyncio.gather(env.init_rollout("a"), env.init_rollout("b"))
         await env.run_tool("b", "remember", word="of b alone")
         a, b = await about(env, "a"), await about(env, "b")
-        agent = env._pool.machines[0].link.hello["pid"]
+        agent = env._pool.machines[0].agent.hello["pid"]
 
         async def refused(tool: str, **given: Any) -> None:
             assert await env.run_tool("a", tool, **given) in (
@@ -71,7 +71,7 @@ async def test_a_server_reaches_neither_files_nor_processes_of_another(
 async def test_a_server_reads_neither_the_rewards_nor_the_users_keys(tmp_path: Path) -> None:
     async with opened(make_workdir(tmp_path / "w"), servers=1) as env:
         await env.init_rollout("a")
-        workdir = Path(env._pool.machines[0].link.address.removeprefix("unix:")).parent / "workdir"
+        workdir = Path(env._pool.machines[0].agent.address.removeprefix("unix:")).parent / "workdir"
         assert (await env.run_tool("a", "read", path=str(workdir / "server.py"))).startswith("\nimport asyncio")
         for name in ("reward_fn.py", "mcp_config.yaml", "setup.sh"):
             assert await env.run_tool("a", "read", path=str(workdir / name)) == "PermissionError"
@@ -87,7 +87,7 @@ async def test_a_server_sees_few_variables_and_no_secret(tmp_path: Path, monkeyp
     async with opened(make_workdir(tmp_path / "w", config=config), servers=1, api_secret=SECRET) as env:
         await env.init_rollout("a")
         seen = json.loads(await env.run_tool("a", "variables"))
-        token = env._pool.rollouts["a"].token
+        token = env._pool.leases["a"].token
         assert seen["KEY"] == "for the server"
         assert "OPENAI_API_KEY" not in seen
         assert not [value for value in seen.values() if SECRET in value or token in value]
@@ -122,7 +122,7 @@ class Doors:
         self.env, self.url, self.http = env, f"http://{address}", http
 
     def token(self, rollout: str) -> str:
-        return self.env._pool.rollouts[rollout].token
+        return self.env._pool.leases[rollout].token
 
     async def ask(self, method: str, path: str, token: str = "", **options: Any) -> tuple[int, str]:
         headers = {**options.pop("headers", {})}
@@ -198,7 +198,7 @@ async def test_web_pages_are_refused_everywhere(doors: Doors) -> None:
 
 async def test_files_cannot_leave_the_workspace(doors: Doors, tmp_path: Path) -> None:
     token = doors.token("a")
-    workspace = Path(doors.env._pool.rollouts["a"].workspace)
+    workspace = Path(doors.env._pool.leases["a"].workspace)
     for name in ("../out", "a/../../out", "..", ".", "a\\..\\out", "a/", "y" * 300):
         status, _ = await doors.upload(name, b"x", token)
         assert status == 400, name
@@ -244,7 +244,7 @@ async def test_files_cannot_leave_the_workspace(doors: Doors, tmp_path: Path) ->
 
 async def test_sizes_are_limited(doors: Doors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchmax.limits.MCP_FILE_BYTES", 1000)
-    with Incoming(tmp_path, "a") as file:
+    with contextlib.closing(Upload(tmp_path, "a")) as file:
         file.write(b"x" * 1000)
         with pytest.raises(ValueError, match="1,000 bytes"):
             file.write(b"x")
@@ -252,7 +252,7 @@ async def test_sizes_are_limited(doors: Doors, tmp_path: Path, monkeypatch: pyte
     with (tmp_path / "big").open("wb") as big:
         big.truncate(1001)
     with pytest.raises(ValueError, match="1,001 bytes"):
-        open_outgoing(tmp_path, "big")
+        open_download(tmp_path, "big")
     with pytest.raises(ValueError, match="1,000 bytes"):
         await doors.env.copy_content_to_workspace("a", b"x" * 1001, "a")
     assert (await doors.ask("POST", "/mcp", doors.token("a"), data=io.BytesIO(b"[" * 2_000_000)))[0] == 413

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from benchmax.envs.mcp.fork.read_rules import opened_for, server_rules, unread
+from benchmax.envs.mcp.fork.read_rules import extra_paths, server_rules, unreadable_paths
 from benchmax.envs.mcp.fork.sandbox import landlock_version
-from benchmax.envs.mcp.workdir import ServerSpec, Workdir, parse_config
+from benchmax.envs.mcp.server_config import ServerSpec, parse_config
+from benchmax.envs.mcp.workdir import Workdir
 from benchmax.errors import EnvDefinitionError, McpError
 from mcp_world import PROBE, make_workdir, opened
 
@@ -35,10 +36,10 @@ async def test_a_value_that_is_a_path_opens_nothing(tmp_path: Path) -> None:
         await env.init_rollout("a")
         await env.init_rollout("b")
         await env.run_tool("b", "remember", word="of b")
-        own = Path(env._pool.machines[0].link.address.removeprefix("unix:")).parent
+        own = Path(env._pool.machines[0].agent.address.removeprefix("unix:")).parent
         closed = [
             outside / "reward_fn.py", own / "workdir" / "reward_fn.py", workdir / "reward_fn.py", "/etc/shadow",
-            Path(env._pool.rollouts["b"].workspace) / "nonce",
+            Path(env._pool.leases["b"].workspace) / "nonce",
         ]  # fmt: skip
         for path in closed:
             assert await env.run_tool("a", "read", path=str(path)) in ("PermissionError", "FileNotFoundError"), path
@@ -77,7 +78,7 @@ async def test_a_link_in_the_workdir_opens_nothing(tmp_path: Path) -> None:
         (workdir / name).symlink_to(target)
     async with opened(workdir, servers=1) as env:
         await env.init_rollout("a")
-        place = Path(env._pool.machines[0].link.address.removeprefix("unix:")).parent / "workdir"
+        place = Path(env._pool.machines[0].agent.address.removeprefix("unix:")).parent / "workdir"
         for path in (place / "out" / "secret.txt", place / "file", place / "disk" / "etc" / "shadow"):
             assert await env.run_tool("a", "read", path=str(path)) == "PermissionError"
         assert await env.run_tool("a", "read", path=str(place / "own")) == "of the workdir"
@@ -85,7 +86,7 @@ async def test_a_link_in_the_workdir_opens_nothing(tmp_path: Path) -> None:
     workdir = make_workdir(tmp_path / "w", config=config(read=[str(outside)]))
     async with opened(workdir, servers=1) as env:
         await env.init_rollout("a")
-        place = Path(env._pool.machines[0].link.address.removeprefix("unix:")).parent / "workdir"
+        place = Path(env._pool.machines[0].agent.address.removeprefix("unix:")).parent / "workdir"
         assert await env.run_tool("a", "read", path=str(place / "file")) == "of the user"
 
 
@@ -128,7 +129,7 @@ async def test_a_server_that_fails_for_what_it_may_not_read_is_told_the_key(tmp_
 def rules(tmp_path: Path, **server: Any) -> tuple[ServerSpec, Workdir, tuple[str, ...]]:
     (spec,) = parse_config({"mcpServers": {"it": server}}, "config")
     workdir = Workdir(tmp_path / "w", (spec,))
-    found = opened_for(spec, workdir, tmp_path / "root", os.environ["PATH"])
+    found = extra_paths(spec, workdir, tmp_path / "root", os.environ["PATH"])
     return spec, workdir, found
 
 
@@ -145,7 +146,7 @@ def test_no_command_opens_a_home_or_the_disk(tmp_path: Path) -> None:
     spec, _, found = rules(tmp_path, command="python", args=[str(script), "/"])
     assert str(script) in found
     assert str(script.parent) not in found
-    assert str(script.parent) in unread(spec, found, tmp_path / "w")
+    assert str(script.parent) in unreadable_paths(spec, found, tmp_path / "w")
 
 
 def test_what_everybody_may_not_read_is_closed_to_root_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +179,7 @@ def test_read_names_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "disk").symlink_to("/")
     with pytest.raises(EnvDefinitionError, match="whole disk"):
         rules(tmp_path, command="python", read=[str(tmp_path / "disk")])
-    (tmp_path / "root" / "seats").mkdir(parents=True)
+    (tmp_path / "root" / "rollouts").mkdir(parents=True)
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "reward_fn.py").write_text("")
     (tmp_path / "plain").write_text("")

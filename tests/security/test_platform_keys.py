@@ -64,7 +64,7 @@ def test_an_endpoint_of_before_with_such_a_key_is_not_called(live, owner, elsewh
     from benchmax.platform.store.tables import Endpoint
 
     user_id, key = owner
-    vault = live.app.state.platform.vault
+    vault = live.app.state.services.vault
     with live.database.write() as session:
         row = Endpoint(owner_id=user_id, name="old", base_url=elsewhere.base_url, model="m")
         session.add(row)

@@ -76,4 +76,4 @@ def test_an_environment_does_not_start_a_platform(monkeypatch, tmp_path):
     ended = subprocess.run([sys.executable, "-c", code], env=seen, capture_output=True, text=True, timeout=110)
     assert ended.returncode != 0
     assert "NO_AUTO_START" in ended.stderr
-    assert not (tmp_path / "data" / "keeper.json").exists()
+    assert not (tmp_path / "data" / "daemon.json").exists()

@@ -200,8 +200,8 @@ def asked(world, client):
     yield from (f"{run}{end}" for end in ends)
     for mode in ("train", "eval", "external-eval"):
         yield f"{run}/rollouts?mode={mode}&limit=1000"
-        for item in client.get(f"{run}/rollouts?mode={mode}&limit=1000").json().get("rollouts", []):
-            yield f"{run}/rollouts/{item['id']}"
+        for item in client.get(f"{run}/rollouts?mode={mode}&limit=1000").json().get("data", []):
+            yield f"{run}/rollouts/{item['id']}/details"
 
 
 def test_no_answer_has_one(world):

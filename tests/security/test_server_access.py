@@ -10,11 +10,11 @@ from fastapi import APIRouter, FastAPI
 
 from benchmax.errors import UsageError
 from benchmax.platform.server import app
-from benchmax.platform.server.security import access, last_uses, passwords
-from benchmax.platform.server.security.access import ACCESS, Doors, routes_of
+from benchmax.platform.server.security import last_uses, passwords, scopes
+from benchmax.platform.server.security.scopes import ACCESS, AccessTable, routes_of
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.accounts import users
-from benchmax.platform.store.tables import ApiKey, Audit, Base, WebSession
+from benchmax.platform.store.tables import ApiKey, Audit, Base, Login
 from living import content
 from platform_world import LiveServer
 
@@ -54,7 +54,7 @@ def test_every_route_needs_credentials_unless_it_is_listed_as_open(world):
 
 
 def test_the_open_list_is_short():
-    pages = {f"GET /{page}{rest}" for page in access.PAGES for rest in ("", "/{path:path}")}
+    pages = {f"GET /{page}{rest}" for page in scopes.PAGES for rest in ("", "/{path:path}")}
     assert ACCESS["open"] - pages == {
         "GET /healthz",
         "GET /login",
@@ -81,7 +81,7 @@ def test_the_app_does_not_start_with_a_route_nobody_listed(world, monkeypatch):
     def backdoor() -> None:
         raise AssertionError
 
-    monkeypatch.setattr(app.health, "router", router)
+    monkeypatch.setattr(app, "ROUTERS", (*app.ROUTERS, router))
     with pytest.raises(RuntimeError, match="POST /v1/backdoor is in no list"):
         app.create_app(world.settings, world.database)
 
@@ -90,7 +90,7 @@ def test_a_mount_is_refused_because_its_routes_cannot_be_listed():
     mounted = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     mounted.mount("/files", FastAPI())
     with pytest.raises(RuntimeError, match="not mounts"):
-        Doors(mounted)
+        AccessTable(mounted)
 
 
 def test_no_route_is_in_two_lists_and_every_listed_route_exists(world):
@@ -109,7 +109,7 @@ def test_scopes_decide_by_the_table(world):
     for scope, key in keys.items():
         with world.client(key) as client:
             for method, path in routes_of(world.app):
-                level = access._LEVELS[f"{method} {path}"]
+                level = scopes._LEVELS[f"{method} {path}"]
                 if level == "open" or "stream" in path:
                     continue
                 answer = client.request(method, filled(path))
@@ -286,7 +286,7 @@ def test_a_planted_session_id_is_not_taken_over(world):
         client.post("/login", json={"token": link}, headers={"Origin": world.url})
         assert client.cookies.get("benchmax_session", domain="127.0.0.1") != "planted"
     with world.database.read() as session:
-        assert session.get(WebSession, users.digest("planted")) is None
+        assert session.get(Login, users.digest("planted")) is None
 
 
 @pytest.mark.timeout(400)  # slow on purpose: each of two dozen passwords costs a good part of a second

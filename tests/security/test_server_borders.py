@@ -18,7 +18,7 @@ import pytest
 
 import benchmax.platform.server
 import benchmax.platform.store
-from benchmax.platform.server.security.access import routes_of
+from benchmax.platform.server.security.scopes import routes_of
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.database import open_database
 from benchmax.platform.store.datadir import DataDir
@@ -37,7 +37,7 @@ def key(live):
 def session_cookie(live):
     user_id, _ = live.user("borders@example.org")
     with live.database.write() as session:
-        return {"benchmax_session": users.open_session(session, user_id)}
+        return {"benchmax_session": users.open_login(session, user_id)}
 
 
 # S6
@@ -322,7 +322,7 @@ def test_a_deleted_runs_secrets_are_gone_at_once(live, key):
 
     with live.database.write() as session:
         run = make_run(session, "borders@example.org")
-        live.app.state.platform.vault.put(session, run.owner_id, "A", "canary", run.id)
+        live.app.state.services.vault.put(session, run.owner_id, "A", "canary", run.id)
     with live.client(key) as client:
         assert client.delete(f"/v1/train/runs/{run.id}").status_code == 200
     with live.database.read() as session:
@@ -379,9 +379,9 @@ def test_server_and_store_hold_no_way_to_run_what_they_are_given():
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
                 found = {name.split(".")[0] for name in names} & modules
                 assert found <= allowed.get(path.name, set()), path
-    started = (Path(benchmax.platform.server.__path__[0]) / "services" / "bounded_rows.py").read_text()
+    started = (Path(benchmax.platform.server.__path__[0]) / "services/datasets/bounded_rows.py").read_text()
     assert started.count("subprocess.Popen(command,") == started.count("subprocess.Popen(") == 1
-    assert 'command = [sys.executable, "-P", "-m", "benchmax.platform.server.services.rows_child"]' in started
+    assert 'command = [sys.executable, "-P", "-m", "benchmax.platform.server.services.datasets.rows_child"]' in started
 
 
 # S36

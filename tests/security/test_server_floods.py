@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from benchmax.platform.daemon import daemon as keeper
+from benchmax.files import logs
 from benchmax.platform.server.security import bodies, connections
 from benchmax.platform.server.security import middleware as guard
 from benchmax.platform.server.services import sse
@@ -206,13 +206,13 @@ def test_who_follows_a_quiet_run_is_told_that_it_is_quiet(world, monkeypatch):
 
 
 def test_logs_are_put_aside_while_they_are_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(keeper, "LOG_BYTES", 1000)
+    monkeypatch.setattr(logs, "LOG_BYTES", 1000)
     path = tmp_path / "server.log"
-    with keeper.open_log(path) as log:
+    with logs.open_log(path) as log:
         for number in range(22):
             log.write(b"%03d" % number + b"x" * 300 + b"\n")
             log.flush()
-            keeper.put_aside(path)
+            logs.rotate(path)
     assert path.stat().st_size <= 1000
     old = tmp_path / "server.log.1"
     assert 1000 < old.stat().st_size < 2000

@@ -16,7 +16,7 @@ from benchmax.bundle import dump_bundle
 from benchmax.envs.base_env import BaseEnv
 from benchmax.platform.runner import ingest as ingesting
 from benchmax.platform.runner.ingest import Ingest
-from benchmax.platform.runner.processes.machine_usage import Gauge
+from benchmax.platform.runner.processes.machine_usage import UsageRecorder
 from benchmax.platform.runner.processes.process_groups import RunProcess
 from benchmax.platform.runner.supervisor import latest_checkpoint
 from benchmax.platform.store.runs import rollouts
@@ -196,7 +196,7 @@ def test_the_runner_neither_waits_for_a_pipe_nor_follows_a_link(run, tmp_path, t
         done.append(latest_checkpoint(folder))
         process = RunProcess.start(folder, command=("sh", "-c", "echo said"))
         wait_until(lambda: not process.poll())
-        gauge = Gauge()
+        gauge = UsageRecorder()
         for _ in range(2):
             try:
                 gauge._at = 0.0 if not gauge._at else 1.0

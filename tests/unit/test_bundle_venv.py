@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -112,3 +114,27 @@ def test_a_python_that_no_path_names_is_found(tmp_path, monkeypatch):
     (tmp_path / "uv/cpython-3.98.0-linux/bin/python3.98").chmod(0o644)
     with pytest.raises(IncompatiblePythonError, match=r"Install Python 3\.98"):
         find_interpreter("3.98")
+
+
+def test_packages_are_built_from_source_unless_only_wheels_are_wanted(tmp_path, monkeypatch):
+    """To build one runs its code."""
+    canary = tmp_path / "canary"
+    source = tmp_path / "evil-1.0"
+    source.mkdir()
+    (source / "setup.py").write_text(
+        f"open({str(canary)!r}, 'a').close()\nfrom setuptools import setup\nsetup(name='evil', version='1.0')\n"
+    )
+    with tarfile.open(tmp_path / "evil-1.0.tar.gz", "w:gz") as archive:
+        archive.add(source, "evil-1.0")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "0")
+    named = BundleMetadata(pip_dependencies=["evil"])
+    with pytest.raises(DependencyError, match="No package index was asked"):
+        envs_venv(named, tmp_path / "venvs", wheels_only=True)
+    with pytest.raises(DependencyError, match="only as wheels"):
+        envs_venv(BundleMetadata(pip_dependencies=[f"evil @ {source.as_uri()}"]), tmp_path, wheels_only=True)
+    assert not canary.exists()
+    with suppress(DependencyError):  # whether it can be built here or not, its code runs
+        envs_venv(named, tmp_path / "venvs")
+    assert canary.exists()

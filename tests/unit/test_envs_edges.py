@@ -16,7 +16,7 @@ from benchmax.doctor import examine_sync
 from benchmax.doctor.tool_arguments import LONG_TEXT, MOST_ITEMS, arguments_for
 from benchmax.envs.arithmetic import ArithmeticEnv
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.calculator.calculator_env import compute
+from benchmax.envs.calculator.expressions import compute
 from benchmax.envs.datasets import load_examples
 from benchmax.envs.loading import find_rows, load_env_class
 from benchmax.envs.reward_helpers import percent_of_text_a_in_text_b

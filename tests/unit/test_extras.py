@@ -8,7 +8,7 @@ import pytest
 
 from benchmax import extras
 from benchmax.errors import UsageError
-from benchmax.platform.runner.children import train_child as child
+from benchmax.platform.runner.children.child_process import failure
 from benchmax.platform.runner.jobs.outcome import CRASHED, MISTAKE
 
 TORCH = ModuleNotFoundError("No module named 'torch.nn'", name="torch.nn")
@@ -37,7 +37,7 @@ def test_an_error_of_an_installed_package_is_no_missing_extra() -> None:
 
 @pytest.mark.usefixtures("without_torch")
 def test_a_run_says_it_too_and_is_not_tried_again(tmp_path: Path) -> None:
-    ended = child._failure(TORCH, tmp_path)
+    ended = failure(TORCH, tmp_path)
     assert ended.code == MISTAKE
     assert "pip install 'benchmax[train]' (on the platform's machine), then resume the run." in ended.reason
-    assert child._failure(ModuleNotFoundError("No module named 'x'", name="x"), tmp_path).code == CRASHED
+    assert failure(ModuleNotFoundError("No module named 'x'", name="x"), tmp_path).code == CRASHED

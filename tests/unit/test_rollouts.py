@@ -26,6 +26,12 @@ ADD = ToolDefinition(
 )
 
 
+async def test_rollouts_that_begin_together_share_the_checked_tools():
+    async with EnvHost(Calculator) as host:
+        found = await asyncio.gather(*(host.toolbox() for _ in range(20)))
+    assert all(each is found[0] for each in found)
+
+
 class Calculator(BaseEnv):
     system_prompt = "Use the tools."
 

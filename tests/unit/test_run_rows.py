@@ -16,7 +16,7 @@ from benchmax.envs.datasets.readers import named_rows
 from benchmax.envs.datasets.run_rows import check_count, check_run_rows
 from benchmax.envs.remote.preprocess import batch_outcomes, preprocess
 from benchmax.errors import DatasetError
-from benchmax.platform.runner.children import train_child as child
+from benchmax.platform.runner.children.train_child import load_task
 from benchmax.platform.training_run import upload_training_run
 
 GOOD = [{"prompt": f"{number}?", "ground_truth": str(number)} for number in range(20)]
@@ -109,7 +109,7 @@ async def test_what_still_fails_on_the_platform_names_no_file_of_it(tmp_path: Pa
 
     files = {"train_dataset_path": written(tmp_path / "train.jsonl", [*GOOD, WRONG])}
     with pytest.raises(DatasetError) as refused:
-        await child._task(Env(), files)
+        await load_task(Env(), files)
     told = str(refused.value)
     assert str(tmp_path) not in told
     assert "  train.jsonl:21: the row has neither prompt nor messages" in told

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmax.files import logs
 from benchmax.inference.weights import store
 from benchmax.inference.weights.download import tree_size
-from benchmax.platform.daemon import daemon as keeper
 from benchmax.platform.runner.children import export_child
 from living import content, files_under, listening_port, mode, paths_under, proportional_memory
 
@@ -62,7 +62,7 @@ def test_a_model_that_goes_while_models_are_listed(tmp_path: Path, monkeypatch: 
 
 
 def test_logs_and_exports_that_another_process_removes(tmp_path: Path) -> None:
-    assert keeper.file_size(tmp_path / "server.log") == 0
+    assert logs.file_size(tmp_path / "server.log") == 0
     newest, gone = tmp_path / "new.tar", tmp_path / "gone.tar"
     newest.touch()
     gone.symlink_to("nowhere")

@@ -1,6 +1,7 @@
 // Starting a run from the browser: the served arguments, their checks (the same as the server's), the launch.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { api, type Schemas, unwrap } from "./client";
+import { MIN_ROWS } from "./datasets.generated";
 import { queries } from "./queries";
 import { useRenewing } from "./renew";
 
@@ -111,15 +112,8 @@ export function shown(value: unknown): string {
 
 /** Rows to train on and rows held out, as the server splits them. */
 export function split(rows: number, percent: number): { train: number; held: number } {
-  const held = Math.max(0, Math.min(evenRound((rows * percent) / 100), rows - MIN_ROWS));
+  const held = Math.max(0, Math.min(Math.floor((rows * percent) / 100 + 0.5 + 1e-9), rows - MIN_ROWS));
   return { train: rows - held, held };
-}
-
-/** Python's round: halves go to the even neighbour. */
-function evenRound(value: number): number {
-  const floor = Math.floor(value);
-  if (value - floor !== 0.5) return Math.round(value);
-  return floor % 2 === 0 ? floor : floor + 1;
 }
 
 /** Steps and rollouts a run will take at most. */

@@ -787,7 +787,7 @@ export interface paths {
         };
         /**
          * Search
-         * @description Rollouts whose prompt, turns, task, errors or logs hold a text; `searched` tells how many were looked at.
+         * @description Rollouts whose prompt, turns, task, errors or logs hold a text; `searched` is how many were read.
          */
         get: operations["search_v1_train_runs__run_id__rollouts_search_get"];
         put?: never;
@@ -1219,7 +1219,7 @@ export interface paths {
         put?: never;
         /**
          * Create Webhook
-         * @description Have an address told of alerts and ends of your runs. The secret its messages are signed with is shown once.
+         * @description Notify an address of alerts and ends of your runs. The secret its messages are signed with is shown once.
          */
         post: operations["create_webhook_v1_webhooks_post"];
         delete?: never;
@@ -1279,7 +1279,7 @@ export interface paths {
         put?: never;
         /**
          * Test Webhook
-         * @description Send a message that tells of nothing, to see whether it comes through.
+         * @description Send an empty message, to see whether it arrives.
          */
         post: operations["test_webhook_v1_webhooks__webhook_id__test_post"];
         delete?: never;
@@ -1361,7 +1361,7 @@ export interface paths {
         };
         /**
          * Get Session
-         * @description What a session does, and, when it is ready, what its model is told.
+         * @description A chat's status and, when it is ready, the system prompt and tools of its model.
          */
         get: operations["get_session_v1_playground_sessions__session_id__get"];
         put?: never;
@@ -1507,7 +1507,7 @@ export interface paths {
         put?: never;
         /**
          * Logout
-         * @description End this session; a key stays as it is.
+         * @description End this login; a key stays as it is.
          */
         post: operations["logout_logout_post"];
         delete?: never;
@@ -1527,7 +1527,7 @@ export interface paths {
         put?: never;
         /**
          * Change Password
-         * @description Set another password. Every other session ends; keys stay.
+         * @description Change the password. Every other login ends; keys stay.
          */
         post: operations["change_password_v1_password_post"];
         delete?: never;
@@ -1547,7 +1547,7 @@ export interface paths {
         put?: never;
         /**
          * Sign Out Everywhere
-         * @description End every session of yours, this one too; with `keys`, revoke every other API key as well.
+         * @description End every login of yours, this one too; with `keys`, revoke every other API key as well.
          */
         post: operations["sign_out_everywhere_v1_sign_out_post"];
         delete?: never;

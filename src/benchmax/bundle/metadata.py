@@ -35,6 +35,8 @@ class BundleMetadata:
     """Of the pickle; None in bundles of older clients."""
     format_version: int = FORMAT_VERSION
     created_by: str | None = None
+    network: str | None = None
+    """`none` for an environment that needs none; in a sandbox it then has none."""
 
     def to_json_bytes(self) -> bytes:
         return json.dumps(asdict(self), ensure_ascii=False, indent=2).encode("utf-8", "replace")

@@ -51,6 +51,7 @@ def dump_bundle(
         local_modules=packed,
         sha256=bundle_digest(pickled),
         created_by=f"benchmax {installed_version()}",
+        network=env_class.NETWORK,
     )
     return Bundle(pickled, metadata)
 

@@ -20,6 +20,8 @@ from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 import benchmax
 from benchmax.bundle.errors import DependencyError
 from benchmax.bundle.interpreters import HERE, find_interpreter
@@ -44,9 +46,14 @@ COMPLETE = "complete"
 """A file in every finished environment; its time is when the environment was last requested."""
 
 
-def envs_venv(metadata: BundleMetadata, cache_root: str | Path) -> Path:
-    """The interpreter for the bundle: the running one, or that of a cached environment with its packages."""
+def envs_venv(metadata: BundleMetadata, cache_root: str | Path, *, wheels_only: bool = False) -> Path:
+    """The interpreter for the bundle: the running one, or that of a cached environment with its packages.
+
+    Building a package from its source runs code of others; with `wheels_only` none is built.
+    """
     dependencies = _own_packages(metadata)
+    if wheels_only:
+        _refuse_addresses(dependencies)
     minor = python_minor(metadata)
     if not dependencies and minor == HERE:
         return Path(sys.executable)
@@ -59,7 +66,7 @@ def envs_venv(metadata: BundleMetadata, cache_root: str | Path) -> Path:
             (home / COMPLETE).touch()
         else:
             shutil.rmtree(home, ignore_errors=True)
-            _create(home, base, minor, dependencies)
+            _create(home, base, minor, dependencies, ["--only-binary", ":all:"] if wheels_only else [])
     return home / "bin" / "python"
 
 
@@ -71,6 +78,15 @@ def venv_name(metadata: BundleMetadata) -> str:
 def _own_packages(metadata: BundleMetadata) -> list[str]:
     """The packages to install; benchmax itself is shared, and a second one would shadow it."""
     return [each for each in canonical_dependencies(metadata.pip_dependencies) if requirement_name(each) != "benchmax"]
+
+
+def _refuse_addresses(dependencies: Sequence[str]) -> None:
+    """What pip is told to fetch from an address it builds, whatever else it is told."""
+    if found := [each for each in dependencies if Requirement(each).url]:
+        raise DependencyError(
+            f"{', '.join(found)}: a platform with several users installs packages only as wheels from its index. "
+            "Name the package and its version alone."
+        )
 
 
 def remove_unused(cache_root: str | Path, wanted: Collection[str], unused_seconds: float) -> list[str]:
@@ -90,8 +106,9 @@ def remove_unused(cache_root: str | Path, wanted: Collection[str], unused_second
 
 
 def _key(minor: str, dependencies: Sequence[str]) -> str:
-    # The running interpreter counts: its packages are shared with the environment.
-    parts = [minor, installed_version(), sys.prefix if minor == HERE else "", *dependencies]
+    # The running interpreter counts: its packages are shared with the environment. "readable": earlier environments
+    # could not be read by the user of a sandbox.
+    parts = ["readable", minor, installed_version(), sys.prefix if minor == HERE else "", *dependencies]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
@@ -102,7 +119,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _create(home: Path, base: Path, minor: str, dependencies: Sequence[str]) -> None:
+def _create(home: Path, base: Path, minor: str, dependencies: Sequence[str], options: Sequence[str]) -> None:
     """Build the environment in place, the file COMPLETE last."""
     log = home.with_suffix(".log")
     log.unlink(missing_ok=True)
@@ -118,7 +135,7 @@ def _create(home: Path, base: Path, minor: str, dependencies: Sequence[str]) -> 
         if packages:
             python = str(home / "bin" / "python")
             pip = [sys.executable, "-m", "pip", "--python", python] if shared_pip else [python, "-m", "pip"]
-            _run([*pip, "install", "--no-input", "--disable-pip-version-check", *packages], log)
+            _run([*pip, "install", "--no-input", "--disable-pip-version-check", *options, *packages], log)
         (home / COMPLETE).touch()
     except BaseException:
         shutil.rmtree(home, ignore_errors=True)
@@ -132,7 +149,7 @@ def _run(command: Sequence[str], log: Path) -> None:
         with open(log, "ab") as output:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment,
-                timeout=INSTALL_SECONDS, check=False,
+                timeout=INSTALL_SECONDS, check=False, umask=0o022,
             )  # fmt: skip
         failure = f"exit code {done.returncode}" if done.returncode else ""
     except subprocess.TimeoutExpired:
@@ -182,13 +199,16 @@ def _share_benchmax(home: Path, minor: str) -> None:
     root = Path(_source_root())
     if root.name in ("site-packages", "dist-packages"):
         (home / "shared").mkdir()
+        (home / "shared").chmod(0o755)
         (home / "shared" / "benchmax").symlink_to(root / "benchmax")
         root = home / "shared"
     _write_pth(home, minor, [str(root)])
 
 
 def _write_pth(home: Path, minor: str, paths: Sequence[str] | dict[str, None]) -> None:
-    (_site_packages(home, minor) / "zz_benchmax.pth").write_text("".join(f"{path}\n" for path in paths))
+    file = _site_packages(home, minor) / "zz_benchmax.pth"
+    file.write_text("".join(f"{path}\n" for path in paths))
+    file.chmod(0o644)
 
 
 def _light_requirements() -> list[str]:

@@ -1,7 +1,8 @@
-"""The process in which an environment runs: `python -m benchmax.bundle.worker FD`, started by `RemoteEnv`.
+"""The process in which an environment runs: `python -m benchmax.bundle.worker FD [confined]`, started by `RemoteEnv`.
 
 It limits itself, opens the environment, describes it, and then runs the hooks that are requested over the socket
-FD. When the socket closes, the process that started it is gone, and it ends itself and all it started.
+FD. When the socket closes, the process that started it is gone, and its guard ends it and all it started; in a sandbox
+(`confined`) the sandbox does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import resource
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -33,10 +35,11 @@ from benchmax.envs.remote.guard import go_under_guard
 from benchmax.envs.remote.preprocess import batch_outcomes
 from benchmax.envs.remote.process_limits import readable_bytes
 from benchmax.envs.remote.proxy import ATTRIBUTES
-from benchmax.envs.remote.wire import Frames, describe, pack, restore_transcripts
+from benchmax.envs.remote.wire import FRAME_BYTES, Frames, describe, pack, restore_transcripts
 from benchmax.envs.reward_values import normalise_rewards
 from benchmax.envs.types import ToolDefinition, Unscored
 from benchmax.errors import EnvDefinitionError, EnvError, RewardError
+from benchmax.files.links import read_plain
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.tools import as_result
 
@@ -48,12 +51,14 @@ STACK_BYTES = 2 * 1024 * 1024
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
+    confined = sys.argv[2:] == ["confined"]
+    if len(sys.argv) != 2 + confined:
         sys.exit("RemoteEnv starts this program; run an environment with `benchmax eval` instead.")
     wire = socket.socket(fileno=int(sys.argv[1]))
     wire.set_inheritable(False)
-    # One may not notice that the starter is gone: it may be held by C code, or killed along with it.
-    go_under_guard(wire.fileno(), tidy=Path.cwd().parent)
+    if not confined:
+        # One may not notice that the starter is gone: it may be held by C code, or killed along with it.
+        go_under_guard(wire.fileno(), tidy=Path.cwd().parents[1])  # that of all the processes and their bundle
     faulthandler.enable(all_threads=False)
     frames = Frames()
     messages: list[dict[str, Any]] = []
@@ -202,6 +207,8 @@ class Worker(asyncio.Protocol):
         host = self._host
         assert host is not None
         args, kwargs, rollouts = message["args"], message["kwargs"], message["rollouts"]
+        if hook in ("copy_in", "copy_out"):
+            return await _copy(host, hook, *args)
         if hook == "preprocess":
             return await asyncio.to_thread(_preprocess, type(host.env), *args)
         if hook not in HOOKS:
@@ -219,6 +226,18 @@ class Worker(asyncio.Protocol):
         most = self._instructions["memory_bytes"]
         limit = f" at its memory limit {readable_bytes(most)}" if most else ""
         return {"type": "MemoryError", "message": f"{hook} ran out of memory{limit}. Use less, or raise the limit."}
+
+
+async def _copy(host: EnvHost, hook: str, rollout: str, given: Any, *names: Any) -> bytes | None:
+    """Files for a workspace, or from it, by content: the other side's are not to be seen from a sandbox."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, Path(names[0]).name if names else "out")
+        if hook == "copy_in":
+            await asyncio.to_thread(path.write_bytes, given)
+            await host.call("copy_to_workspace", rollout, path, names[1], deadline=FOREVER)
+            return None
+        await host.call("copy_from_workspace", rollout, given, path, deadline=FOREVER)
+        return read_plain(Path(folder), "out", FRAME_BYTES)
 
 
 def _packed_result(number: int, hook: str, value: Any) -> bytes:

@@ -1,4 +1,8 @@
-"""The command line: one file per noun, no logic."""
+"""The command line: one file for each group of commands, no logic of its own.
+
+`app` lists the commands; `local` holds those of this machine, `platform` those of a platform. `output` and `tables`
+print, `progress` shows how far something is, `project` finds the environment and rows that arguments name.
+"""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ app.command()(limits.limits)
 
 
 def _add_plugins() -> None:
-    """Commands of installed packages. A name of ours stays ours."""
+    """Commands of installed packages; a built-in name is not replaced."""
     taken = {each.name or (each.callback.__name__ if each.callback else "") for each in app.registered_commands}
     taken |= {each.name or "" for each in app.registered_groups}
     for name, added in plugins.load_all("commands"):

@@ -1,4 +1,4 @@
-"""What a command prints: data on stdout, words on stderr, and hostile text made harmless.
+"""What a command prints: data on stdout, messages on stderr, and hostile text made harmless.
 
 Exit codes: 0 done, 1 it ran and the answer is no, 2 wrong usage, 3 not found, 4 not signed in, 130 interrupted.
 """
@@ -22,8 +22,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 PIPE_COLUMNS = 240
 
-words = Console(stderr=True, highlight=False)
-"""Everything for people."""
+stderr = Console(stderr=True, highlight=False)
+"""For messages; data goes to stdout."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -66,5 +66,5 @@ def shorten(text: object, most: int = 80) -> str:
 
 def stop(message: str, code: int) -> NoReturn:
     """Say what is wrong and end."""
-    words.print(f"[red]error[/] {safe(message)}", soft_wrap=True)
+    stderr.print(f"[red]error[/] {safe(message)}", soft_wrap=True)
     raise SystemExit(code)

@@ -8,7 +8,7 @@ from time import monotonic
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from benchmax.cli.output import words
+from benchmax.cli.output import stderr
 from benchmax.rollouts.record import Rollout
 
 
@@ -33,9 +33,9 @@ class _Tally:
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[Rollout], None]]:
-    """Give a function that is told of each finished rollout."""
+    """A function to call with each finished rollout."""
     tally = _Tally()
-    if not words.is_terminal:
+    if not stderr.is_terminal:
         yield _lines(title, total, tally)
         return
     columns = (
@@ -46,7 +46,7 @@ def progress(title: str, total: int) -> Iterator[Callable[[Rollout], None]]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=words, transient=True) as bar:
+    with Progress(*columns, console=stderr, transient=True) as bar:
         task = bar.add_task(title, total=total, tally="")
 
         def told(rollout: Rollout) -> None:
@@ -64,6 +64,6 @@ def _lines(title: str, total: int, tally: _Tally) -> Callable[[Rollout], None]:
         tally.add(rollout)
         if tally.done == total or monotonic() - last > 5.0:
             last = monotonic()
-            words.print(f"{title}: {tally.done}/{total} {tally}", markup=False)
+            stderr.print(f"{title}: {tally.done}/{total} {tally}", markup=False)
 
     return told

@@ -40,7 +40,7 @@ EnvArgs = Annotated[list[str] | None, typer.Option(help="KEY=VALUE for the const
 
 
 def env_spec(env: str | None, directory: Path, run_file: str, module: str | None, env_class: str | None) -> str:
-    """What the user's words name, as `load_env_class` takes it."""
+    """The environment an argument names, as `load_env_class` takes it."""
     if env is not None:
         return f"{env}:{env_class}" if env_class and env.endswith(".py") else env
     if module is not None:
@@ -90,7 +90,7 @@ def again(source: Source) -> Source:
 
 
 def _source(cls: type[BaseEnv], name: str | None) -> Source:
-    """A file, or what the environment's own load_dataset gives for a name."""
+    """A file, or what the environment's own load_dataset returns for a name."""
     if name is None and not _brings_rows(cls):
         raise UsageError(
             f"{cls.__name__} brings no rows of its own. Give some with --data FILE, or put {TRAIN} next to its file."

@@ -26,9 +26,11 @@ from typing import Any
 
 from benchmax import errors
 from benchmax.errors import BenchmaxError
+from benchmax.files.links import read_plain
 
 BEAT_SECONDS = 1.0
 BEAT, DONE = b".", b"="
+DUMP_BYTES = 1 << 20
 STALL_SECONDS = 20.0
 """Seconds without a beat after which the interpreter counts as held. Slow code lets other threads run in between."""
 _FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
@@ -120,21 +122,24 @@ def _wait(reading: int, pid: int, dump: Path, seconds: float) -> None:
     while True:
         ready, _, _ = select.select([reading], [], [], seconds)
         if not ready:
-            raise InterpreterHeld(where_is(pid, dump), seconds)
+            raise InterpreterHeld(where_is(lambda: os.kill(pid, signal.SIGUSR1), dump), seconds)
         beats = os.read(reading, 4096)
         if not beats or DONE in beats:
             return
 
 
-def where_is(pid: int, dump: Path, patience: float = 2.0) -> str:
-    """Where a process that stopped beating is: file, line and function of the environment's own code."""
+def where_is(ask: Callable[[], None], dump: Path, patience: float = 2.0) -> str:
+    """Where a process that stopped beating is: file, line and function of the environment's own code.
+
+    `ask` sends it SIGUSR1.
+    """
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGUSR1)
+        ask()
     until = time.monotonic() + patience
     while time.monotonic() < until:
         time.sleep(0.05)
         with suppress(OSError):
-            if found := blocking_frame(dump.read_text("utf-8", "replace")):
+            if found := blocking_frame(read_plain(dump.parent, dump.name, DUMP_BYTES).decode("utf-8", "replace")):
                 return found
     return "something"
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue, ToolCall, ToolDefinition
@@ -47,6 +47,7 @@ class BaseEnv(ABC):
     PRIMARY_REWARD_KEY: str | None = None
     """The component that says whether the task was solved; the total when not set."""
     PIP_DEPENDENCIES: ClassVar[Sequence[str]] = ()
+    NETWORK: ClassVar[Literal["none", "host"]] = "host"
 
     def __init__(self, **kwargs: Any) -> None:
         """Accept and ignore further arguments."""

@@ -11,6 +11,8 @@ from benchmax import plugins
 BUILT_IN = {
     "arithmetic": "benchmax.envs.arithmetic.arithmetic_env.ArithmeticEnv",
     "calculator": "benchmax.envs.calculator.calculator_env.CalculatorEnv",
+    "math": "benchmax.envs.math.math_env.MathEnvLocal",
+    "crm": "benchmax.envs.crm.crm_env.CRMEnvInProcess",
 }
 
 

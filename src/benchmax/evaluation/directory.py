@@ -45,6 +45,8 @@ class EvalSpec:
     max_turns: int | None = None
     max_tool_calls: int | None = None
     sampling: dict[str, Any] = field(default_factory=dict)
+    sandbox: bool = False
+    """Whether the environment is loaded in a sandbox only."""
     folder: str | None = None
     """Where it was started: dotted paths are looked up there."""
     data_sha256: str | None = None

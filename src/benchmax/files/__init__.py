@@ -5,5 +5,7 @@ atomic      replaces a file or a directory in one step
 json_size   counts what a JSON text unfolds into, before it is parsed
 jsonl       append-only records that survive a crash
 links       opens files below a directory that others may write to
+locks       locks between processes, released when their holder ends
+logs        opens, rotates and tails the log of a process
 redaction   removes secrets from text
 """

@@ -65,6 +65,15 @@ def write_json(path: Path, value: Any, *, private: bool = False, durable: bool =
     write_text(path, text.encode("utf-8", "replace").decode(), private=private, durable=durable)
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in such a file; empty when there is none."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
     """A folder to fill, which takes the place of `path` when the block ends without an error.

@@ -14,12 +14,15 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def open_plain(root: Path, name: str | os.PathLike[str]) -> BinaryIO:
-    """A regular file below `root`, opened for reading; OSError when it, or a directory on the way, is anything else."""
+def open_plain(root: Path | int, name: str | os.PathLike[str]) -> BinaryIO:
+    """A regular file below `root`, opened for reading; OSError when it, or a directory on the way, is anything else.
+
+    `root` is a path, or a descriptor of a directory.
+    """
     parts = Path(name).parts
     if not parts or Path(name).is_absolute() or ".." in parts:
         raise FileNotFoundError(2, "not below the folder", str(name))
-    folder = os.open(root, _FOLDER)
+    folder = os.dup(root) if isinstance(root, int) else os.open(root, _FOLDER)
     try:
         for part in parts[:-1]:
             inner = os.open(part, _FOLDER, dir_fd=folder)
@@ -44,7 +47,7 @@ def append_to(root: Path, name: str) -> int:
     return descriptor
 
 
-def read_plain(root: Path, name: str | os.PathLike[str], most: int) -> bytes:
+def read_plain(root: Path | int, name: str | os.PathLike[str], most: int) -> bytes:
     """The content of such a file; OSError also when it is larger than `most` bytes."""
     with open_plain(root, name) as file:
         if os.fstat(file.fileno()).st_size > most:

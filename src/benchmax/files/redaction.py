@@ -51,9 +51,9 @@ class Redactor:
         values = {value for value in values if len(value.strip()) >= SECRET_CHARS}
         self._exact = {value for value in values if len(value) < CODED_CHARS}
         forms = {_lower(form) for value in values - self._exact for form in _forms(value)}
-        self._forms = sorted(forms, key=len, reverse=True)
+        self._forms = _Forms(forms)
         squeezed = {_BREAKS.sub("", form) for form in forms}
-        self._squeezed = sorted((each for each in squeezed if len(each) >= _BROKEN_CHARS), key=len, reverse=True)
+        self._squeezed = _Forms(each for each in squeezed if len(each) >= _BROKEN_CHARS)
 
     def __bool__(self) -> bool:
         return bool(self._exact or self._forms)
@@ -63,7 +63,7 @@ class Redactor:
         spans = [span for value in self._exact for span in _occurrences(text, value)]
         if self._forms:
             lower = _lower(text)
-            spans += _found(lower, self._forms)
+            spans += self._forms.find(lower)
             spans += self._broken(lower)
             spans += self._numbered(lower)
         return _cut_out(text, spans) if spans else text
@@ -72,7 +72,7 @@ class Redactor:
         """Where values are that contain line breaks."""
         if not self._squeezed or (squeezed := _BREAKS.sub("", lower)) == lower:
             return []
-        found = _found(squeezed, self._squeezed)
+        found = self._squeezed.find(squeezed)
         return [_stretched(lower, span) for span in found] if found else []
 
     def _numbered(self, lower: str) -> list[tuple[int, int]]:
@@ -82,7 +82,7 @@ class Redactor:
         while len(readings) < _WRITINGS and _NUMBERED.search(lower):
             lower, places = _read_numbers(lower)
             readings.insert(0, places)
-            for start, end in _found(lower, self._forms):
+            for start, end in self._forms.find(lower):
                 for reading in readings:
                     start, end = reading.before(start), reading.before(end)
                 spans.append((start, end))
@@ -178,13 +178,27 @@ def _lower(text: str) -> str:
     return "".join(each.lower() if len(each.lower()) == 1 else each for each in text)
 
 
-def _found(text: str, forms: list[str]) -> list[tuple[int, int]]:
-    return [
-        span
-        for form in forms
-        for find in (_occurrences, _cut_at_the_end, _cut_at_the_start)
-        for span in find(text, form)
-    ]
+class _Forms:
+    """Forms of values, by their first and last characters: a text is read once, however many forms there are."""
+
+    def __init__(self, forms: Iterable[str]) -> None:
+        self._by_piece: dict[str, set[str]] = {}
+        for form in forms:
+            for piece in (form[:PIECE_CHARS], form[-PIECE_CHARS:]):
+                self._by_piece.setdefault(piece, set()).add(form)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_piece)
+
+    def find(self, text: str) -> list[tuple[int, int]]:
+        pieces = {text[at : at + PIECE_CHARS] for at in range(len(text) - PIECE_CHARS + 1)}
+        return [
+            span
+            for piece in self._by_piece.keys() & pieces
+            for form in self._by_piece[piece]
+            for find in (_occurrences, _cut_at_the_end, _cut_at_the_start)
+            for span in find(text, form)
+        ]
 
 
 def _occurrences(text: str, form: str) -> Spans:

@@ -116,7 +116,9 @@ class EnvHost:
     async def toolbox(self) -> Toolbox:
         """The environment's tools, listed once and checked."""
         if self._toolbox is None:
-            self._toolbox = Toolbox(await self.call("list_tools", deadline=limits.INIT_SECONDS))
+            tools = await self.call("list_tools", deadline=limits.INIT_SECONDS)
+            if self._toolbox is None:  # rollouts that begin together all ask; checking many schemas takes long
+                self._toolbox = Toolbox(tools)
         return self._toolbox
 
     async def call(self, hook: str, *args: Any, deadline: float, **kwargs: Any) -> Any:

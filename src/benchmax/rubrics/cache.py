@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmax.errors import ConfigError
+from benchmax.files import atomic
 from benchmax.rewards.adaptive import KEPT
 from benchmax.rewards.judge_cache import cache_key
 from benchmax.rewards.rubric import Rubric
@@ -43,15 +44,7 @@ def save_rubric_cache(
     cache: Mapping[str, Sequence[Mapping[str, Any]]], path: str | os.PathLike[str] | None = None
 ) -> None:
     """Write the file, whole or not at all."""
-    file = _file(path)
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as opened:
-            json.dump(dict(cache), opened)
-        os.replace(temporary, file)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    atomic.write_text(_file(path), json.dumps(dict(cache)), private=True, durable=False)
 
 
 @contextmanager

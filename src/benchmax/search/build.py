@@ -51,7 +51,9 @@ def build_index(
     return open_index(path)
 
 
-def index_documents(documents: Iterable[Document], path: str | Path, redirects: Iterable[tuple[str, str]] = ()) -> Index:
+def index_documents(
+    documents: Iterable[Document], path: str | Path, redirects: Iterable[tuple[str, str]] = ()
+) -> Index:
     """Index documents that are at hand."""
     with IndexWriter(path, "documents") as writer:
         for document in documents:

@@ -135,7 +135,7 @@ class Index:
     def _plan(self, words: Sequence[str]) -> tuple[list[str], int]:
         """The words to ask for, and the number of the last document to look at."""
         size = self._size()
-        known = sorted((each for word in words if (each := (self._documents_with(word), word))[0] > 0))
+        known = sorted(each for word in words if (each := (self._documents_with(word), word))[0] > 0)
         asked, scored = list[str](), 0.0
         for documents, word in known:
             if asked and scored + documents > SCORED:

@@ -1,9 +1,9 @@
 """The file of an index: one SQLite database.
 
-    meta        key, value: the version of this layout, the tokenizer, where a build stands, `complete` when it is
-    documents   n, id, title, content, metadata (JSON), key (the title as it is looked up), file and stamp (of a folder's)
-    redirects   key, target: another title of an article
-    words       FTS5 over title and content of documents, whose texts it does not keep a second time
+meta        key, value: the version of this layout, the tokenizer, where a build stands, `complete` when it is
+documents   n, id, title, content, metadata (JSON), key (the title as it is looked up), file and stamp (of a folder's)
+redirects   key, target: another title of an article
+words       FTS5 over title and content of documents, whose texts it does not keep a second time
 """
 
 from __future__ import annotations

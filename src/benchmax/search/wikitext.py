@@ -16,7 +16,9 @@ _HEADING = re.compile(r"^(={1,6})[ \t]*(.*?)[ \t]*\1[ \t]*$", re.MULTILINE)
 _SECTION = re.compile(r"^(?==)", re.MULTILINE)
 _BRACES = re.compile(r"\{\{|\}\}|^[ \t]*\{\||^[ \t]*\|\}(?!\})", re.MULTILINE)
 _BRACKETS = re.compile(r"\[\[|\]\]")
-_SET_TEXT = re.compile(r"\{\{[ \t]*(?:lang|nowrap|nobr|transl)[ \t]*\|(?:[^{}|=\n]{1,20}\|)?([^{}|\n]*)\}\}", re.IGNORECASE)
+_SET_TEXT = re.compile(
+    r"\{\{[ \t]*(?:lang|nowrap|nobr|transl)[ \t]*\|(?:[^{}|=\n]{1,20}\|)?([^{}|\n]*)\}\}", re.IGNORECASE
+)
 _MEASURE = re.compile(r"\{\{[ \t]*(?:convert|cvt)[ \t]*\|([^{}|\n]*)\|([^{}|\n]*)[^{}\n]*\}\}", re.IGNORECASE)
 _WEB_LINK = re.compile(r"\[(?:https?:)?//[^\s\[\]]*[ \t]*([^\[\]\n]*)\]")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,500}>")
@@ -26,7 +28,17 @@ _MAGIC = re.compile(r"__[A-Z]{3,30}__")
 _TRAILING = re.compile(r"[ \t\xa0]+")
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 _EMPTY_BRACKETS = re.compile(r" ?\([\s,;]*\)")
-_DROPPED_TAGS = ("ref", "math", "gallery", "timeline", "score", "syntaxhighlight", "source", "templatestyles", "imagemap")
+_DROPPED_TAGS = (
+    "ref",
+    "math",
+    "gallery",
+    "timeline",
+    "score",
+    "syntaxhighlight",
+    "source",
+    "templatestyles",
+    "imagemap",
+)
 _DROPPED_LINKS = ("file:", "image:", "category:", "media:")
 
 

@@ -32,7 +32,9 @@ class IndexWriter:
     another source starts again.
     """
 
-    def __init__(self, path: str | Path, source: str, *, tokenizer: str = schema.TOKENIZER, update: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, source: str, *, tokenizer: str = schema.TOKENIZER, update: bool = False
+    ) -> None:
         self.path = Path(path)
         self.building = self.path.with_name(self.path.name + BUILDING)
         self._pending = self._pending_bytes = 0

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.datasets.split import hold_out
-from benchmax.envs.loading import find_rows, load_env_class, make_env
+from benchmax.envs.remote.named import open_named_env
 from benchmax.envs.types import Example
 from benchmax.errors import ConfigError
 from benchmax.inference.weights.store import is_name
@@ -31,10 +30,11 @@ def load_task(config: TrainConfig) -> Task:
     """The environment and rows the settings name."""
     if not config.data.env:
         raise ConfigError("No environment was given. Name one: benchmax train main.py:MyEnv --data rows.jsonl.")
-    data, env_class, notes = config.data, load_env_class(config.data.env), []
+    data, notes = config.data, list[str]()
+    make, rows_of = open_named_env(data.env, data.env_args, lenient=data.lenient, sandbox=data.sandbox)
 
     def read(name: str, min_rows: int) -> list[Example]:
-        found = load_examples(find_rows(env_class, name), env_class, lenient=data.lenient, min_rows=min_rows)
+        found = rows_of(name, min_rows)
         if left_out := found.report.bad_rows:
             notes.append(f"{left_out} of {found.report.rows} rows of {found.report.source} cannot be used: left out.")
         return list(found)
@@ -44,7 +44,7 @@ def load_task(config: TrainConfig) -> Task:
         held_out = read(data.eval, 1)
     else:
         rows, held_out = _hold_out(config, rows, notes)
-    return Task(lambda: make_env(env_class, data.env_args), rows, held_out, notes)
+    return Task(make, rows, held_out, notes)
 
 
 def _hold_out(config: TrainConfig, rows: list[Example], notes: list[str]) -> tuple[list[Example], list[Example]]:

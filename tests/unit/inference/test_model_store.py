@@ -25,7 +25,7 @@ from benchmax.inference.weights import store
 from benchmax.inference.weights.download import Wheel
 from benchmax.inference.weights.gguf import convert
 from benchmax.inference.weights.llama import SUPPORTED, ModelSpec
-from benchmax.platform.runner.children.train_child import loading_words
+from benchmax.platform.runner.children.train_child import loading_text
 from benchmax.trainer.opening import find_run, pin_checkpoint
 
 SIZES = (
@@ -539,9 +539,9 @@ def test_the_documents_name_every_architecture():
 
 
 def test_a_run_says_that_its_model_is_fetched(index):
-    assert loading_words("tiny") == "fetching tiny (0 MB), then loading it"
+    assert loading_text("tiny") == "fetching tiny (0 MB), then loading it"
     store.pull("tiny")
-    assert loading_words("tiny") == loading_words("/some/folder") == "loading the model"
+    assert loading_text("tiny") == loading_text("/some/folder") == "loading the model"
 
 
 def test_audit_on_the_command_line(tiny):

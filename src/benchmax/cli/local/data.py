@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmax.cli.output import FAILED, Json, new_table, print_json, print_table, safe, shorten, visible, words
+from benchmax.cli.output import FAILED, Json, new_table, print_json, print_table, safe, shorten, stderr, visible
 from benchmax.cli.platform.connection import refusals
 from benchmax.envs.datasets.readers import file_format, read_rows
 from benchmax.envs.datasets.rows import Row, RowIssue, check_columns, check_shape
@@ -43,7 +43,7 @@ def upload(
     if json:
         print_json(found)
         return
-    words.print("Replaced what was there." if found["replaced"] else "Uploaded.")
+    stderr.print("Replaced what was there." if found["replaced"] else "Uploaded.")
     typer.echo(visible(found["blobPath"]))
 
 
@@ -63,7 +63,7 @@ def view(
         _print_table(rows)
     faults = [issue for row in rows if (issue := _issue(row)) is not None]
     for issue in faults:
-        words.print(visible(issue), markup=False, soft_wrap=True, style="red")
+        stderr.print(visible(issue), markup=False, soft_wrap=True, style="red")
     _warn_of_unusable(_UnusableRows(rows), file)
     if faults:
         raise typer.Exit(FAILED)
@@ -113,9 +113,9 @@ class _UnusableRows:
 
 def _warn_of_unusable(rows: _UnusableRows, file: Path) -> None:
     for issue in rows.first:
-        words.print(visible(issue), markup=False, soft_wrap=True, style="yellow")
+        stderr.print(visible(issue), markup=False, soft_wrap=True, style="yellow")
     if rows.count:
-        words.print(
+        stderr.print(
             f"{rows.count:,} of {rows.seen:,} rows are of no use to an environment that does not override "
             f"dataset_preprocess. Check them with yours: benchmax validate main.py --data {safe(file)}",
             soft_wrap=True,
@@ -152,7 +152,7 @@ def _print_table(rows: list[Row]) -> None:
         table.add_row(f"{row.number}{fault}", *(_cell(data.get(name)) for name in names[:_COLUMNS]))
     print_table(table)
     if more := names[_COLUMNS:]:
-        words.print(f"Not shown: {safe(', '.join(map(str, more)))}. --json shows all.", soft_wrap=True)
+        stderr.print(f"Not shown: {safe(', '.join(map(str, more)))}. --json shows all.", soft_wrap=True)
 
 
 def _cell(value: Any) -> str:

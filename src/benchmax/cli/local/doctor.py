@@ -1,10 +1,11 @@
-"""`benchmax doctor`: is this machine ready? Python, the extras, a model, the platform and who you are to it.
+"""`benchmax doctor`: is this machine ready? Python, extras, a model, the sandbox, the platform and who you are to it.
 
-Nothing is started, fetched or changed. (`benchmax validate` is the doctor of an environment.)
+Nothing is fetched or changed. (`benchmax validate` is the doctor of an environment.)
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ import typer
 
 import benchmax
 from benchmax import extras
-from benchmax.cli.output import FAILED, Json, print_json, safe, words
+from benchmax.cli.output import FAILED, Json, print_json, safe, stderr
 from benchmax.cli.platform.connection import AccountClient
 from benchmax.errors import BenchmaxError
 
@@ -31,10 +32,10 @@ class Check:
 
 
 def doctor(json: Json = False) -> None:
-    """Check this machine: Python, the extras, a model, the platform. The exit code is 1 when Python or sign-in fail."""
-    checks = [_python(), *_extras(), _model(), _platform()]
+    """Check this machine: Python, extras, models, sandbox, platform. The exit code is 1 when Python or sign-in fail."""
+    checks = [_python(), *_extras(), _model(), *_sandbox(), _platform()]
     for check in checks:
-        words.print(f"{_MARKS[check.state]} {check.name}: {safe(check.says)}", soft_wrap=True)
+        stderr.print(f"{_MARKS[check.state]} {check.name}: {safe(check.says)}", soft_wrap=True)
     if json:
         print_json([asdict(check) for check in checks])
     if any(check.state == "failed" for check in checks):
@@ -62,6 +63,20 @@ def _model() -> Check:
     if names:
         return Check("models", "ok", ", ".join(names))
     return Check("models", "missing", "none here yet. benchmax models pull smollm2-135m")
+
+
+def _sandbox() -> Iterator[Check]:
+    """What of the sandbox holds on this machine, and for each guard that does not, what to do."""
+    from benchmax.sandbox import capabilities
+
+    try:
+        found = asyncio.run(capabilities())
+    except BenchmaxError as error:
+        yield Check("sandbox", "missing", str(error))
+        return
+    yield Check("sandbox", "ok" if found.level == "boundary" else "missing", found.describe())
+    for names, says in found.advice().items():
+        yield Check(f"sandbox without {names}", "missing", says)
 
 
 def _platform() -> Check:

@@ -12,7 +12,7 @@ import typer
 
 from benchmax.cli.local.models import open_named
 from benchmax.cli.local.show import transcript
-from benchmax.cli.output import Json, new_table, print_json, print_table, safe, words
+from benchmax.cli.output import Json, new_table, print_json, print_table, safe, stderr
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import BUILT_IN, environments
 from benchmax.envs.datasets.load import load_examples
@@ -48,11 +48,11 @@ def show(name: Name, json: Json = False) -> None:
     if json:
         print_json({"name": name, **facts})
         return
-    words.print(f"[bold]{safe(name)}[/]  {safe(facts['class'])}", soft_wrap=True)
-    words.print(safe(facts["about"]), soft_wrap=True)
-    words.print(f"tools: {safe(', '.join(facts['tools']) or 'none')}", soft_wrap=True)
-    words.print(f"rows: {'its own' if facts['brings_rows'] else 'give some with --data'}")
-    words.print(f"Train on it: benchmax train {safe(name)}", soft_wrap=True)
+    stderr.print(f"[bold]{safe(name)}[/]  {safe(facts['class'])}", soft_wrap=True)
+    stderr.print(safe(facts["about"]), soft_wrap=True)
+    stderr.print(f"tools: {safe(', '.join(facts['tools']) or 'none')}", soft_wrap=True)
+    stderr.print(f"rows: {'its own' if facts['brings_rows'] else 'give some with --data'}")
+    stderr.print(f"Train on it: benchmax train {safe(name)}", soft_wrap=True)
 
 
 async def _facts(env_class: type[BaseEnv]) -> dict[str, Any]:

@@ -20,12 +20,13 @@ from rich.console import Console
 
 from benchmax.cli.local.models import open_named
 from benchmax.cli.local.signal import print_signal, signal_in
-from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, words
+from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, stderr
 from benchmax.cli.progress import progress
 from benchmax.cli.tables import print_comparison, print_report
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.datasets.load import load_examples
+from benchmax.envs.datasets.load import ExampleSet, load_examples
 from benchmax.envs.loading import find_rows, load_env_class, make_env
+from benchmax.envs.remote import Confinement, open_remote_env
 from benchmax.errors import ConfigError, NotFoundError, UsageError
 from benchmax.evaluation.compare import compare as compare_rollouts
 from benchmax.evaluation.directory import EvalSpec, read_config, require_new, resumable
@@ -75,6 +76,9 @@ def evaluate_command(
     env_arg: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE for the environment's constructor; repeatable.")
     ] = None,
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="Run the environment in a sandbox; its code is not loaded outside of it.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="The run's folder; one under runs/ when not given.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on in this run's folder; takes no other arguments.")] = None,
     as_json: Json = False,
@@ -91,7 +95,7 @@ def evaluate_command(
         spec = EvalSpec(
             env=env, env_args=parse_env_args(env_arg), data=data, model=_chosen_model(model, base_url),
             base_url=base_url, api_key_var=api_key_var, rows=rows, lenient=lenient, group_size=group_size,
-            concurrency=concurrency, max_turns=max_turns, max_tool_calls=max_tool_calls,
+            concurrency=concurrency, max_turns=max_turns, max_tool_calls=max_tool_calls, sandbox=sandbox,
             sampling={"temperature": temperature, "max_tokens": max_tokens, "seed": seed},
         )  # fmt: skip
         directory = out or _new_directory(env)
@@ -112,7 +116,7 @@ def _run(spec: EvalSpec, directory: Path, kept: EvalSpec, as_json: bool) -> None
     with redirect_stdout(sys.stderr):
         finished, code = run_interruptible(_evaluate(spec, directory, kept))
     if finished is None:
-        words.print(f"Stopped. Go on with: benchmax eval --resume {safe(directory)}")
+        stderr.print(f"Stopped. Go on with: benchmax eval --resume {safe(directory)}")
         raise typer.Exit(code)
     if as_json:
         print_json({"directory": str(directory), "config": asdict(kept), "report": finished.report.to_dict()})
@@ -126,6 +130,8 @@ def _explain_nothing(spec: EvalSpec, finished: Evaluation, directory: Path) -> N
     """Where nothing was earned: what good answers earn, and what is missing from these."""
     reward = finished.report.reward
     if reward is None or reward.mean > 0 or spec.model.startswith("scripted:"):
+        return
+    if spec.sandbox:  # the explanation runs the environment's code here
         return
     env_class = spec.env_class()
     examples = load_examples(find_rows(env_class, spec.data), env_class, limit=spec.rows, lenient=True)
@@ -144,13 +150,32 @@ def _nothing_but_resume(context: typer.Context) -> None:
 
 
 async def _evaluate(spec: EvalSpec, directory: Path, kept: EvalSpec) -> Evaluation:
-    env_class = spec.env_class()
-    examples = spec.examples(env_class)
+    if not spec.sandbox:
+        env_class = spec.env_class()
+        examples = spec.examples(env_class)
+        return await _measure(lambda: make_env(env_class, spec.env_args), env_class, examples, spec, directory, kept)
+    env = await open_remote_env(spec.env, constructor_args=spec.env_args, sandbox=Confinement())
+    try:
+        found = await env.preprocess(find_rows(type(env), spec.data), lenient=spec.lenient)
+        examples = ExampleSet(found.examples[: spec.rows], found.report)
+        return await _measure(lambda: env, type(env), examples, spec, directory, kept)
+    finally:
+        await env.shutdown()
+
+
+async def _measure(
+    make: Callable[[], BaseEnv],
+    env_class: type[BaseEnv],
+    examples: ExampleSet,
+    spec: EvalSpec,
+    directory: Path,
+    kept: EvalSpec,
+) -> Evaluation:
     if examples.report.bad_rows:
-        words.print(f"[yellow]{examples.report.bad_rows} of {examples.report.rows} rows were left out.[/]")
+        stderr.print(f"[yellow]{examples.report.bad_rows} of {examples.report.rows} rows were left out.[/]")
     model = open_named(spec.model, env_class, examples, spec.base_url, spec.api_key_var)
     total = len({example["id"] for example in examples}) * spec.group_size
-    async with model, EnvHost(lambda: make_env(env_class, spec.env_args)) as host:
+    async with model, EnvHost(make) as host:
         kept.save(directory)
         with progress(f"{env_class.__name__} × {model.name}", total) as told:
             result = await evaluate(
@@ -158,7 +183,7 @@ async def _evaluate(spec: EvalSpec, directory: Path, kept: EvalSpec) -> Evaluati
                 directory=directory, on_rollout=told,
             )  # fmt: skip
     if result.duplicates:
-        words.print(f"[yellow]{result.duplicates} duplicate rows were left out.[/]")
+        stderr.print(f"[yellow]{result.duplicates} duplicate rows were left out.[/]")
     return result
 
 
@@ -221,8 +246,8 @@ def compare(
     else:
         print_comparison(comparison, limit)
     if not comparison.pairs:
-        advice = "Evaluate both on the same rows; `benchmax show RUN --errors` tells what failed."
-        words.print(f"The two share no scored example. {advice}", soft_wrap=True)
+        advice = "Evaluate both on the same rows; `benchmax show RUN --errors` shows what failed."
+        stderr.print(f"The two share no scored example. {advice}", soft_wrap=True)
         raise typer.Exit(FAILED)
 
 

@@ -16,12 +16,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from benchmax.cli.output import FAILED, print_json, print_table, safe, shorten, visible, words
+from benchmax.cli.output import FAILED, print_json, print_table, safe, shorten, stderr, visible
 from benchmax.errors import UsageError
 
 if TYPE_CHECKING:
     from benchmax.envs.mcp import ParallelMcpEnv
-    from benchmax.envs.mcp.load_test import Strain
+    from benchmax.envs.mcp.load_test import LoadReport
     from benchmax.envs.types import ToolDefinition
 
 app = typer.Typer(no_args_is_help=True, help="Try the MCP servers of a workdir.")
@@ -62,17 +62,19 @@ def inspect(workdir: Folder, as_json: Json = False) -> None:
         table.add_row(safe(tool.name), safe(_parameters(tool)), safe(shorten(tool.description)))
     print_table(table)
     for name, reason in state["not_forked"].items():
-        words.print(f"{safe(name)} is started afresh for every rollout: {safe(reason)}.")
+        stderr.print(f"{safe(name)} is started afresh for every rollout: {safe(reason)}.")
     for name, packages in state["not_preloaded"].items():
         for package, reason in packages.items():
-            words.print(f"{safe(name)} imports {safe(package)} anew in every rollout: when imported it {safe(reason)}.")
+            stderr.print(
+                f"{safe(name)} imports {safe(package)} anew in every rollout: when imported it {safe(reason)}."
+            )
     for name, paths in state["unread"].items():
-        words.print(f"{safe(name)} may not read {safe(', '.join(paths))}. Name it in `read` if it should.")
+        stderr.print(f"{safe(name)} may not read {safe(', '.join(paths))}. Name it in `read` if it should.")
     for name, reason in state["left_out"].items():
-        words.print(f"{safe(name)} is left out, as no model can call it: {safe(reason)}.")
-    words.print(trouble or f"The rewards of reward_fn.py: {safe(', '.join(rewards))}.")
+        stderr.print(f"{safe(name)} is left out, as no model can call it: {safe(reason)}.")
+    stderr.print(trouble or f"The rewards of reward_fn.py: {safe(', '.join(rewards))}.")
     if not state["confined"]:
-        words.print("This kernel has no landlock: only file modes keep rollouts out of one another's directories.")
+        stderr.print("This kernel has no landlock: only file modes keep rollouts out of one another's directories.")
 
 
 @app.command()
@@ -82,7 +84,7 @@ def run(
     arguments: Given = None,
     as_json: Json = False,
 ) -> None:
-    """Call one tool in a fresh rollout and print what it gives."""
+    """Call one tool in a fresh rollout and print its result."""
     from benchmax.envs.types import ToolResult
 
     async def call() -> Any:
@@ -99,7 +101,7 @@ def run(
         if result.text or not result.parts:
             typer.echo(visible(result.text))
         for part in result.parts:
-            words.print(f"and {safe(_described(part))}")
+            stderr.print(f"and {safe(_described(part))}")
     if result.is_error:
         raise typer.Exit(FAILED)
 
@@ -108,7 +110,7 @@ def run(
 def bench(
     workdir: Folder,
     tool: Annotated[
-        str | None, typer.Argument(metavar="[TOOL]", help="The tool to call; the first, if not told.")
+        str | None, typer.Argument(metavar="[TOOL]", help="The tool to call; the first by default.")
     ] = None,
     arguments: Given = None,
     servers: Annotated[int, typer.Option(min=1, help="Rollouts at once.")] = 10,
@@ -117,28 +119,28 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Start a pool of servers and call a tool as often as it goes, every few calls in a fresh rollout."""
-    from benchmax.envs.mcp.load_test import hammer
+    from benchmax.envs.mcp.load_test import run_load_test
 
-    async def strain() -> Strain:
+    async def measure() -> LoadReport:
         async with _opened(workdir, servers) as env:
             name, given = await _chosen(env, tool, arguments)
-            with Live(console=words, refresh_per_second=4, transient=True) as live:
+            with Live(console=stderr, refresh_per_second=4, transient=True) as live:
 
-                def tell(seen: Strain) -> None:
+                def show(seen: LoadReport) -> None:
                     latest[:] = [seen]
                     live.update(_table(seen))
 
-                return await hammer(env, name, given, seconds=seconds, calls=calls, tell=tell)
+                return await run_load_test(env, name, given, seconds=seconds, calls=calls, on_progress=show)
 
-    latest: list[Strain] = []
+    latest: list[LoadReport] = []
     try:
-        seen = asyncio.run(strain())
+        seen = asyncio.run(measure())
     except KeyboardInterrupt:
         if not latest:
             raise
         seen = latest[-1]
-        words.print("Stopped; this is what was seen until then.")
-    print_json(seen.told()) if as_json else Console().print(_table(seen))
+        stderr.print("Stopped; this is what was seen until then.")
+    print_json(seen.to_dict()) if as_json else Console().print(_table(seen))
     if seen.failures:
         raise typer.Exit(FAILED)
 
@@ -157,13 +159,13 @@ def setup(workdir: Folder) -> None:
             await servers.teardown()
 
     if read_workdir(workdir).setup_script is None:
-        words.print("There is nothing to run: setup.sh is missing, or has no commands.")
+        stderr.print("There is nothing to run: setup.sh is missing, or has no commands.")
         return
     asyncio.run(begin())
 
 
 def _say(text: str) -> None:
-    words.print(safe(text), soft_wrap=True)
+    stderr.print(safe(text), soft_wrap=True)
 
 
 @asynccontextmanager
@@ -179,7 +181,7 @@ async def _opened(workdir: Path, servers: int) -> AsyncIterator[ParallelMcpEnv]:
 
 
 async def _chosen(env: ParallelMcpEnv, tool: str | None, given: Sequence[str] | None) -> tuple[str, dict[str, Any]]:
-    """The tool to call, and arguments for it: as told, or made from its schema."""
+    """The tool to call, and arguments for it: as given, or made from its schema."""
     from benchmax.doctor.tool_arguments import arguments_for
 
     tools = {each.name: each for each in await env.list_tools()}
@@ -226,7 +228,7 @@ def reward_names(workdir: Path) -> tuple[list[str], str | None]:
 
 
 def _described(part: Mapping[str, Any]) -> str:
-    """A part that a terminal cannot show, in words."""
+    """A description of a part that a terminal cannot show."""
     url = str((part.get("image_url") or {}).get("url") or "")
     head, comma, data = url.partition(",")
     if not comma:
@@ -240,19 +242,19 @@ def _parameters(tool: ToolDefinition) -> str:
     return ", ".join(name if name in required else f"[{name}]" for name in schema.get("properties") or {})
 
 
-def _table(seen: Strain) -> Table:
-    told = seen.told()
-    call, table = told["call"], Table(box=None, show_header=False)
+def _table(seen: LoadReport) -> Table:
+    values = seen.to_dict()
+    call, table = values["call"], Table(box=None, show_header=False)
     table.add_row("ready in", f"{seen.ready_seconds:.1f} s")
     table.add_row("rollouts", f"{seen.rollouts} in {seen.seconds:.1f} s")
-    table.add_row("calls", f"{seen.calls.count}, {told['calls_per_second']:,.0f} a second", style="bold")
+    table.add_row("calls", f"{seen.calls.count}, {values['calls_per_second']:,.0f} a second", style="bold")
     if seen.calls.count:
         table.add_row("one call", f"{call['p50_ms']:.1f} ms median, {call['p99_ms']:.1f} ms p99")
     for each in seen.machines:
-        seats = f"{each.get('leased', 0)} in use, {each.get('ready', 0)} ready, {each.get('starting', 0)} starting"
+        leases = f"{each.get('leased', 0)} in use, {each.get('ready', 0)} ready, {each.get('starting', 0)} starting"
         start = each.get("start") or {}
         table.add_row(
-            f"machine {safe(shorten(each['address'], 40))}", f"{seats}; a start {start.get('p50_ms', 0):.0f} ms"
+            f"machine {safe(shorten(each['address'], 40))}", f"{leases}; a start {start.get('p50_ms', 0):.0f} ms"
         )
         table.add_row("  crashes, retries", f"{each.get('crashes', 0)}, {each.get('retries', 0)}")
     for reason, count in seen.failures.most_common(3):

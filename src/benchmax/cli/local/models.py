@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from benchmax.cli.output import FAILED, print_json, print_table, safe, visible, words
+from benchmax.cli.output import FAILED, print_json, print_table, safe, stderr, visible
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Example
 from benchmax.errors import NotFoundError
@@ -88,7 +88,7 @@ def list_(as_json: AsJson = False) -> None:
             source = ", ".join(filter(None, [known.wheel.member, _lost(known.quantisation), hint]))
             table.add_row(known.name, "", fetch, known.license, source)
     print_table(table)
-    words.print("Any folder with config.json, .gguf file or hub id (org/name) can be used as a model, too.")
+    stderr.print("Any folder with config.json, .gguf file or hub id (org/name) can be used as a model, too.")
 
 
 @app.command()
@@ -150,7 +150,7 @@ def open_named(
     base_url: str | None = None,
     api_key_var: str | None = None,
 ) -> ModelClient:
-    """The model; one that is not here yet takes a while to come, so that is told."""
+    """The model; downloads one that is not here yet, and says so."""
     with fetching(spec) as say:
         return open_model(
             spec, env_class=env_class, examples=examples, base_url=base_url, api_key_var=api_key_var, say=say
@@ -160,8 +160,8 @@ def open_named(
 @contextmanager
 def fetching(name: str) -> Iterator[Say]:
     """A live line on a terminal's standard error; one plain line anywhere else."""
-    if words.is_terminal:
-        with words.status(safe(name)) as status:
+    if stderr.is_terminal:
+        with stderr.status(safe(name)) as status:
             yield lambda what: status.update(safe(what))
         return
     told: list[str] = []
@@ -169,7 +169,7 @@ def fetching(name: str) -> Iterator[Say]:
     def once(what: str) -> None:
         if not told:
             told.append(what)
-            words.print(f"{name}: {what}", markup=False, soft_wrap=True)
+            stderr.print(f"{name}: {what}", markup=False, soft_wrap=True)
 
     yield once
 

@@ -1,4 +1,4 @@
-"""`benchmax setup` and `guide`: a project that runs at once, with words for people and for coding agents."""
+"""`benchmax setup` and `guide`: a project that runs at once, with instructions for people and for coding agents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from benchmax.cli.output import Json, print_json, safe, words
+from benchmax.cli.output import Json, print_json, safe, stderr
 from benchmax.cli.project import HELD_OUT, TRAIN
 from benchmax.errors import UsageError
 
@@ -31,7 +31,9 @@ def setup(
     directory: Annotated[Path, typer.Option("--dir", help="The project's folder; made when it is not there.")] = Path(),
     agent: Annotated[Agent, typer.Option(help="Which coding agent gets the skills.")] = Agent.both,
     template: Annotated[str, typer.Option(help=f"What main.py begins as: {', '.join(TEMPLATES)}.")] = TEMPLATES[0],
-    no_template: Annotated[bool, typer.Option("--no-template", help="Only the words for agents; no main.py.")] = False,
+    no_template: Annotated[
+        bool, typer.Option("--no-template", help="Only instructions for agents; no main.py.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
     skip_login: Annotated[
         bool, typer.Option("--skip-login", help="Accepted; setup never signs in, `benchmax login` does.")
@@ -48,11 +50,11 @@ def setup(
         raise UsageError(f"{main} is there already. Use --no-template to leave it, or --force to write over it.")
     written, kept = _write(directory, planned, force)
     for name in written if verbose else ():
-        words.print(f"  wrote {safe(name)}")
+        stderr.print(f"  wrote {safe(name)}")
     for name in kept:
-        words.print(f"  left {safe(name)} as it is")
-    words.print(f"The project is in {safe(directory.resolve())}: {len(written)} files written.", soft_wrap=True)
-    words.print(f"Next: {safe(_next_steps(directory, no_template))}", soft_wrap=True)
+        stderr.print(f"  left {safe(name)} as it is")
+    stderr.print(f"The project is in {safe(directory.resolve())}: {len(written)} files written.", soft_wrap=True)
+    stderr.print(f"Next: {safe(_next_steps(directory, no_template))}", soft_wrap=True)
     if json:
         print_json({"directory": str(directory.resolve()), "written": written, "kept": kept})
 

@@ -10,7 +10,7 @@ from typing import Any
 from rich.progress import Progress
 
 from benchmax.cli.local.models import open_named
-from benchmax.cli.output import safe, words
+from benchmax.cli.output import safe, stderr
 from benchmax.doctor.first_samples import first_samples, known_of
 from benchmax.doctor.learning_signal import Known, Signal, measure
 from benchmax.envs.base_env import BaseEnv
@@ -46,7 +46,7 @@ def signal_of(
     async def look() -> Signal:
         client = open_named(model, env_class, examples, base_url, api_key_var)
         async with client, EnvHost(lambda: make_env(env_class, arguments)) as host:
-            with Progress(console=words, transient=True) as bar:
+            with Progress(console=stderr, transient=True) as bar:
                 task = bar.add_task(f"{client.name} tries", total=None)
                 known = await _known(client, model, host, examples)
                 return await first_samples(
@@ -61,13 +61,13 @@ def signal_of(
 
 
 def print_signal(signal: Signal, model: str) -> None:
-    words.print(f"[bold]can {safe(model)} learn it?[/]")
+    stderr.print(f"[bold]can {safe(model)} learn it?[/]")
     *facts, forecast = signal.lines() if not signal.advice else signal.lines()[:-1]
     for line in facts:
-        words.print(f"  {safe(line)}", soft_wrap=True)
-    words.print(f"  [{'green' if signal.learns else 'yellow'}]{safe(forecast)}[/]", soft_wrap=True)
+        stderr.print(f"  {safe(line)}", soft_wrap=True)
+    stderr.print(f"  [{'green' if signal.learns else 'yellow'}]{safe(forecast)}[/]", soft_wrap=True)
     if signal.advice:
-        words.print(f"  {safe(signal.advice)}", soft_wrap=True)
+        stderr.print(f"  {safe(signal.advice)}", soft_wrap=True)
 
 
 def signal_in(

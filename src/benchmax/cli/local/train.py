@@ -10,7 +10,7 @@ import typer
 from rich import box
 from rich.table import Table
 
-from benchmax.cli.output import INTERRUPTED, safe, shorten, words
+from benchmax.cli.output import INTERRUPTED, safe, shorten, stderr
 from benchmax.errors import UsageError
 from benchmax.trainer.display.pipes import ignoring_broken_pipes
 from benchmax.trainer.opening import split_checkpoint
@@ -58,6 +58,9 @@ def train(
     steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every draw.")] = None,
     lenient: Annotated[bool, typer.Option("--lenient", help="Leave unusable rows out instead of stopping.")] = False,
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="Run the environment in a sandbox; its code is not loaded outside of it.")
+    ] = False,
     settings: Annotated[bool, typer.Option("--settings", help="List every setting and end.")] = False,
 ) -> None:
     """Train a model on an environment with GRPO. Any setting is a flag: --optim.lr 5e-4, --rollouts.group_size 16."""
@@ -68,7 +71,7 @@ def train(
         return
     env, flags = _env_and_flags([*([env] if env else []), *context.args])
     given = {
-        "data": _given(env=env, train=data, eval=eval_data, lenient=lenient or None),
+        "data": _given(env=env, train=data, eval=eval_data, lenient=lenient or None, sandbox=sandbox or None),
         "model": _given(name=model),
         "limits": _given(steps=steps),
         **_given(seed=seed, backend=backend),
@@ -92,12 +95,12 @@ def _resume(target: str, changes: dict[str, Any]) -> None:
         _run(run, changes, checkpoint or "latest")
 
 
-def _env_and_flags(words: list[str]) -> tuple[str | None, list[str]]:
-    """The words typer does not know, in order: settings with their values, and the environment among them."""
+def _env_and_flags(arguments: list[str]) -> tuple[str | None, list[str]]:
+    """The arguments typer does not know, in order: settings with their values, and the environment among them."""
     env: str | None = None
     flags: list[str] = []
-    while words:
-        word = words.pop(0)
+    while arguments:
+        word = arguments.pop(0)
         if not word.startswith("--"):
             if env:
                 raise UsageError(
@@ -107,8 +110,8 @@ def _env_and_flags(words: list[str]) -> tuple[str | None, list[str]]:
             env = word
             continue
         flags.append(word)
-        if "=" not in word and words and not words[0].startswith("--"):
-            flags.append(words.pop(0))
+        if "=" not in word and arguments and not arguments[0].startswith("--"):
+            flags.append(arguments.pop(0))
     return env, flags
 
 
@@ -134,7 +137,7 @@ def export(
     else:
         export_merged(Path(folder), out, which=chosen.name, dtype=dtype)
     which = f" ({_which(chosen.parent)})" if checkpoint == "best" else ""
-    words.print(f"Wrote {safe(out)} from checkpoint {chosen.name}{which}.", soft_wrap=True)
+    stderr.print(f"Wrote {safe(out)} from checkpoint {chosen.name}{which}.", soft_wrap=True)
 
 
 def _which(checkpoints: Path) -> str:
@@ -151,7 +154,7 @@ def plot(
     from benchmax.trainer.display.plot import plot_run
 
     plot_run(run, out, title=title)
-    words.print(f"Wrote {safe(out)}")
+    stderr.print(f"Wrote {safe(out)}")
 
 
 def _finished(run: Path, changes: dict[str, Any]) -> bool:
@@ -169,9 +172,9 @@ def _finished(run: Path, changes: dict[str, Any]) -> bool:
         return False
     value = limit if isinstance(limit, bool) else f"{limit:.10g}"
     ended = f"{section}.{name} ({value}) ended it, so there is nothing to do."
-    words.print(f"{safe(run)} is complete after {done} steps: {ended}", soft_wrap=True)
+    stderr.print(f"{safe(run)} is complete after {done} steps: {ended}", soft_wrap=True)
     more = {"target": "none", "solved": "false"}.get(reason) or math.ceil(2 * reached) or 1
-    words.print(
+    stderr.print(
         f"To train on, change that: benchmax train --resume {safe(run)} --{section}.{name} {more}", soft_wrap=True
     )
     return True
@@ -213,7 +216,7 @@ def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "
         outcome = asyncio.run(work)
     if outcome.reason == "interrupted":
         saved = "; saved" if (outcome.path / "checkpoints" / "latest").exists() else " of training"
-        words.print(
+        stderr.print(
             f"Stopped after {outcome.step} steps{saved}. Go on with: benchmax train --resume {safe(outcome.path)}",
             soft_wrap=True,
         )
@@ -221,16 +224,16 @@ def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "
     _show_what_was_learned(outcome)
     if not outcome.step:
         why = NOT_BEGUN[outcome.reason]
-        words.print(f"[yellow]{why} before the first step, so nothing was trained.[/]", soft_wrap=True)
+        stderr.print(f"[yellow]{why} before the first step, so nothing was trained.[/]", soft_wrap=True)
     elif outcome.message:
-        words.print(f"[yellow]{safe(outcome.message)}[/]", soft_wrap=True)
+        stderr.print(f"[yellow]{safe(outcome.message)}[/]", soft_wrap=True)
     elif not outcome.learned:
-        words.print(
+        stderr.print(
             "[yellow]No step taught the model anything: in every group all scored answers earned the same.[/] "
             "See the alerts in events.jsonl, and read some rollouts with `benchmax show`.",
             soft_wrap=True,
         )
-    words.print(f"Done: {safe(outcome.path)}", soft_wrap=True)
+    stderr.print(f"Done: {safe(outcome.path)}", soft_wrap=True)
 
 
 def _show_what_was_learned(outcome: Outcome) -> None:
@@ -239,16 +242,16 @@ def _show_what_was_learned(outcome: Outcome) -> None:
 
     found = summarise(outcome.path, outcome.best_step)
     if found.before is not None and outcome.step:
-        words.print(f"[bold]{safe(found.headline())}[/]", soft_wrap=True)
+        stderr.print(f"[bold]{safe(found.headline())}[/]", soft_wrap=True)
         if found.ended_by_themselves is not None:
-            words.print(f"answers that end by themselves: {found.ended_by_themselves:.0%}")
+            stderr.print(f"answers that end by themselves: {found.ended_by_themselves:.0%}")
     if found.pairs:
         table = Table(title="held-out questions, before and after", title_justify="left", box=box.SIMPLE)
         for column in ("question", "before", "after"):
             table.add_column(column, overflow="fold", ratio=1)
         for pair in found.pairs:
             table.add_row(safe(shorten(pair.question, 160)), _said(pair.before), _said(pair.after))
-        words.print(table)
+        stderr.print(table)
 
 
 def _said(answer: Answer) -> str:

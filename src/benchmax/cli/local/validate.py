@@ -17,7 +17,7 @@ from rich.table import Table
 from benchmax.cli.local.evals import parse_env_args
 from benchmax.cli.local.models import fetching
 from benchmax.cli.local.signal import print_signal, signal_of
-from benchmax.cli.output import FAILED, print_json, safe, shorten, visible, words
+from benchmax.cli.output import FAILED, print_json, safe, shorten, stderr, visible
 from benchmax.cli.platform.remote_checks import RemotePlay
 from benchmax.cli.project import (
     EXAMINATION,
@@ -100,7 +100,7 @@ def validate(
         "max_tool_calls": max_tool_calls, "pace": pace, "seed": seed,
     }  # fmt: skip
     _check_remote_options(remote, local_only, pip)
-    # What an environment prints is words, not data.
+    # What an environment prints is not data.
     with redirect_stdout(sys.stderr):
         cls = load_env_class(env_spec(env, directory, run_file, module, env_class))
         config = project_config(cls, "VALIDATE_CONFIG", VALIDATE_KEYS)
@@ -138,29 +138,29 @@ def _check_remote_options(remote: bool, local_only: bool, pip: Sequence[str] | N
     if remote and local_only:
         raise UsageError("--remote and --local-only contradict one another. Leave one of them out.")
     if not remote and pip:
-        words.print("--pip is for the platform. Add --remote to ask it.")
+        stderr.print("--pip is for the platform. Add --remote to ask it.")
 
 
 # Output
 
 
 def _show(diagnosis: Diagnosis, *, verbose: bool, audit: bool) -> None:
-    if words.is_terminal:
-        words.print(_check_table(diagnosis, verbose))
+    if stderr.is_terminal:
+        stderr.print(_check_table(diagnosis, verbose))
         for finding in diagnosis.findings if verbose else [*diagnosis.errors, *diagnosis.warnings]:
-            words.print(f"[{_STYLES[finding.severity]}]{safe(str(finding))}[/]")
+            stderr.print(f"[{_STYLES[finding.severity]}]{safe(str(finding))}[/]")
     else:
         for line in check_lines(diagnosis) if verbose else problem_lines(diagnosis):
             _plain(line)
     for line in answer_lines(diagnosis) if audit else ():
         _plain(line)
     if diagnosis.components:
-        words.print(_component_table(diagnosis))
+        stderr.print(_component_table(diagnosis))
     _plain(diagnosis.summary())
 
 
 def _plain(line: str) -> None:
-    words.print(visible(line), markup=False, soft_wrap=True)
+    stderr.print(visible(line), markup=False, soft_wrap=True)
 
 
 def _check_table(diagnosis: Diagnosis, verbose: bool) -> Table:

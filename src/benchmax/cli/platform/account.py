@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmax import config
-from benchmax.cli.output import Json, print_json, safe, visible, words
+from benchmax.cli.output import Json, print_json, safe, stderr, visible
 from benchmax.cli.platform.connection import AccountClient, refusals
 from benchmax.errors import UsageError
 from benchmax.platform.sdk import credentials
@@ -22,7 +22,7 @@ Url = Annotated[
 
 
 def whoami(url: Url = None, json: Json = False) -> None:
-    """Show who the platform takes you for."""
+    """Show who you are to the platform."""
     with refusals(), AccountClient(base_url=url) as account:
         found = account.whoami() | {"platform": account.base_url}
     if json:
@@ -46,9 +46,9 @@ def login(
         path = _paste(address) if key else credentials.data_dir() if own else _confirm(address, browser)
         with AccountClient(base_url=address) as account:
             found = account.whoami()
-    words.print(f"Signed in to {safe(address)} as {safe(found['email'])}; kept in {safe(path)}.", soft_wrap=True)
+    stderr.print(f"Signed in to {safe(address)} as {safe(found['email'])}; kept in {safe(path)}.", soft_wrap=True)
     if config.platform_token():
-        words.print("An API key is set in the environment; it is used in place of this sign-in.")
+        stderr.print("An API key is set in the environment; it is used in place of this sign-in.")
     if json:
         print_json({"platform": address, "email": found["email"], "credentials": str(path)})
 
@@ -73,7 +73,7 @@ def _confirm(address: str, browser: bool) -> Any:
     import webbrowser
 
     def say(text: str) -> None:
-        words.print(visible(text), markup=False, soft_wrap=True)
+        stderr.print(visible(text), markup=False, soft_wrap=True)
 
     return credentials.login(address, say=say, open_page=webbrowser.open if browser else None)
 
@@ -81,6 +81,6 @@ def _confirm(address: str, browser: bool) -> Any:
 def logout(json: Json = False) -> None:
     """Forget the sign-in of this machine. API keys in the environment stay as they are."""
     gone = credentials.logout()
-    words.print("Signed out." if gone else "Nobody was signed in.")
+    stderr.print("Signed out." if gone else "Nobody was signed in.")
     if json:
         print_json({"signedOut": gone})

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from benchmax.cli.output import Json, new_table, print_json, print_table, safe, visible, words
+from benchmax.cli.output import Json, new_table, print_json, print_table, safe, stderr, visible
 from benchmax.cli.platform.connection import AccountClient, refusals
 from benchmax.errors import UsageError
 
@@ -47,7 +47,7 @@ def create(
     if json:
         print_json(made)
         return
-    words.print("Keep it now; it is not shown again. Use it as CASTFORM_API_KEY.")
+    stderr.print("Keep it now; it is not shown again. Use it as CASTFORM_API_KEY.")
     typer.echo(visible(made["key"]))
 
 
@@ -58,6 +58,6 @@ def revoke(
     """Revoke a key for good."""
     with refusals(), AccountClient() as account:
         answer = account.revoke_key(key_id)
-    words.print(safe(answer["message"]))
+    stderr.print(safe(answer["message"]))
     if json:
         print_json(answer)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from benchmax.cli.local.evals import parse_env_args
-from benchmax.cli.output import FAILED, Json, print_json, safe, visible, words
+from benchmax.cli.output import FAILED, Json, print_json, safe, stderr, visible
 from benchmax.cli.platform.connection import AccountClient, platform
 from benchmax.cli.project import (
     LAUNCH_KEYS,
@@ -88,7 +88,7 @@ def launch(
     if list_args:
         _list_args(json)
         return
-    # What an environment prints is words, not data.
+    # What an environment prints is not data.
     with redirect_stdout(sys.stderr):
         cls = load_env_class(env_spec(env, directory, run_file, module, env_class))
         config = project_config(cls, "LAUNCH_CONFIG", LAUNCH_KEYS)
@@ -125,9 +125,9 @@ def read_settings(
 ) -> tuple[dict[str, Any], list[str]]:
     """The project's launch arguments and KEY=VALUE pairs, which win, and the warnings about them, which are printed.
 
-    Every mistake in them is told at once.
+    Every mistake in them is reported at once.
     """
-    from benchmax.platform.wire.runs import LaunchArg, check_launch_args
+    from benchmax.platform.wire.launches import LaunchArg, check_launch_args
 
     kinds = {spec.name: spec.type for spec in specs}
     given = dict(project)
@@ -138,7 +138,7 @@ def read_settings(
         given[key] = value if kinds.get(key) == "string" else _value(value)
     _, warned = check_launch_args([LaunchArg.model_validate(asdict(spec)) for spec in specs], given)
     for warning in warned:
-        words.print(f"[yellow]{safe(warning)}[/]", soft_wrap=True)
+        stderr.print(f"[yellow]{safe(warning)}[/]", soft_wrap=True)
     return given, warned
 
 
@@ -161,7 +161,7 @@ def hold_out(source: Source) -> tuple[Source, Source]:
             f"{len(rows)} rows are too few to set some aside for evaluation: {MIN_TRAIN_ROWS} are needed to train. "
             "Add rows, or give held-out ones with --eval FILE."
         )
-    words.print(f"No held-out rows were given: {len(aside)} of {len(rows)} rows are set aside for evaluation.")
+    stderr.print(f"No held-out rows were given: {len(aside)} of {len(rows)} rows are set aside for evaluation.")
     return train, aside
 
 
@@ -169,18 +169,18 @@ def _examine(project: Project) -> None:
     from benchmax.doctor import examine_apart
     from benchmax.platform.validation import problem_lines
 
-    words.print(f"Examining {safe(project.env_class.__name__)}.")
+    stderr.print(f"Examining {safe(project.env_class.__name__)}.")
     diagnosis = examine_apart(project.env_class, project.arguments, rows=project.train, eval_rows=project.held_out)
     for line in [*problem_lines(diagnosis), diagnosis.summary()]:
-        words.print(visible(line), markup=False, soft_wrap=True)
+        stderr.print(visible(line), markup=False, soft_wrap=True)
     if not diagnosis.ok:
-        words.print("Nothing was uploaded. Put it right, or launch with --skip-validate.")
+        stderr.print("Nothing was uploaded. Put it right, or launch with --skip-validate.")
         raise typer.Exit(FAILED)
 
 
 def _confirm(project: Project, client: TrainerClient, settings: dict[str, Any], yes: bool) -> None:
     chosen = ", ".join(f"{name}={value}" for name, value in settings.items()) or "the platform's defaults"
-    words.print(f"Launching {safe(project.name)} on {safe(client.base_url)} with {safe(chosen)}.", soft_wrap=True)
+    stderr.print(f"Launching {safe(project.name)} on {safe(client.base_url)} with {safe(chosen)}.", soft_wrap=True)
     if not yes and sys.stdin.isatty():
         typer.confirm("Go on?", default=True, abort=True, err=True)
 
@@ -203,7 +203,7 @@ def _start(project: Project, client: TrainerClient, settings: dict[str, Any]) ->
     path: Path | None = None
     try:
         path = _write_manifest(project.folder, run_id, manifest | {"runId": run_id})
-    except OSError as error:  # the run goes on without it, and its id must be told
+    except OSError as error:  # the run goes on without it, and its id must be printed
         told.append(f"No note of this run could be left in {project.folder / MANIFESTS}: {error.strerror}.")
     return {"runId": run_id, "url": client.run(run_id).url, "manifest": path and str(path), "warnings": told}
 
@@ -252,9 +252,9 @@ def _write_manifest(folder: Path, run_id: str, manifest: dict[str, Any]) -> Path
 
 def _tell(launched: dict[str, Any], json: bool, said: Sequence[str]) -> None:
     for warning in (each for each in launched["warnings"] if each not in said):
-        words.print(f"[yellow]{safe(warning)}[/]", soft_wrap=True)
-    words.print(f"Launched: {safe(launched['url'])}", soft_wrap=True)
-    words.print(f"Follow it with: benchmax runs watch {safe(launched['runId'])}")
+        stderr.print(f"[yellow]{safe(warning)}[/]", soft_wrap=True)
+    stderr.print(f"Launched: {safe(launched['url'])}", soft_wrap=True)
+    stderr.print(f"Follow it with: benchmax runs watch {safe(launched['runId'])}")
     if json:
         print_json(launched)
     else:

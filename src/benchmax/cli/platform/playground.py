@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmax.cli.output import FAILED, Json, safe, visible, words
+from benchmax.cli.output import FAILED, Json, safe, stderr, visible
 from benchmax.cli.platform.connection import platform
 from benchmax.platform.sdk.exceptions import TrainerError
 
@@ -51,9 +51,9 @@ def _greet(info: Mapping[str, Any], json: bool) -> None:
     if json:
         return
     tools = ", ".join(tool["name"] for tool in info["tools"]) or "none"
-    words.print(f"{safe(info['checkpoint'])} is ready; tools: {safe(tools)}. An empty line ends the chat.")
+    stderr.print(f"{safe(info['checkpoint'])} is ready; tools: {safe(tools)}. An empty line ends the chat.")
     for message in info["promptMessages"]:
-        words.print(f"{safe(message['role'])}: {safe(message['content'])}", soft_wrap=True)
+        stderr.print(f"{safe(message['role'])}: {safe(message['content'])}", soft_wrap=True)
 
 
 def _lines(example: bool) -> Iterator[str]:
@@ -100,17 +100,17 @@ class _Plain:
             self._message(event["message"])
         elif kind == "reward":
             parts = ", ".join(f"{name} {value:g}" for name, value in event["rewards"].items())
-            words.print(f"reward: {safe(parts or 'unscored')}", soft_wrap=True)
+            stderr.print(f"reward: {safe(parts or 'unscored')}", soft_wrap=True)
         elif kind == "error":
-            words.print(f"[red]error[/] {safe(event['message'])}", soft_wrap=True)
+            stderr.print(f"[red]error[/] {safe(event['message'])}", soft_wrap=True)
         sys.stdout.flush()
 
     def _message(self, message: Mapping[str, Any]) -> None:
         if message["role"] == "tool":
-            words.print(f"{safe(message.get('name', 'tool'))} gave: {safe(message['content'])}", soft_wrap=True)
+            stderr.print(f"{safe(message.get('name', 'tool'))} gave: {safe(message['content'])}", soft_wrap=True)
             return
         if message.get("content"):
             sys.stdout.write("\n")
         for call in message.get("tool_calls") or ():
             body = call["function"]
-            words.print(f"calls {safe(body['name'])} {safe(body['arguments'])}", soft_wrap=True)
+            stderr.print(f"calls {safe(body['name'])} {safe(body['arguments'])}", soft_wrap=True)

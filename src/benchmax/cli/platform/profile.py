@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import re
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from benchmax import profiles
-from benchmax.cli.output import Json, print_json, safe, words
+from benchmax.cli.output import Json, print_json, safe, stderr
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files.atomic import write_text
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
 
 app = typer.Typer(help="Name platforms and choose the one to use.", no_args_is_help=True)
 
@@ -30,7 +33,7 @@ def list_(json: Json = False) -> None:
         address = values.get("platform_url") or values.get("domain") or "no address"
         typer.echo(f"{'*' if name == used else ' '} {safe(name)}  {safe(address)}")
     if not kept:
-        words.print("There are none: this machine's own platform is used. Add one: benchmax profile add NAME --url URL")
+        stderr.print("None: this machine's own platform is used. Add one: benchmax profile add NAME --url URL")
 
 
 @app.command()
@@ -42,7 +45,7 @@ def current(json: Json = False) -> None:
     elif used:
         typer.echo(used)
     else:
-        words.print("None: this machine's own platform is used.")
+        stderr.print("None: this machine's own platform is used.")
 
 
 @app.command()
@@ -62,10 +65,18 @@ def add(
     values = {key: value for key, value in given.items() if value}
     if not values:
         raise UsageError("A profile needs an address. Give --url https://… or --domain.")
-    tree = profiles.read_profiles()
-    tree["profiles"] = _profiles(tree) | {name: _profiles(tree).get(name, {}) | values}
-    _write(tree)
-    words.print(f"Kept in {safe(profiles.config_path())}. Use it with: benchmax profile activate {safe(name)}")
+
+    def add_values(document: TOMLDocument) -> None:
+        named = document.get("profiles")
+        if not isinstance(named, dict):
+            document["profiles"] = {name: values}
+        elif isinstance(named.get(name), dict):
+            named[name].update(values)
+        else:
+            named[name] = values
+
+    tree = _change(add_values)
+    stderr.print(f"Kept in {safe(profiles.config_path())}. Use it with: benchmax profile activate {safe(name)}")
     if json:
         print_json({name: tree["profiles"][name]})
 
@@ -77,24 +88,24 @@ def activate(name: Name, json: Json = False) -> None:
     if name != "none" and name not in _profiles(tree):
         there = ", ".join(sorted(_profiles(tree))) or "none"
         raise NotFoundError(f"There is no profile {name!r}; there are: {there}. Add it with: benchmax profile add.")
-    tree["active_profile"] = "" if name == "none" else name
-    _write(tree)
-    words.print(f"{safe(name)} is used from now on.")
+    tree = _change(lambda document: document.update({"active_profile": "" if name == "none" else name}))
+    stderr.print(f"{safe(name)} is used from now on.")
     if json:
         print_json({"active": tree["active_profile"] or None})
 
 
-def _profiles(tree: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _profiles(tree: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     kept = tree.get("profiles")
     return {name: each for name, each in kept.items() if isinstance(each, dict)} if isinstance(kept, dict) else {}
 
 
-def _write(tree: dict[str, Any]) -> None:
-    """Replace the file in one instant, readable by its owner alone."""
-    path = profiles.config_path()
-    lines = [f"active_profile = {jsonlib.dumps(tree.get('active_profile') or '')}", ""]
-    for name, values in _profiles(tree).items():
-        lines += [f"[profiles.{jsonlib.dumps(name)}]"]
-        lines += [f"{key} = {jsonlib.dumps(value)}" for key, value in values.items() if isinstance(value, str)] + [""]
+def _change(change: Callable[[TOMLDocument], None]) -> dict[str, Any]:
+    """Change the file in one step, readable by its owner alone; comments and other settings in it stay."""
+    import tomlkit  # only here: it takes a while to import
+
+    path, kept = profiles.config_path(), profiles.read_profiles()
+    document = tomlkit.parse(path.read_text("utf-8")) if kept else tomlkit.document()
+    change(document)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_text(path, "\n".join(lines), private=True)
+    write_text(path, tomlkit.dumps(document), private=True)
+    return profiles.read_profiles()

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import typer
 
 from benchmax import extras, metrics
-from benchmax.cli.output import FAILED, INTERRUPTED, Json, print_json, safe, words
+from benchmax.cli.output import FAILED, INTERRUPTED, Json, print_json, safe, stderr
 from benchmax.cli.platform.connection import platform
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def quickstart(
     with platform() as client:
         run_id = launch(client, model, steps, seed)
         url = client.run(run_id).url
-        words.print(f"Launched: {safe(url)}", soft_wrap=True)
+        stderr.print(f"Launched: {safe(url)}", soft_wrap=True)
         _follow(client, run_id)
         found = _measure(client, run_id)
         _draw(client, run_id, out)
@@ -57,7 +57,7 @@ def quickstart(
 
 
 def launch(client: TrainerClient, model: str, steps: int, seed: int) -> str:
-    """Upload the arithmetic environment with its rows and start a run; gives its id."""
+    """Upload the arithmetic environment with its rows and start a run; returns its id."""
     from benchmax.envs.arithmetic.arithmetic_env import ArithmeticEnv
     from benchmax.platform.sdk.upload import upload_training_run
 
@@ -71,12 +71,12 @@ def launch(client: TrainerClient, model: str, steps: int, seed: int) -> str:
 
 
 def split_rows() -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """All one-digit sums, split as `benchmax train` does it."""
+    """All one-digit sums, which come shuffled; the last fifth is held out, as in examples/quickstart.toml."""
     from benchmax.envs.arithmetic.arithmetic_env import ArithmeticEnv
     from benchmax.envs.datasets.split import hold_out
 
     rows, _ = ArithmeticEnv.load_dataset()
-    return hold_out(rows)
+    return hold_out(rows, order="last")
 
 
 def launch_arguments(rows: int, model: str, steps: int, seed: int) -> dict[str, Any]:
@@ -93,11 +93,11 @@ def _follow(client: TrainerClient, run_id: str) -> None:
         with shown() as show:
             follow(client, client.get_run(run_id), show)
     except KeyboardInterrupt:
-        words.print(f"The run goes on; watch it with: benchmax runs watch {safe(run_id)}")
+        stderr.print(f"The run goes on; watch it with: benchmax runs watch {safe(run_id)}")
         raise typer.Exit(INTERRUPTED) from None
     run = client.get_run(run_id)
     if run["status"] != "complete":
-        words.print(f"The run is {run['status']}: {safe(run['statusReason'])}", soft_wrap=True)
+        stderr.print(f"The run is {run['status']}: {safe(run['statusReason'])}", soft_wrap=True)
         raise typer.Exit(FAILED)
 
 
@@ -137,13 +137,13 @@ def _tell(found: Mapping[str, Any], url: str, link: str | None, out: Path) -> No
 
     rewards = [point["value"] for point in found["curve"]["train"]]
     if rewards:
-        words.print(f"training reward {rewards[0]:.2f} {sparkline(rewards)} {rewards[-1]:.2f}")
-    words.print(
+        stderr.print(f"training reward {rewards[0]:.2f} {sparkline(rewards)} {rewards[-1]:.2f}")
+    stderr.print(
         f"held-out reward [bold]{found['trained']:.2f}[/] against {found['base']:.2f} of the base model, "
         f"on {found['examples']} rows it never saw; {interval_words(found)}",
         soft_wrap=True,
     )
-    words.print(f"The curve is in {safe(out)}; the run is at {safe(url)}", soft_wrap=True)
+    stderr.print(f"The curve is in {safe(out)}; the run is at {safe(url)}", soft_wrap=True)
     if link:
-        words.print(f"Sign in to the console, once, with {safe(link)}", soft_wrap=True)
-        words.print("The platform goes on in the background. Stop it with: benchmax down")
+        stderr.print(f"Sign in to the console, once, with {safe(link)}", soft_wrap=True)
+        stderr.print("The platform goes on in the background. Stop it with: benchmax down")

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmax.cli.output import safe, words
+from benchmax.cli.output import safe, stderr
 from benchmax.cli.platform.connection import platform
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.readers import Source
 from benchmax.errors import NotFoundError
 
 REMOTE_EXAMPLES = 2
-"""Rows to play there when nobody says how many: each is a conversation with a real model."""
+"""Rows to play there by default: each is a conversation with a real model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class RemotePlay:
 
     @classmethod
     def find(cls, model: str | None, packages: Sequence[str]) -> RemotePlay:
-        """Ask the platform: what it refuses is to be told before the local checks take their time."""
+        """Ask the platform: what it refuses is reported before the slow local checks."""
         with platform() as client:
             specs = client.list_launch_args()
         known = next((spec.enum for spec in specs if spec.name == "model" and spec.enum), None)
@@ -43,12 +43,12 @@ class RemotePlay:
         say: Callable[[str], None],
         full_messages: bool,
     ) -> dict[str, Any]:
-        """Play the first rows there; gives what was found, `ok` among it."""
+        """Play the first rows there; returns what was found, with `ok`."""
         from benchmax.platform.sdk.rollout_client import RolloutClient
         from benchmax.platform.validation import first_rows, remote_checks
 
         chosen = first_rows(*rows, settings.get("examples", REMOTE_EXAMPLES))
-        words.print(f"Playing {len(chosen)} of the rows on {safe(self.address)}.", soft_wrap=True)
+        stderr.print(f"Playing {len(chosen)} of the rows on {safe(self.address)}.", soft_wrap=True)
         given = {name: settings[name] for name in ("max_turns", "max_tool_calls") if name in settings}
         return remote_checks(
             RolloutClient,

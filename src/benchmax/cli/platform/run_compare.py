@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmax.cli.output import FAILED, Json, new_table, print_json, print_table, safe, shorten, words
+from benchmax.cli.output import FAILED, Json, new_table, print_json, print_table, safe, shorten, stderr
 from benchmax.cli.platform.connection import platform
 from benchmax.errors import UsageError
 from benchmax.platform.sdk.exceptions import TrainerError
@@ -62,7 +62,7 @@ def paired(client: TrainerClient, run_id: str, other: str) -> list[dict[str, Any
 
 
 def _components(client: TrainerClient, run_id: str, other: str) -> list[dict[str, Any]]:
-    """Each reward component on both sides, paired by example, as the platform tells; the whole reward left out."""
+    """Each reward component on both sides, paired by example, from the platform; the total reward left out."""
     if _is_run(client, other):
         found = client.get_comparison_summary(run_id, other_run_id=other)
     else:
@@ -109,7 +109,7 @@ def _evaluation(client: TrainerClient, run_id: str, other: str) -> str:
     if not fitting:
         if other.partition(":")[0] not in _MODELS:
             raise UsageError(f"There is no eval or run {other!r}. Use base, checkpoint:NAME, endpoint:ID or an id.")
-        words.print(f"Evaluating {safe(other)} on the run's held-out rows.")
+        stderr.print(f"Evaluating {safe(other)} on the run's held-out rows.")
         fitting = [client.start_external_eval(run_id, other)]
     return _wait(client, run_id, fitting[-1]["id"])
 
@@ -120,7 +120,7 @@ def _wait(client: TrainerClient, run_id: str, eval_id: str) -> str:
         if found["status"] == "complete":
             return eval_id
         if found["status"] in ENDED:
-            words.print(f"The evaluation is {found['status']}: {safe(found['statusReason'])}", soft_wrap=True)
+            stderr.print(f"The evaluation is {found['status']}: {safe(found['statusReason'])}", soft_wrap=True)
             raise typer.Exit(FAILED)
         time.sleep(POLL_SECONDS)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from benchmax.cli.output import FAILED, Json, new_table, print_json, print_table, safe, shorten, visible, words
+from benchmax.cli.output import FAILED, Json, new_table, print_json, print_table, safe, shorten, stderr, visible
 from benchmax.cli.platform.connection import platform
 from benchmax.cli.platform.run_compare import compare
 from benchmax.cli.platform.watch import watch
@@ -67,7 +67,7 @@ def list_runs(
         table.add_row(*map(safe, shown), safe(shorten(doing, 60)))
     print_table(table)
     if len(all_runs) > len(found):
-        words.print(f"The newest {len(found)} of {len(all_runs)}; `--limit` shows more.")
+        stderr.print(f"The newest {len(found)} of {len(all_runs)}; `--limit` shows more.")
 
 
 @app.command()
@@ -242,7 +242,7 @@ def export(
             what = f"{_write_rollouts(out, client, run_id, mode)} rollouts"
         else:
             what = _write_model(out, client, run_id, checkpoint, adapter)
-    words.print(f"Wrote {what} to {safe(out)}", soft_wrap=True)
+    stderr.print(f"Wrote {what} to {safe(out)}", soft_wrap=True)
     if json:
         print_json({"run": run_id, "path": str(out), "wrote": what})
 
@@ -286,7 +286,7 @@ def _all_rollouts(client: TrainerClient, run_id: str, mode: str) -> Iterator[dic
 
 def _write_model(out: Path, client: TrainerClient, run_id: str, checkpoint: str, adapter: bool) -> str:
     """From the platform, wherever that is: it makes the files, they are fetched."""
-    words.print(f"Fetching {safe(checkpoint)}; the platform makes it ready first.", soft_wrap=True)
+    stderr.print(f"Fetching {safe(checkpoint)}; the platform makes it ready first.", soft_wrap=True)
     chosen = client.download_checkpoint(run_id, out, checkpoint, format="adapter" if adapter else "merged")
     return f"the {'adapter' if adapter else 'model'} of checkpoint {chosen}"
 
@@ -310,7 +310,7 @@ def fork(
     with platform() as client:
         changed, _ = read_settings(client.list_launch_args(), setting or ())
         run = client.run(client.fork_run(run_id, checkpoint, name=name, launcher_args=changed))
-    words.print(
+    stderr.print(
         f"Run {safe(run.id)} goes on from {safe(checkpoint)} of {safe(run_id)}: {safe(run.url)}", soft_wrap=True
     )
     if json:
@@ -330,7 +330,7 @@ def resume(run_id: RunId, json: Json = False) -> None:
 
 
 def _tell(answer: Mapping[str, Any], json: bool) -> None:
-    words.print(safe(answer["message"]), soft_wrap=True)
+    stderr.print(safe(answer["message"]), soft_wrap=True)
     if json:
         print_json(dict(answer))
     if not answer["success"]:

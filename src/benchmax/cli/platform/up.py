@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchmax import extras
-from benchmax.cli.output import FAILED, print_json, safe, visible, words
+from benchmax.cli.output import FAILED, print_json, safe, stderr, visible
 
 if TYPE_CHECKING:
-    from benchmax.platform.daemon.daemon import Options
+    from benchmax.platform.daemon.options import Options
     from benchmax.platform.store.database import Database
     from benchmax.platform.store.datadir import DataDir
 
@@ -36,94 +36,102 @@ def up(
     console: Annotated[Path | None, typer.Option(help="Folder of the built web console.")] = None,
 ) -> None:
     """Start the platform: server and runner, on this machine alone."""
-    from benchmax.platform.daemon import daemon as keeper
-
     extras.require("The platform", "platform")
+    from benchmax.platform.daemon import ports
+    from benchmax.platform.daemon.control import start
+    from benchmax.platform.daemon.daemon import Daemon
+    from benchmax.platform.daemon.liveness import read_daemon
+    from benchmax.platform.daemon.options import Options
 
     data = _data(data_dir)
-    options = keeper.Options(data, port or keeper.DEFAULT_PORT, data.database_url(database_url), console)
-    running = keeper.read_keeper(options.data)
+    options = Options(data, port or ports.DEFAULT_PORT, data.database_url(database_url), console)
+    running = read_daemon(options.data)
     if running is not None:
         unused = port is not None and port != running["port"]
         advice = f" To use port {port}, stop it first: benchmax down" if unused else ""
         at = f"http://127.0.0.1:{running['port']}"
-        words.print(f"It already runs, as process {running['pid']}, at {at}.{advice}", soft_wrap=True)
+        stderr.print(f"It already runs, as process {running['pid']}, at {at}.{advice}", soft_wrap=True)
         options = replace(options, port=running["port"], database_url=running["database_url"])
     elif foreground:
-        keeper.Keeper(options, on_ready=lambda: _welcome(options, "Ctrl-C stops it.")).run()
+        Daemon(options, on_ready=lambda: _welcome(options, "Ctrl-C stops it.")).run()
         return
-    keeper.start(options)
+    start(options)
     _welcome(options, "Stop it with: benchmax down")
 
 
 def _welcome(options: Options, last: str) -> None:
-    from benchmax.platform.daemon import daemon as keeper
+    from benchmax.platform.daemon import control
 
-    words.print(f"benchmax is at http://127.0.0.1:{options.port}; data in {safe(options.data.root)}.")
-    words.print(f"Sign in, once, with {safe(keeper.sign_in_link(options))}", soft_wrap=True)
+    stderr.print(f"benchmax is at http://127.0.0.1:{options.port}; data in {safe(options.data.root)}.")
+    stderr.print(f"Sign in, once, with {safe(control.sign_in_link(options))}", soft_wrap=True)
     if lost := extras.missing("train"):
-        words.print(f"Nothing can be trained on it yet: {lost[0]} is not installed. Run: {extras.install('train')}")
-    words.print(last)
+        stderr.print(f"Nothing can be trained on it yet: {lost[0]} is not installed. Run: {extras.install('train')}")
+    stderr.print(last)
 
 
 def sign_in_link() -> str | None:
     """A link that signs its bearer in to this machine's platform, once; None when it does not run."""
-    from benchmax.platform.daemon import daemon as keeper
+    from benchmax.platform.daemon import control
+    from benchmax.platform.daemon.liveness import read_daemon
+    from benchmax.platform.daemon.options import Options
 
     data = _data(None)
-    running = keeper.read_keeper(data)
+    running = read_daemon(data)
     if running is None:
         return None
-    return keeper.sign_in_link(keeper.Options(data, running["port"], running["database_url"]))
+    return control.sign_in_link(Options(data, running["port"], running["database_url"]))
 
 
 def down(data_dir: DataOption = None) -> None:
     """Stop the platform. Runs are saved and go on at the next start."""
-    from benchmax.platform.daemon import daemon as keeper
+    from benchmax.platform.daemon import control
 
-    words.print("Stopped." if keeper.stop(_data(data_dir)) else "It does not run.")
+    stderr.print("Stopped." if control.stop(_data(data_dir)) else "It does not run.")
 
 
 def status(
     data_dir: DataOption = None, json: Annotated[bool, typer.Option("--json", help="For programs.")] = False
 ) -> None:
     """Show what runs. The exit code is 1 when the platform does not."""
-    from benchmax.platform.daemon import daemon as keeper
+    from benchmax.platform.daemon import control
 
-    found = keeper.status(_data(data_dir))
+    found = control.status(_data(data_dir))
     if json:
         print_json(found)
     elif found["running"]:
         at = f"runs at {safe(found['url'])}" if found["url"] else "starts, and does not answer yet"
-        words.print(f"The platform {at}; data in {safe(found['data'])}.")
+        stderr.print(f"The platform {at}; data in {safe(found['data'])}.")
         for name in ("server", "runner"):
             process = found[name]
-            words.print(f"  {name}: " + (f"process {process['pid']}" if process["running"] else "down, starting again"))
+            stderr.print(
+                f"  {name}: " + (f"process {process['pid']}" if process["running"] else "down, starting again")
+            )
     else:
-        words.print(f"The platform does not run; data in {safe(found['data'])}. Start it with: benchmax up")
+        stderr.print(f"The platform does not run; data in {safe(found['data'])}. Start it with: benchmax up")
     if not json and found.get("runs"):
-        words.print("  runs: " + ", ".join(f"{count} {name}" for name, count in sorted(found["runs"].items())))
+        stderr.print("  runs: " + ", ".join(f"{count} {name}" for name, count in sorted(found["runs"].items())))
     if not found["running"]:
         raise typer.Exit(FAILED)
 
 
 def logs(
-    what: Annotated[str, typer.Argument(help="server, runner, keeper, or the id of a run.")] = "server",
+    what: Annotated[str, typer.Argument(help="server, runner, daemon, or the id of a run.")] = "server",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Last lines shown.")] = 50,
     data_dir: DataOption = None,
 ) -> None:
     """Show the log of the server, the runner or a run."""
     from benchmax.errors import NotFoundError
-    from benchmax.platform.daemon import daemon as keeper
+    from benchmax.files.logs import file_size, tail
 
     data = _data(data_dir)
-    parts = ("server", "runner", "keeper")
+    what = "daemon" if what == "keeper" else what  # its former name
+    parts = ("server", "runner", "daemon")
     path = data.logs / f"{what}.log" if what in parts else data.run(what) / "child.log"
     if not path.exists():
-        raise NotFoundError(f"There is no log of {what}. Give server, runner, keeper, or the id of a run.")
-    size = keeper.file_size(path)
-    for line in keeper.tail(path, lines).splitlines():
+        raise NotFoundError(f"There is no log of {what}. Give server, runner, daemon, or the id of a run.")
+    size = file_size(path)
+    for line in tail(path, lines).splitlines():
         sys.stdout.write(visible(line) + "\n")
     if follow:
         _follow(path, size)
@@ -148,13 +156,13 @@ def reindex(
             except UsageError as error:
                 if run_ids:
                     raise
-                words.print(f"Left {safe(data.runs / run_id)} as it is: {safe(error)}", soft_wrap=True)
+                stderr.print(f"Left {safe(data.runs / run_id)} as it is: {safe(error)}", soft_wrap=True)
                 continue
-            words.print(
+            stderr.print(
                 f"Rebuilt {safe(run_id)} from {safe(data.run(run_id))}: curves, rollouts, logs.", soft_wrap=True
             )
         if not (run_ids or known):
-            words.print(f"There are no runs in {safe(data.runs)}; nothing was done.", soft_wrap=True)
+            stderr.print(f"There are no runs in {safe(data.runs)}; nothing was done.", soft_wrap=True)
     finally:
         database.close()
 
@@ -171,9 +179,9 @@ def backup(
     url = _database_url(data, database_url)
     postgres = bool(url) and not str(url).startswith("sqlite")
     back_up(data, file, database=not postgres)
-    words.print(f"Wrote {safe(file)}. Restore it by unpacking it into an empty data directory.")
+    stderr.print(f"Wrote {safe(file)}. Restore it by unpacking it into an empty data directory.")
     if postgres:
-        words.print("The PostgreSQL database is not in it: copy that with pg_dump, before the files.")
+        stderr.print("The PostgreSQL database is not in it: copy that with pg_dump, before the files.")
 
 
 def _data(path: Path | None) -> DataDir:
@@ -184,9 +192,9 @@ def _data(path: Path | None) -> DataDir:
 
 def _database_url(data: DataDir, given: str | None) -> str | None:
     """What was given, else what the running platform uses, else what it used when it last ran."""
-    from benchmax.platform.daemon import daemon as keeper
+    from benchmax.platform.daemon.liveness import read_daemon
 
-    return given or (keeper.read_keeper(data) or {}).get("database_url") or data.database_url()
+    return given or (read_daemon(data) or {}).get("database_url") or data.database_url()
 
 
 def _open(data: DataDir, given: str | None) -> Database:
@@ -206,6 +214,6 @@ def _follow(path: Path, offset: int) -> None:
                 sys.stdout.flush()
                 line = b""
             else:
-                if os.fstat(file.fileno()).st_size < file.tell():  # the log was put aside
+                if os.fstat(file.fileno()).st_size < file.tell():  # the log was rotated
                     file.seek(0)
                 time.sleep(0.3)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from benchmax.cli.output import Json, new_table, print_json, print_table, safe, visible, words
+from benchmax.cli.output import Json, new_table, print_json, print_table, safe, stderr, visible
 from benchmax.cli.platform.account import read_hidden
 from benchmax.cli.platform.connection import platform
 from benchmax.errors import UsageError
@@ -48,7 +48,7 @@ def add(
     if json:
         print_json(made)
         return
-    words.print(f"Added. Compare with it: benchmax runs compare RUN endpoint:{safe(made['id'])}", soft_wrap=True)
+    stderr.print(f"Added. Compare with it: benchmax runs compare RUN endpoint:{safe(made['id'])}", soft_wrap=True)
     typer.echo(visible(made["id"]))
 
 
@@ -60,7 +60,7 @@ def remove_endpoint(
     """Forget a model server and its key."""
     with platform() as client:
         answer = client.delete_endpoint(endpoint_id)
-    words.print(safe(answer["message"]))
+    stderr.print(safe(answer["message"]))
     if json:
         print_json(answer)
 
@@ -91,7 +91,7 @@ def set_secret(name: SecretName, json: Json = False) -> None:
         raise UsageError(f"No value was given. Type it, or pipe it: benchmax secrets set {name} < file")
     with platform() as client:
         answer = client.set_secret(name, value)
-    words.print(safe(answer["message"]))
+    stderr.print(safe(answer["message"]))
     if json:
         print_json(answer)
 
@@ -102,7 +102,7 @@ def remove_secret(name: SecretName, json: Json = False) -> None:
     _check(name)
     with platform() as client:
         answer = client.delete_secret(name)
-    words.print(safe(answer["message"]))
+    stderr.print(safe(answer["message"]))
     if json:
         print_json(answer)
 

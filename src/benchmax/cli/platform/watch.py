@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from benchmax import metrics
-from benchmax.cli.output import FAILED, INTERRUPTED, Json, safe, visible, words
+from benchmax.cli.output import FAILED, INTERRUPTED, Json, safe, stderr, visible
 from benchmax.cli.platform.connection import platform
 
 if TYPE_CHECKING:
@@ -37,16 +37,16 @@ def watch(
             with shown(json) as show:
                 follow(client, run, show)
         except KeyboardInterrupt:
-            words.print(f"No longer watching. The run goes on; stop it with: benchmax stop {safe(run_id)}")
+            stderr.print(f"No longer watching. The run goes on; stop it with: benchmax stop {safe(run_id)}")
             raise typer.Exit(INTERRUPTED) from None
         run = client.get_run(run_id)
-    words.print(f"{safe(run['name'])} is {run['status']}. {safe(run['statusReason'])}", soft_wrap=True)
+    stderr.print(f"{safe(run['name'])} is {run['status']}. {safe(run['statusReason'])}", soft_wrap=True)
     if run["status"] != "complete":
         raise typer.Exit(FAILED)
 
 
 Show = Callable[[Mapping[str, Any]], None]
-"""Is told of each piece of news: `{type, message, …}`, or a point `{type: "point", mode, step, reward}`."""
+"""Is called with each event: `{type, message, …}`, or a point `{type: "point", mode, step, reward}`."""
 
 
 def follow(client: TrainerClient, run: Mapping[str, Any], show: Show) -> None:
@@ -70,7 +70,7 @@ class _Rewards:
         self._told: dict[str, int] = {}
 
     def up_to(self, steps: Mapping[str, int]) -> list[dict[str, Any]]:
-        """What was not told yet, up to a step of each mode; an evaluation before the step it comes before."""
+        """What was not printed yet, up to a step of each mode; an evaluation before the step it comes before."""
         fresh = [point for mode, step in steps.items() for point in self._fresh(mode, step)]
         return sorted(fresh, key=lambda point: (point["step"], point["mode"] == "train"))
 
@@ -96,7 +96,7 @@ class _Rewards:
 
 
 def line(news: Mapping[str, Any]) -> str:
-    """One piece of news for people."""
+    """One event as a line for people."""
     if news["type"] != "point":
         return visible(news["message"] or news["type"])
     if news["mode"] == "train":
@@ -110,10 +110,10 @@ def shown(json: bool = False) -> Iterator[Show]:
     """What shows a run's news: JSON lines, plain lines in a pipe, or one live line."""
     if json:
         yield lambda news: _write(jsonlib.dumps(dict(news)))
-    elif not words.is_terminal:
-        yield lambda news: words.print(line(news), markup=False, soft_wrap=True)
+    elif not stderr.is_terminal:
+        yield lambda news: stderr.print(line(news), markup=False, soft_wrap=True)
     else:
-        with Live(Text("waiting for the first step"), console=words, refresh_per_second=8, transient=True) as live:
+        with Live(Text("waiting for the first step"), console=stderr, refresh_per_second=8, transient=True) as live:
             yield _LiveLine(live)
 
 

@@ -1,4 +1,4 @@
-"""`benchmax webhooks`: addresses that are told of alerts and ends of runs."""
+"""`benchmax webhooks`: addresses that are notified of alerts and ends of runs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from benchmax.cli.output import Json, new_table, print_json, print_table, safe, visible, words
+from benchmax.cli.output import Json, new_table, print_json, print_table, safe, stderr, visible
 from benchmax.cli.platform.connection import platform
 from benchmax.errors import UsageError
 
-app = typer.Typer(help="Have addresses told of alerts and ends of runs.", no_args_is_help=True)
+app = typer.Typer(help="Notify addresses of alerts and ends of runs.", no_args_is_help=True)
 
 EVENTS = ("run.ended", "run.alert")
 WebhookId = Annotated[str, typer.Argument(help="Its id, as `benchmax webhooks list` shows it.")]
@@ -25,7 +25,7 @@ def list_webhooks(json: Json = False) -> None:
     if json:
         print_json(found)
         return
-    table = new_table("id", "address", "told of", "newest message")
+    table = new_table("id", "address", "events", "newest message")
     for each in found:
         last = each["last"]
         table.add_row(*map(safe, (each["id"], each["url"], ", ".join(each["events"]), last["status"] if last else "-")))
@@ -38,7 +38,7 @@ def add(
     event: Annotated[list[str] | None, typer.Option(help="run.ended or run.alert; repeatable (both).")] = None,
     json: Json = False,
 ) -> None:
-    """Have an address told. Prints the secret that its messages are signed with, which is never shown again."""
+    """Notify an address. Prints the secret that its messages are signed with, which is never shown again."""
     if not re.fullmatch(r"https?://[^\s@]+", url):
         raise UsageError(f"{url!r} is not a web address. Write it as https://host/path, without user or password.")
     if unknown := [each for each in event or () if each not in EVENTS]:
@@ -48,8 +48,8 @@ def add(
     if json:
         print_json(made)
         return
-    words.print(f"Added as {safe(made['id'])}. Keep the secret now; it is not shown again.", soft_wrap=True)
-    words.print(f"Try it with: benchmax webhooks test {safe(made['id'])}", soft_wrap=True)
+    stderr.print(f"Added as {safe(made['id'])}. Keep the secret now; it is not shown again.", soft_wrap=True)
+    stderr.print(f"Try it with: benchmax webhooks test {safe(made['id'])}", soft_wrap=True)
     typer.echo(visible(made["secret"]))
 
 
@@ -58,17 +58,17 @@ def remove(webhook_id: WebhookId, json: Json = False) -> None:
     """Forget a webhook; what waits for it is not sent."""
     with platform() as client:
         answer = client.delete_webhook(webhook_id)
-    words.print(safe(answer["message"]))
+    stderr.print(safe(answer["message"]))
     if json:
         print_json(answer)
 
 
 @app.command("test")
 def send_test(webhook_id: WebhookId, json: Json = False) -> None:
-    """Send a message that tells of nothing."""
+    """Send an empty message."""
     with platform() as client:
         made = client.test_webhook(webhook_id)
-    words.print(f"Queued. See what comes of it with: benchmax webhooks log {safe(webhook_id)}", soft_wrap=True)
+    stderr.print(f"Queued. See what comes of it with: benchmax webhooks log {safe(webhook_id)}", soft_wrap=True)
     if json:
         print_json(made)
 

@@ -6,27 +6,18 @@ that computes the product pays 0.2, reporting it 0.8 more; other sums and guesse
 
 from __future__ import annotations
 
-import ast
 import json
-import operator
 import random
 import re
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.calculator.expressions import compute
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.envs.types import Example, Messages, ToolCall, ToolDefinition
-from benchmax.errors import ToolError
 
 _ANSWER = re.compile(r"<answer>\s*(-?\d{1,18})\s*</answer>")
-_SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
 CALCULATE = ToolDefinition(
     "calculate",
     "Computes an arithmetic expression.",
@@ -99,25 +90,3 @@ def make_rows(*, rows: int | None = 1000, seed: int = 0) -> list[dict[str, str]]
     pairs = [(a, b) for a in range(11, 100) for b in range(11, 100) if (a, b) not in PAIRS]
     random.Random(seed).shuffle(pairs)
     return [{"question": f"{a} * {b}?", "ground_truth": str(a * b)} for a, b in pairs[:rows]]
-
-
-def compute(expression: str) -> str:
-    """The value of an expression of numbers and + - * /; anything else is an error for the model."""
-    if len(expression) > 100:
-        raise ToolError("The expression is longer than 100 characters. Shorten it.")
-    try:
-        value = _value(ast.parse(expression, mode="eval").body)
-        return str(int(value)) if value == int(value) else str(value)
-    except (SyntaxError, ValueError, TypeError, RecursionError, ZeroDivisionError, OverflowError) as error:
-        raise ToolError(f"{expression!r} cannot be computed: {error}") from None
-
-
-def _value(node: ast.expr) -> float | int:
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return node.value  # type: ignore[return-value]
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_value(node.operand)
-    if isinstance(node, ast.BinOp) and type(node.op) in _SIGNS:
-        value: float | int = _SIGNS[type(node.op)](_value(node.left), _value(node.right))
-        return value
-    raise ValueError("only numbers and + - * / are known")

@@ -21,7 +21,8 @@ def held_out_indices(
     count: int, share: float = HELD_OUT_SHARE, *, order: Order = "spread", least: int = MIN_TRAIN_ROWS
 ) -> list[int]:
     """Which of `count` rows are held out, leaving at least `least` to train on."""
-    aside = max(0, min(int(count * share + 1e-9), count - least))
+    up = 0.0 if order == "last" else 0.5  # `last` rounds down, as runs of earlier versions did, which may be resumed
+    aside = max(0, min(int(count * share + up + 1e-9), count - least))
     if order == "last":
         return list(range(count - aside, count))
     return [(number + 1) * count // aside - 1 for number in range(aside)]

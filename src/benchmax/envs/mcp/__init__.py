@@ -1,14 +1,25 @@
-"""Environments made of MCP servers: existing servers as tools, every rollout with a copy of its own.
+"""Environments of MCP servers: existing servers as tools, fresh ones for every rollout.
 
     from benchmax.envs.mcp import ParallelMcpEnv
     from benchmax.envs.mcp.provisioners import LocalProvisioner
 
     env = ParallelMcpEnv("my_workdir", LocalProvisioner("my_workdir", num_servers=20))
 
-How it is built, from the rollout down to the server:
+From the rollout down to the server:
 
-    ParallelMcpEnv ─ pool ─ link ═══ one connection a machine ═══ agent ─ node ─ stock ─ seat ─ session ─ server
-                                                                                         └ nursery: forks or runs it
+    env ─ pool ─ agent_client ═══ one connection per machine ═══ agent/ ─ client/ ─ server process
+                                                                      └ fork/: starts and confines it
+
+env             `ParallelMcpEnv`; start reading here
+workdir         the folder that defines an environment; server_config: its servers; packed_workdir: to pickle it
+pool            leases servers on all machines to rollouts; agent_client: the connection to one of them
+provisioners/   machines
+agent/          the process on each machine that runs servers
+setup/          runs setup.sh, keeps what it installs
+client/         sessions with one server
+fork/           starts and confines server processes (Linux)
+load_test       `benchmax mcp bench`
+io_loop, ports, temp_dirs, timings   what the others share
 
 Covered
 - Each rollout has fresh processes, a private directory and a token. A server reads the system, the interpreters and the
@@ -18,7 +29,7 @@ Covered
 
 Not covered
 - All servers run as one user, with network. One that listens on a port can be reached by others on the machine.
-- Without landlock only file modes and scrubbed variables keep rollouts apart; `env.state()` says which it is.
+- Without Landlock only file modes and scrubbed variables keep rollouts apart; `env.state()` says which it is.
 - The connection to another machine is not encrypted: use a private network or a tunnel.
 """
 
@@ -26,6 +37,6 @@ from __future__ import annotations
 
 from benchmax.envs.mcp.client.reward_client import McpClient
 from benchmax.envs.mcp.env import ParallelMcpEnv
-from benchmax.envs.mcp.packed_workdir import Luggage
+from benchmax.envs.mcp.packed_workdir import Luggage, PackedWorkdir
 
-__all__ = ["Luggage", "McpClient", "ParallelMcpEnv"]
+__all__ = ["Luggage", "McpClient", "PackedWorkdir", "ParallelMcpEnv"]

@@ -1,4 +1,4 @@
-"""The environment's end of the connection to one agent: many requests at once, answers as they come."""
+"""The client of one agent: one WebSocket connection, any number of concurrent requests."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Notice = Callable[[dict[str, Any]], None]
 
 
 class WrongSecret(McpError):
-    """The agent is there, and will not speak to this environment however often it asks."""
+    """The agent refuses this secret, so that another attempt is of no use."""
 
 
-class AgentLink:
-    """Requests to the agent at one address. Everything here runs on one loop."""
+class AgentClient:
+    """Sends requests to the agent at one address. Everything here runs on one event loop."""
 
-    def __init__(self, address: str, notice: Notice, lost: Callable[[AgentLink], None]) -> None:
+    def __init__(self, address: str, notice: Notice, lost: Callable[[AgentClient], None]) -> None:
         self.address = address
         self.hello: dict[str, Any] = {}
         self.failure: str | None = None
-        """Why the connection is of no more use, once it is."""
+        """Why the connection can no longer be used, if so."""
         self._notice, self._lost = notice, lost
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._seats_asked: set[int] = set()
-        """Requests for a seat whose rollouts have not been told of it yet; when one gives up, it is given back."""
+        self._opening: set[int] = set()
+        """Requests for a lease whose callers have not received it yet; when one is cancelled, its lease is closed."""
         self._outbox: list[bytes] = []
         self._posted = asyncio.Event()
         self._http: aiohttp.ClientSession | None = None
@@ -40,7 +40,7 @@ class AgentLink:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def connect(self, secret: str, seconds: float) -> None:
-        """Reach the agent; McpError when it is not there, or does not know the secret."""
+        """Connect; McpError when the agent cannot be reached, or refuses the secret."""
         unix = self.address.startswith("unix:")
         connector = aiohttp.UnixConnector(self.address.removeprefix("unix:")) if unix else aiohttp.TCPConnector()
         self._http = aiohttp.ClientSession(connector=connector, trust_env=False)
@@ -59,8 +59,8 @@ class AgentLink:
                 raise WrongSecret(
                     f"The MCP agent at {self.address} does not know this secret. Give the one it was started with."
                 ) from None
-            words = _words(error)
-            raise McpError(f"The MCP agent at {self.address} cannot be reached: {words}. Check that it runs.") from None
+            why = _reason(error)
+            raise McpError(f"The MCP agent at {self.address} cannot be reached: {why}. Check that it runs.") from None
         except asyncio.CancelledError:
             await self.close()
             raise
@@ -68,10 +68,10 @@ class AgentLink:
         if self.hello.get("protocol") != PROTOCOL:
             await self.close()
             raise McpError(f"The MCP agent at {self.address} is of another version. Update both sides.")
-        self._tasks = [asyncio.ensure_future(self._listen(frames)), asyncio.ensure_future(self._send())]
+        self._tasks = [asyncio.ensure_future(self._receive(frames)), asyncio.ensure_future(self._send())]
 
     async def request(self, op: str, **fields: Any) -> Any:
-        """Ask the agent and wait. Cancelling gives the work up there too, but for a seat that is given back."""
+        """Send a request and wait for the answer. Cancelling it cancels the work in the agent and closes its lease."""
         if self.failure is not None:
             raise McpError(self.failure)
         number = next(self._numbers)
@@ -81,15 +81,15 @@ class AgentLink:
             raise UsageError(f"The arguments cannot reach the MCP server: {error}. Use plain JSON values.") from None
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         if op == "open":
-            self._seats_asked.add(number)
+            self._opening.add(number)
         self._post(frame)
         try:
             answer = await future
-            self._seats_asked.discard(number)
+            self._opening.discard(number)
             return answer
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
-                self._return(number, future.result())  # it was granted in the moment in which it was given up
+                self._close_unclaimed(number, future.result())  # it was granted just as its caller was cancelled
             if op != "close":
                 self._post(pack({"cancel": number}))
             raise
@@ -109,38 +109,38 @@ class AgentLink:
                 while self._outbox:
                     await self._socket.send_bytes(next_frames(self._outbox))
         except (aiohttp.ClientError, OSError) as error:
-            self._fail(_words(error))
+            self._fail(_reason(error))
 
-    async def _listen(self, frames: Frames) -> None:
+    async def _receive(self, frames: Frames) -> None:
         assert self._socket is not None
         try:
             async for message in self._socket:
                 if message.type is not aiohttp.WSMsgType.BINARY:
                     break
                 for each in frames.feed(message.data):
-                    self._heard(each)
+                    self._received(each)
             self._fail("it closed the connection")
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            self._fail(_words(error))
+            self._fail(_reason(error))
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _received(self, message: dict[str, Any]) -> None:
         number = message.get("id")
         if number is None:
             self._notice(message)
             return
         future = self._waiting.get(number)
         if future is None or future.done():
-            self._return(number, message.get("ok"))
+            self._close_unclaimed(number, message.get("ok"))
             return
         if "error" in message:
             future.set_exception(rebuild(message["error"]))
         else:
             future.set_result(message.get("ok"))
 
-    def _return(self, number: int, given: Any) -> None:
-        """Give back a seat that was granted while its rollout gave up."""
-        if number in self._seats_asked:
-            self._seats_asked.discard(number)
+    def _close_unclaimed(self, number: int, given: Any) -> None:
+        """Close a lease that was granted after its caller was cancelled."""
+        if number in self._opening:
+            self._opening.discard(number)
             if isinstance(given, dict):
                 self._post(pack({"id": next(self._numbers), "op": "close", "token": given["token"]}))
 
@@ -167,7 +167,8 @@ class AgentLink:
             await self._http.close()
 
 
-def _words(error: Exception) -> str:
+def _reason(error: Exception) -> str:
+
     if isinstance(error, aiohttp.WSServerHandshakeError):
         return f"it answered {error.status}"
     return str(error) or type(error).__name__

@@ -1,10 +1,10 @@
-"""`ParallelMcpEnv`: MCP servers as an environment, every rollout with servers and files of its own.
+"""`ParallelMcpEnv`: an environment of MCP servers, with its own servers and files for every rollout.
 
 env = ParallelMcpEnv("my_workdir", LocalProvisioner("my_workdir", num_servers=20))
 
-init_rollout     waits for fresh servers and an empty private directory, in the order rollouts ask
-run_tool         calls one of their tools
-compute_reward   runs the workdir's reward_fn.py where the files are
+init_rollout     waits for fresh servers and an empty private directory, in the order of the requests
+run_tool         calls a tool of these servers
+compute_reward   runs the workdir's reward_fn.py on the machine that has the files
 release_rollout  ends the servers and deletes the directory
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,13 +21,13 @@ from uuid import uuid4
 from benchmax import limits
 from benchmax.deadlines import current_hook_seconds, queueing
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.mcp.agent.rollout_dirs import claimed
 from benchmax.envs.mcp.client.content import as_tool_result
 from benchmax.envs.mcp.client.reward_client import McpClient
 from benchmax.envs.mcp.io_loop import IoLoop
-from benchmax.envs.mcp.packed_workdir import Luggage
+from benchmax.envs.mcp.packed_workdir import PackedWorkdir
 from benchmax.envs.mcp.pool import Health, ServerPool, read_file
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner
+from benchmax.envs.mcp.temp_dirs import make_owned_dir, remove_tree
 from benchmax.envs.mcp.workdir import check_workdir, write_workdir
 from benchmax.envs.remote.wire import rebuild, transcript_starts
 from benchmax.envs.types import Messages, RewardValue, ToolDefinition, ToolResult, Unscored
@@ -37,13 +36,13 @@ from benchmax.errors import EnvDefinitionError, ToolError
 OutputParser = Callable[[str], Any]
 _LIST_SECONDS = 90.0
 _TOOL_MARGIN, _REWARD_MARGIN = 2.0, 5.0
-"""The agent gives up this many seconds before the rollout does, so that its words arrive."""
+"""The agent times out this many seconds before the rollout does, so that its error message arrives."""
 
 
 class ParallelMcpEnv(BaseEnv):
     """An environment of MCP servers. Subclass it to set a system prompt and to turn rows into examples."""
 
-    _luggage: Luggage | None = None
+    _packed_workdir: PackedWorkdir | None = None
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class ParallelMcpEnv(BaseEnv):
             max_health_check_attempts, backoff_factor,
         )  # fmt: skip
         self._set_up(provisioner, api_secret or uuid4().hex, allowed_tools, output_parsers, health)
-        self._luggage = workdir_path if isinstance(workdir_path, Luggage) else None
+        self._packed_workdir = workdir_path if isinstance(workdir_path, PackedWorkdir) else None
         if provision_at_init:
             self._io.begin(self._open_quietly)
 
@@ -89,7 +88,7 @@ class ParallelMcpEnv(BaseEnv):
         self._parsers = dict(output_parsers or {})
         self._tools: list[ToolDefinition] | None = None
         self._listed: dict[str, str] = {}
-        """Tools by the names that models see, as their servers list them."""
+        """The names that models see, and those that the servers list."""
         self._rewards: dict[str, Callable[..., Any]] | None = None
         self._folder: Path | None = None
         self._shut = threading.Event()
@@ -107,18 +106,18 @@ class ParallelMcpEnv(BaseEnv):
         allowed_tools: Sequence[str] | None = None,
         output_parsers: Mapping[str, OutputParser] | None = None,
     ) -> Self:
-        """An environment without a folder: servers as in `mcpServers`, rewards as functions, all on this machine.
+        """An environment without a workdir: servers as in `mcpServers`, rewards as functions, all on this machine.
 
-        The functions get what those of reward_fn.py get, and run in this process.
+        The functions get the same arguments as those of reward_fn.py, and run in this process.
         """
-        folder = claimed("benchmax-servers-")
+        folder = make_owned_dir("benchmax-servers-")
         try:
             write_workdir(folder, servers)
             env = cls.__new__(cls)
             BaseEnv.__init__(env)
             provisioner = LocalProvisioner(folder, num_servers)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
             raise
         env._set_up(provisioner, uuid4().hex, allowed_tools, output_parsers, Health())
         env._rewards = dict(rewards or {})
@@ -127,7 +126,7 @@ class ParallelMcpEnv(BaseEnv):
 
     @classmethod
     def for_tools(cls, provisioner: BaseProvisioner) -> Self:
-        """An environment to try servers with by hand: it scores nothing, so its workdir needs a configuration alone."""
+        """An environment that only calls tools: its workdir needs no reward_fn.py."""
         env = cls.__new__(cls)
         BaseEnv.__init__(env)
         env._set_up(provisioner, uuid4().hex, None, None, Health())
@@ -138,7 +137,7 @@ class ParallelMcpEnv(BaseEnv):
     async def _open_quietly(self) -> None:
         try:
             await self._open()
-        except Exception:  # whoever needs the servers first will be told
+        except Exception:  # the first rollout raises it
             pass
 
     async def _open(self) -> None:
@@ -155,16 +154,16 @@ class ParallelMcpEnv(BaseEnv):
 
     @property
     def num_servers(self) -> int:
-        """Rollouts that can be served at once."""
+        """How many rollouts can run at once."""
         return self._pool.capacity or self._provisioner.num_servers
 
     async def warm(self, number: int | None = None, seconds: float = 120.0) -> int:
-        """Have servers ready before the first rollout asks: this many, or all. Gives how many are."""
+        """Start servers for `number` rollouts, or for all, before the first one asks. Returns how many are ready."""
         ready: int = await self._with_pool(lambda pool: pool.warm(number, seconds))
         return ready
 
     async def state(self) -> list[dict[str, Any]]:
-        """What every machine is doing: seats, waits, starts, resets, calls, failures."""
+        """The state of every machine: leases, waits, starts, resets, calls, failures."""
         found: list[dict[str, Any]] = await self._with_pool(lambda pool: pool.state())
         return found
 
@@ -189,14 +188,16 @@ class ParallelMcpEnv(BaseEnv):
         return [known[name] for name in self._allowed]
 
     async def run_tool(self, rollout_id: str, tool_name: str, /, **tool_args: Any) -> Any:
-        """Call a tool of the rollout's servers: text, or a ToolResult when it failed or has images."""
+        """Call a tool. Returns its text, or a ToolResult when it failed or has images."""
         if self._allowed is not None and self._tools is None:
             await self.list_tools()
         if self._allowed is not None and not {tool_name, self._listed.get(tool_name)} & set(self._allowed):
             raise ToolError(f"The tool {tool_name!r} is not allowed here. Use one of {', '.join(self._allowed)}.")
-        seconds = _before(limits.TOOL_SECONDS, _TOOL_MARGIN)
+        seconds = _within_hook(limits.TOOL_SECONDS, _TOOL_MARGIN)
         try:
-            raw = await self._io.run(lambda: self._pool.call(rollout_id, tool_name, tool_args, seconds))
+            raw = await self._io.run(
+                lambda: self._pool.ask(rollout_id, "call", name=tool_name, arguments=tool_args, seconds=seconds)
+            )
         except ToolError as error:
             return ToolResult(f"Error: {error}", is_error=True)
         result = as_tool_result(raw)
@@ -209,20 +210,20 @@ class ParallelMcpEnv(BaseEnv):
     # Rollouts
 
     async def init_rollout(self, rollout_id: str, **rollout_args: Any) -> None:
-        """Wait for servers of the rollout's own."""
+        """Wait until the rollout has its servers."""
         claim = object()
         try:
             with queueing():
                 await self._with_pool(lambda pool: pool.acquire(rollout_id, limits.MCP_WAIT_SECONDS, claim))
-        except BaseException:  # cancelled in the moment in which it had them
-            self._io.begin(lambda: self._pool.give_up(rollout_id, claim))
+        except BaseException:  # it may have been cancelled just as it got them
+            self._io.begin(lambda: self._pool.abandon(rollout_id, claim))
             raise
 
     async def release_rollout(self, rollout_id: str) -> None:
         await self._io.run(lambda: self._pool.release(rollout_id))
 
     async def reset_rollout(self, rollout_id: str) -> None:
-        """Fresh servers and an empty workspace for a rollout that goes on."""
+        """Give the rollout fresh servers and an empty workspace."""
         await self._io.run(lambda: self._pool.ask(rollout_id, "reset"))
 
     async def shutdown(self) -> None:
@@ -231,12 +232,12 @@ class ParallelMcpEnv(BaseEnv):
         self._shut.set()
         try:
             await self._io.run(self._close)
-        finally:  # also when it was cut short
+        finally:  # also when cancelled
             await asyncio.to_thread(self._io.stop)
             if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
-            if self._luggage is not None:
-                self._luggage.drop()
+                remove_tree(self._folder)
+            if self._packed_workdir is not None:
+                self._packed_workdir.drop()
 
     async def _close(self) -> None:
         if self._opening is not None and not self._opening.done():
@@ -244,38 +245,40 @@ class ParallelMcpEnv(BaseEnv):
             await asyncio.wait([self._opening])
         await self._pool.close()
 
-    # Rewards
+    # RewardRunner
 
     async def compute_reward(
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
     ) -> Mapping[str, RewardValue]:
-        """What the reward functions say; then the rollout's servers are given back."""
+        """Run the reward functions, then release the rollout."""
         given = {**(task or {}), **kwargs, "completion": messages or "", "rollout_id": rollout_id}
         given["ground_truth"] = (task or {}).get("ground_truth", "")
-        scored = await (self._reward_there(rollout_id, given) if self._rewards is None else self._reward_here(given))
+        scored = await (
+            self._reward_remotely(rollout_id, given) if self._rewards is None else self._reward_locally(given)
+        )
         await self.release_rollout(rollout_id)
         return {name: _reward_value(each) for name, each in scored.items()}
 
-    async def _reward_there(self, rollout_id: str, given: dict[str, Any]) -> Mapping[str, Any]:
+    async def _reward_remotely(self, rollout_id: str, given: dict[str, Any]) -> Mapping[str, Any]:
         task = {**given, "$starts": transcript_starts(given)}
-        seconds = _before(limits.REWARD_SECONDS, _REWARD_MARGIN)
+        seconds = _within_hook(limits.REWARD_SECONDS, _REWARD_MARGIN)
         scored: Mapping[str, Any] = await self._io.run(
             lambda: self._pool.ask(rollout_id, "reward", task=task, seconds=seconds)
         )
         return scored
 
-    async def _reward_here(self, given: dict[str, Any]) -> Mapping[str, Any]:
+    async def _reward_locally(self, given: dict[str, Any]) -> Mapping[str, Any]:
         from benchmax.envs.mcp.agent.reward_worker import score
 
         rollout_id = given["rollout_id"]
         await self._io.run(lambda: self._pool.ask(rollout_id, "check"))
-        workspace = Path(self._pool.rollout(rollout_id).workspace)
+        workspace = Path(self._pool.lease(rollout_id).workspace)
         return await score(
             self._rewards or {}, {**given, "workspace": workspace, "mcp_client": self.client(rollout_id)}
         )
 
     def client(self, rollout_id: str) -> McpClient:
-        """The rollout's servers, as reward functions see them."""
+        """The `mcp_client` that reward functions get."""
 
         async def ask(what: str, given: dict[str, Any]) -> Any:
             if what == "tools":
@@ -302,9 +305,9 @@ class ParallelMcpEnv(BaseEnv):
         await asyncio.to_thread(Path(dst_path).write_bytes, data)
 
 
-def _before(usual: float, margin: float) -> float:
-    """A little less than the hook may take, so that our own words come first."""
-    given = current_hook_seconds.get() or usual
+def _within_hook(default: float, margin: float) -> float:
+    """A timeout a little shorter than the hook's own, so that the more specific error comes first."""
+    given = current_hook_seconds.get() or default
     return max(given / 2, given - margin)
 
 

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for connections that outlive the loops of those who use them."""
+"""An event loop in a thread of its own, for connections that outlive the event loops of their callers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 class IoLoop:
-    """Runs coroutines for callers on any loop, or on none."""
+    """Runs coroutines for callers on any event loop, or on none."""
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
@@ -33,7 +33,7 @@ class IoLoop:
             self.loop.close()
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Run there, wait here; cancelling this cancels that."""
+        """Run a coroutine on this loop and wait for it on the caller's; cancellation is passed on."""
         here = asyncio.get_running_loop()
         if self.loop.is_closed():
             raise McpError("The environment was shut down. Make a new one.")
@@ -49,12 +49,9 @@ class IoLoop:
             self._inbox.schedule_from(here, job.cancel)
             raise
 
-    def run_blocking(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """Run there, from plain code."""
-        return asyncio.run_coroutine_threadsafe(work(), self.loop).result()
-
     def begin(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Run there; nobody waits."""
+        """Run a coroutine on this loop without waiting for it."""
+
         self._inbox.schedule(lambda: _held(self.loop.create_task(work())))
 
     def stop(self) -> None:

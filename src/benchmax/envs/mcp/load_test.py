@@ -1,4 +1,4 @@
-"""Many rollouts that do nothing but call one tool, to see what a pool of servers can take."""
+"""Many rollouts that only call one tool, to measure what a pool of servers can take (`benchmax mcp bench`)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from benchmax.envs.mcp.agent.timings import Times
 from benchmax.envs.mcp.env import ParallelMcpEnv
+from benchmax.envs.mcp.timings import Durations
 from benchmax.envs.types import ToolResult
 from benchmax.errors import RolloutError
 
 
 @dataclass(slots=True)
-class Strain:
-    """What has been done so far."""
+class LoadReport:
+    """Results so far."""
 
     began: float = field(default_factory=monotonic)
     ready_seconds: float = 0.0
     rollouts: int = 0
-    calls: Times = field(default_factory=Times)
+    calls: Durations = field(default_factory=Durations)
     failures: Counter[str] = field(default_factory=Counter)
     machines: list[dict[str, Any]] = field(default_factory=list)
 
@@ -31,47 +31,47 @@ class Strain:
     def seconds(self) -> float:
         return monotonic() - self.began
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "ready_seconds": self.ready_seconds,
             "seconds": self.seconds,
             "rollouts": self.rollouts,
             "calls_per_second": self.calls.count / max(self.seconds, 1e-9),
-            "call": self.calls.told(),
+            "call": self.calls.to_dict(),
             "failures": dict(self.failures),
             "machines": [{key: value for key, value in each.items() if key != "pids"} for each in self.machines],
         }
 
 
-async def hammer(
+async def run_load_test(
     env: ParallelMcpEnv,
     tool: str,
     arguments: Mapping[str, Any],
     *,
     seconds: float,
     calls: int = 10,
-    tell: Callable[[Strain], None] = lambda strain: None,
-) -> Strain:
-    """Play rollouts of `calls` calls on every server for so many seconds; `tell` hears of it twice a second."""
+    on_progress: Callable[[LoadReport], None] = lambda report: None,
+) -> LoadReport:
+    """Play rollouts of `calls` calls on every server for `seconds`; `on_progress` is called twice a second."""
     began = monotonic()
     await env.warm()
-    strain = Strain(ready_seconds=monotonic() - began)
+    report = LoadReport(ready_seconds=monotonic() - began)
     until = monotonic() + seconds
-    playing = asyncio.gather(*(_play(env, tool, arguments, calls, until, strain) for _ in range(env.num_servers)))
+    playing = asyncio.gather(*(_play(env, tool, arguments, calls, until, report) for _ in range(env.num_servers)))
     try:
         while not playing.done():
-            strain.machines = await env.state()
-            tell(strain)
+            report.machines = await env.state()
+            on_progress(report)
             await asyncio.wait([playing], timeout=0.5)
         await playing
     finally:
         playing.cancel()
-    strain.machines = await env.state()
-    return strain
+    report.machines = await env.state()
+    return report
 
 
 async def _play(
-    env: ParallelMcpEnv, tool: str, arguments: Mapping[str, Any], calls: int, until: float, strain: Strain
+    env: ParallelMcpEnv, tool: str, arguments: Mapping[str, Any], calls: int, until: float, report: LoadReport
 ) -> None:
     while monotonic() < until:
         rollout = uuid4().hex
@@ -82,11 +82,11 @@ async def _play(
                     break
                 began = monotonic()
                 result = await env.run_tool(rollout, tool, **arguments)
-                strain.calls.add(monotonic() - began)
+                report.calls.add(monotonic() - began)
                 if isinstance(result, ToolResult) and result.is_error:
-                    strain.failures[result.text[:200]] += 1
-            strain.rollouts += 1
+                    report.failures[result.text[:200]] += 1
+            report.rollouts += 1
         except RolloutError as error:
-            strain.failures[str(error)[:200]] += 1
+            report.failures[str(error)[:200]] += 1
         finally:
             await env.release_rollout(rollout)

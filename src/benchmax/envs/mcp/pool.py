@@ -1,7 +1,7 @@
-"""Seats on any number of machines, given to rollouts in the order they ask.
+"""Leases servers on any number of machines to rollouts, in the order of their requests.
 
-Everything here runs on one loop. A machine that is lost takes its rollouts along, and them alone; the provisioner is
-asked for its successor, and when one answers, the capacity is back.
+Everything here runs on one event loop. The loss of a machine ends its rollouts and no others; the provisioner is asked
+for a successor, whose servers are leased as soon as it answers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import logging
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -18,21 +17,21 @@ from typing import Any
 
 from benchmax import limits, retries
 from benchmax.envs.logging import rollout_context
-from benchmax.envs.mcp.agent.timings import Times
-from benchmax.envs.mcp.agent_client import AgentLink, WrongSecret
+from benchmax.envs.mcp.agent_client import AgentClient, WrongSecret
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner
+from benchmax.envs.mcp.timings import Durations
 from benchmax.errors import BenchmaxError, McpError, UsageError
 
 logger = logging.getLogger(__name__)
 
-PIECE_BYTES = limits.MIB
+CHUNK_BYTES = limits.MIB
 CLOSE_SECONDS = 2.0
-"""How long what is under way may take to end when the environment is shut down."""
+"""How long pending tasks may take to end when the environment is shut down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How patiently agents are waited for."""
+    """How often and how long the pool tries to reach an agent."""
 
     timeout: float = 5.0
     first_pause: float = 2.0
@@ -46,53 +45,53 @@ class Health:
 
 @dataclass(eq=False, slots=True)
 class Machine:
-    """One agent, and how many of its seats this pool has."""
+    """The agent of one machine, and how many of its server sets this pool has leased."""
 
-    link: AgentLink
+    agent: AgentClient
     capacity: int
     used: int = 0
 
     @property
     def free(self) -> int:
-        return self.capacity - self.used if self.link.failure is None else 0
+        return self.capacity - self.used if self.agent.failure is None else 0
 
 
 @dataclass(eq=False, slots=True)
-class Rollout:
-    """A rollout's seat."""
+class Lease:
+    """A rollout's hold on servers of one machine."""
 
     id: str
     machine: Machine
     token: str
     workspace: str
     claim: object = None
-    """Whose request it answered."""
+    """Identifies the request that it answered."""
     lost: str | None = None
-    """How its servers were lost, once they were."""
+    """Why its servers are lost, if they are."""
 
 
 @dataclass(eq=False, slots=True)
 class ServerPool:
-    """Connects to the agents of a provisioner and shares out their seats."""
+    """Connects to the agents of a provisioner and leases their servers."""
 
     provisioner: BaseProvisioner
     secret: str
     health: Health = Health()
     machines: list[Machine] = field(default_factory=list)
-    rollouts: dict[str, Rollout] = field(default_factory=dict)
-    waits: Times = field(default_factory=Times)
+    leases: dict[str, Lease] = field(default_factory=dict)
+    waits: Durations = field(default_factory=Durations)
     _waiters: deque[asyncio.Future[Machine]] = field(default_factory=deque)
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
-    _tokens: dict[str, Rollout] = field(default_factory=dict)
+    _tokens: dict[str, Lease] = field(default_factory=dict)
     _asking: dict[str, asyncio.Future[None]] = field(default_factory=dict)
-    """Rollouts that wait for a seat; each is done when its wait is over."""
+    """Rollouts that wait for a lease; each future is done when the wait is over."""
     _transfers: Any = field(default_factory=lambda: itertools.count(1))
     _recovering: int = 0
     _failure: str | None = None
     _closed: bool = False
 
     async def open(self) -> None:
-        """Provision, and connect to every agent; ready when the first answers."""
+        """Provision, and connect to every agent; returns when the first answers."""
         addresses = await self.provisioner.provision_servers(self.secret)
         pending = {asyncio.ensure_future(self._join(address)) for address in addresses}
         failure: BaseException | None = None
@@ -117,31 +116,34 @@ class ServerPool:
             logger.warning("An MCP agent is missing: %s", error)
 
     async def _join(self, address: str) -> None:
-        """Connect to an agent, in as many attempts as health allows."""
+        """Connect to an agent, in as many attempts as `health` allows."""
         for attempt in range(self.health.attempts):
-            link = AgentLink(address, self._noticed, self._lost)
+            agent = AgentClient(address, self._on_notice, self._on_lost)
             try:
-                await link.connect(self.secret, self.health.timeout)
+                await agent.connect(self.secret, self.health.timeout)
                 break
             except McpError as error:
                 if attempt + 1 == self.health.attempts or isinstance(error, WrongSecret):
                     raise
                 await asyncio.sleep(self.health.pause(attempt))
-        self.machines.append(Machine(link, int(link.hello.get("servers", 1))))
+        self._add(agent)
+
+    def _add(self, agent: AgentClient) -> None:
+        self.machines.append(Machine(agent, int(agent.hello.get("servers", 1))))
         self._failure = None
         self._share_out()
 
     @property
     def capacity(self) -> int:
-        return sum(machine.capacity for machine in self.machines if machine.link.failure is None)
+        return sum(machine.capacity for machine in self.machines if machine.agent.failure is None)
 
-    # Seats
+    # Leases
 
-    async def acquire(self, rollout_id: str, seconds: float, claim: object = None) -> Rollout:
-        """A seat of the rollout's own; McpError when there is none in time, or when it has one already."""
+    async def acquire(self, rollout_id: str, seconds: float, claim: object = None) -> Lease:
+        """Lease servers to a rollout; McpError when none becomes free in time, or when it already has a lease."""
         while (other := self._asking.get(rollout_id)) is not None:
             await asyncio.wait([other])
-        if rollout_id in self.rollouts:
+        if rollout_id in self.leases:
             raise McpError(f"Rollout {rollout_id!r} has its MCP servers already. Release it first.")
         waiting = self._asking[rollout_id] = asyncio.get_running_loop().create_future()
         try:
@@ -150,36 +152,36 @@ class ServerPool:
             del self._asking[rollout_id]
             waiting.set_result(None)
 
-    async def give_up(self, rollout_id: str, claim: object) -> None:
-        """Release a rollout whose request nobody waits for any more, if that is what it has its seat from."""
-        rollout = self.rollouts.get(rollout_id)
-        if rollout is not None and rollout.claim is claim:
+    async def abandon(self, rollout_id: str, claim: object) -> None:
+        """Release a rollout whose caller was cancelled, if its lease answered that caller's request."""
+        lease = self.leases.get(rollout_id)
+        if lease is not None and lease.claim is claim:
             await self.release(rollout_id)
 
-    async def _acquire(self, rollout_id: str, seconds: float, claim: object) -> Rollout:
+    async def _acquire(self, rollout_id: str, seconds: float, claim: object) -> Lease:
         began = monotonic()
         failure: McpError | None = None
         for _ in range(len(self.machines) + 1):
-            machine = await self._place(seconds - (monotonic() - began), seconds)
+            machine = await self._next_machine(seconds - (monotonic() - began), seconds)
             try:
                 left = max(1.0, seconds - (monotonic() - began))
-                given = await machine.link.request("open", rollout=rollout_id, seconds=left)
+                given = await machine.agent.request("open", rollout=rollout_id, seconds=left)
             except BaseException as error:
                 self._give_back(machine)
                 if not isinstance(error, McpError) or not self._others(machine):
                     raise
                 failure = error
                 continue
-            rollout = Rollout(rollout_id, machine, given["token"], given["workspace"], claim)
-            self.rollouts[rollout_id] = self._tokens[rollout.token] = rollout
+            lease = Lease(rollout_id, machine, given["token"], given["workspace"], claim)
+            self.leases[rollout_id] = self._tokens[lease.token] = lease
             self.waits.add(monotonic() - began)
-            return rollout
+            return lease
         raise failure or McpError("No MCP server can be had. Try again.")
 
     def _others(self, machine: Machine) -> bool:
-        return any(each is not machine and each.link.failure is None for each in self.machines)
+        return any(each is not machine and each.agent.failure is None for each in self.machines)
 
-    async def _place(self, left: float, seconds: float) -> Machine:
+    async def _next_machine(self, left: float, seconds: float) -> Machine:
         if self._closed:
             raise McpError("The environment was shut down. Make a new one.")
         if self._failure is not None:
@@ -220,121 +222,115 @@ class ServerPool:
                 machine.used += 1
                 waiter.set_result(machine)
 
-    def rollout(self, rollout_id: str) -> Rollout:
+    def lease(self, rollout_id: str) -> Lease:
         try:
-            rollout = self.rollouts[rollout_id]
+            lease = self.leases[rollout_id]
         except KeyError:
             raise McpError(f"Rollout {rollout_id!r} has no MCP servers. Call init_rollout first.") from None
-        if rollout.lost is not None:
-            raise McpError(rollout.lost)
-        return rollout
+        if lease.lost is not None:
+            raise McpError(lease.lost)
+        return lease
 
     async def release(self, rollout_id: str) -> None:
-        """Give a seat back; a rollout that has none is nothing to release."""
-        rollout = self.rollouts.pop(rollout_id, None)
-        if rollout is None:
+        """End a rollout's lease; does nothing when it has none."""
+        lease = self.leases.pop(rollout_id, None)
+        if lease is None:
             return
-        self._tokens.pop(rollout.token, None)
+        self._tokens.pop(lease.token, None)
         try:
-            if rollout.machine.link.failure is None:
-                await rollout.machine.link.request("close", token=rollout.token)
+            if lease.machine.agent.failure is None:
+                await lease.machine.agent.request("close", token=lease.token)
         except McpError:
-            pass  # the machine was lost meanwhile, and the seat with it
+            pass  # the machine was lost meanwhile
         finally:
-            self._give_back(rollout.machine)
+            self._give_back(lease.machine)
 
-    # What a rollout does with its seat
+    # What a rollout does with its servers
 
-    async def call(self, rollout_id: str, name: str, arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        rollout = self.rollout(rollout_id)
-        result: dict[str, Any] = await rollout.machine.link.request(
-            "call", token=rollout.token, name=name, arguments=arguments, seconds=seconds
-        )
-        return result
-
-    async def ask(self, rollout_id: str, what: str, **given: Any) -> Any:
-        rollout = self.rollout(rollout_id)
-        return await rollout.machine.link.request(what, token=rollout.token, **given)
+    async def ask(self, rollout_id: str, operation: str, /, **fields: Any) -> Any:
+        """Run an operation of the agent for a rollout (agent/connection.py)."""
+        lease = self.lease(rollout_id)
+        return await lease.machine.agent.request(operation, token=lease.token, **fields)
 
     async def put(self, rollout_id: str, path: str, data: bytes) -> None:
         """Write a file in the rollout's workspace."""
         if len(data) > limits.MCP_FILE_BYTES:
             raise UsageError(f"A file may have {limits.MCP_FILE_BYTES:,} bytes; {path} has {len(data):,}. Split it.")
         transfer = next(self._transfers)
-        for at in range(0, max(1, len(data)), PIECE_BYTES):
-            piece, last = data[at : at + PIECE_BYTES], at + PIECE_BYTES >= len(data)
-            await self.ask(rollout_id, "put", transfer=transfer, path=path, data=piece, last=last)
+        for at in range(0, max(1, len(data)), CHUNK_BYTES):
+            chunk, last = data[at : at + CHUNK_BYTES], at + CHUNK_BYTES >= len(data)
+            await self.ask(rollout_id, "put", transfer=transfer, path=path, data=chunk, last=last)
 
     async def get(self, rollout_id: str, path: str) -> bytes:
         """Read a file of the rollout's workspace."""
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         taken, size = 0, 1
         while taken < size:
             answer = await self.ask(rollout_id, "get", path=path, offset=taken)
             if not answer["data"]:
                 break
-            pieces.append(answer["data"])
+            chunks.append(answer["data"])
             taken, size = taken + len(answer["data"]), answer["size"]
-        return b"".join(pieces)
+        return b"".join(chunks)
 
     # All machines
 
     async def tools(self, seconds: float) -> list[dict[str, Any]]:
-        """The tools, as the first machine that answers lists them."""
-        machine = next((each for each in self.machines if each.link.failure is None), None)
+        """The tools that the first reachable machine lists."""
+        machine = next((each for each in self.machines if each.agent.failure is None), None)
         if machine is None:
             raise McpError(self._failure or "No machine for MCP servers is left. Wait until one is back.")
-        tools: list[dict[str, Any]] = await machine.link.request("tools", seconds=seconds)
+        tools: list[dict[str, Any]] = await machine.agent.request("tools", seconds=seconds)
         return tools
 
     async def warm(self, number: int | None, seconds: float) -> int:
-        """Have this many seats ready, all of them if not told, spread over the machines."""
-        alive = [machine for machine in self.machines if machine.link.failure is None]
+        """Start this many server sets, by default all, spread over the machines; returns how many are ready."""
+        alive = [machine for machine in self.machines if machine.agent.failure is None]
         left = sum(machine.free for machine in alive) if number is None else number
-        asked = []
+        starting = []
         for index, machine in enumerate(alive):
             share = min(machine.free, -(-left // (len(alive) - index)))
             left -= share
-            asked.append(machine.link.request("warm", number=share, seconds=seconds))
-        return sum(await asyncio.gather(*asked))
+            starting.append(machine.agent.request("warm", number=share, seconds=seconds))
+        return sum(await asyncio.gather(*starting))
 
     async def state(self) -> list[dict[str, Any]]:
-        """Numbers of every machine."""
+        """The state of every machine."""
 
         async def one(machine: Machine) -> dict[str, Any]:
-            about = {"address": machine.link.address, "capacity": machine.capacity, "used": machine.used}
-            if machine.link.failure is not None:
-                return {**about, "lost": machine.link.failure}
-            return {**about, **await machine.link.request("state")}
+            about = {"address": machine.agent.address, "capacity": machine.capacity, "used": machine.used}
+            if machine.agent.failure is not None:
+                return {**about, "lost": machine.agent.failure}
+            return {**about, **await machine.agent.request("state")}
 
         return list(await asyncio.gather(*map(one, self.machines)))
 
     # Loss
 
-    def _noticed(self, message: dict[str, Any]) -> None:
-        if "lost" in message and (rollout := self._tokens.get(message["lost"])) is not None:
-            logger.warning("Rollout %s lost a server. %s", rollout.id, message["reason"])
+    def _on_notice(self, message: dict[str, Any]) -> None:
+        if "lost" in message and (lease := self._tokens.get(message["lost"])) is not None:
+            logger.warning("Rollout %s lost a server. %s", lease.id, message["reason"])
         elif "log" in message:
             token, level, name, line = message["log"]
-            rollout = self._tokens.get(token)
-            if rollout is not None:
-                with rollout_context(rollout.id):
+            lease = self._tokens.get(token)
+            if lease is not None:
+                with rollout_context(lease.id):
                     logging.getLogger("benchmax.env").log(int(level), "%s: %s", name, line)
 
-    def _lost(self, link: AgentLink) -> None:
-        machine = next((each for each in self.machines if each.link is link), None)
+    def _on_lost(self, agent: AgentClient) -> None:
+        machine = next((each for each in self.machines if each.agent is agent), None)
         if machine is None or self._closed:
             return
         self.machines.remove(machine)
-        for rollout in self.rollouts.values():
-            if rollout.machine is machine:
-                rollout.lost = link.failure
-        logger.warning("%s", link.failure)
-        self._keep(asyncio.ensure_future(link.close()))
-        self._keep(asyncio.ensure_future(self._recover(link.address)))
+        for lease in self.leases.values():
+            if lease.machine is machine:
+                lease.lost = agent.failure
+        logger.warning("%s", agent.failure)
+        self._keep(asyncio.ensure_future(agent.close()))
+        self._keep(asyncio.ensure_future(self._recover(agent.address)))
 
     async def _recover(self, address: str) -> None:
-        """Get the machine's successor. When none is left to hope for, those who wait are told."""
+        """Connect to the machine's successor. Those who wait are refused when no machine is left."""
         self._recovering += 1
         failure: Exception = McpError("the provisioner has no other")
         try:
@@ -343,21 +339,21 @@ class ServerPool:
                     successor = await self.provisioner.recover(address, self.secret)
                     if successor is None:
                         break
-                    link = AgentLink(successor, self._noticed, self._lost)
-                    await link.connect(self.secret, self.health.timeout)
+                    agent = AgentClient(successor, self._on_notice, self._on_lost)
+                    await agent.connect(self.secret, self.health.timeout)
                 except (BenchmaxError, OSError, RuntimeError) as error:
                     failure = error
                     await asyncio.sleep(self.health.pause(attempt))
                     continue
-                self.machines.append(Machine(link, int(link.hello.get("servers", 1))))
-                self._share_out()
+                self._add(agent)
                 return
         finally:
             self._recovering -= 1
             if not self.machines and not self._recovering:
-                self._give_up(failure)
+                self._refuse_waiters(failure)
 
-    def _give_up(self, failure: Exception) -> None:
+    def _refuse_waiters(self, failure: Exception) -> None:
+
         self._failure = f"Every machine for MCP servers is lost, and none came back: {failure}"
         waiters, self._waiters = self._waiters, deque()
         for waiter in waiters:
@@ -374,12 +370,13 @@ class ServerPool:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
-        await asyncio.gather(*(machine.link.close() for machine in self.machines), return_exceptions=True)
+        await asyncio.gather(*(machine.agent.close() for machine in self.machines), return_exceptions=True)
         await self.provisioner.teardown()
 
 
 def read_file(path: Path) -> bytes:
-    """A file to be sent, within the limit."""
+    """The content of a file, UsageError when it is over the limit."""
+
     size = path.stat().st_size
     if size > limits.MCP_FILE_BYTES:
         raise UsageError(f"A file may have {limits.MCP_FILE_BYTES:,} bytes; {path} has {size:,}. Split it.")

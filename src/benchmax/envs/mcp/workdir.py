@@ -1,124 +1,38 @@
-"""A folder that makes an environment of MCP servers: which ones to start, how to score, what to install.
+"""The folder that defines an environment of MCP servers: which to start, how to score, what to install.
 
-    my_env/
-      mcp_config.yaml    the servers, as every MCP client writes them (mcp_config.yml is the same)
-      reward_fn.py       reward_functions = {"name": function, …}
-      setup.sh           what to install before the first server starts; run once for its content; may be empty
-      …                  server code, data, anything else
-
-In the servers' command, args, env and url, these stand for what differs from machine to machine or rollout to rollout:
-
-    ${{ sync_workdir }}   this folder, where it lies on the machine that runs the servers
-    ${{ workspace }}      the rollout's private directory, which is also the server's working directory
-    ${{ port }}           a free port of the server's own, for servers that speak HTTP
-    ${NAME}               (not in command) a variable of the agent, so that keys stay out of the file
-    $${NAME}              ${NAME}, as it is
+my_env/
+  mcp_config.yaml    the servers, in the format of all MCP clients (or mcp_config.yml); see server_config.py
+  reward_fn.py       reward_functions = {"name": function, …}
+  setup.sh           installs what the servers need; run once for its content; may be empty
+  …                  server code, data, anything else
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmax.envs.mcp.server_config import ServerSpec, parse_config
 from benchmax.errors import EnvDefinitionError, NotFoundError
 
 CONFIG_NAMES = ("mcp_config.yaml", "mcp_config.yml")
 _OTHER_NAMES = ("mcp_config.json", "mcp.json", ".mcp.json", "claude_desktop_config.json")
-"""What other clients call it."""
+"""What other clients call the configuration."""
 REWARD_FILE = "reward_fn.py"
 SETUP_FILE = "setup.sh"
 
-_KNOWN = {"command", "args", "env", "read", "url", "headers", "fork", "start_seconds", "memory"}
-_IGNORED = {"type", "transport", "cwd", "timeout", "description", "autoApprove", "alwaysAllow", "disabled"}
-"""Keys of other clients; the working directory is always the rollout's own."""
-_GONE = frozenset({"sse", "ws", "websocket"})
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-_HOLE = re.compile(r"\$\{\{\s*(\w+)\s*\}\}")
-_VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)\}")
-_SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
-"""They replace `${NAME}` in their arguments themselves."""
-_MEMORY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT])i?B?", re.IGNORECASE)
-_HOLES = ("sync_workdir", "workspace", "port")
-START_SECONDS = 20.0
-
 
 class MissingFile(NotFoundError, FileNotFoundError):
-    """A workdir lacks something that it needs."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSpec:
-    """One MCP server: a command to run, a URL to reach, or both (a command that serves HTTP)."""
-
-    name: str
-    command: str | None = None
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    url: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    fork: bool = True
-    """Python servers are forked from a parent that has imported their packages; False starts each one afresh."""
-    start_seconds: float = START_SECONDS
-    memory: str | None = None
-    """What it may take with all that it starts, such as 512MB."""
-    read: tuple[str, ...] = ()
-    """Files and folders that it may read besides the system, its program and the workdir."""
-
-    def filled(self, places: Mapping[str, str]) -> ServerSpec:
-        """With every `${{ … }}` replaced that `places` has a word for."""
-        return replace(
-            self,
-            command=_fill(self.command, places) if self.command is not None else None,
-            args=tuple(_fill(arg, places) for arg in self.args),
-            env={key: _fill(value, places) for key, value in self.env.items()},
-            url=_fill(self.url, places) if self.url is not None else None,
-            headers={key: _fill(value, places) for key, value in self.headers.items()},
-            read=tuple(_fill(path, places) for path in self.read),
-        )
-
-    def with_variables(self, variables: Mapping[str, str]) -> ServerSpec:
-        """With every `${NAME}` replaced by the agent's variable of that name."""
-
-        def expanded(part: str, text: str) -> str:
-            return self._expanded(part, text, variables)
-
-        shell = os.path.basename(self.command or "") in _SHELLS
-        return replace(
-            self,
-            args=self.args if shell else tuple(expanded("args", arg) for arg in self.args),
-            env={key: expanded("env", value) for key, value in self.env.items()},
-            url=expanded("url", self.url) if self.url is not None else None,
-            headers={key: expanded("headers", value) for key, value in self.headers.items()},
-            read=tuple(expanded("read", path) for path in self.read),
-        )
-
-    def _expanded(self, part: str, text: str, variables: Mapping[str, str]) -> str:
-        def value_of(match: re.Match[str]) -> str:
-            try:
-                return variables[match[1]]
-            except KeyError:
-                raise EnvDefinitionError(
-                    f"MCP server {self.name!r}: {part} names ${{{match[1]}}}, which is not set. "
-                    f"Set it where the servers run, or write $${{{match[1]}}} if it is to stay as it is."
-                ) from None
-
-        return _VARIABLE.sub(value_of, text).replace("$${", "${") if "${" in text else text
-
-    def as_config(self) -> dict[str, Any]:
-        """As it is written in mcp_config.yaml."""
-        usual = ServerSpec(self.name)
-        return {key: value for key in sorted(_KNOWN) if (value := getattr(self, key)) != getattr(usual, key)}
+    """A file that a workdir needs is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workdir:
-    """The folder, read."""
+    """A workdir whose configuration has been read."""
 
     path: Path
     servers: tuple[ServerSpec, ...]
@@ -130,7 +44,7 @@ class Workdir:
 
     @property
     def setup_script(self) -> Path | None:
-        """setup.sh, when there is anything in it to run."""
+        """setup.sh, if it contains a command."""
         file = self.path / SETUP_FILE
         if not file.is_file():
             return None
@@ -141,7 +55,7 @@ class Workdir:
 
 
 def check_workdir(path: str | os.PathLike[str]) -> Path:
-    """The folder as an absolute path; MissingFile when it lacks one of its three files."""
+    """The absolute path of a workdir; MissingFile when one of its three files is missing."""
     folder = Path(path).expanduser().resolve()
     find_config(folder)
     for name in (REWARD_FILE, SETUP_FILE):
@@ -162,14 +76,14 @@ def find_config(folder: Path) -> Path:
 
 
 def read_workdir(path: str | Path) -> Workdir:
-    """The folder's servers. Only the configuration must be there."""
+    """Read a workdir's configuration, the only file that it must have for this."""
     folder = Path(path).expanduser().resolve()
     file = find_config(folder)
     return Workdir(folder, parse_config(_load(file), file.name))
 
 
 def write_workdir(folder: Path, servers: Mapping[str, Any]) -> None:
-    """Make a folder of servers given in code; JSON is YAML too."""
+    """Write the configuration of servers given in code; JSON is YAML too."""
     specs = parse_config({"mcpServers": servers}, "from_servers")
     text = json.dumps({"mcpServers": {spec.name: spec.as_config() for spec in specs}}, indent=2)
     (folder / CONFIG_NAMES[0]).write_text(text, encoding="utf-8")
@@ -188,137 +102,3 @@ def _load(file: Path) -> Any:
         line = f", line {where.line + 1}" if where is not None else ""
         reason = getattr(error, "problem", None) or str(error)
         raise EnvDefinitionError(f"{file.name}{line} is not YAML: {reason}. Correct it.") from None
-
-
-def parse_config(config: Any, source: str) -> tuple[ServerSpec, ...]:
-    """The servers that a configuration names; the first thing wrong with it is told."""
-    servers = config.get("mcpServers") if isinstance(config, Mapping) else None
-    if not isinstance(servers, Mapping) or not servers:
-        raise EnvDefinitionError(f"{source} needs the key mcpServers, with one server or more under it. Add it.")
-    wanted = {name: each for name, each in servers.items() if not (isinstance(each, Mapping) and each.get("disabled"))}
-    if not wanted:
-        raise EnvDefinitionError(f"Every server in {source} is disabled. Enable one.")
-    return tuple(_parse_server(name, each, source) for name, each in wanted.items())
-
-
-def _parse_server(name: Any, raw: Any, source: str) -> ServerSpec:
-    where = f"{source}, server {name!r}"
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise EnvDefinitionError(f"{where}: a name is at most 32 letters, digits, - and _. Rename it.")
-    if not isinstance(raw, Mapping):
-        raise EnvDefinitionError(
-            f"{where} must be a mapping with command or url, not {type(raw).__name__}. Correct it."
-        )
-    _refuse_unknown(where, map(str, raw))
-    command, url = raw.get("command"), raw.get("url")
-    if not isinstance(command, str | None) or not isinstance(url, str | None) or not (command or url):
-        raise EnvDefinitionError(f"{where} needs a command to run or a url to reach, as text. Add one.")
-    for key in ("type", "transport"):
-        if str(raw.get(key) or "").lower() in _GONE:
-            raise EnvDefinitionError(
-                f"{where} is of {key} {raw[key]!r}, which is not spoken here. "
-                "Give the url at which it speaks streamable HTTP (often /mcp in place of /sse), or a command."
-            )
-    if url is not None and not re.fullmatch(r"https?://\S+", _HOLE.sub("0", url)):
-        raise EnvDefinitionError(f"{where}: url {url!r} does not begin with http:// or https://. Correct it.")
-    spec = ServerSpec(
-        name, command or None, _texts(where, "args", raw.get("args")), _pairs(where, "env", raw.get("env")), url,
-        _pairs(where, "headers", raw.get("headers")), _fork(where, raw), _seconds(where, raw), _memory(where, raw),
-        _read(where, raw),
-    )  # fmt: skip
-    _check_holes(where, spec)
-    return spec
-
-
-def _fork(where: str, raw: Mapping[str, Any]) -> bool:
-    fork = raw.get("fork", True)
-    if not isinstance(fork, bool):
-        raise EnvDefinitionError(f"{where}: fork must be true or false, not {fork!r}. Correct it.")
-    return fork
-
-
-def _seconds(where: str, raw: Mapping[str, Any]) -> float:
-    seconds = raw.get("start_seconds", START_SECONDS)
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 600:
-        raise EnvDefinitionError(f"{where}: start_seconds must be a number up to 600. Correct it.")
-    return float(seconds)
-
-
-def _memory(where: str, raw: Mapping[str, Any]) -> str | None:
-    memory = raw.get("memory")
-    if memory is None:
-        return None
-    if not raw.get("command"):
-        raise EnvDefinitionError(f"{where}: memory is for servers that are started here. Remove it.")
-    try:
-        memory_bytes(memory)
-    except ValueError as error:
-        raise EnvDefinitionError(f"{where}: {error}") from None
-    return str(memory)
-
-
-def _read(where: str, raw: Mapping[str, Any]) -> tuple[str, ...]:
-    paths = _texts(where, "read", raw.get("read"))
-    for path in paths:
-        if not path.startswith(("/", "~", "$")):
-            raise EnvDefinitionError(f"{where}: read names {path!r}. Write the whole path, as the workdir is open.")
-        if not path.strip("/."):
-            raise EnvDefinitionError(f"{where}: read names {path!r}, the whole disk. Name the folders that it needs.")
-    return paths
-
-
-def memory_bytes(text: Any) -> int:
-    """How many bytes an amount such as 512MB or 1.5GB is; ValueError when it is not one."""
-    match = _MEMORY.fullmatch(text.strip()) if isinstance(text, str) else None
-    if match is None or not float(match[1]):
-        raise ValueError(f"memory must be an amount such as 512MB or 1.5GB, not {text!r}. Write it with its unit.")
-    return int(float(match[1]) * 1024 ** ("KMGT".index(match[2].upper()) + 1))
-
-
-def _refuse_unknown(where: str, keys: Iterable[str]) -> None:
-    for key in keys:
-        if key not in _KNOWN and key not in _IGNORED:
-            near = difflib.get_close_matches(key, _KNOWN, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Use {', '.join(sorted(_KNOWN))}."
-            raise EnvDefinitionError(f"{where} has the unknown key {key!r}. {hint}")
-
-
-def _texts(where: str, key: str, value: Any) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str | int | float) for each in value):
-        raise EnvDefinitionError(f"{where}: {key} must be a list of texts. Put each word on a line of its own.")
-    return tuple(_plain(each) for each in value)
-
-
-def _pairs(where: str, key: str, value: Any) -> dict[str, str]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping) or not all(isinstance(each, str | int | float) for each in value.values()):
-        raise EnvDefinitionError(f"{where}: {key} must map names to texts. Quote the values.")
-    return {str(name): _plain(each) for name, each in value.items()}
-
-
-def _plain(value: str | int | float) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _check_holes(where: str, spec: ServerSpec) -> None:
-    texts = [
-        spec.command or "", *spec.args, *spec.env.values(), *spec.read, spec.url or "", *spec.headers.values(),
-    ]  # fmt: skip
-    for text in texts:
-        if "\0" in text:
-            raise EnvDefinitionError(f"{where} has a NUL character in {text!r}. Remove it.")
-        for hole in _HOLE.findall(text):
-            if hole == "port" and spec.url is None:
-                raise EnvDefinitionError(
-                    f"{where} has a ${{{{ port }}}} but no url. Add url: http://127.0.0.1:${{{{ port }}}}/mcp."
-                )
-            if hole not in _HOLES:
-                known = ", ".join(f"${{{{ {each} }}}}" for each in _HOLES)
-                raise EnvDefinitionError(f"{where}: there is no ${{{{ {hole} }}}}. Use one of {known}.")
-
-
-def _fill(text: str, places: Mapping[str, str]) -> str:
-    return _HOLE.sub(lambda match: places.get(match[1], match[0]), text) if "${{" in text else text

@@ -4,24 +4,25 @@
         rollouts = await run_batch(host, examples, model)
 
 `RemoteEnv` (`proxy`) has the hooks of the environment it stands for; everything above it works unchanged. `pool` keeps
-the processes running, `process` is one of them, `routing` keeps siblings together, and `wire` is the protocol: JSON
-over a private socket, so that nothing of a child is ever unpickled here. The child runs `benchmax.bundle.worker`.
+the processes running, `process` is one of them, `child` starts and ends it under a `guard` or in a sandbox, `routing`
+keeps siblings together, and `wire` is the protocol: JSON over a private socket, so that nothing of a child is ever
+unpickled here. The child runs `benchmax.bundle.worker`. `named` opens an environment that settings name.
 
 Covered
 - A process that dies (crash, `os._exit`, memory limit) fails the calls it had and is replaced; the others continue.
 - A process that does not answer a cancelled call is killed, also when C code holds its interpreter lock.
-- The processes end when this one does, however it ends. They inherit few environment variables and no open files.
+- The processes end when this one does, however it ends, and with them all they started. They inherit few environment
+  variables and no open files.
 
 Not covered
-- The processes run as the same user, with network and files, and may send signals to others of that user.
-  Model-written code needs a sandbox as well.
-- Programs that an environment starts and detaches into a session of their own outlive it.
+- The processes run as the same user, with network and files, may send signals to others of that user, and may kill
+  their own guard; with `sandbox=Confinement()` they do not. Model-written code needs a sandbox as well.
 """
 
 from __future__ import annotations
 
-from benchmax.envs.remote.process_limits import ProcessLimits
+from benchmax.envs.remote.process_limits import Confinement, ProcessLimits
 from benchmax.envs.remote.proxy import RemoteEnv, open_remote_env
 from benchmax.envs.remote.routing import example_context
 
-__all__ = ["ProcessLimits", "RemoteEnv", "example_context", "open_remote_env"]
+__all__ = ["Confinement", "ProcessLimits", "RemoteEnv", "example_context", "open_remote_env"]

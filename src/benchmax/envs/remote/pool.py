@@ -21,6 +21,7 @@ from benchmax.cross_loop import LoopCalls
 from benchmax.envs.remote.process import EnvProcess, ProcessSpec, Request
 from benchmax.envs.remote.wire import pack, transcript_starts
 from benchmax.errors import EnvDefinitionError, EnvError, EnvLost
+from benchmax.sandbox import Sandbox
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class EnvPool:
 
     def __init__(self, spec: ProcessSpec, processes: int) -> None:
         self._spec = spec
+        self._sandbox: Sandbox | None = None
         self._slots = [Slot() for _ in range(processes)]
         self._process_of: dict[str, EnvProcess] = {}
         """The process of each rollout."""
@@ -100,6 +102,8 @@ class EnvPool:
             for supervisor in supervisors:
                 supervisor.cancel()
             self._loop.run_until_complete(asyncio.gather(*supervisors, return_exceptions=True))
+            if self._sandbox is not None:
+                self._loop.run_until_complete(self._sandbox.close())
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
@@ -116,7 +120,7 @@ class EnvPool:
     async def _keep_running(self, slot: Slot) -> None:
         failures = short_runs = 0
         while not self._closing:
-            process = EnvProcess(self._spec, self._send_again)
+            process = EnvProcess(self._spec, self._shared_sandbox(), self._send_again)
             try:
                 hello = await process.start()
             except EnvDefinitionError as error:
@@ -140,6 +144,16 @@ class EnvPool:
                 logger.warning("%s It is replaced.", process.end_reason)
                 short_runs = 0 if monotonic() - began > STABLE_SECONDS else short_runs + 1
                 await asyncio.sleep(retries.pause(short_runs + 1, 0.05, LONGEST_PAUSE))
+
+    def _shared_sandbox(self) -> Sandbox | None:
+        """The sandbox of all processes, made when the first is started; None when there is to be none."""
+        spec, given = self._spec, self._spec.confinement
+        if given is not None and self._sandbox is None:
+            self._sandbox = Sandbox(
+                read=(*spec.read, *given.read), own=spec.workdir, network=given.network,
+                insist=given.insist, scrap=spec.workdir.parent,
+            )  # fmt: skip
+        return self._sandbox
 
     # Calls, from any thread
 

@@ -8,9 +8,7 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import tempfile
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,15 +17,18 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.envs.logging import group_context
-from benchmax.envs.remote.process_limits import ProcessLimits, readable_bytes, scrubbed_environment
+from benchmax.envs.remote.child import Child, Exit, Launch, PlainChild, start_sandboxed
+from benchmax.envs.remote.process_limits import Confinement, ProcessLimits, readable_bytes, scrubbed_environment
 from benchmax.envs.remote.wire import Frames, pack, rebuild
-from benchmax.errors import EnvDefinitionError, EnvLost
+from benchmax.errors import EnvDefinitionError, EnvLost, SandboxError, SandboxUnavailable
+from benchmax.sandbox import Sandbox
 
 logger = logging.getLogger(__name__)
 
-WORKER = "benchmax.bundle.worker"
-"""The module a child runs; known here only by name, because it is on a layer above this one."""
 TAIL_LINES = 20
+CLOSED = "closed its connection"
+END_SECONDS = 0.2
+"""A child whose connection closes has this long to end with a code of its own."""
 _OUT_OF_MEMORY = ("MemoryError", "bad_alloc", "Cannot allocate memory", "memory allocation of", "out of memory")
 
 Output = Callable[[str, str], None]
@@ -48,6 +49,10 @@ class ProcessSpec:
     start_seconds: float
     cancel_seconds: float
     output: Output
+    read: tuple[str, ...] = ()
+    """Paths the environment's code lies in."""
+    confinement: Confinement | None = None
+    """The sandbox of the children; None for none."""
 
 
 @dataclass(slots=True)
@@ -70,6 +75,7 @@ class EnvProcess(asyncio.Protocol):
     """A child and its socket. Everything here runs on the pool's loop."""
 
     spec: ProcessSpec
+    sandbox: Sandbox | None = None
     send_again: Callable[[Request], bool] = lambda request: False
     """Called for each call that this process leaves unanswered; returns True when another process answers it."""
     pending: dict[int, Request] = field(default_factory=dict)
@@ -87,28 +93,30 @@ class EnvProcess(asyncio.Protocol):
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._kill_reason = ""
         self._transport: asyncio.Transport | None = None
-        self._popen: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._pipes: list[_OutputLines] = []
         self._folder = ""
 
     async def start(self) -> dict[str, Any]:
         """Start the child and return its description of the environment; raises EnvDefinitionError when it cannot."""
         ours, theirs = socket.socketpair()
+        pipes = {name: os.pipe() for name in ("stdout", "stderr")}
+        readers = [reader for reader, _ in pipes.values()]
         try:
             self._folder = tempfile.mkdtemp(prefix="process-", dir=self.spec.workdir)
-            # From the loop's thread, which outlives the child: Linux ends a child with the thread that started it.
-            self._popen = self._spawn(theirs.fileno())
-        except OSError as error:
+            self._child = await self._launch(theirs.fileno(), *(writer for _, writer in pipes.values()))
+        except (OSError, SandboxError, SandboxUnavailable) as error:
             ours.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self.end_reason = str(error)
-            self.ended.set_result(None)
-            raise EnvDefinitionError(f"{self.spec.python} cannot be started: {error}. Give another python.") from None
+            for reader in readers:
+                os.close(reader)
+            raise self._not_started(error) from None
         finally:
             theirs.close()
-        threading.Thread(target=self._wait_for_end, name="benchmax-env-wait", daemon=True).start()
-        for name in ("stdout", "stderr"):
-            self._pipes.append(await self._listen(name))
+            for _, writer in pipes.values():
+                os.close(writer)
+        self._child.ended.add_done_callback(self._child_ended)
+        for name, reader in zip(pipes, readers, strict=True):
+            self._pipes.append(await self._listen(name, reader))
         await self._loop.create_unix_connection(lambda: self, sock=ours)
         self._send(pack(self._instructions()))
         try:
@@ -117,18 +125,20 @@ class EnvProcess(asyncio.Protocol):
             self.kill(f"did not start within {self.spec.start_seconds:g} s")
             raise EnvDefinitionError(f"The environment {self._kill_reason}. Make __init__ faster.") from None
 
-    def _spawn(self, fd: int) -> subprocess.Popen[bytes]:
+    async def _launch(self, wire: int, stdout: int, stderr: int) -> Child:
         variables = {**scrubbed_environment(self.spec.variables), "TMPDIR": self._folder}
-        return subprocess.Popen(
-            [self.spec.python, "-P", "-m", WORKER, str(fd)],
-            pass_fds=[fd],
-            start_new_session=True,
-            cwd=self._folder,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        launch = Launch(self.spec.python, self._folder, variables, wire, stdout, stderr)
+        if self.sandbox is None or self.spec.confinement is None:
+            return PlainChild(launch)
+        return await start_sandboxed(self.sandbox, launch, self.spec.limits, self.spec.confinement)
+
+    def _not_started(self, error: Exception) -> EnvDefinitionError:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self.ended.set_result(None)
+        if isinstance(error, SandboxUnavailable):  # another try would end the same way
+            return EnvDefinitionError(str(error))
+        self.end_reason = str(error)
+        return EnvDefinitionError(f"{self.spec.python} cannot be started: {error}. Give another python.")
 
     def _instructions(self) -> dict[str, Any]:
         given = self.spec.limits
@@ -140,8 +150,8 @@ class EnvProcess(asyncio.Protocol):
             "start_seconds": self.spec.start_seconds,
         }
 
-    async def _listen(self, name: str) -> _OutputLines:
-        pipe = getattr(self._popen, name)
+    async def _listen(self, name: str, reader: int) -> _OutputLines:
+        pipe = os.fdopen(reader, "rb", 0)
         _, lines = await self._loop.connect_read_pipe(
             lambda: _OutputLines(lambda line: self._printed(name, line)), pipe
         )
@@ -194,7 +204,7 @@ class EnvProcess(asyncio.Protocol):
             self.kill(f"sent an invalid message ({type(error).__name__}: {error})")
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.kill("closed its connection")
+        self._loop.call_later(END_SECONDS, self.kill, CLOSED)
 
     def _received(self, message: dict[str, Any]) -> None:
         if "log" in message:
@@ -221,37 +231,22 @@ class EnvProcess(asyncio.Protocol):
         """End the child and whatever it started."""
         if self.end_reason is None and not self._kill_reason:
             self._kill_reason = reason
-            self._end_guard()
+            if self._child is not None:
+                self._child.kill()
 
     async def kill_and_wait(self, reason: str) -> None:
         """Kill the child, if there is one, and wait for its end."""
-        if self._popen is not None:
+        if self._child is not None:
             self.kill(reason)
             await asyncio.wait([self.ended], timeout=5.0)
 
-    def _end_guard(self) -> None:
-        """Its guard kills it and all it started."""
-        assert self._popen is not None
-        if self._popen.returncode is not None:  # reaped: its number may belong to another process by now
-            return
-        try:
-            os.kill(self._popen.pid, signal.SIGTERM)
-        except (ProcessLookupError, PermissionError):
-            pass
+    def _child_ended(self, ended: asyncio.Future[Exit]) -> None:
+        self._finishing = self._loop.create_task(self._finish(ended.result()))
 
-    def _wait_for_end(self) -> None:
-        """In a thread: wait until the child and all it started have ended."""
-        assert self._popen is not None
-        code = self._popen.wait()
-        try:
-            self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._finish(code)))
-        except RuntimeError:  # the loop is closed already
-            pass
-
-    async def _finish(self, code: int) -> None:
+    async def _finish(self, ended: Exit) -> None:
         if self._pipes:
             await asyncio.wait([pipe.closed for pipe in self._pipes], timeout=0.5)
-        self.end_reason = self._describe_end(code)
+        self.end_reason = self._describe_end(ended)
         for timer in self._cancel_timers.values():
             timer.cancel()
         if not self.hello.done():
@@ -269,10 +264,13 @@ class EnvProcess(asyncio.Protocol):
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def _describe_end(self, code: int) -> str:
-        own = self._kill_reason and self._kill_reason != "closed its connection"
+    def _describe_end(self, ended: Exit) -> str:
+        code = ended.code
+        own = self._kill_reason and self._kill_reason != CLOSED
         if own:
             how = f"{self._kill_reason} and was killed"
+        elif ended.by is not None and ended.by != "killed":
+            how = f"was ended by the {ended.by} limit of its sandbox"
         elif code < 0:
             how = f"was killed by {signal_name(-code)}"
         else:
@@ -281,7 +279,7 @@ class EnvProcess(asyncio.Protocol):
         most = self.spec.limits.memory_bytes
         if most is not None and any(sign in tail for sign in _OUT_OF_MEMORY):
             how += f" at its memory limit {readable_bytes(most)}"
-        elif code == -signal.SIGKILL and not own:
+        elif code == -signal.SIGKILL and not own and ended.by is None:
             how += " (the system may have run out of memory)"
         output = f" Its last lines were:\n{tail}" if tail else " It printed no error."
         return f"The environment's process {how}.{output}"

@@ -1,10 +1,16 @@
-"""What a child process gets: few environment variables, and limits."""
+"""What a child process gets: few environment variables, limits, and what its sandbox leaves it of the machine."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+import benchmax
+from benchmax.sandbox import Network
 
 PASSED_ON = frozenset(
     {
@@ -31,6 +37,31 @@ class ProcessLimits:
     """Private memory. An allocation beyond it fails in the environment, with the limit in the message."""
     open_files: int = 4096
     nice: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """A sandbox for the process: it reads the system, its interpreter and its bundle, and writes its own folder."""
+
+    read: tuple[str, ...] = ()
+    """Paths it may read besides."""
+    network: Network = "host"
+    closed_ports: tuple[int, ...] = ()
+    """TCP ports it cannot connect to, on any address: those of the platform."""
+    insist: bool | None = None
+    """Whether to start with what guards there are where the machine lacks some; None as the user's setting says."""
+
+
+def code_paths(python: str) -> tuple[str, ...]:
+    """What a sandboxed process imports: benchmax and its packages, which are lent to venvs, and its interpreter's own.
+
+    The interpreter is not asked: one with packages of others would run their code outside of the sandbox. What a
+    virtual environment says of itself is not believed, either.
+    """
+    lent = (str(Path(benchmax.__file__).parents[1]), sys.prefix, sys.base_prefix)
+    path = Path(shutil.which(python) or python).absolute()
+    venv = path.parents[1]
+    return (*lent, str(venv if (venv / "pyvenv.cfg").exists() else path.resolve().parents[1]))
 
 
 def readable_bytes(size: int) -> str:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,7 +21,7 @@ from benchmax.envs.demonstration import remote_script
 from benchmax.envs.remote.pool import EnvPool
 from benchmax.envs.remote.preprocess import preprocess
 from benchmax.envs.remote.process import Output, ProcessSpec
-from benchmax.envs.remote.process_limits import ProcessLimits
+from benchmax.envs.remote.process_limits import Confinement, ProcessLimits, code_paths
 from benchmax.envs.remote.routing import deciding_hook, routing_key
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, EnvDefinitionError
@@ -70,16 +71,22 @@ class RemoteEnv(BaseEnv):
         start_seconds: float = limits.INIT_SECONDS,
         cancel_seconds: float = 5.0,
         output: Output | None = None,
+        sandbox: Confinement | None = None,
     ) -> None:
         if processes < 1:
             raise ConfigError(f"processes is {processes}; it must be at least 1.")
         if constructor_args is not None and not isinstance(source, str):
             raise ConfigError("A bundle brings its constructor_args with it. Give them to dump_bundle instead.")
+        python = str(python or sys.executable)
+        read = (*code_paths(python), *_own_code(source)) if sandbox is not None else ()
         workdir = Path(tempfile.mkdtemp(prefix="benchmax-env-"))
+        self._confined = sandbox is not None
         spec = ProcessSpec(
             source=_source_in(workdir, source, constructor_args),
-            python=str(python or sys.executable),
-            workdir=workdir,
+            python=python,
+            workdir=_folder(workdir / "processes", 0o711),
+            read=(*read, str(workdir / "bundle")),
+            confinement=_wanted(source, sandbox),
             variables=dict(variables or {}),
             limits=process_limits,
             start_seconds=start_seconds,
@@ -178,6 +185,10 @@ class _Hooks(RemoteEnv):
         await self._call("release_rollout", [rollout_id], (rollout_id,))
 
     async def copy_to_workspace(self, rollout_id: str, src_path: Path, dst_filename: str | None = None) -> None:
+        if self._confined:  # it cannot read the file itself
+            content = await asyncio.to_thread(Path(src_path).read_bytes)
+            await self._call("copy_in", [rollout_id], (rollout_id, content, Path(src_path).name, dst_filename))
+            return
         given = (rollout_id, _absolute(src_path), dst_filename)
         await self._call("copy_to_workspace", [rollout_id], given)
 
@@ -185,6 +196,10 @@ class _Hooks(RemoteEnv):
         await self._call("copy_content_to_workspace", [rollout_id], (rollout_id, src_content, dst_filename))
 
     async def copy_from_workspace(self, rollout_id: str, src_filename: str, dst_path: Path) -> None:
+        if self._confined:
+            content = await self._call("copy_out", [rollout_id], (rollout_id, src_filename))
+            await asyncio.to_thread(Path(dst_path).write_bytes, content)
+            return
         given = (rollout_id, src_filename, _absolute(dst_path))
         await self._call("copy_from_workspace", [rollout_id], given)
 
@@ -244,9 +259,40 @@ def _source_in(workdir: Path, source: BundleLike | str, arguments: Mapping[str, 
         file, colon, name = source.partition(":")
         spec = f"{Path(file).absolute()}{colon}{name}" if file.endswith(".py") else source
         return {"spec": spec, "args": dict(arguments or {}), "path": str(Path.cwd())}
-    (workdir / "env-cls.pkl").write_bytes(source.pickled)
-    (workdir / "env-metadata.json").write_bytes(source.metadata.to_json_bytes())
-    return {"bundle": str(workdir)}
+    folder = _folder(workdir / "bundle", 0o755)
+    for name, content in (
+        ("env-cls.pkl", source.pickled),
+        ("env-metadata.json", source.metadata.to_json_bytes()),
+    ):
+        (folder / name).write_bytes(content)
+        (folder / name).chmod(0o644)  # for the user of a sandbox; to others `workdir` is closed
+    return {"bundle": str(folder)}
+
+
+def _folder(path: Path, mode: int) -> Path:
+    path.mkdir()
+    path.chmod(mode)  # whatever the umask
+    return path
+
+
+def _own_code(source: BundleLike | str) -> tuple[str, ...]:
+    """Where the code of an environment lies that is no bundle."""
+    if not isinstance(source, str):
+        return ()
+    file, home = source.partition(":")[0], Path.home()
+    folders = [Path(file).absolute().parent] if file.endswith(".py") else []
+    if any(home.is_relative_to(folder) for folder in folders):
+        raise ConfigError(f"In its sandbox {file} would read all of {home}. Put it into a folder of its own.")
+    if not home.is_relative_to(Path.cwd()):
+        folders.append(Path.cwd())
+    return tuple(map(str, folders))
+
+
+def _wanted(source: BundleLike | str, sandbox: Confinement | None) -> Confinement | None:
+    """An environment may ask for less than it is given."""
+    if sandbox is not None and not isinstance(source, str) and source.metadata.network == "none":
+        return replace(sandbox, network="none")
+    return sandbox
 
 
 def _log_line(stream: str, line: str) -> None:

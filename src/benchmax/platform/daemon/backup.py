@@ -1,4 +1,4 @@
-"""A copy of everything in one file, taken while the platform works: untar it into an empty data directory to restore.
+"""Copies everything into one archive, while the platform works: untar it into an empty data directory to restore.
 
 The database comes first, by SQLite's own online copy; files come after it, so whatever its rows name is there. Record
 files only grow, and one that has grown further is read on from where the database knew it.

@@ -1,4 +1,4 @@
-"""`python -m benchmax.platform.runner`: what the keeper starts."""
+"""`python -m benchmax.platform.runner`: what the daemon starts."""
 
 from __future__ import annotations
 

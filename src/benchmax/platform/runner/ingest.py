@@ -1,9 +1,9 @@
-"""A run directory, read into the database as it grows: no gap, no double.
+"""Reads a run directory into the database as it grows: every record once.
 
 How far a file was read is stored in the transaction that stores what was read, with a fingerprint of the file and the
-bytes just before that point. If it no longer fits, the trainer went back to a checkpoint and moved records aside: the
-file is read anew and what it no longer holds is dropped. A torn last line waits until it is whole. The writer is never
-waited for and never made to wait.
+bytes just before that point. If that changed, the trainer went back to a checkpoint and moved records aside: the file
+is read again and rows that it no longer holds are dropped. A torn last line waits until it is whole. Reader and writer
+never wait for each other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy.orm import Session
 
@@ -26,13 +26,14 @@ from benchmax.errors import NotFoundError
 from benchmax.files import json_size
 from benchmax.files.links import open_plain
 from benchmax.files.redaction import Redactor, hide_texts
-from benchmax.platform.runner.children.child_files import read_note
+from benchmax.platform.runner.children.child_files import read_object
+from benchmax.platform.runner.event_texts import CATEGORIES, event_text
 from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import cursors, evals, events, ingested, rollouts, runs
-from benchmax.platform.store.runs import metrics as points
+from benchmax.platform.store.runs import metrics as run_metrics
 from benchmax.platform.store.tables import TERMINAL
 from benchmax.platform.store.text import clean, clean_json
 
@@ -41,23 +42,14 @@ logger = logging.getLogger(__name__)
 BATCH_BYTES = 8 * 1024 * 1024
 """Read in one transaction."""
 LINE_BYTES = 32 * 1024 * 1024
-"""A longer line is left out: nothing that we write is."""
+"""A longer line is left out: benchmax writes none."""
 STEP_SECONDS = 0.5
 """Time for one `step`, after which other runs have their turn."""
 PRINT_BYTES = 1024
-"""Bytes before a cursor that tell whether the file is still the one that was read."""
+"""Bytes before a cursor, by which the file is recognised as the one that was read."""
 
 METRICS, EVENTS, STATUS = "metrics.jsonl", "events.jsonl", "status.json"
 MODES = ("train", "eval")
-
-_CATEGORIES = {
-    "started": "lifecycle",
-    "resumed": "lifecycle",
-    "ended": "lifecycle",
-    "failed": "diagnostic",
-    "checkpoint": "artifact",
-    "alert": "alert",
-}
 
 
 class Line(NamedTuple):
@@ -83,11 +75,18 @@ class Piece(NamedTuple):
 
 
 class _CursorMoved(Exception):
-    """Somebody else read a file of this run; begin with what is stored."""
+    """Another process read a file of this run; start again from what is stored."""
+
+
+class Reader(Protocol):
+    """What reads the records of a child."""
+
+    def step(self, seconds: float = ...) -> bool:
+        """Read what is new, for so long; True when nothing was left to read."""
 
 
 class Ingest:
-    """Reads one run directory. One supervisor at a time does; if two did, the second would find the cursor moved."""
+    """Reads one run directory. One supervisor at a time does; a second one would find the cursor moved."""
 
     def __init__(self, database: Database, run_id: str, run_dir: Path, secrets: Iterable[str] = ()) -> None:
         self.database = database
@@ -98,7 +97,7 @@ class Ingest:
         self._offsets: dict[str, tuple[int, int]] | None = None
         """Offset and fingerprint of every file, as stored."""
         self._seen: dict[str, tuple[int, int, int]] = {}
-        """What a file looked like when it had been read to its end."""
+        """Inode, size and time of a file when it had been read to its end."""
 
     def step(self, seconds: float = STEP_SECONDS) -> bool:
         """Read what is new, for so long; True when nothing was left to read."""
@@ -157,7 +156,7 @@ class Ingest:
             self._seen.pop(name, None)
 
     def _batches(self) -> Iterator[list[Piece]]:
-        """What is new, in portions for one transaction each. A portion is stored before the next is asked for."""
+        """New lines, in batches of one transaction each. A batch is stored before the next is read."""
         batch: list[Piece] = []
         for name in self._files():
             while (piece := self._read(name)) is not None:
@@ -172,7 +171,7 @@ class Ingest:
             yield batch
 
     def _read(self, name: str) -> Piece | None:
-        """The new lines of a file, as many as fit into a batch; None when there are none now."""
+        """The new lines of a file, as many as fit into a batch; None without any."""
         assert self._offsets is not None
         look = self._look(name)
         if look is None or look == self._seen.get(name):
@@ -214,7 +213,7 @@ class Ingest:
         self._offsets |= {each.name: (each.end, each.fingerprint) for each in batch}
 
     def _store_earlier(self, session: Session, news: list[dict[str, Any]], metrics: list[Line]) -> list[dict[str, Any]]:
-        """Store events from before the first of these metrics, so that a feed tells of them first; gives the others."""
+        """Store events older than these metrics first, so that a feed has them in order; returns the others."""
         first = _time_of(metrics[0].value) if metrics else 0.0
         earlier = list(takewhile(lambda event: _time_of(event) <= first, news))
         for event in earlier:
@@ -226,21 +225,21 @@ class Ingest:
         tops = {mode: max((each.step for each in metrics if each.mode == mode), default=-1) for mode in MODES}
         if rewound:
             for mode in MODES:
-                points.drop_from(session, self.run_id, mode, tops[mode] + 1)
+                run_metrics.drop_from(session, self.run_id, mode, tops[mode] + 1)
             ingested.forget_step(session, self.run_id)
-        points.record(session, self.run_id, metrics)
+        run_metrics.record(session, self.run_id, metrics)
         if metrics:
             step = tops["train"] if tops["train"] >= 0 else None
-            runs.set_progress(session, self.run_id, step=step, activity=self._words(metrics[-1]))
+            runs.set_progress(session, self.run_id, step=step, activity=self._activity(metrics[-1]))
         data = {mode: top for mode, top in tops.items() if top >= 0}
         events.append(session, self.run_id, "points", category="feed", data=data)
 
-    def _words(self, line: points.MetricLine) -> str:
+    def _activity(self, line: run_metrics.MetricLine) -> str:
         reward = line.values.get(metrics.REWARD)
-        said = "" if reward is None else f": mean reward {reward:.3f}"
+        detail = "" if reward is None else f": mean reward {reward:.3f}"
         if line.mode == "eval":
-            return f"evaluated after step {line.step}{said}" if line.step else f"evaluated before training{said}"
-        return f"step {line.step + 1}{f' of {self.total}' if self.total else ''}{said}"
+            return f"evaluated after step {line.step}{detail}" if line.step else f"evaluated before training{detail}"
+        return f"step {line.step + 1}{f' of {self.total}' if self.total else ''}{detail}"
 
     def _store_rollouts(self, session: Session, pieces: list[Piece]) -> None:
         rewound = [piece.name for piece in pieces if piece.rewound]
@@ -260,23 +259,23 @@ class Ingest:
     def _store_event(self, session: Session, line: Mapping[str, Any]) -> None:
         kind = str(line.get("kind", "event"))
         data = {name: value for name, value in line.items() if name not in ("time", "kind", "message")}
-        category = _CATEGORIES.get(kind, "diagnostic")
-        words = str(line.get("message") or _event_words(kind, data))
+        category = CATEGORIES.get(kind, "diagnostic")
+        text = str(line.get("message") or event_text(kind, data))
         event = events.append(
             session,
             self.run_id,
             f"{ingested.TRAINER}{kind}"[:80],
-            words,
+            text,
             category=category,
             data=data,
             at=line.get("time"),
         )
         if category == "alert":
-            webhooks.tell_alert(session, self.run_id, event.message, event.data, event.time)
+            webhooks.queue_alert(session, self.run_id, event.message, event.data, event.time)
 
     def _read_status(self) -> None:
         """The number of steps planned; the rest of status.json is for the supervisor."""
-        if self.total is None and (status := read_note(self.run_dir / STATUS)):
+        if self.total is None and (status := read_object(self.run_dir / STATUS)):
             total = status.get("steps")
             if isinstance(total, int):
                 with self.database.write() as session:
@@ -297,7 +296,7 @@ class EvalIngest(Ingest):
         yield f"{ingested.EVALS}{self.eval_id}/rollouts.jsonl"
 
     def _drop_missing(self) -> None:
-        """Nothing of an evaluation is ever moved aside."""
+        """Records of an evaluation are never moved aside."""
 
     def _read_status(self) -> None:
         """It has no status.json."""
@@ -310,8 +309,8 @@ class EvalIngest(Ingest):
         evals.set_progress(session, self.eval_id, done=done)
 
 
-class NothingToRead(Ingest):
-    """Reads nothing: an errand leaves no rows, and what cannot be hidden is not shown."""
+class NothingToRead:
+    """Reads nothing: for a job without records, or one whose records cannot be redacted and so are not shown."""
 
     def step(self, seconds: float = 0.0) -> bool:
         return True
@@ -368,7 +367,7 @@ def _lines(file: Any, start: int, most: int | None, hide: Redactor) -> tuple[lis
 
 
 def _rest_of_line(file: Any) -> int:
-    """Read on to the end of a line without keeping it; gives the bytes, 0 when the line has no end yet."""
+    """Skip to the end of a line; returns the bytes skipped, 0 when the line has no end yet."""
     length = 0
     while piece := file.readline(LINE_BYTES):
         length += len(piece)
@@ -378,7 +377,7 @@ def _rest_of_line(file: Any) -> int:
 
 
 def _rollout_rows(pieces: list[Piece], **more: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Index rows and log rows; a record that is not one costs only itself."""
+    """Index rows and log rows; an invalid record is left out alone."""
     rows: list[dict[str, Any]] = []
     logs: list[dict[str, Any]] = []
     for piece in pieces:
@@ -393,7 +392,7 @@ def _rollout_rows(pieces: list[Piece], **more: str) -> tuple[list[dict[str, Any]
 
 
 def _fingerprint(file: Any, offset: int) -> int:
-    """Changes when the file is replaced, and when what was read of it is: inodes are used again, so both are needed."""
+    """Changes when the file is replaced, or what was read of it: inodes are used again, so both are in it."""
     begin = max(0, offset - PRINT_BYTES)
     file.seek(begin)
     inode = os.fstat(file.fileno()).st_ino & 0x7FFF_FFFF
@@ -410,39 +409,10 @@ def _is_metric(line: Mapping[str, Any]) -> bool:
     return isinstance(line.get("step"), int) and isinstance(line.get("values"), dict) and "split" in line
 
 
-def _metric(line: Mapping[str, Any]) -> points.MetricLine:
+def _metric(line: Mapping[str, Any]) -> run_metrics.MetricLine:
     values = {
         clean(str(name)): float(value)
         for name, value in line["values"].items()
         if isinstance(value, int | float) and math.isfinite(value)
     }
-    return points.MetricLine(line["step"], clean(str(line["split"]), 40), float(line.get("time") or 0.0), values)
-
-
-def _event_words(kind: str, data: Mapping[str, Any]) -> str:
-    step = data.get("step")
-    chosen = [f"{each['name']} = {each['value']} ({each['why']})" for each in data.get("settings") or ()]
-    words = {
-        "started": f"Training began at step {step}.",
-        "resumed": f"Training went on from the checkpoint of step {step}.",
-        "checkpoint": f"Saved the checkpoint of step {step}.",
-        "ended": f"Training ended after {step} steps ({data.get('reason')}).",
-        "chosen": f"Chosen: {'; '.join(chosen)}.",
-        "signal": f"The first samples: {data.get('forecast')}",
-        "dose": f"Warm start, dose {data.get('dose')}: {data.get('forecast')}",
-        "warm_start": _warm_start_words(data),
-        "plan": f"Planned: {data.get('steps')} steps at most, about {data.get('step_seconds') or 0:.0f} s each.",
-        "summary": f"The held-out reward was {_number(data.get('before'))} and is {_number(data.get('best'))} at best.",
-    }
-    return words.get(kind, kind)
-
-
-def _warm_start_words(data: Mapping[str, Any]) -> str:
-    if not data.get("steps"):
-        return f"No warm start: {data.get('why')}"
-    gained = f"held-out reward {_number(data.get('before'))} → {_number(data.get('after'))}"
-    return f"Warm start: {data.get('rows')} solutions, {data.get('steps')} supervised steps; {gained}."
-
-
-def _number(value: Any) -> str:
-    return f"{value:.2f}" if isinstance(value, int | float) else "-"
+    return run_metrics.MetricLine(line["step"], clean(str(line["split"]), 40), float(line.get("time") or 0.0), values)

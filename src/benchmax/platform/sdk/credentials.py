@@ -1,7 +1,7 @@
 """Which server, which key. Read at each call, never at import.
 
 The key, first found wins: what you pass · the file at ACT_AS_TOKEN_PATH · PLATFORM_API_KEY · BENCHMAX_API_KEY or
-CASTFORM_API_KEY · the session of `benchmax login` · the key of the server on this machine, for that server alone.
+CASTFORM_API_KEY · the sign-in of `benchmax login` · the key of the server on this machine, for that server alone.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ def platform_bearer() -> str:
 
 
 def as_token_provider(token: str | TokenProvider | None) -> TokenProvider | None:
-    """A token, or what gives one, as what gives one."""
+    """A token, or a function that returns one, as a function."""
     return (lambda: token) if isinstance(token, str) else token
 
 
 def resolve_token_provider(
     api_key: str | None = None, token_provider: TokenProvider | None = None, platform: str | None = None
 ) -> TokenProvider:
-    """What gives the token for a platform at each call: the key that was passed, else as everywhere."""
+    """A function that returns the token for a platform: the key that was passed, else as everywhere."""
     return lambda: bearer(api_key, token_provider, base_url(platform))
 
 
@@ -145,7 +145,7 @@ def _local_key(platform: str) -> str | None:
     return str(kept.get("api_key") or "") or None if platform in ours else None
 
 
-# The session of `benchmax login`
+# The sign-in of `benchmax login`
 
 
 def credentials_path() -> Path:
@@ -160,7 +160,7 @@ def _signed_in_url() -> str | None:
 
 
 def _session_token(platform: str) -> str | None:
-    """The cached session's token, exchanged for a bearer; only for the platform it was made for.
+    """The saved sign-in's token, exchanged for a bearer; only for the platform it was made for.
 
     One that names no platform was kept by another client, and is for the hosted one.
     """
@@ -184,7 +184,7 @@ def login(
     open_page: Callable[[str], Any] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Path:
-    """Sign this machine in by device code: a page to open, a code to confirm. Gives where the session is kept."""
+    """Sign this machine in by device code: a page to open, a code to confirm. Returns the file that keeps it."""
     platform = base_url(platform)
     auth = auth_base(platform)
     code = request_device_code(auth)
@@ -202,7 +202,7 @@ def request_device_code(auth: str | None = None) -> dict[str, Any]:
 def poll_for_token(
     code: Mapping[str, Any], auth: str | None = None, *, sleep: Callable[[float], None] = time.sleep
 ) -> str:
-    """The token, once somebody has confirmed the code; DeviceAuthError when nobody does."""
+    """Wait until the code is confirmed; returns the token. DeviceAuthError when it is not."""
     body = {"grant_type": DEVICE_GRANT, "device_code": code["device_code"], "client_id": CLIENT_ID}
     interval = float(code.get("interval", 5))
     deadline = time.monotonic() + float(code.get("expires_in", 1800))
@@ -219,7 +219,7 @@ def poll_for_token(
 
 
 def logout() -> bool:
-    """Forget the session; False when there was none."""
+    """Forget the sign-in; False when there was none."""
     path = credentials_path()
     there = path.exists()
     path.unlink(missing_ok=True)
@@ -246,7 +246,7 @@ def ensure_session(interactive: bool | None = None) -> str:
 
 
 def keep_session(platform: str, token: str) -> Path:
-    """Remember a token for a platform, for the user's eyes only; gives where."""
+    """Save a token for a platform, readable by the user alone; returns the file."""
     return write_castform_session({"url": platform, "access_token": token})
 
 
@@ -256,7 +256,7 @@ def read_castform_session() -> dict[str, Any] | None:
 
 
 def write_castform_session(session: Mapping[str, Any]) -> Path:
-    """Keep a sign-in, for the user's eyes only; gives where."""
+    """Save a sign-in, readable by the user alone; returns the file."""
     path = credentials_path()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_text(path, json.dumps(dict(session)), private=True)
@@ -294,7 +294,7 @@ def _object(answer: Any) -> dict[str, Any]:
 
 
 def _host(url: str) -> str:
-    """For words: what is no address has one, too."""
+    """The host, for messages; also of what is no valid address."""
     return url.partition("//")[2].partition("/")[0]
 
 

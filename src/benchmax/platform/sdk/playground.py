@@ -1,4 +1,4 @@
-"""Talking with a run's model from Python, in its environment.
+"""Chatting with a run's model from Python, in its environment.
 
 with trainer.run(run_id).playground(checkpoint="best") as session:
     for event in session.say("What is 2+3?"):
@@ -7,23 +7,32 @@ with trainer.run(run_id).playground(checkpoint="best") as session:
 
 from __future__ import annotations
 
-import asyncio
-import json
 import time
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
+from benchmax.platform.sdk.calls import (
+    EventStream,
+    Request,
+    Row,
+    as_object,
+    delete,
+    get,
+    iterate_blocking,
+    post_for,
+    run_blocking,
+)
 from benchmax.platform.sdk.exceptions import TrainerError
-from benchmax.platform.sdk.transport import failure, in_threads
 
 if TYPE_CHECKING:
-    from benchmax.platform.sdk.client import TrainerClient
+    from benchmax.platform.sdk.client import AsyncTrainerClient, TrainerClient
+    from benchmax.platform.sdk.transport import Exchange
 
 _PATH = "/v1/playground/sessions"
 _SILENCE_SECONDS = 60.0
-"""The platform says something every ten seconds, if only that it is there."""
+"""The platform sends something every ten seconds, if only that it is there."""
 
 
 class PlaygroundSession:
@@ -39,25 +48,16 @@ class PlaygroundSession:
         example_id: str | None = None,
     ) -> None:
         self._client = client
-        body = {"runId": run_id, "checkpoint": checkpoint, "environment": environment, "exampleId": example_id}
-        self.id: str = client._json("POST", _PATH, json=body)["id"]
+        self.id = run_blocking(client._exchange.ask(_open(run_id, checkpoint, environment, example_id)))
 
     @property
-    def info(self) -> dict[str, Any]:
-        """`{id, status, statusReason, systemPrompt, tools, …}` as the platform tells it now."""
-        found: dict[str, Any] = self._client._get(f"{_PATH}/{self.id}")
-        return found
+    def info(self) -> Row:
+        """`{id, status, statusReason, systemPrompt, tools, …}` as of now."""
+        return run_blocking(self._client._exchange.ask(_info(self.id)))
 
-    def wait(self, seconds: float = 1_200.0, poll: float = 0.25) -> dict[str, Any]:
-        """Wait until the session is ready, and give its `info`; TrainerError with the reason when it ended."""
-        deadline = time.monotonic() + seconds
-        while (info := self.info)["status"] == "starting":
-            if time.monotonic() + poll > deadline:
-                raise TimeoutError(f"The session is not ready yet: {info['statusReason']}. Wait longer.")
-            time.sleep(poll)
-        if info["status"] == "ended":
-            raise TrainerError(f"The session has ended: {info['statusReason']}")
-        return info
+    def wait(self, seconds: float = 1_200.0, poll: float = 0.25) -> Row:
+        """Wait until the session is ready; returns its `info`. TrainerError with the reason when it ended."""
+        return run_blocking(_wait(self._client._exchange, self.id, seconds, poll))
 
     def say(
         self,
@@ -66,40 +66,17 @@ class PlaygroundSession:
         temperature: float | None = None,
         max_tokens: int | None = None,
         seed: int | None = None,
-    ) -> Generator[dict[str, Any]]:
+    ) -> Generator[Row]:
         """What follows, event by event: `token`, `message`, `reward`, `done`. An `error` is raised as TrainerError.
 
         Stop iterating and the platform stops too; the turn is then forgotten. With an example, say nothing at first
         to have its prompt played.
         """
-        body = {"content": text, "temperature": temperature, "maxTokens": max_tokens, "seed": seed}
-        for event in self._events(body):
-            if event["event"] == "error":
-                raise TrainerError(str(event["message"]))
-            yield event
-            if event["event"] == "done":
-                return
-        raise TrainerError("The stream ended before the turn did. Try again.")
-
-    def _events(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        import httpx2
-
-        headers = {"Authorization": f"Bearer {self._client._token()}"}
-        url = f"{self._client.base_url}{_PATH}/{self.id}/messages"
-        try:
-            with self._client._http.stream("POST", url, json=body, headers=headers, timeout=_SILENCE_SECONDS) as answer:
-                if not answer.is_success:
-                    answer.read()
-                    raise failure(answer)
-                for line in answer.iter_lines():
-                    if line.startswith("data: "):
-                        yield json.loads(line[6:])
-        except (httpx2.TransportError, ValueError) as error:
-            raise TrainerError(f"The stream broke off: {error or type(error).__name__}. Try again.") from error
+        yield from iterate_blocking(_say(self._client._exchange, self.id, text, temperature, max_tokens, seed))
 
     def close(self) -> None:
         """End the session and its processes."""
-        self._client._json("DELETE", f"{_PATH}/{self.id}")
+        run_blocking(self._client._exchange.ask(delete(f"{_PATH}/{self.id}")))
 
     def __enter__(self) -> Self:
         return self
@@ -116,20 +93,48 @@ class PlaygroundSession:
 class AsyncPlaygroundSession:
     """The same for async code; `say` is an async iterator."""
 
-    def __init__(self, session: PlaygroundSession) -> None:
-        self.sync = session
-        self.id = session.id
+    def __init__(self, client: AsyncTrainerClient, session_id: str) -> None:
+        self._client = client
+        self.id = session_id
 
-    async def wait(self, seconds: float = 1_200.0, poll: float = 0.25) -> dict[str, Any]:
-        return await asyncio.to_thread(self.sync.wait, seconds, poll)
+    @classmethod
+    async def open(
+        cls,
+        client: AsyncTrainerClient,
+        run_id: str,
+        *,
+        checkpoint: str = "latest",
+        environment: bool = True,
+        example_id: str | None = None,
+    ) -> Self:
+        """A new session."""
+        return cls(client, await client._exchange.ask(_open(run_id, checkpoint, environment, example_id)))
 
-    async def say(self, text: str = "", **options: Any) -> AsyncIterator[dict[str, Any]]:
-        async with aclosing(in_threads(self.sync.say(text, **options))) as events:
+    async def info(self) -> Row:
+        """`{id, status, statusReason, systemPrompt, tools, …}` as of now."""
+        return await self._client._exchange.ask(_info(self.id))
+
+    async def wait(self, seconds: float = 1_200.0, poll: float = 0.25) -> Row:
+        """Wait until the session is ready; returns its `info`. TrainerError with the reason when it ended."""
+        return await _wait(self._client._exchange, self.id, seconds, poll)
+
+    async def say(
+        self,
+        text: str = "",
+        *,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+    ) -> AsyncGenerator[Row]:
+        """What follows, event by event; see `PlaygroundSession.say`."""
+        turn = _say(self._client._exchange, self.id, text, temperature, max_tokens, seed)
+        async with aclosing(turn) as events:
             async for event in events:
                 yield event
 
     async def aclose(self) -> None:
-        await asyncio.to_thread(self.sync.close)
+        """End the session and its processes."""
+        await self._client._exchange.ask(delete(f"{_PATH}/{self.id}"))
 
     async def __aenter__(self) -> Self:
         return self
@@ -141,3 +146,43 @@ class AsyncPlaygroundSession:
 
     def __repr__(self) -> str:
         return f"AsyncPlaygroundSession({self.id!r})"
+
+
+def _open(run_id: str, checkpoint: str, environment: bool, example_id: str | None) -> Request[str]:
+    body = {"runId": run_id, "checkpoint": checkpoint, "environment": environment, "exampleId": example_id}
+    return post_for("id", _PATH, body)
+
+
+def _info(session_id: str) -> Request[Row]:
+    return get(f"{_PATH}/{session_id}", as_object)
+
+
+async def _wait(exchange: Exchange, session_id: str, seconds: float, poll: float) -> Row:
+    deadline = time.monotonic() + seconds
+    while (info := await exchange.ask(_info(session_id)))["status"] == "starting":
+        if time.monotonic() + poll > deadline:
+            raise TimeoutError(f"The session is not ready yet: {info['statusReason']}. Wait longer.")
+        await exchange.pause(poll)
+    if info["status"] == "ended":
+        raise TrainerError(f"The session has ended: {info['statusReason']}")
+    return info
+
+
+async def _say(
+    exchange: Exchange,
+    session_id: str,
+    text: str,
+    temperature: float | None,
+    max_tokens: int | None,
+    seed: int | None,
+) -> AsyncGenerator[Row]:
+    body = {"content": text, "temperature": temperature, "maxTokens": max_tokens, "seed": seed}
+    stream = EventStream("POST", f"{_PATH}/{session_id}/messages", json=body, timeout=_SILENCE_SECONDS)
+    async with aclosing(exchange.events(stream)) as events:
+        async for event in events:
+            if event["event"] == "error":
+                raise TrainerError(str(event["message"]))
+            yield event
+            if event["event"] == "done":
+                return
+    raise TrainerError("The stream ended before the turn did. Try again.")

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from benchmax import config
 from benchmax.errors import UsageError
+from benchmax.platform.sdk.calls import Row, run_blocking
+from benchmax.platform.sdk.requests.rollouts import rollout_rows
+from benchmax.platform.sdk.requests.runs import get_run, metric_rows
 
 if TYPE_CHECKING:
-    from benchmax.platform.sdk.client import TrainerClient
-    from benchmax.platform.sdk.playground import PlaygroundSession
+    from benchmax.platform.sdk.client import AsyncTrainerClient, TrainerClient
+    from benchmax.platform.sdk.playground import AsyncPlaygroundSession, PlaygroundSession
+    from benchmax.platform.sdk.transport import Exchange
 
 ENDED = frozenset({"complete", "failed", "stalled", "cancelled", "out_of_credits", "billing_error"})
+_METRIC_COLUMNS = ["mode", "step"]
+_ROLLOUT_COLUMNS = ["id", "step", "mode", "promptMessageId", "totalReward"]
 
 
 class TrainingRun:
@@ -27,12 +33,10 @@ class TrainingRun:
     @property
     def url(self) -> str:
         """The run's page in the console."""
-        hosted = self._client.base_url == config.hosted_url()
-        base = config.web_app_url() if hosted or config.setting("WEB_APP_URL") else self._client.base_url
-        return f"{base}/experiments/{self.id}"
+        return page_url(self._client.base_url, self.id)
 
     @property
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Row:
         return self._client.get_run_details(self.id)
 
     @property
@@ -40,15 +44,10 @@ class TrainingRun:
         return str(self._client.get_run(self.id)["status"])
 
     def wait(self, seconds: float | None = None, poll: float = 2.0) -> str:
-        """Wait until the run has ended, and give its status; TimeoutError when it takes longer than `seconds`."""
-        deadline = time.monotonic() + (float("inf") if seconds is None else seconds)
-        while (status := self.status) not in ENDED:
-            if time.monotonic() + poll > deadline:
-                raise TimeoutError(f"The run is still {status}. Wait longer, or look at {self.url}.")
-            time.sleep(poll)
-        return status
+        """Wait until the run has ended; returns its status. TimeoutError when it takes longer than `seconds`."""
+        return run_blocking(_wait(self._client._exchange, self.id, self.url, seconds, poll))
 
-    def cancel(self) -> dict[str, Any]:
+    def cancel(self) -> Row:
         return self._client.cancel_run(self.id)
 
     def playground(
@@ -62,7 +61,7 @@ class TrainingRun:
         return self._client.playground(self.id, checkpoint=checkpoint, environment=environment, example_id=example_id)
 
     def download(self, out: str, checkpoint: str = "best", *, format: str = "merged") -> str:
-        """Write a checkpoint's model, or its `adapter`, into a folder; gives the checkpoint's name."""
+        """Write a checkpoint's model, or its `adapter`, into a folder; returns the checkpoint's name."""
         return self._client.download_checkpoint(self.id, out, checkpoint, format=format)
 
     def fork(self, checkpoint: str = "best", *, name: str | None = None, **launcher_args: Any) -> TrainingRun:
@@ -72,27 +71,11 @@ class TrainingRun:
 
     def metrics_df(self, mode: str | None = None) -> Any:
         """A pandas DataFrame: one row for each mode and step, one column for each metric."""
-        rows: dict[tuple[str, int], dict[str, Any]] = {}
-        for each in [mode] if mode else self.details["modes"]:
-            for name, points in self._client.get_run_scalars(self.id, each).items():
-                for point in points:
-                    key = each, point["step"]
-                    rows.setdefault(key, {"mode": each, "step": point["step"]})[name] = point["value"]
-        return _frame([rows[key] for key in sorted(rows)], ["mode", "step"])
+        return _frame(run_blocking(metric_rows(self._client._exchange, self.id, mode)), _METRIC_COLUMNS)
 
     def rollouts_df(self, mode: str = "eval", limit: int = 10_000) -> Any:
         """A pandas DataFrame of rollouts, newest step first; each reward component is a column `reward/<name>`."""
-        rows: list[dict[str, Any]] = []
-        page = 1
-        while len(rows) < limit:
-            found = self._client.list_rollouts(self.id, mode=mode, page=page, limit=1000)
-            for row in found:
-                components = row.pop("rewards", {})
-                rows.append(row | {f"reward/{name}": value for name, value in components.items()})
-            if len(found) < 1000:
-                break
-            page += 1
-        return _frame(rows[:limit], ["id", "step", "mode", "promptMessageId", "totalReward"])
+        return _frame(run_blocking(rollout_rows(self._client._exchange, self.id, mode, limit)), _ROLLOUT_COLUMNS)
 
     def __repr__(self) -> str:
         return f"TrainingRun({self.id!r})"
@@ -110,6 +93,77 @@ class TrainingRun:
         }
         rows = "".join(f"<tr><th>{name}</th><td>{html.escape(str(value))}</td></tr>" for name, value in cells.items())
         return f"<table>{rows}</table>"
+
+
+class AsyncTrainingRun:
+    """`TrainingRun` for async code; `details` and `status` are coroutines."""
+
+    def __init__(self, client: AsyncTrainerClient, run_id: str) -> None:
+        self._client = client
+        self.id = run_id
+
+    @property
+    def url(self) -> str:
+        """The run's page in the console."""
+        return page_url(self._client.base_url, self.id)
+
+    async def details(self) -> Row:
+        return await self._client.get_run_details(self.id)
+
+    async def status(self) -> str:
+        return str((await self._client.get_run(self.id))["status"])
+
+    async def wait(self, seconds: float | None = None, poll: float = 2.0) -> str:
+        """Wait until the run has ended; returns its status. TimeoutError when it takes longer than `seconds`."""
+        return await _wait(self._client._exchange, self.id, self.url, seconds, poll)
+
+    async def cancel(self) -> Row:
+        return await self._client.cancel_run(self.id)
+
+    async def playground(
+        self, checkpoint: str = "latest", *, environment: bool = True, example_id: str | None = None
+    ) -> AsyncPlaygroundSession:
+        """Open a chat with a checkpoint; see `TrainingRun.playground`."""
+        options = {"checkpoint": checkpoint, "environment": environment, "example_id": example_id}
+        return await self._client.playground(self.id, **options)
+
+    async def download(self, out: str, checkpoint: str = "best", *, format: str = "merged") -> str:
+        """Write a checkpoint's model, or its `adapter`, into a folder; returns the checkpoint's name."""
+        return await self._client.download_checkpoint(self.id, out, checkpoint, format=format)
+
+    async def fork(
+        self, checkpoint: str = "best", *, name: str | None = None, **launcher_args: Any
+    ) -> AsyncTrainingRun:
+        """A new run that begins with a checkpoint's weights, with some launch arguments changed."""
+        run_id = await self._client.fork_run(self.id, checkpoint, name=name, launcher_args=launcher_args)
+        return AsyncTrainingRun(self._client, run_id)
+
+    async def metrics_df(self, mode: str | None = None) -> Any:
+        """A pandas DataFrame: one row for each mode and step, one column for each metric."""
+        return _frame(await metric_rows(self._client._exchange, self.id, mode), _METRIC_COLUMNS)
+
+    async def rollouts_df(self, mode: str = "eval", limit: int = 10_000) -> Any:
+        """A pandas DataFrame of rollouts, newest step first; each reward component is a column `reward/<name>`."""
+        return _frame(await rollout_rows(self._client._exchange, self.id, mode, limit), _ROLLOUT_COLUMNS)
+
+    def __repr__(self) -> str:
+        return f"AsyncTrainingRun({self.id!r})"
+
+
+def page_url(base_url: str, run_id: str) -> str:
+    """A run's page in the console of a platform."""
+    hosted = base_url == config.hosted_url()
+    base = config.web_app_url() if hosted or config.setting("WEB_APP_URL") else base_url
+    return f"{base}/experiments/{run_id}"
+
+
+async def _wait(exchange: Exchange, run_id: str, url: str, seconds: float | None, poll: float) -> str:
+    deadline = time.monotonic() + (float("inf") if seconds is None else seconds)
+    while (status := str((await exchange.ask(get_run(run_id)))["status"])) not in ENDED:
+        if time.monotonic() + poll > deadline:
+            raise TimeoutError(f"The run is still {status}. Wait longer, or look at {url}.")
+        await exchange.pause(poll)
+    return status
 
 
 def _frame(rows: list[dict[str, Any]], columns: list[str]) -> Any:

@@ -87,7 +87,7 @@ def _answers(client: TrainerClient, run_id: str) -> dict[str, Any]:
     """What the console asks about the run as a whole, by the end of its address."""
     base = f"/v1/train/runs/{run_id}"
     details = client.get_run_details(run_id)
-    # A saved copy belongs to nobody, and it does not go on.
+    # A saved copy has no owner, and it does not continue.
     answers: dict[str, Any] = {"details": details | {"isOwner": False, "notes": ""}}
     if details["status"] in ("pending", "active"):
         answers["details"] |= {"status": "stalled", "statusReason": "It was still going on when this copy was made."}
@@ -138,7 +138,7 @@ def _index(client: TrainerClient, run_id: str, **scope: str) -> Iterator[dict[st
 
 
 def _rooms(counts: Mapping[str, int], most: int) -> dict[str, int]:
-    """How many rollouts of each kind are kept: the fewest first, for comparisons want all of theirs."""
+    """How many rollouts of each kind are kept; the smallest kinds first, as a comparison needs all of its own."""
     rooms: dict[str, int] = {}
     for left, (name, count) in zip(
         range(len(counts), 0, -1), sorted(counts.items(), key=lambda each: each[1]), strict=True
@@ -157,7 +157,7 @@ def _spread(items: Sequence[dict[str, Any]], most: int) -> list[dict[str, Any]]:
 
 
 def _write_rollouts(data: Path, client: TrainerClient, run_id: str, ids: Sequence[str]) -> dict[str, int]:
-    """Whole rollouts, some in each file; gives the file of each."""
+    """Write whole rollouts, some in each file; returns the file of each."""
     files: dict[str, int] = {}
     for number, start in enumerate(range(0, len(ids), _PER_FILE)):
         part = ids[start : start + _PER_FILE]

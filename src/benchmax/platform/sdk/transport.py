@@ -1,31 +1,232 @@
-"""One HTTP connection to the platform: bearer, errors as exceptions, retries with a budget.
+"""Carries out what `calls` describes, over a blocking or an async HTTP client.
 
-Only GETs are repeated: three tries, thirty seconds; `Retry-After` is honoured within that.
+An `Exchange` sends a bearer key, raises errors as exceptions, and repeats GETs within a budget: three tries, thirty
+seconds; `Retry-After` is honoured within that. It is written once, as async functions over one of two backends: the
+functions of the blocking one never wait. This is the only place that reads server-sent events.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
+import json
+import os
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import IO, Any, Self, TypeAlias, TypeVar
 
 from benchmax import retries
 from benchmax.errors import UsageError
 from benchmax.platform.sdk import credentials
+from benchmax.platform.sdk.calls import EventStream, Request, Row, as_is, run_blocking
 from benchmax.platform.sdk.credentials import TokenProvider
 from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
 
 TRIES = 3
 BUDGET_SECONDS = 30.0
 _WORTH_A_RETRY = frozenset({429, 502, 503, 504})
+_DOWNLOAD_SECONDS = 120.0
+_PIECE_BYTES = 1 << 20
+
+T = TypeVar("T")
 
 
-class Connection:
-    """What the clients share. Threads may use one together."""
+class _Blocking:
+    """HTTP and pauses that block; its async functions never wait."""
+
+    def __init__(self, timeout: float) -> None:
+        self.http = _httpx().Client(timeout=timeout, follow_redirects=False)
+
+    async def request(self, method: str, url: str, **options: Any) -> Any:
+        return self.http.request(method, url, **options)
+
+    @asynccontextmanager
+    async def stream(self, method: str, url: str, **options: Any) -> AsyncIterator[Any]:
+        with self.http.stream(method, url, **options) as answer:
+            yield answer
+
+    async def read(self, answer: Any) -> None:
+        answer.read()
+
+    async def lines(self, answer: Any) -> AsyncIterator[str]:
+        for line in answer.iter_lines():
+            yield line
+
+    async def pieces(self, answer: Any) -> AsyncIterator[bytes]:
+        for piece in answer.iter_bytes(_PIECE_BYTES):
+            yield piece
+
+    def content(self, file: IO[bytes]) -> Any:
+        return file
+
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 - this backend blocks
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        return function()
+
+
+class _Async:
+    """The same on an event loop."""
+
+    def __init__(self, timeout: float) -> None:
+        self.http = _httpx().AsyncClient(timeout=timeout, follow_redirects=False)
+
+    async def request(self, method: str, url: str, **options: Any) -> Any:
+        return await self.http.request(method, url, **options)
+
+    def stream(self, method: str, url: str, **options: Any) -> AbstractAsyncContextManager[Any]:
+        return self.http.stream(method, url, **options)  # type: ignore[no-any-return]
+
+    async def read(self, answer: Any) -> None:
+        await answer.aread()
+
+    def lines(self, answer: Any) -> AsyncIterator[str]:
+        return answer.aiter_lines()  # type: ignore[no-any-return]
+
+    def pieces(self, answer: Any) -> AsyncIterator[bytes]:
+        return answer.aiter_bytes(_PIECE_BYTES)  # type: ignore[no-any-return]
+
+    async def content(self, file: IO[bytes]) -> AsyncIterator[bytes]:
+        while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
+            yield piece
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        return await asyncio.to_thread(function)
+
+
+_Backend: TypeAlias = _Blocking | _Async
+
+
+class Exchange:
+    """Requests to one platform, with its key."""
+
+    def __init__(self, backend: _Backend, base_url: str, token: Callable[[], str], timeout: float) -> None:
+        self.base_url = base_url
+        self._backend = backend
+        self._find_token = token
+        self._timeout = timeout
+        self.upload_timeout = timeout
+
+    async def ask(self, request: Request[T]) -> T:
+        """The answer's JSON as the request reads it; AuthenticationError or TrainerError otherwise."""
+        options = {"headers": await self._bearer(), **request.options()}
+        answer = await self._send(request.method, self.base_url + request.path, **options)
+        if not answer.is_success:
+            raise failure(answer)
+        try:
+            found = answer.json()
+        except ValueError:
+            raise TrainerError(
+                f"{self.base_url} answered something that is not JSON. Check the platform's address.",
+                answer.status_code,
+            ) from None
+        return request.parse(found)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+        await self._backend.pause(seconds)
+
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        """Call a function that computes or uses the disk; in async code, in a thread."""
+        return await self._backend.in_thread(function)
+
+    async def token(self) -> str | None:
+        """The key that the platform is sent; None if there is none."""
+        try:
+            return await self.in_thread(self._find_token)  # a sign-in's token is fetched from the platform
+        except AuthenticationError:
+            return None
+
+    async def put(self, url: str, mime_type: str, opened: AbstractContextManager[bytes | IO[bytes]]) -> None:
+        """Send a file to an address that the platform returned; the address is the credential."""
+        headers = {"Content-Type": mime_type, "x-ms-blob-type": "BlockBlob"}
+        with opened as content:
+            sent: Any = content
+            if not isinstance(content, bytes):
+                headers["Content-Length"] = str(os.fstat(content.fileno()).st_size)
+                sent = self._backend.content(content)
+            answer = await self._send("PUT", url, content=sent, headers=headers, timeout=self.upload_timeout)
+        if not answer.is_success:
+            raise failure(answer)
+
+    async def download(self, path: str, file: Path) -> bool:
+        """Write an answer into a file; False when the platform is still preparing it (202)."""
+        options = {"headers": await self._bearer(), "timeout": _DOWNLOAD_SECONDS}
+        try:
+            async with self._backend.stream("GET", self.base_url + path, **options) as answer:
+                if answer.status_code == 202:
+                    return False
+                await self._refuse(answer)
+                with open(file, "wb") as out:  # noqa: ASYNC230 - the pieces are small
+                    async for piece in self._backend.pieces(answer):
+                        out.write(piece)
+        except _httpx().TransportError as error:
+            raise TrainerError(f"The download from {self.base_url} broke off: {error!r}. Try it again.") from error
+        return True
+
+    async def events(self, stream: EventStream) -> AsyncGenerator[Row]:
+        """The events of a stream, until the server ends it."""
+        headers = {**await self._bearer(), **stream.headers}
+        timeout = self._timeout if stream.timeout is None else stream.timeout
+        options = {"json": stream.json, "headers": headers, "timeout": timeout}
+        try:
+            async with self._backend.stream(stream.method, self.base_url + stream.path, **options) as answer:
+                await self._refuse(answer, stream.refused)
+                async for line in self._backend.lines(answer):
+                    if line.startswith("data: "):
+                        yield json.loads(line[6:])
+        except _httpx().ConnectError as error:
+            raise self._unreachable(error, stream.broken) from error
+        except (_httpx().TransportError, ValueError) as error:
+            raise stream.broken(f"The stream broke off: {error or type(error).__name__}. Try again.") from error
+
+    async def _bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {await self.in_thread(self._find_token)}"}
+
+    async def _refuse(self, answer: Any, kinds: Callable[[int], type[TrainerError]] | None = None) -> None:
+        if not answer.is_success:
+            await self._backend.read(answer)
+            raise failure(answer, kinds)
+
+    async def _send(self, method: str, url: str, **options: Any) -> Any:
+        """One request, repeated within the budget where that does no harm."""
+        start = time.monotonic()
+        for tried in range(1, TRIES + 1):
+            asked, lost = 0.0, None
+            try:
+                answer = await self._backend.request(method, url, **options)
+                if answer.status_code not in _WORTH_A_RETRY:
+                    return answer
+                asked = retries.retry_after(answer.headers) or 0.0
+            except _httpx().InvalidURL as error:
+                raise TrainerError(f"{url!r} is not an address: {error}. Check it.") from None
+            except _httpx().TransportError as error:
+                lost = error
+            pause = max(retries.pause(tried, 1.0, BUDGET_SECONDS), asked)
+            if method != "GET" or tried == TRIES or time.monotonic() - start + pause > BUDGET_SECONDS:
+                break
+            await self.pause(pause)
+        if lost is not None:
+            raise self._unreachable(lost) from None  # it is quoted; its own trace is long and of no use
+        return answer
+
+    def _unreachable(self, error: Exception, kind: type[TrainerError] = TrainerError) -> TrainerError:
+        return kind(
+            f"Cannot reach {self.base_url}: {error or type(error).__name__}. Check that the platform runs "
+            "(`benchmax up` starts one here) and that its address is right."
+        )
+
+
+class _Endpoint:
+    """What both connections know: the platform's address, and how to find the key for it."""
+
+    _backend_kind: type[_Backend]
 
     def __init__(
         self,
@@ -37,7 +238,21 @@ class Connection:
         self.base_url = credentials.base_url(base_url)
         self._api_key = api_key
         self._provider = token_provider
-        self._http = _client(timeout)
+        backend = self._backend_kind(timeout)
+        self._http = backend.http
+        self._exchange = Exchange(backend, self.base_url, self._token, timeout)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.base_url!r})"
+
+    def _token(self) -> str:
+        return credentials.bearer(self._api_key, self._provider, self.base_url)
+
+
+class Connection(_Endpoint):
+    """A blocking connection. Threads may use one together."""
+
+    _backend_kind = _Blocking
 
     def close(self) -> None:
         self._http.close()
@@ -50,60 +265,32 @@ class Connection:
     ) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.base_url!r})"
-
-    def _token(self) -> str:
-        return credentials.bearer(self._api_key, self._provider, self.base_url)
-
     def _get(self, route: str, /, **params: Any) -> Any:
-        given = {name: _plain(value) for name, value in params.items() if value is not None}
-        return self._json("GET", route, params=given)
+        return run_blocking(self._exchange.ask(Request("GET", route, as_is, params)))
 
-    def _json(self, method: str, path: str, **request: Any) -> Any:
-        """The answer's JSON; AuthenticationError or TrainerError otherwise."""
-        headers = {"Authorization": f"Bearer {self._token()}"}
-        answer = self._send(method, f"{self.base_url}{path}", headers=headers, **request)
-        if not answer.is_success:
-            raise failure(answer)
-        try:
-            return answer.json()
-        except ValueError:
-            raise TrainerError(
-                f"{self.base_url} answered something that is not JSON. Check the platform's address.",
-                answer.status_code,
-            ) from None
+    def _json(self, method: str, path: str, *, json: Any = None) -> Any:
+        return run_blocking(self._exchange.ask(Request(method, path, as_is, json=json)))
 
-    def _send(self, method: str, url: str, **request: Any) -> Any:
-        """One request, repeated within the budget when that does no harm."""
-        import httpx2
 
-        start = time.monotonic()
-        for attempt in range(1, TRIES + 1):
-            wait = retries.pause(attempt, 1.0, BUDGET_SECONDS)
-            try:
-                answer = self._http.request(method, url, **request)
-                if answer.status_code not in _WORTH_A_RETRY:
-                    return answer
-                wait = max(wait, retries.retry_after(answer.headers) or 0.0)
-                lost: Exception | None = None
-            except httpx2.InvalidURL as error:
-                raise TrainerError(f"{url!r} is not an address: {error}. Check it.") from None
-            except httpx2.TransportError as error:
-                lost = error
-            if method != "GET" or attempt == TRIES or time.monotonic() - start + wait > BUDGET_SECONDS:
-                break
-            time.sleep(wait)
-        if lost is None:
-            return answer
-        raise TrainerError(
-            f"Cannot reach {self.base_url}: {lost or type(lost).__name__}. Check that the platform runs "
-            "(`benchmax up` starts one here) and that its address is right."
-        ) from None  # what was lost is told above; its own trace is long and of no use
+class AsyncConnection(_Endpoint):
+    """The same for async code, on one event loop."""
+
+    _backend_kind = _Async
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
 
 def failure(answer: Any, kinds: Callable[[int], type[TrainerError]] | None = None) -> TrainerError:
-    """An answer that is no success, as an exception with the server's words."""
+    """An answer that is no success, as an exception with the server's message."""
     status: int = answer.status_code
     text = error_text(answer)
     if status == 401:
@@ -120,70 +307,9 @@ def error_text(answer: Any) -> str:
         return answer.text.strip()[:500] or "The platform gave no reason"
 
 
-class AsyncTwin:
-    """The same client for async code: every method is a coroutine that runs the plain one in a thread."""
-
-    _kind: ClassVar[type[Connection]]
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.sync = self._kind(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        target = getattr(self.sync, name)
-        if name.startswith("_") or not callable(target):
-            return target
-
-        if inspect.isgeneratorfunction(target):
-            return lambda *args, **kwargs: in_threads(target(*args, **kwargs))
-
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            return await asyncio.to_thread(target, *args, **kwargs)
-
-        call.__name__, call.__doc__ = name, target.__doc__
-        return call
-
-    async def aclose(self) -> None:
-        await asyncio.to_thread(self.sync.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-async def in_threads(items: Generator[Any]) -> AsyncGenerator[Any]:
-    """A generator, each of its steps in a thread. Who leaves has it closed: at once, or after the step in flight."""
-    end, step = object(), None
-    try:
-        while True:
-            step = asyncio.ensure_future(asyncio.to_thread(next, items, end))
-            if (item := await asyncio.shield(step)) is end:
-                return
-            yield item
-    finally:
-        if step is None or step.done():
-            await asyncio.to_thread(items.close)
-        else:
-            step.add_done_callback(lambda done: _close_after(items, done))
-
-
-def _close_after(items: Generator[Any], step: asyncio.Future[Any]) -> None:
-    if not step.cancelled():
-        step.exception()  # nobody is left to be told
-    with suppress(ValueError):  # the loop ends, and the thread is still in it
-        items.close()
-
-
-def _client(timeout: float) -> Any:
+def _httpx() -> Any:
     try:
         import httpx2
     except ImportError:
         raise UsageError("The platform's client needs an extra: pip install 'benchmax[platform]'.") from None
-    return httpx2.Client(timeout=timeout, follow_redirects=False)
-
-
-def _plain(value: Any) -> Any:
-    return ("true" if value else "false") if isinstance(value, bool) else value
+    return httpx2

@@ -93,7 +93,7 @@ def _plain_name(run_name: Any) -> str:
 
 
 def _rows(source: Source) -> Iterator[Any]:
-    """The rows of a list, a file or a dataset; one that cannot be read stops here, with its line."""
+    """The rows of a list, a file or a dataset; DatasetError, with its line, for one that cannot be read."""
     for row in read_rows(source):
         if row.fault is not None:
             issue = row.issue(row.fault)
@@ -102,7 +102,7 @@ def _rows(source: Source) -> Iterator[Any]:
 
 
 def _written(path: Path, source: Source) -> Source:
-    """Write the rows; gives a source to read them from again, with the line numbers of a file that was given."""
+    """Write the rows; returns a source to read them from again, which keeps the line numbers of a given file."""
     write_jsonl(path, _rows(source))
     return path if isinstance(source, Iterator) else source
 

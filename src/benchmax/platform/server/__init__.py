@@ -1,8 +1,6 @@
 """The HTTP server: users, keys, files, runs and their index. It never imports, unpickles or runs a user's code.
 
-app       puts it together            access  who may call which route; the app starts only if each is listed
-guard     Host, Origin, headers, size auth    who is calling
-launch    launch arguments, checks    sse     live feeds
-sources   what a launch names         models  which model a caller means; `completions` asks it
-routes/   one file for each noun
+`app` assembles it. A request passes `security` (who is calling, which scope the route needs, whose run it is), then one
+of `routes`, which parses it and calls `services`. `state` holds what all of them work with; `problems` turns errors
+into answers. Start with `routes/routers.py` for what there is, `security/scopes.py` for who may call it.
 """

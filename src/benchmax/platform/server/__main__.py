@@ -1,4 +1,4 @@
-"""`python -m benchmax.platform.server`: what the keeper starts."""
+"""`python -m benchmax.platform.server`: what the daemon starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Putting the server together, and starting it."""
+"""Assembles the server and starts it."""
 
 from __future__ import annotations
 
@@ -22,39 +22,19 @@ from benchmax.errors import UsageError
 from benchmax.files.atomic import write_text
 from benchmax.models.address_rules import AddressRules
 from benchmax.platform.server import logs, problems
-from benchmax.platform.server.routes import (
-    account,
-    console,
-    corpora,
-    datasets,
-    environments,
-    health,
-    models,
-    signin,
-    storage,
-    webhooks,
-)
-from benchmax.platform.server.routes import users as people
-from benchmax.platform.server.routes.runs import (
-    checkpoints,
-    launching,
-    playground,
-    rollout_stream,
-    rollouts,
-    run_pages,
-    runs,
-)
-from benchmax.platform.server.security.access import Doors
+from benchmax.platform.server.routes import console
+from benchmax.platform.server.routes.routers import ROUTERS
 from benchmax.platform.server.security.middleware import Guard
+from benchmax.platform.server.security.scopes import AccessTable
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.services.webhooks import Sender
 from benchmax.platform.server.settings import ServerSettings
-from benchmax.platform.server.state import Platform
+from benchmax.platform.server.state import ServerServices
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.accounts.user_admin import forget_removed
 from benchmax.platform.store.database import Database, open_database
-from benchmax.platform.store.uploads import uploads as libraries
-from benchmax.platform.wire.runs import Problem
+from benchmax.platform.store.uploads import uploads
+from benchmax.platform.wire.base import Problem
 
 THREADS = 16
 STOP_SECONDS = 2.0
@@ -64,22 +44,22 @@ LOCAL_USER = "local@localhost"
 def create_app(settings: ServerSettings, database: Database) -> FastAPI:
     """The app; RuntimeError when a route is in no list of `access`."""
     logs.configure()
-    platform = Platform(settings, database)
+    services = ServerServices(settings, database)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         # More threads than this only wait for each other: they share one interpreter.
         to_thread.current_default_thread_limiter().total_tokens = THREADS
-        platform.blobs.sweep(older_than=0.0)  # one data directory has one server: nobody uploads now
-        with database.write() as session:
-            forget_removed(session)
-            libraries.sweep(session, platform.blobs)
+        services.blobs.sweep(older_than=0.0)  # one data directory has one server: nobody uploads now
+        with database.write() as db:
+            forget_removed(db)
+            uploads.sweep(db, services.blobs)
         rules = AddressRules.of(reach_of(settings))
-        sending = asyncio.create_task(Sender(database, platform.vault, rules, base_url(settings)).run())
+        sending = asyncio.create_task(Sender(database, services.vault, rules, base_url(settings)).run())
         yield
         sending.cancel()
         await asyncio.wait([sending], timeout=STOP_SECONDS)  # a thread of its may wait for the database
-        await platform.feeds.aclose()
+        await services.feeds.aclose()
 
     app = FastAPI(
         title="benchmax",
@@ -90,55 +70,37 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
         lifespan=lifespan,
         responses={status: {"model": Problem} for status in (400, 401, 403, 404)},
     )
-    app.state.platform = platform
-    for module in (
-        health,
-        storage,
-        datasets,
-        environments,
-        launching,
-        run_pages,
-        checkpoints,
-        runs,
-        rollouts,
-        corpora,
-        account,
-        webhooks,
-        people,
-        playground,
-        rollout_stream,
-        models,
-        signin,
-    ):
-        app.include_router(module.router)
+    app.state.services = services
+    for router in ROUTERS:
+        app.include_router(router)
     app.include_router(console.pages(settings.console))
     problems.install(app)
     app.add_exception_handler(404, console.unknown(settings.console))
-    platform.doors = Doors(app)
-    app.add_middleware(Guard, platform=platform)
+    services.access_table = AccessTable(app)
+    app.add_middleware(Guard, services=services)
     return app
 
 
 def prepare(settings: ServerSettings, database: Database) -> str:
-    """Make the first user, and the local key if none works; gives the address of a one-time sign-in."""
-    with database.write() as session:
-        if not settings.is_loopback and not users.any_password(session):
+    """Make the first user, and the local key if none works; returns the address of a one-time sign-in."""
+    with database.write() as db:
+        if not settings.is_loopback and not users.any_password(db):
             raise UsageError(
                 f"{settings.host} can be reached by others, and no user has a password. Serve on 127.0.0.1, "
                 "make a user with a password there (`create_user`), then serve here."
             )
-        user = users.ensure_user(session, LOCAL_USER, role="admin")
-        link = users.create_link(session, user.id)
-        if not _key_works(session, settings.data.credentials):
-            _, key = users.create_key(session, user.id, name="this machine", scopes=users.SCOPES)
+        user = users.ensure_user(db, LOCAL_USER, role="admin")
+        link = users.create_link(db, user.id)
+        if not _key_works(db, settings.data.credentials):
+            _, key = users.create_key(db, user.id, name="this machine", scopes=users.SCOPES)
             write_text(settings.data.credentials, json.dumps({"url": base_url(settings), "api_key": key}), private=True)
     return f"{base_url(settings)}/login?token={link}"
 
 
-def _key_works(session: Session, credentials: Path) -> bool:
+def _key_works(db: Session, credentials: Path) -> bool:
     """Whether the key of this machine opens this database."""
     try:
-        return users.find_key(session, str(json.loads(credentials.read_bytes())["api_key"])) is not None
+        return users.find_key(db, str(json.loads(credentials.read_bytes())["api_key"])) is not None
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -151,7 +113,7 @@ def base_url(settings: ServerSettings) -> str:
 
 
 def serve(settings: ServerSettings, wait: float = 0.0) -> None:
-    """Run the server until it is told to stop. One data directory has one server; another is waited for so long."""
+    """Run the server until it is stopped. One data directory has one server; another may take `wait` to end."""
     os.umask(0o077)
     # uvicorn shuts down in order and then sends itself the signal again: this makes it an ordinary end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

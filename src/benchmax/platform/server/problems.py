@@ -22,7 +22,7 @@ DAMAGED = ("malformed", "not a database", "invalid page")
 
 
 class Refused(HTTPException):
-    """A refusal with its status and words."""
+    """A refusal with its status and message."""
 
     def __init__(self, status: int, words: str, **headers: str) -> None:
         super().__init__(status, words, {name.replace("_", "-"): value for name, value in headers.items()} or None)
@@ -74,7 +74,7 @@ async def _database(_: Request, error: Any) -> JSONResponse:
 
 
 async def _taken(_: Request, error: Any) -> JSONResponse:
-    """Two asked for the same name in the same moment; alone, either is told which one is taken."""
+    """Two requests used the same name at the same moment."""
     log.warning("taken", exc_info=error)
     return problem(409, "Another request made or changed the same thing in this moment. Look, then try again.")
 

@@ -1,4 +1,4 @@
-"""What the routes work with, in one object."""
+"""What routes and services work with, in one object."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from benchmax.platform.server.security.access import Doors
-from benchmax.platform.server.security.middleware import Limiter
-from benchmax.platform.server.services.live_sessions import Sessions
-from benchmax.platform.server.services.response_cache import Charts
+from benchmax.platform.server.security.rate_limits import Limiter
+from benchmax.platform.server.security.scopes import AccessTable
+from benchmax.platform.server.services.live_sessions import LiveSessions
+from benchmax.platform.server.services.response_cache import ResponseCache
 from benchmax.platform.server.services.sse import Feeds
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.accounts.secrets import Vault
@@ -17,8 +17,8 @@ from benchmax.platform.store.database import Database
 from benchmax.platform.store.uploads.blobs import BlobStore
 
 
-class Platform:
-    doors: Doors
+class ServerServices:
+    access_table: AccessTable
     """Set when all routes are known."""
 
     def __init__(self, settings: ServerSettings, database: Database) -> None:
@@ -29,14 +29,14 @@ class Platform:
         self.vault = Vault(settings.data)
         self.limiter = Limiter(settings.limits_per_hour)
         self.feeds = Feeds(database)
-        self.charts = Charts()
-        self.sessions = Sessions(settings.data)
+        self.response_cache = ResponseCache()
+        self.live_sessions = LiveSessions(settings.data)
 
 
-async def platform_of(request: Request) -> Platform:
-    """Async, as it waits for nothing: a plain function would be sent to a thread."""
-    found: Platform = request.app.state.platform
+async def services_of(request: Request) -> ServerServices:
+    """Async although it never waits: FastAPI would run a plain function in a thread."""
+    found: ServerServices = request.app.state.services
     return found
 
 
-Here = Annotated[Platform, Depends(platform_of)]
+Services = Annotated[ServerServices, Depends(services_of)]

@@ -1,8 +1,8 @@
 """Opening the database: SQLite in the data directory by default, PostgreSQL by URL, the same code for both.
 
     database = open_database(DataDir().create())
-    with database.read() as session: …
-    with database.write() as session: …     # one transaction, committed at the end
+    with database.read() as db: …
+    with database.write() as db: …     # one transaction, committed at the end
 
 SQLite runs in WAL mode: readers never wait, and a writer takes its place in the queue at once (`BEGIN IMMEDIATE`)
 instead of failing in the middle.
@@ -31,7 +31,7 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 BUSY_SECONDS = 30.0
 IDLE_SECONDS = 1.0
 CHECKED_BYTES = 256 * 1024 * 1024
-"""A file up to this size is read whole before it is used: damage is told at the start, not in the middle of a run."""
+"""A file up to this size is read whole before it is used: damage is reported at the start, not during a run."""
 _WRITES = "benchmax_writes"
 
 
@@ -50,22 +50,22 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """To read from, on SQLite one snapshot; nothing is kept."""
-        with Session(self._reader, expire_on_commit=False, autoflush=False) as session:
-            yield session
+        """A session to read from, one snapshot on SQLite; nothing is written."""
+        with Session(self._reader, expire_on_commit=False, autoflush=False) as db:
+            yield db
 
     @contextmanager
     def write(self) -> Iterator[Session]:
         """A transaction: committed when the block ends, rolled back when it raises. Keep it short."""
-        with Session(self._writer, expire_on_commit=False) as session, session.begin():
-            yield session
+        with Session(self._writer, expire_on_commit=False) as db, db.begin():
+            yield db
 
     def close(self) -> None:
         self.engine.dispose()
 
 
 def open_database(data: DataDir, url: str | None = None, *, migrate: bool = True) -> Database:
-    """The database of a data directory, brought to this version's tables unless told otherwise."""
+    """The database of a data directory, migrated to this version's tables unless `migrate` is off."""
     engine = make_engine(url or f"sqlite:///{data.database}")
     try:
         if migrate:
@@ -86,7 +86,7 @@ def open_database(data: DataDir, url: str | None = None, *, migrate: bool = True
 
 
 def _check_whole(engine: Engine) -> None:
-    """Refuse a file that is damaged inside."""
+    """Raise for a damaged file."""
     path = Path(engine.url.database or "")
     if engine.dialect.name != "sqlite" or not path.is_file() or path.stat().st_size > CHECKED_BYTES:
         return
@@ -110,7 +110,7 @@ def make_engine(url: str) -> Engine:
             event.listen(engine, "checkout", _check_idle)
             return engine
     except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
-        # Of an address that was taken apart wrongly, the words may be a piece of the password.
+        # The message may quote a piece of the password when the address was parsed wrongly.
         misread = "its port is no number, or its password has signs that must be written as %XX"
         why = misread if isinstance(error, ValueError) else error
         raise UsageError(
@@ -139,7 +139,7 @@ def _note_use(_: Any, record: ConnectionPoolEntry) -> None:
 
 
 def _check_idle(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
-    """A connection that lay about is asked whether it lives: the database may have been started anew meanwhile."""
+    """Check a connection that was idle: the database may have been restarted."""
     if time.monotonic() - record.info.get("used", float("inf")) > IDLE_SECONDS:
         try:
             connection.execute("")
@@ -207,7 +207,7 @@ def _keys_unchecked(connection: Connection) -> Iterator[None]:
 
 
 def check_revision(engine: Engine) -> None:
-    """Refuse tables of another version, in words."""
+    """Raise for tables of another version, with what to do."""
     with engine.connect() as connection:
         found = _revision(connection)
     if found != _head():

@@ -65,7 +65,7 @@ class DataDir:
             return None
 
     def note_database(self, url: str | None) -> None:
-        """Let the next start, by whomever, find the same database: with another one all runs would seem lost."""
+        """Record the database for the next start: with another one all runs would seem lost."""
         if url:
             write_text(self.database_note, url, private=True)
         else:
@@ -96,11 +96,11 @@ class DataDir:
             os.close(descriptor)
 
     def holder(self, name: str) -> int | None:
-        """The process that holds the place of `name`, as the lock itself tells."""
+        """The process that holds the place of `name`, as the lock itself says."""
         path = self.locks / f"{name}.lock"
         pid = _pid(path)
         # Asking takes the lock for a moment, so it is only done when its holder may live.
-        if not pid.isdecimal() or not _lives(int(pid)):
+        if not pid.isdecimal() or not _exists(int(pid)):
             return None
         with open(path, "rb") as file:
             try:
@@ -108,6 +108,16 @@ class DataDir:
             except BlockingIOError:
                 return int(pid)
         return None
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    return True
 
 
 def _taken(descriptor: int) -> bool:
@@ -123,13 +133,3 @@ def _pid(path: Path) -> str:
         return str(json.loads(path.read_text())["pid"])
     except (OSError, ValueError, KeyError, TypeError):
         return "unknown"
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from benchmax.config import setting
 from benchmax.errors import ConfigError
-from benchmax.platform.wire.runs import LaunchArg
+from benchmax.platform.wire.launches import LaunchArg
 
 EVALUATIONS, MOST_BETWEEN = 5, 5
 """Evaluations in one run besides the first, at least, and steps between two, at most, unless `eval_every` says
@@ -22,7 +22,7 @@ otherwise."""
 EVAL_ROWS = {"cpu": 32, "gpu": 256}
 """Held-out rows used in each."""
 TURN_TOKENS = 256
-"""What the trainer gives one turn where nothing is known."""
+"""Tokens the trainer allows one turn when nothing else is known."""
 
 
 _SFT_UNUSED = frozenset(

@@ -1,8 +1,111 @@
-"""The wire, fifth part: what a viewer of rollouts asks before it shows any."""
+"""Rollouts of a run: lists, search, averages, and one in full."""
 
 from __future__ import annotations
 
-from benchmax.platform.wire.runs import RolloutItem, Wire
+from typing import Any
+
+from benchmax.platform.wire.base import Wire
+
+
+class RewardAtStep(Wire):
+    step: int
+    mean_reward: float | None
+
+
+class RolloutGroup(Wire):
+    prompt_message_id: str
+    prompt_text: str
+    reward_history: list[RewardAtStep]
+
+
+class RolloutSummary(Wire):
+    data: list[RolloutGroup]
+    page: int
+    limit: int
+    total: int
+
+
+class HeatCell(Wire):
+    id: str
+    step: int
+    total_reward: float | None
+    sample: int
+
+
+class NamedReward(Wire):
+    name: str
+    value: float
+
+
+class TokenRun(Wire):
+    """Tokens in a row that were all sampled by the model, or all given to it."""
+
+    sampled: bool
+    ids: list[int]
+    texts: list[str] | None = None
+    """What each token reads; None when the run did not save its vocabulary."""
+    logprobs: list[float] | None = None
+
+
+class RolloutDetails(Wire):
+    id: str
+    step: int
+    mode: str
+    prompt_message_id: str
+    sample: int
+    prompt_messages: list[dict[str, Any]]
+    messages: list[dict[str, Any]]
+    """The turns after the prompt."""
+    rewards: list[NamedReward]
+    unscored: dict[str, str]
+    total_reward: float | None
+    task: dict[str, Any] | None
+    termination: str
+    error: dict[str, Any] | None
+    advantage: float | None
+    discarded: str | None
+    turns: int
+    tokens: int
+    tool_events: list[dict[str, Any]]
+    logs: list[dict[str, Any]]
+    seconds: dict[str, float]
+    complete: bool
+    """False when the record's file is gone and only the index is left."""
+    token_runs: list[TokenRun] | None = None
+    """The exact tokens of the conversation; None when the run did not save them (`output.save_tokens`)."""
+
+
+class RolloutItem(Wire):
+    id: str
+    step: int
+    mode: str
+    prompt_message_id: str
+    prompt_text: str
+    sample: int
+    total_reward: float | None
+    rewards: dict[str, float]
+    termination: str
+    error_type: str | None
+    ok: bool
+    discarded: str | None
+    advantage: float | None
+    tokens: int
+    turns: int
+    tools: list[str]
+
+
+class RolloutList(Wire):
+    data: list[RolloutItem]
+    page: int
+    limit: int
+
+
+class ModeAverage(Wire):
+    avg: float | None
+    count: int
+    scored: int
+    latest_step: int | None
+    latest_avg: float | None
 
 
 class StepOutline(Wire):

@@ -74,6 +74,8 @@ class DataConfig(Section):
     time."""
     lenient: bool = False
     """Leave unusable rows out instead of stopping."""
+    sandbox: bool = False
+    """Run the environment in a sandbox; its code is not loaded outside of it."""
     min_rows: int = Field(default=MIN_TRAIN_ROWS, ge=1)
     """Fewest training rows accepted."""
     curriculum: Literal["auto", "none", "pass_rate"] = "auto"

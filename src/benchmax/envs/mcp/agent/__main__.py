@@ -2,6 +2,6 @@
 
 import sys
 
-from benchmax.envs.mcp.agent.server import main
+from benchmax.envs.mcp.agent.serve import main
 
 sys.exit(main())

@@ -1,11 +1,10 @@
-"""The seats of one machine: who has one, who waits for one, and how many are kept ready.
+"""Leases the MCP servers of one machine to rollouts, and keeps spare ones ready.
 
-- Rollouts wait in the order they came, each with a deadline.
-- A seat is used once. When it is given back its processes are ended; the next rollout gets fresh ones. A few more seats
-  than rollouts are kept ready, so that nobody waits for a start.
-- As many are kept as were in use lately. Those nobody uses are ended.
-- A start that fails is tried again, with growing pauses; when several fail in a row, everybody who waits is told why,
-  and for a while nothing is tried at all.
+- Rollouts wait in the order of their requests, each with a deadline.
+- A server set is used once. At the end of a lease its processes are killed; the next rollout gets fresh ones. A few
+  more sets than rollouts are kept ready, so that no rollout waits for a start. Spares that stay unused are ended.
+- A start that fails is repeated with growing pauses. When several fail in a row, all waiting rollouts are refused with
+  the reason, and nothing is started for a while.
 """
 
 from __future__ import annotations
@@ -21,76 +20,77 @@ from time import monotonic
 from typing import Any
 
 from benchmax import limits, retries
-from benchmax.envs.mcp.agent.server_set import Seat, Seats, Tool
-from benchmax.envs.mcp.agent.timings import Metrics
+from benchmax.envs.mcp.agent.server_set import ServerSet, ServerSetLauncher, Tool
+from benchmax.envs.mcp.timings import ServerMetrics
 from benchmax.errors import BenchmaxError, McpError, ToolError
 
 logger = logging.getLogger(__name__)
 
 HOPELESS_SECONDS = 15.0
-"""Failing this long without one success counts as often enough."""
+"""After failing this long without one success, no more starts are tried for REST_SECONDS."""
 REST_SECONDS = 10.0
-"""Nothing is started for this long after that."""
 PING_SECONDS = 3.0
 STALE_SECONDS = 30.0
-"""A seat that lies ready for longer is asked, now and then, whether it still answers."""
+"""Spares that have been ready for longer are pinged now and then."""
 
 
 @dataclass(eq=False, slots=True)
 class Lease:
-    """A rollout's hold on a seat. Whoever has the token has the rollout."""
+    """A rollout's hold on a server set. The token gives access to the rollout."""
 
     rollout_id: str
-    seat: Seat
+    servers: ServerSet
     token: str = field(default_factory=lambda: secrets.token_hex(32))
     clean: bool = True
-    """Nothing has been changed yet, so that fresh servers are as good as these."""
+    """Whether nothing has been changed yet, so that fresh servers can replace these."""
     on_lost: Callable[[str, str], None] | None = None
 
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
-    seat: asyncio.Future[Seat]
+    servers: asyncio.Future[ServerSet]
     swap: bool
-    """Whether it gives one back for it."""
+    """Whether it is a reset: the new set replaces the lease's old one."""
 
 
-class Stock:
-    """Seats, given to rollouts."""
+class LeasePool:
+    """The server sets of one machine, leased to rollouts."""
 
-    def __init__(self, seats: Seats, capacity: int, spares: int, idle_seconds: float = limits.MCP_IDLE_SECONDS) -> None:
-        self._seats = seats
+    def __init__(
+        self, launcher: ServerSetLauncher, capacity: int, spares: int, idle_seconds: float = limits.MCP_IDLE_SECONDS
+    ) -> None:
+        self._launcher = launcher
         self.capacity = capacity
         self._spares = spares
         self._idle_seconds = idle_seconds
-        self._ready: deque[Seat] = deque()
+        self._ready: deque[ServerSet] = deque()
         self._leases: dict[str, Lease] = {}
         self._granted = 0
         self._waiters: deque[_Waiter] = deque()
         self._starting: set[asyncio.Task[None]] = set()
         self._stopping: set[asyncio.Task[None]] = set()
-        self._cores = max(1, len(os.sched_getaffinity(0)))
+
         self._wanted, self._wanted_until = 0, 0.0
         self._failures, self._failing_since = 0, 0.0
         self._error: BenchmaxError | None = None
         self._paused_until = 0.0
         self._broken_until = 0.0
         self._closed = False
-        self.metrics = Metrics()
-        self._keeper = asyncio.ensure_future(self._look_after())
+        self.metrics = ServerMetrics()
+        self._maintaining = asyncio.ensure_future(self._maintain())
 
     # What rollouts ask for
 
     async def acquire(
         self, rollout_id: str, seconds: float, on_lost: Callable[[str, str], None] | None = None
     ) -> Lease:
-        """A seat of one's own; McpError when there is none in time."""
+        """Lease a server set to a rollout; McpError when none is free in time."""
         began = monotonic()
-        seat = await self._take(seconds)
-        lease = Lease(rollout_id, seat, on_lost=on_lost)
+        servers = await self._take(seconds)
+        lease = Lease(rollout_id, servers, on_lost=on_lost)
         self._leases[lease.token] = lease
         self._watch(lease)
-        self.metrics.waits.add(monotonic() - began)
+        self.metrics.wait.add(monotonic() - began)
         return lease
 
     def lease(self, token: str) -> Lease:
@@ -100,87 +100,87 @@ class Stock:
             raise McpError("This rollout has no MCP servers, or no longer. Call init_rollout first.") from None
 
     async def release(self, token: str) -> None:
-        """Give a seat back; a token nobody has is nothing to give back."""
+        """End a lease; does nothing when there is none with this token."""
         lease = self._leases.pop(token, None)
         if lease is not None:
             self._granted -= 1
-            self._discard(lease.seat)
+            self._discard(lease.servers)
             self._pump()
 
     async def reset(self, token: str) -> None:
-        """Fresh processes and an empty directory under the same token."""
+        """Replace a lease's servers and directory by fresh ones."""
         lease, began = self.lease(token), monotonic()
         fresh = await self._take(limits.MCP_WAIT_SECONDS, swap=True)
         if token not in self._leases:
             self._discard(fresh)
             self.lease(token)  # raises: it was released meanwhile
-        old, lease.seat = lease.seat, fresh
+        old, lease.servers = lease.servers, fresh
         lease.clean = True
         self._discard(old)
         self._watch(lease)
-        self.metrics.resets.add(monotonic() - began)
+        self.metrics.reset.add(monotonic() - began)
 
     async def call(self, token: str, name: str, arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Run a tool. When its server dies, a call that may be repeated is, on fresh servers if they know no less."""
+        """Call a tool. When its server dies, a repeatable call of a clean lease is repeated once on fresh servers."""
         lease, began = self.lease(token), monotonic()
-        tool = lease.seat.tool(name)
+        tool = lease.servers.tool(name)
         try:
             try:
-                return await lease.seat.call(name, arguments, seconds)
+                return await lease.servers.call(name, arguments, seconds)
             except McpError:
-                if not (lease.seat.lost.done() and lease.clean and tool.repeatable and token in self._leases):
+                if not (lease.servers.lost.done() and lease.clean and tool.repeatable and token in self._leases):
                     raise
                 self.metrics.retries += 1
                 await self.reset(token)
-                return await lease.seat.call(name, arguments, seconds)
+                return await lease.servers.call(name, arguments, seconds)
         except (McpError, ToolError):
             self.metrics.failures += 1
             raise
         finally:
             lease.clean &= tool.read_only
-            self.metrics.calls.add(monotonic() - began)
+            self.metrics.call.add(monotonic() - began)
 
     async def tools(self, seconds: float) -> dict[str, Tool]:
-        """The tools of the servers, of which one set is started to ask if none ever was."""
-        if self._seats.tools is None:
+        """The tools of the servers; starts a set if none has been started yet."""
+        if self._launcher.tools is None:
             lease = await self.acquire("list_tools", seconds)
             await self.release(lease.token)
-        assert self._seats.tools is not None
-        return self._seats.tools
+        assert self._launcher.tools is not None
+        return self._launcher.tools
 
     async def warm(self, number: int, seconds: float) -> int:
-        """Have this many seats ready, beside those in use. Gives how many are."""
+        """Start this many server sets in addition to the leased ones. Returns how many are ready."""
         self._wanted = min(self.capacity, len(self._leases) + number)
         self._wanted_until = monotonic() + self._idle_seconds
         until = monotonic() + seconds
         self._pump()
         while len(self._ready) + len(self._leases) < self._wanted and monotonic() < until and not self._closed:
             if self._broken():
-                raise self._why()
+                raise self._start_error()
             if self._starting:
                 await asyncio.wait(self._starting, return_when=asyncio.FIRST_COMPLETED, timeout=until - monotonic())
             else:
                 await asyncio.sleep(0.05)  # a pause after a failure
         return len(self._ready)
 
-    # Taking and giving
+    # Waiting and starting
 
-    async def _take(self, seconds: float, swap: bool = False) -> Seat:
-        """The next seat, when it is this caller's turn. `swap`: in place of the one it has."""
+    async def _take(self, seconds: float, swap: bool = False) -> ServerSet:
+        """Wait for the next server set. `swap`: it replaces one that the caller has, and comes first."""
         if self._closed:
             raise McpError("The MCP servers were shut down. Open the environment again.")
         if self._broken():
-            raise self._why()
+            raise self._start_error()
         waiter = _Waiter(asyncio.get_running_loop().create_future(), swap)
         self._waiters.appendleft(waiter) if swap else self._waiters.append(waiter)
         self._pump()
         try:
-            done, _ = await asyncio.wait([waiter.seat], timeout=seconds)
+            done, _ = await asyncio.wait([waiter.servers], timeout=seconds)
         except asyncio.CancelledError:
             self._withdraw(waiter)
             raise
         if done:
-            return waiter.seat.result()
+            return waiter.servers.result()
         self._withdraw(waiter)
         raise McpError(
             f"No MCP server became free within {seconds:g} s: all {self.capacity} are in use. "
@@ -190,22 +190,22 @@ class Stock:
     def _withdraw(self, waiter: _Waiter) -> None:
         if waiter in self._waiters:
             self._waiters.remove(waiter)
-        elif waiter.seat.done() and waiter.seat.exception() is None:
+        elif waiter.servers.done() and waiter.servers.exception() is None:
             self._granted -= not waiter.swap
-            self._discard(waiter.seat.result())
+            self._discard(waiter.servers.result())
         self._pump()
 
     def _pump(self) -> None:
-        """Give what is ready to those who wait, and start what is missing."""
+        """Hand ready server sets to those who wait, and start what is missing."""
         while self._waiters and self._ready and (self._waiters[0].swap or self._granted < self.capacity):
-            seat = self._ready.popleft()
-            if seat.lost.done():
-                self._discard(seat)
+            servers = self._ready.popleft()
+            if servers.lost.done():
+                self._discard(servers)
                 continue
             waiter = self._waiters.popleft()
             self._granted += not waiter.swap
-            waiter.seat.set_result(seat)
-        at_once = 1 if self._failures else self._cores
+            waiter.servers.set_result(servers)
+        at_once = 1 if self._failures else usable_cores()
         paused = monotonic() < self._paused_until
         while not paused and len(self._starting) < at_once and self._live() < self._target():
             task = asyncio.ensure_future(self._start())
@@ -232,7 +232,7 @@ class Stock:
     async def _start(self) -> None:
         began = monotonic()
         try:
-            seat = await self._seats.make()
+            servers = await self._launcher.launch()
         except BenchmaxError as error:
             self._failed(error, began)
             return
@@ -240,13 +240,13 @@ class Stock:
             logger.exception("Starting MCP servers failed.")
             self._failed(McpError(f"No MCP server can be started: {type(error).__name__}: {error}."), began)
             return
-        self.metrics.starts.add(monotonic() - began)
+        self.metrics.start.add(monotonic() - began)
         self._failures, self._error = 0, None
         if self._closed:
-            self._discard(seat)
+            self._discard(servers)
             return
-        self._ready.append(seat)
-        seat.lost.add_done_callback(lambda _: self._died_ready(seat))
+        self._ready.append(servers)
+        servers.lost.add_done_callback(lambda _: self._died_ready(servers))
 
     def _failed(self, error: BenchmaxError, began: float) -> None:
         self.metrics.start_failures += 1
@@ -257,23 +257,23 @@ class Stock:
         pause = retries.pause(self._failures, 0.2, 2.0)
         if self._failures >= limits.MCP_START_TRIES or monotonic() - self._failing_since > HOPELESS_SECONDS:
             pause = REST_SECONDS
-            self._failures = limits.MCP_START_TRIES - 1  # one more try after the rest
+            self._failures = limits.MCP_START_TRIES - 1  # one more try after the pause
             self._broken_until = monotonic() + pause
-            self._turn_away(self._why())
+            self._refuse_waiters(self._start_error())
         self._paused_until = monotonic() + pause
         asyncio.get_running_loop().call_later(pause, self._pump)
 
-    def _turn_away(self, error: BenchmaxError) -> None:
+    def _refuse_waiters(self, error: BenchmaxError) -> None:
         waiters, self._waiters = self._waiters, deque()
         for waiter in waiters:
-            if not waiter.seat.done():
-                waiter.seat.set_exception(error)
+            if not waiter.servers.done():
+                waiter.servers.set_exception(error)
 
     def _broken(self) -> bool:
-        """Whether so many starts failed that for a while nobody is even let to wait."""
+        """Whether so many starts failed that requests are refused for a while."""
         return monotonic() < self._broken_until and self._error is not None
 
-    def _why(self) -> BenchmaxError:
+    def _start_error(self) -> BenchmaxError:
         return McpError(
             f"The MCP servers cannot be started. {self._error}\n"
             f"Correct the server. The next start is tried in {REST_SECONDS:g} s."
@@ -281,66 +281,74 @@ class Stock:
 
     # Loss
 
-    def _died_ready(self, seat: Seat) -> None:
-        if seat in self._ready:
-            self._ready.remove(seat)
+    def _died_ready(self, servers: ServerSet) -> None:
+        if servers in self._ready:
+            self._ready.remove(servers)
             self.metrics.crashes += 1
-            logger.warning("A spare was lost. %s", seat.lost.result())
-            self._discard(seat)
+            logger.warning("A spare was lost. %s", servers.lost.result())
+            self._discard(servers)
             self._pump()
 
     def _watch(self, lease: Lease) -> None:
-        seat = lease.seat
+        servers = lease.servers
 
-        def lost(words: asyncio.Future[str]) -> None:
-            if lease.seat is seat and lease.token in self._leases:
+        def lost(reason: asyncio.Future[str]) -> None:
+            if lease.servers is servers and lease.token in self._leases:
                 self.metrics.crashes += 1
                 if lease.on_lost is not None:
-                    lease.on_lost(lease.token, words.result())
+                    lease.on_lost(lease.token, reason.result())
 
-        seat.lost.add_done_callback(lost)
+        servers.lost.add_done_callback(lost)
 
-    def _discard(self, seat: Seat) -> None:
-        task = asyncio.ensure_future(seat.stop())
+    def _discard(self, servers: ServerSet) -> None:
+        task = asyncio.ensure_future(servers.stop())
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
 
-    async def _look_after(self) -> None:
-        """End what nobody has used for long, and what no longer answers."""
+    async def _maintain(self) -> None:
+        """End spares that have not been needed for long, and those that no longer answer."""
         while True:
             await asyncio.sleep(min(10.0, self._idle_seconds / 4))
             target, now = self._target(), monotonic()
             while self._ready and self._live() > target and now - self._ready[0].since > self._idle_seconds:
                 self._discard(self._ready.popleft())
                 self.metrics.reaped += 1
-            for seat in [seat for seat in self._ready if now - seat.since > STALE_SECONDS]:
-                if not await seat.healthy(PING_SECONDS) and seat in self._ready:
-                    self._ready.remove(seat)
+            for servers in [servers for servers in self._ready if now - servers.since > STALE_SECONDS]:
+                if not await servers.healthy(PING_SECONDS) and servers in self._ready:
+                    self._ready.remove(servers)
                     self.metrics.crashes += 1
-                    self._discard(seat)
+                    self._discard(servers)
             self._pump()
 
     def state(self) -> dict[str, Any]:
-        """Numbers for people who watch."""
+        """Counts and timings, for `env.state()`."""
         return {
             "capacity": self.capacity, "leased": len(self._leases), "ready": len(self._ready),
-            "starting": len(self._starting), "waiting": len(self._waiters), "left_out": dict(self._seats.left_out),
-            **self.metrics.told(),
+            "starting": len(self._starting), "waiting": len(self._waiters), "left_out": dict(self._launcher.left_out),
+            **self.metrics.to_dict(),
         }  # fmt: skip
 
     def pids(self) -> list[int]:
-        return [pid for seat in [*self._ready, *(lease.seat for lease in self._leases.values())] for pid in seat.pids]
+        return [pid for servers in self._all() for pid in servers.pids]
+
+    def _all(self) -> list[ServerSet]:
+        return [*self._ready, *(lease.servers for lease in self._leases.values())]
 
     async def close(self) -> None:
         self._closed = True
-        self._keeper.cancel()
-        self._turn_away(McpError("The MCP servers were shut down. Open the environment again."))
+        self._maintaining.cancel()
+        self._refuse_waiters(McpError("The MCP servers were shut down. Open the environment again."))
         for task in list(self._starting):
             task.cancel()
-        for seat in [*self._ready, *(lease.seat for lease in self._leases.values())]:
-            self._discard(seat)
+        for servers in self._all():
+            self._discard(servers)
         self._ready.clear()
         self._leases.clear()
-        pending = [*self._starting, *self._stopping]
-        if pending:
+        if pending := [*self._starting, *self._stopping]:
             await asyncio.wait(pending, timeout=4.0)
+
+
+def usable_cores() -> int:
+    """The processors that this process may use, where the system says it; else all of them."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""All that one machine does for rollouts, without the network: seats, tools, files, rewards."""
+"""What one machine does for rollouts, without the network: leases, tools, files, rewards."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pathlib import Path
 from typing import Any
 
 from benchmax import limits
-from benchmax.envs.mcp.agent.install import Installed
-from benchmax.envs.mcp.agent.lease_pool import Lease, Stock
-from benchmax.envs.mcp.agent.rewards import Rewards
-from benchmax.envs.mcp.agent.server_set import Seats
-from benchmax.envs.mcp.agent.servers import Launcher
-from benchmax.envs.mcp.agent.workspace_files import Incoming, open_outgoing, read_piece
-from benchmax.envs.mcp.fork.fork_server_client import Rules
+from benchmax.envs.mcp.agent.lease_pool import Lease, LeasePool, usable_cores
+from benchmax.envs.mcp.agent.reward_runner import RewardRunner
+from benchmax.envs.mcp.agent.server_launcher import ServerLauncher
+from benchmax.envs.mcp.agent.server_set import ServerSetLauncher
+from benchmax.envs.mcp.agent.workspace_files import Upload, open_download
+from benchmax.envs.mcp.fork.fork_server_client import SandboxRules
 from benchmax.envs.mcp.fork.read_rules import reward_rules, server_rules
+from benchmax.envs.mcp.setup.install import Installed
 from benchmax.envs.mcp.workdir import Workdir
 from benchmax.errors import McpError, RewardError
 
-PIECE_BYTES = limits.MIB
+CHUNK_BYTES = limits.MIB
 ASKABLE = frozenset({"resources/list", "resources/read", "resources/templates/list", "prompts/list", "prompts/get"})
-"""What may be asked of servers besides tools."""
+"""Methods that clients may call on servers, in addition to tools."""
 
 Notice = Callable[[dict[str, Any]], None]
 
 
 class Node:
-    """The servers of one workdir on this machine."""
+    """The MCP servers of one workdir on this machine."""
 
     def __init__(
         self,
@@ -41,23 +41,23 @@ class Node:
         spares: int | None = None,
         server_memory: str | None = None,
     ) -> None:
-        seats_root = root / "seats"
-        seats_root.mkdir(mode=0o700)
+        rollouts = root / "rollouts"
+        rollouts.mkdir(mode=0o700)
         self._rules = _with(server_rules(workdir, root, installed.path), installed)
-        self._launcher = Launcher(workdir, self._rules, installed.path, seats_root, server_memory)
+        self._launcher = ServerLauncher(workdir, self._rules, installed.path, rollouts, server_memory)
         if spares is None:
-            spares = min(servers, 2 * len(os.sched_getaffinity(0)))
-        self.stock = Stock(Seats(self._launcher, seats_root), servers, spares)
-        self._rewards: Rewards | None = None
+            spares = min(servers, 2 * usable_cores())
+        self.leases = LeasePool(ServerSetLauncher(self._launcher, rollouts), servers, spares)
+        self._rewards: RewardRunner | None = None
         if workdir.reward_file is not None:
             wider = _with(reward_rules(workdir, root, installed.path), installed)
-            self._rewards = Rewards(workdir.reward_file, wider, installed.python, installed.path, seats_root)
+            self._rewards = RewardRunner(workdir.reward_file, wider, installed.python, installed.path, rollouts)
         self._launcher.preload()
 
-    def told(self) -> dict[str, Any]:
-        """What a client learns when it connects."""
+    def about(self) -> dict[str, Any]:
+        """What a client is sent when it connects."""
         return {
-            "servers": self.stock.capacity,
+            "servers": self.leases.capacity,
             "names": [spec.name for spec in self._launcher.specs],
             "confined": self._rules.confined,
             "rewards": self._rewards is not None,
@@ -67,51 +67,46 @@ class Node:
 
     def state(self) -> dict[str, Any]:
         return {
-            **self.stock.state(), "not_forked": self._launcher.not_forked, "confined": self._rules.confined,
+            **self.leases.state(), "not_forked": self._launcher.not_forked, "confined": self._rules.confined,
             "not_preloaded": self._launcher.not_preloaded, "unread": self._launcher.unread,
         }  # fmt: skip
 
     async def open(self, rollout_id: str, seconds: float, notice: Notice | None = None) -> Lease:
-        def lost(token: str, words: str) -> None:
+        def lost(token: str, reason: str) -> None:
             if notice is not None:
-                notice({"lost": token, "reason": words})
+                notice({"lost": token, "reason": reason})
 
-        return await self.stock.acquire(rollout_id, seconds, lost)
+        return await self.leases.acquire(rollout_id, seconds, lost)
 
     async def tools(self, seconds: float = limits.TOOL_SECONDS) -> list[dict[str, Any]]:
-        return [tool.told() for tool in (await self.stock.tools(seconds)).values()]
+        return [tool.to_dict() for tool in (await self.leases.tools(seconds)).values()]
 
     async def request(self, token: str, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
         if method not in ASKABLE:
-            raise McpError(
-                f"{method!r} is not something to ask MCP servers here. Use one of {', '.join(sorted(ASKABLE))}."
-            )
-        return await self.stock.lease(token).seat.request(method, params, seconds)
+            raise McpError(f"{method!r} cannot be called on MCP servers here. Use one of {', '.join(sorted(ASKABLE))}.")
+        return await self.leases.lease(token).servers.request(method, params, seconds)
 
-    def incoming(self, token: str, path: str) -> Incoming:
-        lease = self.stock.lease(token)
+    def upload(self, token: str, path: str) -> Upload:
+        lease = self.leases.lease(token)
         lease.clean = False
-        return Incoming(lease.seat.places.workspace, path)
+        return Upload(lease.servers.dirs.workspace, path)
 
-    def read(self, token: str, path: str, offset: int, size: int = PIECE_BYTES) -> tuple[bytes, int]:
-        """A piece of a file, and the size of the whole."""
-        fd, whole = open_outgoing(self.stock.lease(token).seat.places.workspace, path)
-        try:
-            os.lseek(fd, max(0, offset), os.SEEK_SET)
-            return read_piece(fd, min(size, PIECE_BYTES)), whole
-        finally:
-            os.close(fd)
+    def read(self, token: str, path: str, offset: int) -> tuple[bytes, int]:
+        """A chunk of a file, and the size of the file."""
+        with open_download(self.leases.lease(token).servers.dirs.workspace, path) as file:
+            file.seek(max(0, offset))
+            return file.read(CHUNK_BYTES), os.fstat(file.fileno()).st_size
 
     async def reward(self, token: str, task: Mapping[str, Any], seconds: float, notice: Notice) -> dict[str, Any]:
-        """What reward_fn.py says of a rollout: name → {"value"}, {"unscored"} or {"error"}."""
+        """Run reward_fn.py for a rollout: name → {"value"}, {"unscored"} or {"error"}."""
         if self._rewards is None:
             raise RewardError("This workdir has no reward_fn.py. Add one, or override compute_reward.")
-        lease = self.stock.lease(token)
-        await lease.seat.check()
+        lease = self.leases.lease(token)
+        await lease.servers.check()
 
         async def ask(what: str, given: dict[str, Any]) -> Any:
             if what == "call":
-                return await self.stock.call(token, str(given["name"]), dict(given["arguments"]), limits.TOOL_SECONDS)
+                return await self.leases.call(token, str(given["name"]), dict(given["arguments"]), limits.TOOL_SECONDS)
             if what == "tools":
                 return await self.tools()
             return await self.request(token, str(given["method"]), dict(given["params"]), limits.TOOL_SECONDS)
@@ -119,17 +114,17 @@ class Node:
         def log(level: int, name: str, line: str) -> None:
             notice({"log": [token, level, name, line]})
 
-        return await self._rewards.compute(lease.seat, {**task, "rollout_id": lease.rollout_id}, ask, log, seconds)
+        return await self._rewards.compute(lease.servers, {**task, "rollout_id": lease.rollout_id}, ask, log, seconds)
 
     async def close(self) -> None:
-        await self.stock.close()
+        await self.leases.close()
         closing = [self._launcher.close()]
         if self._rewards is not None:
             closing.append(self._rewards.close())
         await asyncio.gather(*closing)
 
 
-def _with(rules: Rules, installed: Installed) -> Rules:
-    """With what setup.sh installed."""
+def _with(rules: SandboxRules, installed: Installed) -> SandboxRules:
+    """The rules with read access to what setup.sh installed."""
     read, listed = map(str, installed.folders), map(str, installed.listed)
     return replace(rules, read=(*rules.read, *read), listed=(*rules.listed, *listed))

@@ -1,7 +1,7 @@
-"""A process that runs the reward functions of one rollout, where its files are.
+"""The process that runs the reward functions of one rollout, on the machine that has its files.
 
-It is forked for each reward and ends with it, so that a function may hang, crash or fill the memory and harm its own
-rollout alone. It talks to the agent over descriptor 3, and asks the rollout's servers through it.
+It is forked for each reward, so that a function that hangs, crashes or fills the memory affects its own rollout alone.
+It exchanges frames with the agent over descriptor 3, and calls the rollout's servers through it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Channel:
         loop = asyncio.get_running_loop()
         while data := await loop.sock_recv(self._sock, 1 << 16):
             for message in self._frames.feed(data):
-                self._heard(message)
+                self._received(message)
         os._exit(1)  # the agent is gone
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _received(self, message: dict[str, Any]) -> None:
         if "task" in message:
             self.task.set_result(message["task"])
         elif (future := self._waiting.pop(message.get("id", -1), None)) is not None and not future.done():
@@ -57,11 +57,11 @@ class Channel:
     async def ask(self, what: str, given: dict[str, Any]) -> Any:
         self._number += 1
         future = self._waiting[self._number] = asyncio.get_running_loop().create_future()
-        self.say({"id": self._number, "ask": what, "given": given})
+        self.send({"id": self._number, "ask": what, "given": given})
         return await future
 
-    def say(self, message: Mapping[str, Any]) -> None:
-        """From any thread, as functions that are not async log from theirs; waits while the agent is busy."""
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send from any thread, as plain functions log from theirs; blocks while the agent is busy."""
         frame = memoryview(pack(message))
         with self._lock:
             while frame:
@@ -78,7 +78,7 @@ class _ToAgent(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         line = record.getMessage()[: limits.LOG_LINE_CHARS]
-        self._channel.say({"log": [record.levelno, record.name, line]})
+        self._channel.send({"log": [record.levelno, record.name, line]})
 
 
 def load_rewards(path: Path) -> dict[str, Callable[..., Any]]:
@@ -94,7 +94,7 @@ def load_rewards(path: Path) -> dict[str, Callable[..., Any]]:
 
 
 async def score(functions: Mapping[str, Callable[..., Any]], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Each function's value, or what was wrong with it; one that fails costs no other."""
+    """Each function's value or error; one that fails does not affect the others."""
     names = list(functions)
     results = await asyncio.gather(*(_one(functions[name], given) for name in names))
     return dict(zip(names, results, strict=True))
@@ -123,7 +123,7 @@ def _checked(value: Any) -> dict[str, Any]:
 
 
 def _accepted(function: Callable[..., Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """All that is given, or what the function names when it takes no **kwargs."""
+    """All arguments, or those that the function names when it takes no **kwargs."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -144,9 +144,9 @@ async def _serve(sock: socket.socket, path: Path) -> None:
         functions = load_rewards(path)
         restore_transcripts(task, task.pop("$starts", {}))
         given = {**task, "mcp_client": McpClient(channel.ask), "workspace": Path(task["workspace"])}
-        channel.say({"rewards": await score(functions, given)})
+        channel.send({"rewards": await score(functions, given)})
     except BaseException as error:
-        channel.say({"failed": describe(error)})
+        channel.send({"failed": describe(error)})
     listening.cancel()
 
 
@@ -154,7 +154,7 @@ def main() -> None:
     path = Path(sys.argv[1])
     sys.path.insert(0, str(path.parent))
     asyncio.run(_serve(socket.socket(fileno=CHANNEL), path))
-    os._exit(0)  # threads that a function left behind must not keep it
+    os._exit(0)  # without waiting for threads that a function left
 
 
 if __name__ == "__main__":

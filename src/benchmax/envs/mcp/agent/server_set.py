@@ -1,4 +1,4 @@
-"""A rollout's seat: fresh server processes, a private directory, and the tools they offer, spoken to as one."""
+"""The MCP servers of one rollout: fresh processes that share a private directory, and their tools as one list."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from benchmax.envs.mcp.agent.rollout_dirs import remove
-from benchmax.envs.mcp.agent.servers import Launcher, Places, Server
+from benchmax.envs.mcp.agent.rollout_dirs import RolloutDirs
+from benchmax.envs.mcp.agent.server_launcher import Server, ServerLauncher
 from benchmax.envs.mcp.client.mcp_session import NoAnswer, RpcError
+from benchmax.envs.mcp.temp_dirs import remove_tree
 from benchmax.errors import McpError, ToolError
 
 LIST_SECONDS = 20.0
 LOSS_SECONDS = 1.5
-"""How long the reason of a loss is waited for."""
+"""How long to wait for the reason why a server was lost."""
 DESCRIPTION_CHARS = 16_384
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 API_NAME_CHARS = 64
 _API_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What the interfaces of models take."""
+"""The tool names that model APIs accept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool as rollouts see it, and the server that has it."""
+    """A tool as rollouts see it, and its server."""
 
     name: str
     server: int
@@ -37,51 +38,49 @@ class Tool:
     input_schema: dict[str, Any] | None
     read_only: bool
     repeatable: bool
-    """Whether calling it twice does no more than calling it once."""
+    """Whether calling it twice has the same effect as calling it once."""
     as_task: bool = False
     """Whether the server runs it only as a task."""
     listed: str = ""
-    """Its name as the server lists it, after the server's own where there are several."""
+    """Its name as the server lists it, prefixed with the server's name where there are several."""
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.name, "listed": self.listed, "description": self.description,
             "input_schema": self.input_schema, "read_only": self.read_only, "repeatable": self.repeatable,
         }  # fmt: skip
 
 
-class Seat:
+class ServerSet:
     """The servers of one rollout."""
 
-    def __init__(self, servers: Sequence[Server], places: Places, tools: Mapping[str, Tool]) -> None:
+    def __init__(self, servers: Sequence[Server], dirs: RolloutDirs, tools: Mapping[str, Tool]) -> None:
         self._servers = servers
-        self.places = places
+        self.dirs = dirs
         self.tools = tools
         self.since = monotonic()
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """How a server died, once one has."""
+        """Why a server was lost, once one is."""
         self._stopping = False
         self._watchers = [asyncio.ensure_future(self._watch(server)) for server in servers]
 
     async def _watch(self, server: Server) -> None:
-        """A server that is of no more use ends the rollout, whether it crashed, closed its output or flooded it."""
+        """End the rollout with a server that crashed, closed its output or flooded it."""
         child, failed = server.child, server.session.failed
         ends: list[asyncio.Future[Any]] = [failed, *([child.ended] if child else [])]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if child is not None and child.ended.done():
-            words = await server.death()
-            server.session.fail(words)
+            reason = await server.death()
+            server.session.fail(reason)
         else:
-            words = failed.result()
-            if server.last_lines:
-                words += f" Its last lines were:\n{server.last_lines}"
+            reason = server.with_lines(failed.result())
             if child is not None:
                 child.kill()
         if not self.lost.done() and not self._stopping:
-            self.lost.set_result(words)
+            self.lost.set_result(reason)
 
     async def check(self) -> None:
-        """McpError when a server is lost, or about to be: what is left would be scored as the model's doing."""
+        """McpError when a server is lost or about to be, as the rollout must not be scored for it."""
         ending = [server.session.failed for server in self._servers if server.session.ending]
         if ending or any(server.session.lost for server in self._servers):
             await asyncio.wait([self.lost, *ending], timeout=LOSS_SECONDS)
@@ -100,21 +99,21 @@ class Seat:
         raise ToolError(f"There is no tool named {name!r}. The tools are: {', '.join(self.tools)}.")
 
     async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """A tool's result as the server gave it. ToolError: only this call failed; McpError: the server is gone."""
+        """A tool's raw result. ToolError when only this call failed, McpError when the server is lost."""
         tool = self.tool(name)
         try:
             return await self._servers[tool.server].session.call(tool.own_name, arguments, seconds, tool.as_task)
-        except (RpcError, NoAnswer) as error:  # the server is well; only this call is not
+        except (RpcError, NoAnswer) as error:  # the server itself still runs
             raise ToolError(str(error)) from None
         except McpError:
-            if self._servers[tool.server].child is not None:  # how it ended is known in a moment
+            if self._servers[tool.server].child is not None:  # its exit status arrives in a moment
                 await asyncio.wait([self.lost], timeout=LOSS_SECONDS)
             if self.lost.done():
                 raise McpError(self.lost.result()) from None
             raise
 
     async def request(self, method: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Ask every server until one knows; for resources."""
+        """Ask the servers in turn until one answers; for resources and prompts."""
         failure: McpError | None = None
         for server in self._servers:
             try:
@@ -134,29 +133,29 @@ class Seat:
         return not self.lost.done()
 
     async def stop(self) -> None:
-        """End the processes and all they started, and remove the directory."""
+        """End the servers with their child processes, and remove the directory."""
         self._stopping = True
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*(server.stop() for server in self._servers))
-        await asyncio.to_thread(remove, self.places.own)
+        await asyncio.to_thread(remove_tree, self.dirs.own)
         if not self.lost.done():
             self.lost.set_result("The MCP servers were stopped.")
 
 
-class Seats:
-    """Makes seats. The tools are those of the first one: a server that lists others later is not believed."""
+class ServerSetLauncher:
+    """Starts server sets. The first one's tools count: what a server lists later is ignored."""
 
-    def __init__(self, launcher: Launcher, root: Path) -> None:
+    def __init__(self, launcher: ServerLauncher, root: Path) -> None:
         self._launcher = launcher
         self._root = root
         self.tools: dict[str, Tool] | None = None
         self.left_out: dict[str, str] = {}
-        """Tools that are listed but cannot be offered, and why."""
+        """Tools that are listed but cannot be offered to models, and why."""
 
-    async def make(self) -> Seat:
-        places = Places.make(self._root)
-        starting = [asyncio.ensure_future(self._launcher.start(spec, places)) for spec in self._launcher.specs]
+    async def launch(self) -> ServerSet:
+        dirs = RolloutDirs.make(self._root)
+        starting = [asyncio.ensure_future(self._launcher.start(spec, dirs)) for spec in self._launcher.specs]
         try:
             await asyncio.wait(starting)
             servers = [task.result() for task in starting]
@@ -166,11 +165,11 @@ class Seats:
             for task in starting:
                 task.cancel()
             await asyncio.wait(starting)
-            begun = [task.result() for task in starting if not task.cancelled() and task.exception() is None]
-            await asyncio.gather(*(server.stop() for server in begun))
-            await asyncio.to_thread(remove, places.own)
+            started = [task.result() for task in starting if not task.cancelled() and task.exception() is None]
+            await asyncio.gather(*(server.stop() for server in started))
+            await asyncio.to_thread(remove_tree, dirs.own)
             raise
-        return Seat(servers, places, self.tools)
+        return ServerSet(servers, dirs, self.tools)
 
     async def _list(self, servers: Sequence[Server]) -> dict[str, Tool]:
         listed = await asyncio.gather(*(server.explained(server.session.tools(LIST_SECONDS)) for server in servers))
@@ -193,7 +192,7 @@ class Seats:
 
 
 def _named(tools: Sequence[Tool]) -> dict[str, Tool]:
-    """Under names that model interfaces take, no two the same: as listed where it goes, else changed a little."""
+    """The tools by distinct names that model APIs accept: the listed name where possible, else a similar one."""
     names: dict[str, Tool] = {}
     for tool in tools:
         if _API_NAME.fullmatch(tool.listed):

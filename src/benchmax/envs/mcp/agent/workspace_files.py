@@ -1,23 +1,22 @@
-"""Files into and out of a rollout's workspace, and from nowhere else.
+"""Writes and reads files of a rollout's workspace, and of nothing else.
 
-What stands in the workspace was written by a model's tools: links, pipes, names of every kind. So a path is walked one
-folder at a time from the workspace's own descriptor, no link is followed, and only plain files are opened.
+A model's tools may have put anything there: links, pipes, any names. So a path is walked one folder at a time from the
+workspace's own descriptor, no link is followed, and only regular files are opened.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import BinaryIO
 
 from benchmax import limits
 from benchmax.errors import UsageError
+from benchmax.files.links import open_plain
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PART_BYTES = 255
@@ -25,9 +24,9 @@ _MOST_PARTS = 32
 
 
 def path_parts(path: str) -> list[str]:
-    """The folders and the name of a path inside a workspace; UsageError when it is not one."""
-    half = any("\ud800" <= letter <= "\udfff" for letter in path)  # of a pair: no file system writes it
-    if not path or half or "\0" in path or "\\" in path or path.startswith("/") or len(path) > 1024:
+    """The parts of a relative path inside a workspace; UsageError when it is not one."""
+    surrogate = any("\ud800" <= letter <= "\udfff" for letter in path)  # no file system encodes it
+    if not path or surrogate or "\0" in path or "\\" in path or path.startswith("/") or len(path) > 1024:
         raise UsageError(f"{path[:80]!r} is not a path inside the workspace. Give a relative one, such as notes/a.txt.")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if not parts or path.endswith("/") or len(parts) > _MOST_PARTS:
@@ -38,15 +37,13 @@ def path_parts(path: str) -> list[str]:
 
 
 @contextmanager
-def _folder_of(workspace: Path, parts: list[str], make: bool) -> Iterator[int]:
+def _made_folder_of(workspace: Path, parts: list[str]) -> Iterator[int]:
+    """The descriptor of a file's folder, which is created if needed."""
     fd = os.open(workspace, _FOLDER)
     try:
         for part in parts[:-1]:
-            if make:
-                try:
-                    os.mkdir(part, 0o700, dir_fd=fd)
-                except FileExistsError:
-                    pass
+            with suppress(FileExistsError):
+                os.mkdir(part, 0o700, dir_fd=fd)
             inner = os.open(part, _FOLDER, dir_fd=fd)
             os.close(fd)
             fd = inner
@@ -55,11 +52,11 @@ def _folder_of(workspace: Path, parts: list[str], make: bool) -> Iterator[int]:
         os.close(fd)
 
 
-class Incoming:
-    """A file on its way into a workspace; it appears there when it is complete.
+class Upload:
+    """A file that is being written into a workspace; it appears there when it is complete.
 
-    It is written by threads, and given up by whoever waits for them. So the end waits for a write, and no write
-    follows it: the descriptor's number may be another file's by then.
+    Threads write it, and `close` may be called while one does. So closing waits for a write, and no write follows it:
+    the descriptor's number may belong to another file by then.
     """
 
     def __init__(self, workspace: Path, path: str) -> None:
@@ -77,7 +74,7 @@ class Incoming:
     def write(self, data: bytes) -> None:
         with self._lock:
             if self._ended:
-                raise UsageError("The upload was given up. Begin it again.")
+                raise UsageError("The upload was cancelled. Begin it again.")
             self._size += len(data)
             if self._size > limits.MCP_FILE_BYTES:
                 raise UsageError(f"A file may have {limits.MCP_FILE_BYTES:,} bytes; this one has more. Split it.")
@@ -87,24 +84,20 @@ class Incoming:
 
     def finish(self) -> None:
         try:
-            with _folder_of(self._workspace, self._parts, make=True) as folder:
+            with _made_folder_of(self._workspace, self._parts) as folder:
                 os.rename(self._temporary, self._parts[-1], src_dir_fd=self._fd, dst_dir_fd=folder)
         except OSError as error:
             name = "/".join(self._parts)
             raise UsageError(f"{name!r} cannot be written: {error.strerror}. Choose another name.") from None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """End the upload; a file that is not finished is removed."""
         with self._lock:
             self._ended = True
             os.close(self._file)
             try:
                 os.unlink(self._temporary, dir_fd=self._fd)
-            except OSError:  # it was renamed, or the server put something else in its place
+            except OSError:  # it was renamed, or a server replaced it
                 pass
             os.close(self._fd)
 
@@ -120,28 +113,17 @@ def _begun(workspace: Path, temporary: str) -> tuple[int, int]:
         raise
 
 
-def open_outgoing(workspace: Path, path: str) -> tuple[int, int]:
-    """A descriptor of a file in the workspace, and its size."""
+def open_download(workspace: Path, path: str) -> BinaryIO:
+    """A file of the workspace, opened for reading."""
     parts = path_parts(path)
     try:
-        with _folder_of(workspace, parts, make=False) as folder:
-            fd = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        file = open_plain(workspace, Path(*parts))
     except OSError:
-        raise FileNotFoundError(f"There is no file {path!r} in the workspace. Check the name.") from None
-    info = os.fstat(fd)
-    if not stat.S_ISREG(info.st_mode):
-        os.close(fd)
-        raise FileNotFoundError(f"{path!r} in the workspace is not a plain file. Name a file.")
-    if info.st_size > limits.MCP_FILE_BYTES:
-        os.close(fd)
-        raise UsageError(f"{path!r} has {info.st_size:,} bytes; at most {limits.MCP_FILE_BYTES:,} are taken out.")
-    return fd, info.st_size
-
-
-def read_piece(fd: int, size: int) -> bytes:
-    """Up to `size` bytes, fewer only at the end of the file."""
-    pieces: list[bytes] = []
-    while size > 0 and (piece := os.read(fd, size)):
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)
+        raise FileNotFoundError(
+            f"There is no file {path!r} in the workspace, or it is not a regular one. Check it."
+        ) from None
+    size = os.fstat(file.fileno()).st_size
+    if size > limits.MCP_FILE_BYTES:
+        file.close()
+        raise UsageError(f"{path!r} has {size:,} bytes; at most {limits.MCP_FILE_BYTES:,} can be read. Split it.")
+    return file

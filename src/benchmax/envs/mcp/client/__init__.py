@@ -1,1 +1,18 @@
-"""client."""
+"""The client of one MCP server: requests, answers, and what a server prints.
+
+mcp_session     the protocol, whatever the transport; start reading here
+stdio_session   over the pipes of a process
+http_session    over streamable HTTP
+stdio_messages  reads messages leniently
+output_tail     the last lines that a process printed
+content         a tool's result as text and content parts for a model
+reward_client   `mcp_client`, which reward functions get
+
+It starts no processes and knows nothing of rollouts.
+"""
+
+from __future__ import annotations
+
+from benchmax.envs.mcp.client.reward_client import CallResult, McpClient, TextContent, ToolInfo
+
+__all__ = ["CallResult", "McpClient", "TextContent", "ToolInfo"]

@@ -1,4 +1,4 @@
-"""What an MCP tool gave, for a model: text, images as content parts, and a word for everything else."""
+"""An MCP tool's result for a model: text, images as content parts, and a description of everything else."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from benchmax.envs.types import ToolResult
 
 
 def as_tool_result(raw: Mapping[str, Any]) -> ToolResult:
-    """A tool's result with nothing lost: what is not text is kept as a part, or described."""
+    """Convert a raw result: what is not text becomes a content part or a description."""
     texts: list[str] = []
     parts: list[dict[str, Any]] = []
-    said = False
+    has_text = False
     content = raw.get("content")
     for item in content if isinstance(content, list) else ():
         if isinstance(item, Mapping):
             text, part = _read(item)
-            said |= item.get("type") == "text"
+            has_text |= item.get("type") == "text"
             if text:
                 texts.append(text)
             if part is not None:
                 parts.append(part)
     structured = raw.get("structuredContent")
-    if not said and not texts and not parts and structured is not None:
+    if not has_text and not texts and not parts and structured is not None:
         texts.append(_shown(structured))
     return ToolResult("\n".join(texts), bool(raw.get("isError")), tuple(parts))
 
 
 def _shown(structured: Any) -> str:
-    """A value in place of text; `{"result": value}` is how servers wrap one that is no object, an empty list say."""
+    """A structured value as text, without the `{"result": …}` in which servers wrap what is not an object."""
     if isinstance(structured, Mapping) and set(structured) == {"result"}:
         structured = structured["result"]
     return structured if isinstance(structured, str) else json.dumps(structured, ensure_ascii=False)

@@ -1,34 +1,45 @@
-"""An MCP server spoken to over streamable HTTP: one POST a request, answered as JSON or as a stream of events."""
+"""A session with an MCP server over streamable HTTP: each request is a POST, answered by JSON or an event stream.
+
+Events are read here rather than by an SSE package, as lines are bounded and read as leniently as those of stdio.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 
 from benchmax import limits
-from benchmax.envs.mcp.client.mcp_session import MODERN, NoAnswer, RpcError, Session, as_json, result_of
+from benchmax.envs.mcp.client.mcp_session import (
+    MODERN,
+    UNKNOWN_METHOD,
+    McpSession,
+    NoAnswer,
+    RpcError,
+    as_json,
+    result_of,
+)
 from benchmax.envs.mcp.client.stdio_messages import Unreadable, messages_in, number_of
 from benchmax.errors import McpError
 
-GOODBYE_SECONDS = 2.0
+END_SECONDS = 2.0
 MOST_REDIRECTS = 3
 RETRY_SECONDS = 0.05
-"""Between two looks whether the server listens yet."""
+"""The pause between two attempts to connect."""
 
 
-class HttpSession(Session):
-    """Requests to one URL. A server that is still starting is waited for."""
+class HttpSession(McpSession):
+    """Requests to one URL. `open` waits for a server that is still starting."""
 
     def __init__(self, name: str, url: str, headers: Mapping[str, str], shared: bool = False) -> None:
         super().__init__(name)
         self._shared = shared
-        """Whether the server outlives the rollout, and so is told of its end."""
+        """Whether the server outlives the rollout, so that the session has to be closed there."""
         self._url = url
         self._numbers = itertools.count(1)
         accept = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -85,7 +96,7 @@ class HttpSession(Session):
         raise McpError(f"MCP server {self.name!r} redirects without end. Correct its url, {self._url}.")
 
     def _redirected(self, target: str) -> None:
-        """Take another address of the same server from here on; headers, and keys in them, go to no other."""
+        """Use another URL of the same server from now on; no other server gets the headers, which may hold keys."""
         address = urljoin(self._url, target)
         here, there = urlsplit(self._url), urlsplit(address)
         if not target or (here.scheme, here.netloc) != (there.scheme, there.netloc):
@@ -95,7 +106,7 @@ class HttpSession(Session):
     async def _post_once(
         self, number: int, body: Mapping[str, Any], headers: Mapping[str, str]
     ) -> dict[str, Any] | None:
-        """The answer; None when the server names another address."""
+        """The answer; None when the server redirects."""
         async with self._http.post(self._url, data=as_json(body), headers=headers, allow_redirects=False) as response:
             if response.status in (301, 302, 307, 308):
                 self._redirected(response.headers.get("Location", ""))
@@ -107,15 +118,16 @@ class HttpSession(Session):
             if response.status == 404 and "Mcp-Session-Id" in self._headers:
                 self.fail(f"MCP server {self.name!r} has ended this rollout's session. Run the rollout again.")
                 raise McpError(str(self.lost))
-            for message in _messages(await _read(response, self.name)):
+            body_bytes = b"".join([chunk async for chunk in _chunks(response, self.name)])
+            for message in _messages(body_bytes):
                 if "result" in message or isinstance(message.get("error"), dict):
                     return message
             if response.status < 300:
                 kind = response.content_type
                 raise McpError(
-                    f"MCP server {self.name!r} answered with no message, but {kind}. Check its url, {self._url}."
+                    f"MCP server {self.name!r} answered {kind} without a message. Check its url, {self._url}."
                 )
-            code = -32601 if response.status in (400, 404, 405) else 0
+            code = UNKNOWN_METHOD if response.status in (400, 404, 405) else 0
             hint = " Check its headers." if response.status in (401, 403) else ""
             if response.status in (404, 405):
                 hint = f" Check its url, {self._url}: it must speak streamable HTTP, not the older SSE."
@@ -143,46 +155,40 @@ class HttpSession(Session):
 
     async def close(self) -> None:
         if self._shared and self.lost is None and "Mcp-Session-Id" in self._headers:
-            await self._say_goodbye()
+            await self._end_session()
         self.fail(f"MCP server {self.name!r} was stopped.")
         await self._http.close()
 
-    async def _say_goodbye(self) -> None:
-        """End the session there, or a server that many rollouts use would remember them all."""
+    async def _end_session(self) -> None:
+        """End the session on the server, which would otherwise keep those of all rollouts."""
         try:
-            async with asyncio.timeout(GOODBYE_SECONDS), self._http.delete(self._url, headers=self._headers):
+            async with asyncio.timeout(END_SECONDS), self._http.delete(self._url, headers=self._headers):
                 pass
-        except (aiohttp.ClientError, OSError):  # it need not know of sessions' ends
+        except (aiohttp.ClientError, OSError):  # servers need not support this
             pass
 
 
 def _messages(text: str | bytes) -> list[dict[str, Any]]:
-    """The messages of a text; none where it holds none, as an event that only tells where to resume a stream."""
+    """The messages of a text; none in an event that only says where to resume a stream."""
     try:
         return messages_in(text.encode("utf-8", "replace") if isinstance(text, str) else text)
     except Unreadable:
         return []
 
 
-async def _read(response: aiohttp.ClientResponse, name: str) -> bytes:
-    pieces: list[bytes] = []
+async def _chunks(response: aiohttp.ClientResponse, name: str) -> AsyncIterator[bytes]:
     size = 0
-    async for piece in response.content.iter_any():
-        size += len(piece)
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
         if size > limits.MCP_MESSAGE_BYTES:
             raise McpError(f"MCP server {name!r} sent more than {limits.MCP_MESSAGE_BYTES:,} bytes in one answer.")
-        pieces.append(piece)
-    return b"".join(pieces)
+        yield chunk
 
 
-async def _lines(response: aiohttp.ClientResponse, name: str) -> Any:
-    held: list[bytes] = []  # of a line that has not ended; put together once, for it may be long
-    size = 0
-    async for piece in response.content.iter_any():
-        size += len(piece)
-        if size > limits.MCP_MESSAGE_BYTES:
-            raise McpError(f"MCP server {name!r} sent more than {limits.MCP_MESSAGE_BYTES:,} bytes in one answer.")
-        *lines, rest = piece.split(b"\n")
+async def _lines(response: aiohttp.ClientResponse, name: str) -> AsyncIterator[str]:
+    held: list[bytes] = []  # parts of an unfinished line, joined once as it may be long
+    async for chunk in _chunks(response, name):
+        *lines, rest = chunk.split(b"\n")
         for line in lines:
             held.append(line)
             yield b"".join(held).rstrip(b"\r").decode("utf-8", "replace")

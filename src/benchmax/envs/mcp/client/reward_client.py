@@ -1,4 +1,4 @@
-"""`mcp_client`: what a reward function asks a rollout's servers with.
+"""`mcp_client`: calls a rollout's servers from a reward function.
 
 async def variable_is_set(completion, ground_truth, mcp_client, workspace, **kwargs):
     result = await mcp_client.call_tool("get_variable", {"name": "x"})
@@ -14,7 +14,7 @@ from typing import Any
 from benchmax.errors import ToolError
 
 Ask = Callable[[str, dict[str, Any]], Awaitable[Any]]
-"""Sends a request to the rollout's servers: what is asked, and with what."""
+"""Sends a request to the rollout's servers: its kind, and its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ class TextContent:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a tool gave."""
+    """The result of a tool."""
 
     content: tuple[Any, ...]
-    """`TextContent` for text, dicts as the server sent them for everything else."""
+    """`TextContent` for text, and dicts as the server sent them for everything else."""
     structured_content: dict[str, Any] | None = None
     is_error: bool = False
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -42,7 +42,7 @@ class CallResult:
 
     @property
     def data(self) -> Any:
-        """The value a server gave beside the text: alone, where it is wrapped as `{"result": value}`."""
+        """The structured value, without the `{"result": …}` around it if there is nothing else."""
         given = self.structured_content
         return given["result"] if given is not None and set(given) == {"result"} else given
 
@@ -77,7 +77,7 @@ class McpClient:
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, raise_on_error: bool = True
     ) -> CallResult:
-        """Run a tool; ToolError when it fails, unless told not to raise."""
+        """Call a tool; ToolError when it fails, unless `raise_on_error` is False."""
         result = CallResult.of(await self._ask("call", {"name": name, "arguments": dict(arguments or {})}))
         if result.is_error and raise_on_error:
             raise ToolError(result.text or f"The tool {name!r} failed.")
@@ -88,7 +88,7 @@ class McpClient:
         return [ToolInfo(each["name"], each["description"], each["input_schema"]) for each in tools]
 
     async def read_resource(self, uri: str) -> list[dict[str, Any]]:
-        """The contents of a resource, as the server gave them."""
+        """The contents of a resource, as the server sent them."""
         result = await self._ask("request", {"method": "resources/read", "params": {"uri": uri}})
         contents = result.get("contents") if isinstance(result, Mapping) else None
         return list(contents) if isinstance(contents, list) else []

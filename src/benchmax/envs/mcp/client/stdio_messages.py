@@ -1,7 +1,7 @@
-"""What servers say, read as leniently as they are written: lines of output, bodies and events over HTTP.
+"""Reads messages leniently, as servers write them: lines of output, and bodies and events over HTTP.
 
-A line may begin with a byte order mark, or with what was printed before without a line's end; hold several messages as
-a list; or number its answers with texts and fractions. Whatever else a server prints is no message.
+A line may begin with a byte order mark, or with output that was printed before without a newline; it may contain a list
+of messages; ids may be texts or fractions. Any other line is not a message.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 _BEGIN = b'{"jsonrpc"'
 _ID = re.compile(rb'"id"\s*:\s*"?(\d{1,15})\b')
 _NEAR_BYTES = 256
-"""Of the ends of a line, in which its id is looked for when it cannot be read."""
+"""How much of a line's start and end is searched for an id when the line cannot be parsed."""
 
 
 class Unreadable(ValueError):
-    """A message that is not JSON, or too deep to be read."""
+    """A message that is not valid JSON, or nested too deep."""
 
     def __init__(self, number: int | None) -> None:
         super().__init__("unreadable message")
@@ -25,7 +25,7 @@ class Unreadable(ValueError):
 
 
 def messages_in(line: bytes) -> list[dict[str, Any]]:
-    """The messages of a line: most often one, and none when it is something else."""
+    """The messages of a line: usually one, none when it is something else."""
     text = line.strip(b" \t\r\n\xef\xbb\xbf")
     if not text.startswith((b"{", b"[")):
         begin = text.find(_BEGIN)
@@ -43,7 +43,7 @@ def messages_in(line: bytes) -> list[dict[str, Any]]:
 
 
 def number_of(message: dict[str, Any]) -> int | None:
-    """Which request a message answers; servers may have made its number a text or a fraction."""
+    """The id of the request that a message answers, also when it is a text or a fraction."""
     number = message.get("id")
     if isinstance(number, str) and number.isascii() and number.isdigit():
         return int(number)

@@ -1,26 +1,28 @@
-"""The parent of server processes: starts them, watches them, and takes them along when it ends.
+"""The process that starts MCP servers, watches them, and ends them when it ends.
 
     python fork_server.py FD [PLAN]   FD: a socket to the agent, one JSON message a packet
 
-    agent → nursery   {"plan": 0} + the descriptor of a file    once, first: what to import, what may be read
+    agent → this      {"plan": 0} + the descriptor of a file    once, first: what to import, what may be read
                       {"spawn": 7, "argv": […], "cwd": …, "env": {…}, "own": […], "read": […],
                        "memory": …}
                       + the child's descriptors 0, 1, 2, …
                       {"kill": 7}
-    nursery → agent   {"ready": null, "left": {package: why the servers import it themselves}},
+    this → agent      {"ready": null, "not_preloaded": {package: why the servers import it themselves}},
                       or {"ready": "why servers cannot be forked from here", …}
-                      {"spawned": 7, "pid": 4711}, {"failed": 7, "reason": …}, {"ended": 7, "status": -9, "over": false}
+                      {"spawned": 7, "pid": 4711}, {"failed": 7, "reason": …},
+                      {"ended": 7, "status": -9, "over_memory": false}
 
 With a Python plan, children are forked from this process, which has imported their packages, and run the server
-without an exec; otherwise each child executes its command. Packages are imported confined, in an empty directory; those
-that must not be are found by importing them, and then this process begins anew without them (PLAN).
-Every child leads a session of its own, all of which is killed when the child ends; what it detached is this process's
-child then, known by its mark, and killed too.
-A child that with all it started takes more memory than it may is killed, and its end says so ("over"). Limits of the
-kernel would not do: they hold for one process each, and count what Node or Go reserve and never use.
+without an exec; otherwise each child executes its command. Packages are imported confined, in an empty directory.
+Importing them shows which ones must not be imported here; this process then restarts without those (PLAN).
+Every child leads a session of its own, which is killed when the child ends. Processes that it detached become children
+of this process, which recognises them by their mark (sandbox.py) and kills them too.
+A child whose processes together use more memory than allowed is killed, and its end says so ("over_memory"). Limits of
+the kernel do not help: they hold for one process each, and count what Node or Go reserve and never use.
 When the agent's end of the socket closes, everything here ends.
 
-Runs under any Python from 3.9, with the standard library alone: the server's interpreter need not know benchmax.
+Runs under any Python from 3.9 with the standard library alone, as the server's interpreter may lack benchmax and
+psutil; so /proc is read by hand here. Linux only.
 """
 
 from __future__ import annotations
@@ -40,15 +42,15 @@ from typing import Any
 MOST_BYTES = 200_000
 MOST_FDS = 8
 MOST_ROUNDS = 5
-"""How often it may begin anew without packages that are not to be imported here."""
+"""How often it may restart without packages that must not be imported here."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 MOST_ANCESTORS = 1_000
-LOOK_SECONDS = 0.2
-"""Between two looks at the memory of children that have a limit."""
+MEASURE_SECONDS = 0.2
+"""How often the memory of children that have a limit is measured."""
 
 
 def _sibling(name: str) -> Any:
-    """A module beside this one, without putting its folder on the path where the servers would find it."""
+    """Load a module of this folder without putting the folder on the path, where servers would find it."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
     spec = importlib.util.spec_from_file_location("_benchmax_" + name, path)
     assert spec is not None
@@ -63,22 +65,22 @@ sandbox = _sibling("sandbox")
 preload = _sibling("preload")
 
 
-class Nursery:
+class ForkServer:
     def __init__(self, sock: socket.socket, plan_fd: int | None = None) -> None:
         self._sock = sock
         self._plan_fd = plan_fd
         self._children: dict[int, int] = {}  # pid: the agent's number for it
         self._limits: dict[int, int] = {}  # mark: bytes
-        self._over: set[int] = set()
-        self._next_look = 0.0
+        self._over_memory: set[int] = set()
+        self._next_measure = 0.0
         self._plan: dict[str, Any] = {}
         self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> Callable[[], None] | None:
-        """Serve the agent until it is gone. In a child, gives what the child is to do."""
+        """Serve the agent until it is gone. In a child, returns what the child has to run."""
         plan = self._plan_fd
         if plan is None:
-            first = self._hear()
+            first = self._receive()
             if first is None:
                 return None
             plan = first[1][0]
@@ -87,58 +89,58 @@ class Nursery:
         sandbox.hide()
         sandbox.adopt_orphans()
         python = self._plan.get("python")
-        sandbox.die_with_parent(os.getppid())  # while it imports it does not hear the agent
+        sandbox.die_with_parent(os.getppid())  # while importing, it does not read the socket
         reason = self._preload(python) if python else None
-        sandbox.die_with_parent(None)  # from here on its end is orderly: it takes along what the servers started
+        sandbox.die_with_parent(None)  # from here on it ends in order, after killing what the servers started
         signal.set_wakeup_fd(self._wake[1])
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._say({"ready": reason, "left": self._plan.get("left", {})})
+        self._send({"ready": reason, "not_preloaded": self._plan.get("not_preloaded", {})})
         while True:
-            pause = LOOK_SECONDS if self._limits else None
+            pause = MEASURE_SECONDS if self._limits else None
             readable, _, _ = select.select([self._sock.fileno(), self._wake[0]], [], [], pause)
-            if self._limits and time.monotonic() > self._next_look:
-                self._look_at_memory()
+            if self._limits and time.monotonic() > self._next_measure:
+                self._check_memory()
             if self._wake[0] in readable:
                 os.read(self._wake[0], 4096)
                 self._reap()
             if self._sock.fileno() in readable:
-                heard = self._hear()
-                if heard is None:
+                received = self._receive()
+                if received is None:
                     self._end()
                     return None
-                begin = self._obey(*heard)
+                begin = self._handle(*received)
                 if begin is not None:
                     return begin
 
     def _preload(self, python: dict[str, Any]) -> str | None:
-        """Import packages as confined as the servers will be; begin anew when one looked at what is not for all."""
+        """Import packages, confined like the servers; restart when one depends on what differs between rollouts."""
         if self._plan["confined"] and self._plan_fd is None:
             sandbox.drop_powers()
             sandbox.confine(self._plan["read"], self._plan["write"], self._plan["listed"])
-        left = self._plan.get("left", {})
+        excluded = self._plan.get("not_preloaded", {})
         before, variables = set(sys.modules), dict(os.environ)
         _renew_streams()
-        watch = preload.Watch(python["own"], python["varying"], left)
+        watch = preload.ImportWatch(python["own"], python["varying"], excluded)
         watch.begin([python["target"], *python["arguments"]])
         try:
             known = self._plan.get("known", ())
             reason: str | None = preload.preload(watch, python["kind"], python["target"], python["also"], known)
         finally:
             watch.end()
-        if watch.looked and self._plan.get("round", 0) < MOST_ROUNDS:
-            left = {**left, **watch.looked}
+        if watch.found and self._plan.get("round", 0) < MOST_ROUNDS:
+            excluded = {**excluded, **watch.found}
             known = [*known, *(name for name in sys.modules if name not in before)]
-            known = [name for name in dict.fromkeys(known) if name.partition(".")[0] not in left]
-            if set(preload.BLAMED) & set(watch.looked.values()):
-                known.reverse()  # what is imported comes before what imports it, so that the culprit is found
-            anew = {"left": left, "known": known, "round": self._plan.get("round", 0) + 1}
-            self._begin_anew({**self._plan, **anew}, variables)
-        if watch.looked:
-            name, what = next(iter(watch.looked.items()))
+            known = [name for name in dict.fromkeys(known) if name.partition(".")[0] not in excluded]
+            if set(preload.SEEN_AFTERWARDS) & set(watch.found.values()):
+                known.reverse()  # imported modules before their importers, so that the right one is blamed
+            changed = {"not_preloaded": excluded, "known": known, "round": self._plan.get("round", 0) + 1}
+            self._restart({**self._plan, **changed}, variables)
+        if watch.found:
+            name, what = next(iter(watch.found.items()))
             return f"its package {name} {what} when imported"
         return reason
 
-    def _begin_anew(self, plan: dict[str, Any], variables: dict[str, str]) -> None:
+    def _restart(self, plan: dict[str, Any], variables: dict[str, str]) -> None:
         file = os.memfd_create("plan", 0)
         with open(file, "w", encoding="utf-8", closefd=False) as stream:
             json.dump(plan, stream)
@@ -147,27 +149,27 @@ class Nursery:
         script = os.path.abspath(__file__)
         os.execve(sys.executable, [sys.executable, "-u", script, str(self._sock.fileno()), str(file)], variables)
 
-    def _hear(self) -> tuple[dict[str, Any], list[int]] | None:
+    def _receive(self) -> tuple[dict[str, Any], list[int]] | None:
         try:
             data, fds, _, _ = socket.recv_fds(self._sock, MOST_BYTES, MOST_FDS)
         except OSError:
             return None
         return (json.loads(data), fds) if data else None
 
-    def _say(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         try:
             self._sock.send(json.dumps(message).encode())
-        except OSError:  # the agent is gone, as the next read will tell
+        except OSError:  # the agent is gone; the next read ends this process
             pass
 
-    def _obey(self, message: dict[str, Any], fds: list[int]) -> Callable[[], None] | None:
+    def _handle(self, message: dict[str, Any], fds: list[int]) -> Callable[[], None] | None:
         if "spawn" in message:
             return self._spawn(message, fds)
         if "kill" in message:
             for pid, number in list(self._children.items()):
                 if number == message["kill"]:
                     _kill_group(pid)
-                    _kill(pid)  # it may not yet lead its group
+                    _kill(pid)  # it may not lead its group yet
         return None
 
     def _spawn(self, message: dict[str, Any], fds: list[int]) -> Callable[[], None] | None:
@@ -175,7 +177,7 @@ class Nursery:
         try:
             pid = os.fork()
         except OSError as error:
-            self._say({"failed": message["spawn"], "reason": f"cannot fork: {error.strerror}"})
+            self._send({"failed": message["spawn"], "reason": f"cannot fork: {error.strerror}"})
             pid = -1
         if pid == 0:
             return self._begin(message, fds, parent)
@@ -185,7 +187,7 @@ class Nursery:
             self._children[pid] = message["spawn"]
             if message["memory"] is not None:
                 self._limits[_mark(parent, message["spawn"])] = message["memory"]
-            self._say({"spawned": message["spawn"], "pid": pid})
+            self._send({"spawned": message["spawn"], "pid": pid})
         return None
 
     # In the child
@@ -195,7 +197,7 @@ class Nursery:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.setsid()
-        spare = [os.dup(fd) if fd < len(fds) else fd for fd in fds]  # none may lie where another is to go
+        spare = [os.dup(fd) if fd < len(fds) else fd for fd in fds]  # none may be overwritten by another
         for place, fd in enumerate(spare):
             os.dup2(fd, place, inheritable=True)
         self._sock.close()
@@ -222,20 +224,20 @@ class Nursery:
 
     # The end
 
-    def _look_at_memory(self) -> None:
-        """Kill those that with all they started have more than they may."""
-        self._next_look = time.monotonic() + LOOK_SECONDS
+    def _check_memory(self) -> None:
+        """Kill children whose processes together use more memory than allowed."""
+        self._next_measure = time.monotonic() + MEASURE_SECONDS
         taken = dict.fromkeys(self._limits, 0)
         for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
             mark = sandbox.mark_of(pid)
             if mark in taken:
                 taken[mark] += _memory(pid)
             elif mark == sandbox.SHED and _descends(pid):
-                _kill(pid)  # it would count for nobody
+                _kill(pid)  # it removed its mark, so that its memory counts for no child
         for pid, number in self._children.items():
             mark = _mark(os.getpid(), number)
             if mark in taken and taken[mark] > self._limits[mark]:
-                self._over.add(number)
+                self._over_memory.add(number)
                 _kill_group(pid)
 
     def _reap(self) -> None:
@@ -247,17 +249,17 @@ class Nursery:
             if ended is None:
                 return
             if ended.si_pid in self._children:
-                _kill_group(ended.si_pid)  # before it is reaped, while the number is still its own
+                _kill_group(ended.si_pid)  # before it is reaped and its pid is free for others
             _, status = os.waitpid(ended.si_pid, 0)
             number = self._children.pop(ended.si_pid, None)
             if number is not None:
                 self._limits.pop(_mark(os.getpid(), number), None)
             self._kill_detached()
             if number is not None:
-                self._say({"ended": number, "status": _exit_code(status), "over": number in self._over})
+                self._send({"ended": number, "status": _exit_code(status), "over_memory": number in self._over_memory})
 
     def _kill_detached(self, all_of_them: bool = False) -> None:
-        """What servers left behind that are no more; what those left in turn comes here when they end."""
+        """Kill what ended servers left running; the children of those become ours when they end."""
         alive = {_mark(os.getpid(), number) for number in self._children.values()}
         for pid in _children_of(os.getpid()):
             if pid in self._children:
@@ -270,7 +272,7 @@ class Nursery:
     def _end(self) -> None:
         for pid in list(self._children):
             _kill_group(pid)
-        for _ in range(20):  # those of the dead come to this process one generation at a time
+        for _ in range(20):  # orphans become children of this process one generation at a time
             self._kill_detached(all_of_them=True)
             self._children.clear()
             try:
@@ -283,14 +285,14 @@ class Nursery:
 
 
 class _Pipe(io.FileIO):
-    """A descriptor that will be a pipe, though it is /dev/null for now, which can seek."""
+    """A descriptor that will be a pipe; now it is /dev/null, which can seek."""
 
     def seekable(self) -> bool:
         return False
 
 
 def _renew_streams() -> None:
-    """Streams that packages may take when they are imported, and that are still right in the servers."""
+    """Replace the standard streams by ones that packages may keep when imported, as they stay valid in servers."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
         raw = _Pipe(fd, "r" if fd == 0 else "w", closefd=False)
@@ -317,12 +319,12 @@ def _exit_code(status: int) -> int:
 
 
 def _mark(parent: int, number: int) -> int:
-    """What a child of this parent is marked with; no other process of the machine has the same."""
+    """The mark of a child, unique on this machine."""
     return parent << 32 | number
 
 
 def _memory(pid: int) -> int:
-    """The bytes of memory that a process has, less what it shares through files."""
+    """The resident memory of a process in bytes, less what it shares through files."""
     try:
         with open(f"/proc/{pid}/statm") as file:
             _, resident, shared = file.read().split()[:3]
@@ -346,7 +348,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _descends(pid: int) -> bool:
-    """Whether this process started another, or one that did."""
+    """Whether a process descends from this one."""
     for _ in range(MOST_ANCESTORS):
         if pid in (0, 1, os.getpid()):
             break
@@ -367,14 +369,14 @@ def _children_of(pid: int) -> list[int]:
 
 
 def main() -> None:
-    begin = Nursery(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]) if len(sys.argv) > 2 else None).run()
+    begin = ForkServer(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]) if len(sys.argv) > 2 else None).run()
     if begin is not None:
-        sys.excepthook = _tell
+        sys.excepthook = _print_error
         begin()
 
 
-def _tell(kind: Any, error: BaseException, trace: Any) -> None:
-    """What Python says of an error that ends it, without the lines of these files, of which servers know nothing."""
+def _print_error(kind: Any, error: BaseException, trace: Any) -> None:
+    """Print a traceback without the frames of these files."""
     ours = (os.path.abspath(__file__), preload.__file__)
     while trace is not None and os.path.abspath(trace.tb_frame.f_code.co_filename) in ours:
         trace = trace.tb_next

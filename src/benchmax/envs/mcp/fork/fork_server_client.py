@@ -1,4 +1,4 @@
-"""The agent's side of a nursery: server processes by request, their pipes here, their end told."""
+"""The agent's side of a fork server: starts it, starts server processes through it, and reports their end."""
 
 from __future__ import annotations
 
@@ -10,105 +10,98 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from benchmax.envs.mcp.fork.preload import split_command
 from benchmax.envs.mcp.fork.sandbox import mark_of
-from benchmax.errors import McpError
+from benchmax.errors import McpError, UsageError
 
 SCRIPT = Path(__file__).with_name("fork_server.py")
 ORPHAN_SECONDS = (0.1, 0.5, 2.0)
-"""When to look for what a dead nursery left behind."""
+"""When to look for processes that a dead fork server left."""
 MOST_GENERATIONS = 20
 MOST_BYTES = 200_000
-"""What a nursery takes in one packet."""
+"""The largest packet that a fork server takes."""
 OPEN_FILES = 4096
 FILE_BYTES = 2**31
 """The largest file a server may write."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """What servers may read, and whether the kernel can hold them to it."""
+class SandboxRules:
+    """What servers may read, and whether the kernel can enforce it."""
 
     read: tuple[str, ...]
     confined: bool
     write: tuple[str, ...] = ()
-    """What packages may write while they are imported, and servers in their own part of it."""
+    """Where packages may write while they are imported; each server writes in its own part."""
     listed: tuple[str, ...] = ()
-    """Folders of which a part is closed: the names in them may be read, as imports need."""
+    """Folders that are closed in part: their names may be listed, as imports need."""
 
     def plan(self) -> dict[str, Any]:
-        return {
-            "read": self.read, "write": self.write, "listed": self.listed, "confined": self.confined,
-            "open_files": OPEN_FILES, "file_bytes": FILE_BYTES,
-        }  # fmt: skip
+        return {**asdict(self), "open_files": OPEN_FILES, "file_bytes": FILE_BYTES}
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """A Python program to be forked, and what its packages are imported with."""
+class PythonProgram:
+    """A Python program to fork, and how its packages are imported."""
 
     kind: str
     target: str
     arguments: tuple[str, ...] = ()
     own: str = "/"
-    """An empty directory of the parent's own: `own`/workspace is where it imports."""
+    """An empty directory of the fork server; its working directory is `own`/workspace."""
     varying: tuple[str, ...] = ("HOME", "TMPDIR", "PWD")
-    """Variables that are another in each rollout."""
+    """Variables that differ between rollouts."""
     also: tuple[str, ...] = ()
-    """Files whose imports are wanted too."""
-
-    def plan(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind, "target": self.target, "arguments": self.arguments, "own": self.own,
-            "varying": self.varying, "also": self.also,
-        }  # fmt: skip
+    """Files whose imports are preloaded too."""
+    interpreter: str = sys.executable
 
 
 @dataclass(eq=False, slots=True)
 class Child:
-    """One server process. `ended` becomes its exit status."""
+    """One server process. `ended` is its exit status."""
 
     number: int
-    nursery: Nursery
+    parent: ForkServerClient
     pid: int = 0
-    over: bool = False
-    """Whether it was ended for taking more memory than it may."""
+    over_memory: bool = False
+    """Whether it was killed for using more memory than allowed."""
     started: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     ended: asyncio.Future[int] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def kill(self) -> None:
-        """End it and all that it started."""
+        """Kill it and all that it started."""
         if not self.ended.done():
-            self.nursery.kill(self)
+            self.parent.kill(self)
 
 
-class Nursery:
-    """A parent process for servers, see fork_server.py."""
+class ForkServerClient:
+    """A process that starts servers, see fork_server.py."""
 
-    def __init__(
-        self, interpreter: str, rules: Rules, variables: Mapping[str, str], python: Program | None = None
-    ) -> None:
-        self._interpreter = interpreter
+    def __init__(self, rules: SandboxRules, variables: Mapping[str, str], python: PythonProgram | None = None) -> None:
+        self._interpreter = python.interpreter if python is not None else sys.executable
         self._variables = dict(variables)
         self._folder = f"{python.own}/workspace" if python is not None else "/"
-        self._plan = {**rules.plan(), "python": python.plan() if python is not None else None}
+        self._plan = {**rules.plan(), "python": asdict(python) if python is not None else None}
         self._numbers = itertools.count(1)
         self._children: dict[int, Child] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._sock: socket.socket | None = None
         self.ready: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        """Why servers cannot be forked here; None when they can."""
-        self.left: dict[str, str] = {}
+        """Why servers cannot be forked from it; None when they can."""
+        self.not_preloaded: dict[str, str] = {}
         """Packages that servers import themselves, and why."""
         self.dead = False
         self.proven = False
-        """Whether a server forked here has ever worked."""
+        """Whether a server forked from it has ever started."""
 
     def start(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -130,11 +123,11 @@ class Nursery:
             theirs.close()
         _parents.add(self._process.pid)
         self._sock = ours
-        with tempfile.TemporaryFile() as plan:  # what may be read may be more than a packet holds
+        with tempfile.TemporaryFile() as plan:  # it may be larger than a packet
             plan.write(json.dumps(self._plan).encode())
             plan.seek(0)
             socket.send_fds(ours, [b'{"plan": 0}'], [plan.fileno()])
-        asyncio.get_running_loop().add_reader(ours, self._heard)
+        asyncio.get_running_loop().add_reader(ours, self._readable)
 
     async def spawn(
         self,
@@ -146,7 +139,7 @@ class Nursery:
         memory: int | None = None,
         read: Sequence[str] = (),
     ) -> Child:
-        """Start a server whose descriptors 0, 1, 2, … are `fds`; they are closed here. `memory`: in bytes, at most."""
+        """Start a server with the descriptors `fds` as 0, 1, 2, …; closes them here. `memory`: its limit in bytes."""
         child = Child(next(self._numbers), self)
         message = {
             "spawn": child.number, "argv": list(argv), "cwd": cwd, "env": dict(env), "own": list(own),
@@ -154,7 +147,7 @@ class Nursery:
         }  # fmt: skip
         try:
             if self.dead or self._sock is None:
-                raise McpError("The parent of the MCP servers is gone. Try again.")
+                raise McpError("The process that starts MCP servers is gone. Try again.")
             packet = json.dumps(message).encode()
             if len(packet) > MOST_BYTES:
                 raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
@@ -180,7 +173,7 @@ class Nursery:
             except OSError:
                 self._lost()
 
-    def _heard(self) -> None:
+    def _readable(self) -> None:
         assert self._sock is not None
         while True:
             try:
@@ -192,11 +185,11 @@ class Nursery:
             if not data:
                 self._lost()
                 return
-            self._obey(json.loads(data))
+            self._received(json.loads(data))
 
-    def _obey(self, message: dict[str, Any]) -> None:
+    def _received(self, message: dict[str, Any]) -> None:
         if "ready" in message and not self.ready.done():
-            self.left = dict(message.get("left") or {})
+            self.not_preloaded = dict(message.get("not_preloaded") or {})
             self.ready.set_result(message["ready"])
         elif "spawned" in message and (child := self._children.get(message["spawned"])) is not None:
             child.pid = message["pid"]
@@ -207,12 +200,12 @@ class Nursery:
                     McpError(f"No MCP server can be started: it {message['reason']}. Free memory.")
                 )
         elif "ended" in message and (child := self._children.pop(message["ended"], None)) is not None:
-            child.over = message["over"]
+            child.over_memory = message["over_memory"]
             _settle(child.started, None)
             _settle(child.ended, message["status"])
 
     def _lost(self) -> None:
-        """The nursery died. Linux ended its children; what they started in their sessions is ended here."""
+        """The fork server died, and Linux killed its children; kill what those started in their sessions."""
         if self.dead:
             return
         self.dead = True
@@ -225,7 +218,7 @@ class Nursery:
             if child.pid:
                 _kill_group(child.pid)
             if not child.started.done():
-                child.started.set_exception(McpError("The parent of the MCP servers died. Try again."))
+                child.started.set_exception(McpError("The process that starts MCP servers died. Try again."))
             _settle(child.ended, -9)
         self._children.clear()
         if self._process is not None:
@@ -235,7 +228,7 @@ class Nursery:
             asyncio.get_running_loop().call_later(pause, _end_orphans)
 
     async def close(self) -> None:
-        """End it, and with it every server."""
+        """End it and all its servers."""
         if self._process is None:
             return
         if not self.dead:
@@ -248,23 +241,23 @@ class Nursery:
 
 
 _parents: set[int] = set()
-"""Nurseries of this agent."""
+"""Pids of this agent's fork servers."""
 
 
 def _end_orphans() -> None:
-    """What a nursery's servers had detached is the agent's child now, when the nursery died before it could end it."""
-    for pid in _children():
-        if pid not in _parents and mark_of(pid) is not None:
-            _end(pid)
+    """Kill what servers had detached and a dead fork server left: it is the agent's child now."""
+    for child in psutil.Process().children():
+        if child.pid not in _parents and mark_of(child.pid) is not None:
+            _end(child.pid)
 
 
 def end_children() -> None:
-    """Kill all that this process started, and what that leaves to it; for an agent, which ends then itself."""
+    """Kill all that this process started, and the orphans that this makes its children; for an agent that ends."""
     for _ in range(MOST_GENERATIONS):
-        if not (pids := _children()):
+        if not (children := psutil.Process().children()):
             return
-        for pid in pids:
-            _end(pid)
+        for child in children:
+            _end(child.pid)
 
 
 def _end(pid: int) -> None:
@@ -278,25 +271,15 @@ def _end(pid: int) -> None:
 
 
 def living_children() -> list[int]:
-    """Those children of this process that have not ended."""
-    return [pid for pid in _children() if not _is_zombie(pid)]
+    """The children of this process that have not ended."""
+    return [child.pid for child in psutil.Process().children() if _is_alive(child)]
 
 
-def _is_zombie(pid: int) -> bool:
+def _is_alive(process: psutil.Process) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except (OSError, IndexError):
-        return True
-
-
-def _children() -> list[int]:
-    found: list[int] = []
-    for task in os.listdir("/proc/self/task"):
-        try:
-            found += map(int, Path(f"/proc/self/task/{task}/children").read_text().split())
-        except OSError:
-            pass
-    return found
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _kill_group(pid: int) -> None:
@@ -311,32 +294,38 @@ def _settle(future: asyncio.Future[Any], value: Any) -> None:
         future.set_result(value)
 
 
+def require_linux() -> None:
+    """UsageError on a system without the calls that a fork server makes."""
+    if not hasattr(socket, "SOCK_SEQPACKET") or not hasattr(os, "pipe2") or not hasattr(os, "memfd_create"):
+        raise UsageError(
+            f"MCP servers run on Linux, not on {sys.platform}. Start an agent on a Linux machine, and use it here with "
+            "ManualProvisioner."
+        )
+
+
 # Which commands can be forked
 
 
-def python_command(command: str, args: Sequence[str], path: str) -> tuple[str, Program] | None:
-    """The interpreter of a command that is a Python program, and the program; None when it is none."""
+def python_program(command: str, args: Sequence[str], path: str) -> PythonProgram | None:
+    """The program of a command that runs Python; None when it does not."""
     found = shutil.which(command, path=path)
     if found is None:
         return None
     name = os.path.basename(command)
     if name.startswith("python") and name[6:].replace(".", "").isdigit() | (name == "python"):
         parts = split_command(args)
-        return None if parts is None else (found, Program(parts[0], parts[1], tuple(parts[2])))
-    interpreter = _shebang(found)
-    if interpreter is not None:
-        return interpreter, Program("script", found, tuple(args))
+        return None if parts is None else PythonProgram(parts[0], parts[1], tuple(parts[2]), interpreter=found)
+    words = shebang(found)  # of an installed script, such as `mcp-server-time`
+    if len(words) == 1 and os.path.basename(words[0]).startswith("python") and os.path.isfile(words[0]):
+        return PythonProgram("script", found, tuple(args), interpreter=words[0])
     return None
 
 
-def _shebang(path: str) -> str | None:
-    """The interpreter of a script that a package installed, `mcp-server-time` and the like."""
+def shebang(path: str) -> list[str]:
+    """The interpreter and its arguments in the first line of a script; empty when it has none."""
     try:
         with open(path, "rb") as file:
             line = file.readline(512)
     except OSError:
-        return None
-    words = line[2:].decode("utf-8", "replace").split() if line.startswith(b"#!") else []
-    if len(words) == 1 and os.path.basename(words[0]).startswith("python") and os.path.isfile(words[0]):
-        return words[0]
-    return None
+        return []
+    return line[2:].decode("utf-8", "replace").split() if line.startswith(b"#!") else []

@@ -1,15 +1,16 @@
-"""A Python server, made ready before it is needed: its packages imported, itself not begun.
+"""Imports a Python server's packages before the server runs, in the process from which servers are forked.
 
-Runs in the parent from which servers are forked, under any Python from 3.9, with the standard library alone. Packages
-installed for the interpreter are imported here, in an empty directory, confined as the servers will be, with the
-server's own arguments and variables. Modules that lie beside the server are not, for they may look at the
-working directory or open files when imported; their own imports are followed instead.
+Packages installed for the interpreter are imported here, in an empty directory, confined like the servers, with the
+server's own arguments and variables. Modules beside the server are not, as they may read the working directory or open
+files when imported; their own imports are followed instead.
 
-What is another in each rollout, or would be lost or shared in a fork, is watched: the directories and the arguments and
+What differs between rollouts, or would be lost or shared in a fork, is watched: the directories and the arguments and
 variables that name them, process ids, random numbers, files that are written or kept open, shared memory, programs that
-are run, connections and threads. A package that looks at one of these when it is imported is left to the servers, which
-import it themselves; so is every package that imports it. As nothing can be unimported, the parent begins anew without
-them. What compiled code asks the system for by itself is not seen.
+are run, connections and threads. A package that uses one of these when imported is excluded, and so is every package
+that imports it: the servers import them themselves. As nothing can be unimported, the fork server restarts without
+them. System calls of compiled code are not seen.
+
+Runs under any Python from 3.9 with the standard library alone. Linux only.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ _READ, _COPY = 1, 3
 """mmap.ACCESS_READ and mmap.ACCESS_COPY."""
 _STANDARD = frozenset(getattr(sys, "stdlib_module_names", ()))
 ARGUMENTS = "$arguments"
-"""Stands among the names of variables for the server's arguments."""
+"""Stands for the server's arguments among the names of variables."""
 CWD = "asks for the working directory"
-_DEEDS = {
+_EVENTS = {
     **dict.fromkeys(("subprocess.Popen", "os.system", "os.fork", "os.posix_spawn", "os.exec"), "runs another program"),
     **dict.fromkeys(("socket.connect", "socket.bind"), "opens a connection"),
     **dict.fromkeys(("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink", "os.chmod",
@@ -52,13 +53,13 @@ _DEEDS = {
     "os.chdir": "changes the working directory",
     "mmap.__new__": "shares memory",
 }  # fmt: skip
-"""What is noted whatever it is done to."""
+"""Audit events that exclude a package whatever their arguments."""
 RANDOM = "draws random numbers"
 THREAD, KEPT = "starts a thread", "keeps a file or a connection open"
-BLAMED = (THREAD, KEPT)
-"""What is seen only afterwards, and so of a module and all that it imports."""
+SEEN_AFTERWARDS = (THREAD, KEPT)
+"""Seen only after an import, so that it may be due to the module or to anything it imports."""
 _HARMLESS = {
-    ("rich", CWD),  # which keeps it in one variable, see _renew
+    ("rich", CWD),  # kept in one variable, see _renew
     ("urllib3", "opens a connection"),  # to see whether there is IPv6, and closes it
     *((name, RANDOM) for name in ("rich", "opentelemetry")),  # for names that only they use
 }
@@ -66,7 +67,7 @@ _code: dict[str, types.CodeType] = {}
 
 
 def split_command(arguments: Sequence[str]) -> tuple[str, str, list[str]] | None:
-    """(kind, target, the server's own arguments) of what follows `python`, or None when it cannot be forked."""
+    """The kind, target and own arguments of a command line after `python`; None when it cannot be forked."""
     rest = list(arguments)
     while rest and rest[0] in ("-u", "-B", "-s", "-E", "-I", "-P"):
         rest.pop(0)
@@ -77,23 +78,23 @@ def split_command(arguments: Sequence[str]) -> tuple[str, str, list[str]] | None
     return None
 
 
-class Left(BaseException):
-    """A package that is left to the servers was asked for; no `except Exception` of another package may hide it."""
+class Excluded(BaseException):
+    """An excluded package was imported. Not an Exception, so that no package can hide it."""
 
 
-class Watch:
-    """Notices what packages look at while they are imported, and refuses those that were seen to before."""
+class ImportWatch:
+    """Notices what packages use while they are imported, and refuses the import of excluded ones."""
 
-    def __init__(self, own: str, varying: Sequence[str], left: Mapping[str, str]) -> None:
+    def __init__(self, own: str, varying: Sequence[str], excluded: Mapping[str, str]) -> None:
         self._own = own
         self._varying = frozenset(varying)
-        self.left = dict(left)
+        self.excluded = dict(excluded)
         """Packages that servers import themselves, and why."""
-        self.looked: dict[str, str] = {}
-        """Those that were seen just now."""
+        self.found: dict[str, str] = {}
+        """Further packages to exclude, found in this process."""
         self.on = False
         self._replaced: list[tuple[Any, str, Any]] = []
-        sys.addaudithook(self._heard)
+        sys.addaudithook(self._audit)
 
     def begin(self, arguments: Sequence[str]) -> None:
         environment, varying, note = type(os.environ), self._varying, self.note
@@ -139,28 +140,28 @@ class Watch:
         sys.dont_write_bytecode = False
 
     def _replace(self, place: Any, name: str, what: str) -> None:
-        """Have a function noted that no audit hook tells of."""
+        """Note calls of a function that raises no audit event."""
         function = getattr(place, name, None)
         if function is None:  # not in this Python
             return
 
         def noted(*given: Any, **named: Any) -> Any:
             if name != "seed" or not any(each is not None for each in (*given[1:], *named.values())):
-                self.note(what)  # a seed that is given is the same for all
+                self.note(what)  # a given seed is the same in all servers
             return function(*given, **named)
 
         self._replaced.append((place, name, function))
         setattr(place, name, noted)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """As a finder of modules: find none, and refuse those that are left to the servers."""
+        """A module finder that finds nothing and refuses excluded packages."""
         top = name.partition(".")[0]
-        if top in self.left:
-            self.note(f"imports {top}, which {self.left[top]}")
-            raise Left(name)
+        if top in self.excluded:
+            self.note(f"imports {top}, which {self.excluded[top]}")
+            raise Excluded(name)
 
     def note(self, what: str) -> None:
-        """Whoever is being imported looks at what differs. The standard library may; it is known what it does."""
+        """Exclude the package that is being imported, and its importers; the standard library is harmless."""
         if not self.on:
             return
         importing = []
@@ -173,16 +174,16 @@ class Watch:
             return
         if (importing[0], what) in _HARMLESS:
             return
-        self.looked.setdefault(importing[0], what)
+        self.found.setdefault(importing[0], what)
         for name in importing[1:]:
             if name not in _STANDARD and name != "__main__":
-                self.looked.setdefault(name, f"imports {importing[0]}, which {self.looked[importing[0]]}")
+                self.found.setdefault(name, f"imports {importing[0]}, which {self.found[importing[0]]}")
 
     def blame(self, name: str, what: str) -> None:
-        """A module, or one that it imports, did what no hook tells of."""
-        self.looked.setdefault(name.partition(".")[0], what)
+        """Exclude a module for an effect that was seen only after its import."""
+        self.found.setdefault(name.partition(".")[0], what)
 
-    def _heard(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.on:
             return
         if event == "open":
@@ -195,8 +196,8 @@ class Watch:
         elif event == "sqlite3.connect":
             if arguments[0] not in (":memory:", b":memory:"):
                 self.note(f"opens the database {_shown(arguments[0])}")
-        elif event in _DEEDS:
-            self.note(_DEEDS[event])
+        elif event in _EVENTS:
+            self.note(_EVENTS[event])
 
     def _opened(self, path: Any, mode: Any, flags: Any) -> None:
         if isinstance(path, int) or path in ("/dev/null", b"/dev/null"):
@@ -220,10 +221,10 @@ def _shown(path: Any) -> str:
     return os.path.basename(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else str(path)
 
 
-def preload(watch: Watch, kind: str, target: str, also: Sequence[str], known: Sequence[str] = ()) -> str | None:
-    """Import what the server will import. Gives the reason why it cannot be forked, or None.
+def preload(watch: ImportWatch, kind: str, target: str, also: Sequence[str], known: Sequence[str] = ()) -> str | None:
+    """Import what the server will import. Returns why it cannot be forked, or None.
 
-    `known`: modules that were seen to be imported before, most of which are wanted though what imported them is not.
+    `known`: modules imported by an earlier round, most of which are wanted even if their importer is now excluded.
     """
     seen = _Footprint()
     gc.disable()
@@ -251,21 +252,21 @@ def _threads() -> int:
 
 
 class _Footprint:
-    """What modules leave in the process besides themselves."""
+    """Threads and descriptors that imported modules leave in the process."""
 
     def __init__(self) -> None:
         self._threads, self._files = _threads(), _open_files()
 
     def grown(self) -> list[str]:
-        """What has come since the last look."""
+        """What has been added since the last call."""
         threads, files = self._threads, self._files
         self._threads, self._files = _threads(), _open_files()
         grown = {THREAD: self._threads > threads, KEPT: bool(self._files - files)}
-        return [what for what in BLAMED if grown[what]]
+        return [what for what in SEEN_AFTERWARDS if grown[what]]
 
 
 def _open_files() -> set[str]:
-    """Descriptors of this process, with what they are; devices that hold no state are left out."""
+    """Descriptors of this process with their targets, except devices without state."""
     found = set()
     for fd in os.listdir("/proc/self/fd"):
         try:
@@ -280,12 +281,12 @@ def _open_files() -> set[str]:
 def _try_import(name: str) -> None:
     try:
         importlib.import_module(name)
-    except BaseException:  # the server itself will say what is wrong, where it is seen
+    except BaseException:  # the server will raise it again, where it is reported
         pass
 
 
 def _imports_of(kind: str, target: str, also: Sequence[str]) -> list[str]:
-    """Installed modules that the server imports, through those of its modules that are not installed."""
+    """Installed modules that the server imports, directly or through modules beside it."""
     found: list[str] = []
     queue: list[str] = list(also)
     seen: set[str] = set()
@@ -308,7 +309,7 @@ def _imports_of(kind: str, target: str, also: Sequence[str]) -> list[str]:
 
 
 def _module_files(target: str, queue: list[str]) -> list[str]:
-    """For `-m package`: the package itself is installed, and its __main__ names the rest."""
+    """For `-m package`: the installed package, whose __main__ imports the rest."""
     try:
         spec = importlib.util.find_spec(target)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -324,7 +325,7 @@ def _module_files(target: str, queue: list[str]) -> list[str]:
 
 
 def _local_file(name: str) -> str | None:
-    """The file of a module that lies in the server's own folder."""
+    """The file of a module in the server's own folder."""
     base = os.path.join(sys.path[0] or ".", *name.split("."))
     for path in (base + ".py", os.path.join(base, "__init__.py")):
         if os.path.isfile(path):
@@ -361,7 +362,7 @@ def _outside_functions(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _compile(path: str) -> types.CodeType | None:
-    """The script's code, read once; what is wrong with it is said when it runs."""
+    """Compile a script once; errors are raised when it runs."""
     try:
         with open(path, "rb") as file:
             _code[path] = compile(file.read(), path, "exec")
@@ -371,7 +372,7 @@ def _compile(path: str) -> types.CodeType | None:
 
 
 def run(kind: str, target: str, arguments: Sequence[str]) -> None:
-    """Be the server: run it as `python` would, in this process."""
+    """Run the server in this process, as `python` would."""
     gc.enable()
     _renew()
     sys.argv = [target, *arguments]
@@ -388,14 +389,14 @@ def run(kind: str, target: str, arguments: Sequence[str]) -> None:
         sys.modules["__main__"] = main
         code = _compile(target) if target not in _code else _code[target]
         if code is None:
-            runpy.run_path(target, run_name="__main__")  # raises what Python says of it
+            runpy.run_path(target, run_name="__main__")  # raises Python's own error
         else:
             exec(code, main.__dict__)  # noqa: S102 - the server's own script, as `python script.py` runs it
 
 
 def _renew() -> None:
-    """What imported packages hold that must be another in each server."""
+    """Renew what imported packages hold and what must differ between servers."""
     if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()  # or all servers would draw the same numbers
+        sys.modules["numpy.random"].seed()  # else all servers draw the same numbers
     if hasattr(sys.modules.get("rich"), "_IMPORT_CWD"):
         setattr(sys.modules["rich"], "_IMPORT_CWD", os.getcwd())  # noqa: B010 - it is not in its types

@@ -1,9 +1,9 @@
-"""What servers may read: the system, the interpreters, the workdir, their own program, and what `read` names.
+"""Which paths servers may read: the system, the interpreters, the workdir, their own program, and what `read` names.
 
-Landlock knows only what is allowed, and everything here is: nothing is opened because an argument or a variable happens
-to be a path, nor because a link in the workdir leads there. Homes, temporary folders, mounted disks and what the system
-itself keeps from most users, such as /etc/shadow, stay closed, and so do other rollouts and what scores and configures,
-even inside of what `read` names.
+Landlock only knows what is allowed, and all of that is listed here: an argument or a variable that is a path opens
+nothing, nor does a link in the workdir. Homes, temporary folders, mounted disks and what the system itself keeps from
+most users, such as /etc/shadow, stay closed, and so do other rollouts and the files that score and configure, even
+inside a folder that `read` names.
 
 Rewards are the user's own code and read more: everything but temporary folders, the agent's folder and hidden files.
 """
@@ -19,9 +19,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from benchmax.envs.mcp.fork.fork_server_client import Rules
+from benchmax.envs.mcp.fork.fork_server_client import SandboxRules, shebang
 from benchmax.envs.mcp.fork.sandbox import landlock_version
-from benchmax.envs.mcp.workdir import CONFIG_NAMES, REWARD_FILE, SETUP_FILE, ServerSpec, Workdir
+from benchmax.envs.mcp.server_config import ServerSpec
+from benchmax.envs.mcp.workdir import CONFIG_NAMES, REWARD_FILE, SETUP_FILE, Workdir
 from benchmax.errors import EnvDefinitionError
 
 SYSTEM = (
@@ -29,41 +30,40 @@ SYSTEM = (
     "/proc", "/sys", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/run/nscd",
     "/var/cache/fontconfig", "/var/lib/ca-certificates",
 )  # fmt: skip
-"""Where programs, libraries and settings of the system lie."""
+"""Programs, libraries and settings of the system."""
 CLOSED = ("/tmp", "/var/tmp", "/dev/shm", "/run/user", "/run/secrets", "/boot", "/lost+found")
 _GUARDED = ("/etc", "/opt")
-"""Of these, what not everybody may read is closed to all."""
+"""Files in these that not every user may read are closed to all servers."""
 _PARTS = ("bin", "lib", "lib64", "libexec", "include", "pyvenv.cfg")
-"""What belongs to a program in PREFIX/bin; PREFIX itself may be somebody's home."""
+"""What belongs to a program in PREFIX/bin; PREFIX itself may be a home."""
 _RUNS_SCRIPTS = ("python", "node", "bun", "deno", "ruby", "perl", "php", "java", "sh", "bash")
 CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
-"""Variables that servers are handed down, and whose files they may read."""
-_HEAD_BYTES = 512
+"""Variables that servers inherit, and whose files they may read."""
 
 
-def server_rules(workdir: Workdir, root: Path, path: str) -> Rules:
-    """What every server of this workdir may read, apart from its own directory under `root`."""
-    closed = _shut(workdir, root) | {*map(Path, CLOSED), Path("/root"), Path("/home"), Path.home()}
+def server_rules(workdir: Workdir, root: Path, path: str) -> SandboxRules:
+    """What every server of this workdir may read, in addition to its own directory under `root`."""
+    closed = _never_readable(workdir, root) | {*map(Path, CLOSED), Path("/root"), Path("/home"), Path.home()}
     closed |= {each.resolve() for each in closed}
     found = [part for folder in SYSTEM for part in _without(Path(folder), closed) if os.path.exists(part)]
-    found += _inside(workdir.path, _shut(workdir, root))
+    found += _inside(workdir.path, _never_readable(workdir, root))
     found += _interpreters(path)
     found += (Path(file) for name in CERTIFICATES if os.path.isfile(file := os.environ.get(name, "")))
     listed = (str(workdir.path), *_GUARDED)
-    return Rules(tuple(dict.fromkeys(map(str, found))), landlock_version() > 0, listed=listed)
+    return SandboxRules(tuple(dict.fromkeys(map(str, found))), landlock_version() > 0, listed=listed)
 
 
-def reward_rules(workdir: Workdir, root: Path, path: str) -> Rules:
+def reward_rules(workdir: Workdir, root: Path, path: str) -> SandboxRules:
     """What the functions of reward_fn.py may read."""
     closed = {root, *map(Path, CLOSED), *_hidden(Path.home()), *_private()}
     closed |= {each.resolve() for each in closed}
     found = [*_without(Path("/"), closed), workdir.path, *_interpreters(path)]
-    return Rules(tuple(dict.fromkeys(map(str, found))), landlock_version() > 0)
+    return SandboxRules(tuple(dict.fromkeys(map(str, found))), landlock_version() > 0)
 
 
-def opened_for(spec: ServerSpec, workdir: Workdir, root: Path, path: str) -> tuple[str, ...]:
-    """What one server may read besides: its program, and what its `read` names."""
-    shut = _shut(workdir, root)
+def extra_paths(spec: ServerSpec, workdir: Workdir, root: Path, path: str) -> tuple[str, ...]:
+    """What one server may also read: its program, and what its `read` names."""
+    shut = _never_readable(workdir, root)
     found = [*_program_of(spec, path)]
     for text in spec.read:
         named = Path(os.path.expanduser(text))
@@ -78,20 +78,20 @@ def opened_for(spec: ServerSpec, workdir: Workdir, root: Path, path: str) -> tup
     return tuple(dict.fromkeys(map(str, kept)))
 
 
-def unread(spec: ServerSpec, read: tuple[str, ...], workdir: Path) -> list[str]:
-    """Paths that a server is told of, or the workdir links to, and that it may not read unless `read` names them."""
+def unreadable_paths(spec: ServerSpec, read: tuple[str, ...], workdir: Path) -> list[str]:
+    """Paths in a server's arguments and variables, and targets of links in the workdir, that it may not read."""
     texts = [part for text in (*spec.args, *spec.env.values()) for part in (text, text.partition("=")[2])]
-    told = [text for text in dict.fromkeys(texts) if text.startswith("/") and os.path.exists(text)]
+    mentioned = [text for text in dict.fromkeys(texts) if text.startswith("/") and os.path.exists(text)]
     if (script := _script(spec)) is not None:
-        told.append(str(script.parent))
-    told += [str(each.resolve()) for each in _entries(workdir) if each.is_symlink() and each.exists()]
-    return [text for text in told if not any(Path(text).resolve().is_relative_to(each) for each in read)]
+        mentioned.append(str(script.parent))
+    mentioned += [str(each.resolve()) for each in _entries(workdir) if each.is_symlink() and each.exists()]
+    return [text for text in mentioned if not any(Path(text).resolve().is_relative_to(each) for each in read)]
 
 
-def _shut(workdir: Workdir, root: Path) -> set[Path]:
-    """What no server reads, whatever is named: other rollouts and agents, what scores and configures, and secrets."""
+def _never_readable(workdir: Workdir, root: Path) -> set[Path]:
+    """What no server may read even if it is named: other rollouts and agents, rewards and configuration, secrets."""
     names = (REWARD_FILE, SETUP_FILE, *CONFIG_NAMES)
-    shut = {workdir.path / name for name in names} | {root / "seats", root / "agent", *_private()}
+    shut = {workdir.path / name for name in names} | {root / "rollouts", root / "agent", *_private()}
     if not workdir.path.is_relative_to(root):
         shut.add(root)
     for folder in {root.parent, root.resolve().parent}:
@@ -105,7 +105,7 @@ def _private() -> frozenset[Path]:
 
 
 def _kept_from_most() -> Iterator[Path]:
-    """What of the system's folders not everybody may read, as root's servers may not either: /etc/shadow, keys."""
+    """Files of the system that not every user may read, such as /etc/shadow; closed to servers of root, too."""
     for top in _GUARDED:
         for path, folders, files in os.walk(top):
             for name in [*folders, *files]:
@@ -118,7 +118,7 @@ def _kept_from_most() -> Iterator[Path]:
                     if name in folders:
                         folders.remove(name)
             if top == "/opt":
-                break  # whole programs lie there, which are not looked through
+                break  # it holds whole programs, whose files are not examined
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -129,7 +129,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _without(folder: Path, closed: set[Path]) -> Iterator[Path]:
-    """The folder, or if something in it is closed, the rest of it piece by piece."""
+    """The folder, or, if something in it is closed, its other entries."""
     if folder in closed:
         return
     if not any(each.is_relative_to(folder) for each in closed):
@@ -146,12 +146,12 @@ def _without(folder: Path, closed: set[Path]) -> Iterator[Path]:
 
 
 def _inside(folder: Path, closed: set[Path]) -> Iterator[Path]:
-    """The same, without what links lead to elsewhere."""
+    """The same, without targets of links outside the folder."""
     yield from (part for part in _without(folder, closed) if part.is_relative_to(folder))
 
 
 def _target(link: Path, closed: set[Path]) -> Iterator[Path]:
-    """Where a link leads, for landlock opens that and not the link; never to what is closed, nor to what holds it."""
+    """The target of a link, as Landlock allows targets and not links; nothing if it is, or contains, a closed path."""
     target = link.resolve()
     inside = [each for each in closed if target.is_relative_to(each) or each.is_relative_to(target)]
     if link not in closed and not inside:
@@ -163,7 +163,7 @@ def _hidden(home: Path) -> Iterator[Path]:
 
 
 def _interpreters(path: str) -> Iterator[Path]:
-    """What Python, Node and the programs on the path need; never where Python was started, nor what PYTHONPATH adds."""
+    """What Python, Node and programs on the path need, without the script's folder and without PYTHONPATH."""
     added = {*os.environ.get("PYTHONPATH", "").split(os.pathsep), *([] if sys.flags.safe_path else sys.path[:1])}
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, *site.getsitepackages(), *(set(sys.path) - added)}
     broad = {Path("/"), Path("/home"), Path.home()}
@@ -176,7 +176,7 @@ def _interpreters(path: str) -> Iterator[Path]:
 
 
 def _program_of(spec: ServerSpec, path: str) -> Iterator[Path]:
-    """What a server's command runs: the program, its interpreter, and the script that an interpreter is given."""
+    """What a server's command runs: the program, its interpreter, and the script that an interpreter gets."""
     command = shutil.which(spec.command, path=path) if spec.command else None
     if command is not None:
         yield from _program(Path(command))
@@ -187,7 +187,7 @@ def _program_of(spec: ServerSpec, path: str) -> Iterator[Path]:
 
 
 def _script(spec: ServerSpec) -> Path | None:
-    """The file that an interpreter is told to run, where it is named in full."""
+    """The script that an interpreter is told to run, if its path is absolute."""
     if not os.path.basename(spec.command or "").startswith(_RUNS_SCRIPTS):
         return None
     words = [arg for arg in spec.args if not arg.startswith("-") and arg != "run"]
@@ -195,13 +195,8 @@ def _script(spec: ServerSpec) -> Path | None:
 
 
 def _interpreter_of(program: str, path: str) -> Path | None:
-    """What the first line of a script names."""
-    try:
-        with open(program, "rb") as file:
-            line = file.read(_HEAD_BYTES).partition(b"\n")[0]
-    except OSError:
-        return None
-    words = line[2:].decode("utf-8", "replace").split() if line.startswith(b"#!") else []
+    """The interpreter in the first line of a script."""
+    words = shebang(program)
     if words and os.path.basename(words[0]) == "env":
         found = shutil.which(words[-1], path=path)
         return Path(found) if found else None
@@ -209,7 +204,7 @@ def _interpreter_of(program: str, path: str) -> Path | None:
 
 
 def _program(program: Path) -> Iterator[Path]:
-    """A program, where its links lead, and where its libraries lie: beside its bin folder or in node_modules."""
+    """A program, the target of its links, and its libraries, beside its bin folder or in node_modules."""
     for each in dict.fromkeys((program, program.resolve())):
         yield each
         yield from (above for above in each.parents if above.name == "node_modules")
@@ -217,6 +212,6 @@ def _program(program: Path) -> Iterator[Path]:
             yield from (part for name in _PARTS if os.path.exists(part := each.parent.parent / name))
 
 
-def certificates(variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables that name a file of certificates, as they are set here."""
+def certificate_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables that name certificate files, as they are set here."""
     return {name: variables[name] for name in CERTIFICATES if name in variables}

@@ -1,10 +1,11 @@
-"""What a server process may touch: its own directory, and what everybody may read.
+"""Confines a server process to its own directory and to what every server may read.
 
-Runs in the child between fork and the server's first line, under any Python from 3.9, with the standard library alone.
+Runs in the child between fork and the server's first line, under any Python from 3.9 with the standard library alone,
+so that no psutil is used here. Importing it does no harm anywhere; calling it needs Linux.
 
-Landlock (Linux 5.13 and later, no root needed) refuses every file that is not on the lists, looking into processes
-outside, and from Linux 6.12 on signals to them. Children inherit it and cannot shed it. Where the kernel has none,
-`confine` says so and only the private directory's mode (0700) and the scrubbed variables are left.
+Landlock (Linux 5.13 and later, no root needed) refuses every file that is not listed, access to processes outside, and
+from Linux 6.12 on signals to them. Children inherit it and cannot remove it. Where the kernel has none, `confine`
+returns False, and only the private directory's mode (0700) and the scrubbed variables remain.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import os
 import resource
 import stat
 import struct
+import sys
 from collections.abc import Iterable
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _NO_NEW_PRIVS, _PDEATHSIG, _DUMPABLE, _SUBREAPER, _DROP_BOUND = 38, 1, 4, 36, 24
 
 _KEPT = {0, 1, 3, 4, 10}
-"""Of root's powers: own and open files as the lists allow, and listen on low ports. Not: look into processes."""
+"""Capabilities that root keeps: file ownership and access as listed, and low ports. Not: access to processes."""
 _POWERS = 41
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
@@ -31,22 +33,22 @@ _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
 
 _LOCKS, _RTTIME = 10, 15
-"""Limits that Linux does not heed here, but hands down, and that only root may raise. So they hold a mark: a number and
-its mirror image. Whoever lowers both to pass for another has one that is too low."""
+"""Limits that Linux does not apply here but passes on to children, and that only root may raise. They hold a mark: a
+number and its mirror image, so that a process that lowers both to imitate another mark ends up with an invalid pair."""
 _LOW = 0xFFFFFFFF
 SHED = -1
-"""The mark of a process that changed it."""
+"""Returned for a process that changed its mark."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def landlock_version() -> int:
-    """The kernel's version of landlock; 0 when it has none."""
-    return max(0, int(_libc.syscall(_CREATE, None, 0, 1)))
+    """The kernel's version of Landlock; 0 when it has none, or is not Linux."""
+    return max(0, int(_libc.syscall(_CREATE, None, 0, 1))) if sys.platform == "linux" else 0
 
 
 def confine(read: Iterable[str], write: Iterable[str], listed: Iterable[str] = ()) -> bool:
-    """Leave this process and its children these paths alone, of `listed` the names. Whether the kernel holds it."""
+    """Restrict this process and its children to these paths, in `listed` to names. Returns whether that is enforced."""
     version = landlock_version()
     if not version:
         return False
@@ -66,7 +68,7 @@ def confine(read: Iterable[str], write: Iterable[str], listed: Iterable[str] = (
         for path in _DEVICES:
             _allow(ruleset, path, (_READ | _WRITE_FILE | _IOCTL) & handled)
         if _libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0) or _libc.syscall(_RESTRICT, ruleset, 0):
-            raise OSError(ctypes.get_errno(), "landlock refused to confine the server")
+            raise OSError(ctypes.get_errno(), "Landlock refused to confine the server")
     finally:
         os.close(ruleset)
     return True
@@ -86,7 +88,7 @@ def _allow(ruleset: int, path: str, access: int) -> None:
 
 
 def drop_powers() -> None:
-    """For root: keep few capabilities, as some of the others see past landlock."""
+    """For root: keep few capabilities, as some of the others bypass Landlock."""
     if os.geteuid() != 0:
         return
     for power in set(range(_POWERS)) - _KEPT:
@@ -99,7 +101,7 @@ def drop_powers() -> None:
 
 
 def limit(open_files: int, file_bytes: int) -> None:
-    """No core dumps, a bound on open files and on the size of one file."""
+    """Set limits: no core dumps, so many open files, and so many bytes in one file."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for kind, most in ((resource.RLIMIT_NOFILE, open_files), (resource.RLIMIT_FSIZE, file_bytes)):
         hard = resource.getrlimit(kind)[1]
@@ -108,7 +110,7 @@ def limit(open_files: int, file_bytes: int) -> None:
 
 
 def mark(number: int) -> None:
-    """Give this process and all that it will start a number that they cannot shed, whatever they detach or clear."""
+    """Mark this process and all that it will start with a number that they cannot remove."""
     for kind, value in ((_LOCKS, number), (_RTTIME, _mirrored(number))):
         hard = resource.getrlimit(kind)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -120,7 +122,7 @@ def _mirrored(number: int) -> int:
 
 
 def mark_of(pid: int) -> int | None:
-    """The number a process was marked with, SHED when it changed it; None when it has none, or is gone."""
+    """The mark of a process, SHED when it changed it; None when it has none, or has ended."""
     try:
         number, mirrored = (resource.prlimit(pid, kind)[1] for kind in (_LOCKS, _RTTIME))
     except (OSError, ValueError):
@@ -131,17 +133,17 @@ def mark_of(pid: int) -> int | None:
 
 
 def die_with_parent(parent: int | None) -> None:
-    """End this process with its parent, also when the parent is killed; None: no longer."""
+    """Kill this process when its parent ends, however that ends; None: no longer."""
     _libc.prctl(_PDEATHSIG, 9 if parent else 0, 0, 0, 0)
     if parent and os.getppid() != parent:
         os._exit(1)
 
 
 def hide(hidden: bool = True) -> None:
-    """No other process of this user may read this one's memory or variables."""
+    """Keep other processes of this user from reading this one's memory and variables."""
     _libc.prctl(_DUMPABLE, 0 if hidden else 1, 0, 0, 0)
 
 
 def adopt_orphans() -> None:
-    """What descendants leave behind becomes this process's child."""
+    """Make orphaned descendants children of this process."""
     _libc.prctl(_SUBREAPER, 1, 0, 0, 0)

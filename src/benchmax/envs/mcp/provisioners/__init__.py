@@ -1,4 +1,13 @@
-"""Machines for MCP servers: this one, those already running, and clusters."""
+"""Machines for MCP servers; each provisioner starts an agent on every machine it knows.
+
+base           the port, `BaseProvisioner`; start reading here
+local          this machine
+manual         agents that are already running
+ray, skypilot  clusters
+agent_process  an agent as a child process, for local and ray
+
+They start and stop agents, and know nothing of rollouts.
+"""
 
 from __future__ import annotations
 

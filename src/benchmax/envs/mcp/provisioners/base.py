@@ -1,18 +1,18 @@
-"""Where MCP servers run: the port that every kind of machine implements.
+"""The port that every kind of machine implements.
 
-A provisioner starts one agent (`python -m benchmax.envs.mcp.agent`) on each of its machines and says where they listen.
-It knows nothing of rollouts; the pool connects to the agents with the secret that they were given.
+A provisioner starts one agent (`python -m benchmax.envs.mcp.agent`) on each of its machines and returns their
+addresses. It knows nothing of rollouts; the pool connects to the agents with the secret that they were started with.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from benchmax.envs.mcp.workdir import memory_bytes
+from benchmax.envs.mcp.server_config import memory_bytes
 
 
 def agent_arguments(servers: int, server_memory: str | None) -> list[str]:
-    """What every agent is told: how many rollouts it serves, and how much memory a server may take."""
+    """Command-line arguments of every agent: how many rollouts it serves, and the memory limit of a server."""
     if server_memory is None:
         return ["--servers", str(servers)]
     memory_bytes(server_memory)
@@ -25,22 +25,22 @@ class BaseProvisioner(ABC):
     @property
     @abstractmethod
     def num_servers(self) -> int:
-        """Rollouts that can be served at once, over all machines."""
+        """How many rollouts all machines together can serve at once."""
 
     @abstractmethod
     async def provision_servers(self, api_secret: str) -> list[str]:
-        """Start an agent on every machine, each with this secret; gives "host:port" or "unix:/path" of each.
+        """Start an agent with this secret on every machine; returns the "host:port" or "unix:/path" of each.
 
-        Called once. When it fails it leaves nothing running.
+        Called once. When it fails, it leaves nothing running.
         """
 
     async def recover(self, address: str, api_secret: str) -> str | None:
-        """An agent was lost: gives where its successor listens, or None when there is none.
+        """The address of a lost agent's successor, or None when there is none.
 
-        Called again, with growing pauses, until an agent answers there. Without a better idea, it may come back.
+        Called again, with growing pauses, until an agent answers there. By default the same one may come back.
         """
         return address
 
     @abstractmethod
     async def teardown(self) -> None:
-        """End everything that was started; may be called again, and when nothing was."""
+        """End everything that was started. May be called twice, or when nothing was started."""

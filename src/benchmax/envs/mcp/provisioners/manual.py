@@ -1,4 +1,4 @@
-"""Agents that somebody else started."""
+"""Agents that are already running."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from benchmax.envs.mcp.provisioners.base import BaseProvisioner
 
 
 class ManualProvisioner(BaseProvisioner):
-    """Uses agents that already run at these addresses, and leaves them running.
+    """Uses agents that run at these addresses, and leaves them running.
 
-    Each tells how many rollouts it serves when it is connected to; until then it counts as one. The secret they were
-    started with goes to `ParallelMcpEnv(api_secret=…)`.
+    Until an agent is connected and says how many rollouts it serves, it counts as one. `ParallelMcpEnv(api_secret=…)`
+    takes the secret that the agents were started with.
     """
 
     def __init__(self, addresses: Sequence[str]) -> None:
@@ -27,4 +27,4 @@ class ManualProvisioner(BaseProvisioner):
         return list(self._addresses)
 
     async def teardown(self) -> None:
-        """They are not ours to end."""
+        """Does nothing: whoever started the agents ends them."""

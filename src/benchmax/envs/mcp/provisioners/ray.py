@@ -1,39 +1,33 @@
 """Agents on the nodes of a Ray cluster, so that servers run beside the training that already runs there.
 
-Each agent belongs to an actor: the actor starts it with a pipe to its standard input, and the agent ends when the actor
-does, whatever ends it. The workdir travels through Ray's object store. A lost node's agent is started again elsewhere.
+Each agent is a child of an actor, and ends with it through its standard input. The workdir travels through Ray's object
+store. The agent of a lost node is started again on another node.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.agent.rollout_dirs import remove
 from benchmax.envs.mcp.packed_workdir import pack, unpack
+from benchmax.envs.mcp.provisioners.agent_process import START_SECONDS, AgentProcess
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
 from benchmax.envs.mcp.workdir import find_config
 from benchmax.errors import ConfigError, EnvDefinitionError
 
-START_SECONDS = 1_860.0
-"""setup.sh may install a great deal."""
 PLACE_SECONDS = 60.0
-"""How long an agent may wait for a processor of its node."""
+"""How long an agent may wait for processors of its node."""
 ASK_SECONDS = 5.0
 
 
 class RayProvisioner(BaseProvisioner):
     """Runs the servers of a workdir on the nodes of a Ray cluster, one agent a node.
 
-    Without `num_nodes`, on every node that has `cpus` processors. benchmax must be installed on the nodes, or be
-    brought there by `runtime_env`. `address` is the cluster's, when this process is not yet connected to it.
+    Without `num_nodes`, on every node that has `cpus` processors. benchmax has to be installed on the nodes, or by
+    `runtime_env`. `address` is the cluster's, in case this process is not connected to it yet.
     """
 
     def __init__(
@@ -55,7 +49,7 @@ class RayProvisioner(BaseProvisioner):
         find_config(self._workdir)
         self._num_nodes = num_nodes
         self._servers = servers_per_node
-        self._told = agent_arguments(servers_per_node, server_memory)
+        self._agent_arguments = agent_arguments(servers_per_node, server_memory)
         self._options = {"num_cpus": cpus, "memory": memory, "runtime_env": dict(runtime_env or {}) or None}
         self._address = address
         self._connected_here = False
@@ -83,7 +77,7 @@ class RayProvisioner(BaseProvisioner):
             raise
 
     async def recover(self, address: str, api_secret: str) -> str | None:
-        """Elsewhere, if there is another node: Ray takes a while to see that one is lost."""
+        """Prefers another node, as Ray takes a while to see that one is lost."""
         placed = self._agents.get(address)
         if placed is None:
             return None
@@ -109,7 +103,7 @@ class RayProvisioner(BaseProvisioner):
     async def _start(self, node: str, secret: str) -> str:
         placed = _Placed(node, self._options)
         try:
-            address = await asyncio.to_thread(placed.start, self._pack(), self._told, secret)
+            address = await asyncio.to_thread(placed.start, self._pack(), self._agent_arguments, secret)
         except BaseException:
             await asyncio.to_thread(placed.end)
             raise
@@ -117,7 +111,7 @@ class RayProvisioner(BaseProvisioner):
         return address
 
     def _nodes(self) -> list[str]:
-        """Living nodes with room for an agent, those with the fewest of ours first."""
+        """Live nodes with enough processors, those with the fewest of these agents first."""
         ray = _ray()
         if not ray.is_initialized():
             try:
@@ -142,7 +136,7 @@ class RayProvisioner(BaseProvisioner):
 
 
 async def _all_or_none(starting: Iterable[Coroutine[Any, Any, str]]) -> list[str]:
-    """The addresses; what went wrong first is raised when all are known, so that none starts unseen."""
+    """The addresses. The first failure is raised when all starts have ended, so that none goes on unnoticed."""
     failures: list[BaseException] = []
 
     async def noted(start: Coroutine[Any, Any, str]) -> str:
@@ -159,7 +153,7 @@ async def _all_or_none(starting: Iterable[Coroutine[Any, Any, str]]) -> list[str
 
 
 class _Placed:
-    """An agent's actor on one node. All of it blocks: call it in a thread."""
+    """The actor of an agent on one node. All methods block."""
 
     def __init__(self, node: str, options: Mapping[str, Any]) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -179,7 +173,7 @@ class _Placed:
                 f"Ray did not start an agent on node {self.node[:8]} in time. Free a processor there, or ask for fewer."
             ) from None
         except ray.exceptions.RayTaskError as error:
-            raise EnvDefinitionError(f"The MCP agent cannot start on node {self.node[:8]}: {error.cause}") from None
+            raise EnvDefinitionError(f"On node {self.node[:8]}: {error.cause}") from None
         except ray.exceptions.RayError as error:
             raise EnvDefinitionError(
                 f"Node {self.node[:8]} was lost while its agent started: {str(error).splitlines()[0]}. Try again."
@@ -197,52 +191,29 @@ class _Placed:
         try:
             ray.get(self._actor.stop.remote(), timeout=ASK_SECONDS)
         except ray.exceptions.RayError:
-            pass  # gone with its node, or hangs: killed below
+            pass  # lost with its node, or hangs; killed below
         ray.kill(self._actor, no_restart=True)
 
 
 class AgentActor:
-    """Runs on the node: unpacks the workdir, starts the agent, and takes it along when it goes."""
+    """Runs on the node: unpacks the workdir, starts the agent, and ends it when the actor ends."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._root: Path | None = None
+        self._agent: AgentProcess | None = None
 
     def start(self, packed: bytes, arguments: Sequence[str], secret: str) -> str:
-        self._root = Path(tempfile.mkdtemp(prefix="benchmax-mcp-"))
-        workdir = self._root / "workdir"
-        unpack(packed, workdir)
+        self._agent = AgentProcess()
+        self._agent.prepare(lambda folder: unpack(packed, folder))
         host = _ray().util.get_node_ip_address()
-        command = [sys.executable, "-P", "-m", "benchmax.envs.mcp.agent", "--workdir", str(workdir)]
-        command += [*arguments, "--listen", f"{host}:0", "--root", str(self._root), "--lifeline"]
-        with open(self._root / "agent.log", "wb") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
-            )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(secret.encode() + b"\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        message: dict[str, Any] = json.loads(line) if line.startswith(b"{") else {}
-        if "ready" not in message:
-            why = message.get("failed") or (self._root / "agent.log").read_text("utf-8", "replace")[-2_000:]
-            raise RuntimeError(why or f"exit code {self._process.wait()}")
-        return str(message["ready"]["address"])
+        self._agent.start([*arguments, "--listen", f"{host}:0"], secret)
+        return self._agent.wait_ready()
 
     def alive(self) -> bool:
-        return self._process is None or self._process.poll() is None
+        return self._agent is None or self._agent.alive
 
     def stop(self) -> None:
-        if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            try:
-                self._process.wait(ASK_SECONDS - 1)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-        if self._root is not None:
-            remove(self._root)
+        if self._agent is not None:
+            self._agent.stop()
 
 
 def _ray() -> Any:

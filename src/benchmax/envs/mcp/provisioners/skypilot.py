@@ -1,8 +1,8 @@
 """Agents on machines that SkyPilot rents or reserves: clouds, Kubernetes, Slurm.
 
-The whole of benchmax that runs here travels with the workdir and runs there, in a virtual environment of its own. The
-agent is the cluster's job; it is started again when it dies. Its port is bound to the node alone and reached through
-ssh, so nothing is open to the world and every byte is encrypted.
+The installed benchmax is copied with the workdir and runs on the machines in a virtual environment of its own. The
+agent is the cluster's job and is started again when it dies. Its port is bound to the node alone and reached through
+ssh, so that nothing is open to the network and every byte is encrypted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import logging
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -22,7 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.packed_workdir import left_behind
+from benchmax.envs.mcp.packed_workdir import ignored_names
+from benchmax.envs.mcp.ports import free_port
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner, agent_arguments
 from benchmax.envs.mcp.workdir import find_config
 from benchmax.errors import ConfigError, EnvDefinitionError
@@ -32,10 +32,9 @@ logger = logging.getLogger(__name__)
 MAX_SERVERS_PER_NODE = 100
 BASE_PORT = 8080
 READY_SECONDS = 1_860.0
-TUNNEL_SECONDS = 60.0
 ASK_SECONDS = 2.0
 IDLE_MINUTES = 60
-_LEFT_BEHIND = shutil.ignore_patterns(".git", "__pycache__", "*.pyc", ".*_cache", "console", ".console-*")
+_IGNORED = shutil.ignore_patterns(".git", "__pycache__", "*.pyc", ".*_cache", "console", ".console-*")
 _FAILED = ("FAILED", "FAILED_SETUP", "FAILED_DRIVER", "CANCELLED", "SUCCEEDED")
 
 _SETUP = """\
@@ -69,11 +68,11 @@ done
 
 
 class SkypilotProvisioner(BaseProvisioner):
-    """Runs the servers of a workdir on machines that SkyPilot brings up, and takes down again.
+    """Runs the servers of a workdir on machines that SkyPilot brings up and takes down.
 
     `cloud` is any SkyPilot infrastructure ("aws", "gcp/us-central1", "k8s/context", "slurm/cluster"). The price an hour
-    is logged, and handed to `on_cost`, before anything is launched; with `max_hourly_cost` a dearer offer is refused.
-    Machines left idle for an hour, because this process was lost, are taken down by SkyPilot where it can.
+    is logged and passed to `on_cost` before the launch; above `max_hourly_cost` nothing is launched. Where it can,
+    SkyPilot takes down machines that are idle for an hour because this process was killed.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class SkypilotProvisioner(BaseProvisioner):
         self._infra = str(cloud).lower()
         self._num_nodes = num_nodes
         self._servers = servers_per_node
-        self._told = " ".join(agent_arguments(servers_per_node, server_memory))
+        self._agent_arguments = " ".join(agent_arguments(servers_per_node, server_memory))
         self._size = {"cpus": cpus, "memory": memory}
         self._name = f"{base_cluster_name}-{secrets.token_hex(2)}"
         self._max_cost = max_hourly_cost
@@ -134,16 +133,16 @@ class SkypilotProvisioner(BaseProvisioner):
         return list(self._tunnels)
 
     async def _undo(self, launch: asyncio.Future[None]) -> None:
-        """Take down what came up. A launch cannot be stopped half-way: what it may still bring up is waited for."""
+        """Take down what came up. A launch cannot be stopped, so its end is waited for first."""
         if not launch.done():
-            logger.warning("%s is being launched; it is taken down as soon as it is up.", self._name)
+            logger.warning("%s is being launched, and will be taken down as soon as it is up.", self._name)
             await asyncio.wait([launch])
         if not launch.cancelled():
-            launch.exception()  # whoever asked is told already, or has gone
+            launch.exception()  # retrieved, as its caller has an error already
         await self.teardown()
 
     async def recover(self, address: str, api_secret: str) -> str | None:
-        """The node starts its agent again by itself; what may need help is the way there."""
+        """Open the tunnel again if it broke; the node restarts its agent by itself."""
         tunnel = self._tunnels.get(address)
         if tunnel is None:
             return None
@@ -158,13 +157,13 @@ class SkypilotProvisioner(BaseProvisioner):
             await asyncio.to_thread(self._down)
             self._launched = False
 
-    # All below blocks and runs in threads.
+    # Everything below blocks and runs in threads.
 
     def _launch(self, folder: Path, secret: str) -> None:
         sky = _sky()
-        self._name_cost()
+        self._report_cost()
         task = self._task(folder, secret)
-        self._launched = True  # from here on there may be something to take down
+        self._launched = True  # from here on, machines may have to be taken down
         options: dict[str, Any] = {} if self._on_slurm else {"idle_minutes_to_autostop": IDLE_MINUTES, "down": True}
         try:
             self._job, handle = sky.get(sky.launch(task, cluster_name=self._name, **options))
@@ -186,34 +185,34 @@ class SkypilotProvisioner(BaseProvisioner):
     def _task(self, folder: Path, secret: str) -> Any:
         sky = _sky()
         lay_out(folder, self._workdir)
-        # On Slurm ssh ends at the login node, so the agent must be reachable from there.
+        # On Slurm, ssh ends at the login node, so the agent has to be reachable from there.
         host = '"$(hostname)"' if self._on_slurm else "127.0.0.1"
         task = sky.Task(
             name="benchmax-mcp", num_nodes=self._num_nodes, workdir=str(folder), setup=_SETUP,
-            run=_RUN.format(base=BASE_PORT, host=host, arguments=self._told),
+            run=_RUN.format(base=BASE_PORT, host=host, arguments=self._agent_arguments),
             secrets={"BENCHMAX_MCP_SECRET": secret},
         )  # fmt: skip
         return task.set_resources(self._resources())
 
-    def _name_cost(self) -> None:
-        """Say what it will cost, and stop if that is too much."""
+    def _report_cost(self) -> None:
+        """Report the cost; ConfigError when it is over the limit."""
         price, best = self._offer()
-        words = f"{self._num_nodes} × {best}: ${price:,.2f} an hour"
-        logger.info("SkyPilot will launch %s as %s", words, self._name)
+        offer = f"{self._num_nodes} × {best}: ${price:,.2f} an hour"
+        logger.info("SkyPilot will launch %s as %s", offer, self._name)
         if self._on_cost is not None:
-            self._on_cost(words, price)
+            self._on_cost(offer, price)
         if self._max_cost is not None and price > self._max_cost:
             raise ConfigError(
-                f"{words} is more than the ${self._max_cost:,.2f} allowed. Raise max_hourly_cost, or ask for less."
+                f"{offer} is more than the ${self._max_cost:,.2f} allowed. Raise max_hourly_cost, or ask for less."
             )
 
     def _offer(self) -> tuple[float, str]:
-        """The price an hour, and the machines it is for."""
+        """The price per hour, and the machines."""
         sky = _sky()
         with sky.Dag() as dag:
             task = sky.Task(num_nodes=self._num_nodes).set_resources(self._resources())
         sky.Optimizer.optimize(dag, quiet=True)
-        # What Slurm hands out belongs to its users already.
+        # Machines of a Slurm cluster have no price.
         price = 0.0 if self._on_slurm else task.best_resources.get_cost(3600) * self._num_nodes
         return price, str(task.best_resources)
 
@@ -225,15 +224,15 @@ class SkypilotProvisioner(BaseProvisioner):
         return self._infra.startswith("slurm")
 
     def _wait_ready(self, tunnel: _Tunnel) -> None:
-        until, asked = time.monotonic() + READY_SECONDS, time.monotonic()
+        until, checked = time.monotonic() + READY_SECONDS, time.monotonic()
         tunnel.open()
         while not tunnel.answers():
             if tunnel.address not in self._tunnels:
                 return  # it was torn down
             if time.monotonic() > until:
-                raise EnvDefinitionError(f"An agent of {self._name} did not answer in time. {self._last_words()}")
-            if time.monotonic() - asked > 10:
-                asked = time.monotonic()
+                raise EnvDefinitionError(f"An agent of {self._name} did not answer in time. {self._last_lines()}")
+            if time.monotonic() - checked > 10:
+                checked = time.monotonic()
                 self._check_job()
                 tunnel.open()
             time.sleep(0.5)
@@ -242,21 +241,21 @@ class SkypilotProvisioner(BaseProvisioner):
         sky = _sky()
         status = sky.get(sky.job_status(self._name, [self._job])).get(self._job)
         if status is not None and status.name in _FAILED:
-            raise EnvDefinitionError(f"The agents on {self._name} ended ({status.name}). {self._last_words()}")
+            raise EnvDefinitionError(f"The agents on {self._name} ended ({status.name}). {self._last_lines()}")
 
-    def _last_words(self) -> str:
-        said = io.StringIO()
-        _sky().tail_logs(self._name, self._job, follow=False, tail=20, output_stream=said)
-        return f"The job's last lines:\n{said.getvalue()[-2_000:]}"
+    def _last_lines(self) -> str:
+        lines = io.StringIO()
+        _sky().tail_logs(self._name, self._job, follow=False, tail=20, output_stream=lines)
+        return f"The job's last lines:\n{lines.getvalue()[-2_000:]}"
 
 
 class _Tunnel:
-    """A port of this machine that is an agent's port, by ssh."""
+    """Forwards a local port to an agent's port by ssh."""
 
     def __init__(self, runner: Any, port: int) -> None:
         self._runner = runner
         self._port = port
-        self._local = _free_port()
+        self._local = free_port()
         self._ssh: subprocess.Popen[bytes] | None = None
 
     @property
@@ -264,14 +263,14 @@ class _Tunnel:
         return f"127.0.0.1:{self._local}"
 
     def open(self) -> None:
-        """Start ssh, unless it runs."""
+        """Start ssh unless it runs."""
         if self._ssh is not None and self._ssh.poll() is None:
             return
         command = self._runner.port_forward_command([(self._local, self._port)], connect_timeout=30)
         node = getattr(self._runner, "slurm_node", None)
         near, far = f"{self._local}:localhost:{self._port}", f"{self._local}:{node or 'localhost'}:{self._port}"
         command = [f"127.0.0.1:{far}" if part == near else part for part in command]
-        # -S none: a shared master connection would keep the port after this process is gone.
+        # -S none: a shared master connection would keep the port after this process has ended.
         if command[0] == "ssh":
             command[1:1] = ["-S", "none", "-o", "ExitOnForwardFailure=yes", "-o", "ServerAliveInterval=10"]
         self._ssh = subprocess.Popen(
@@ -300,16 +299,16 @@ class _Tunnel:
 
 
 def lay_out(folder: Path, workdir: Path) -> None:
-    """What travels: the user's workdir, this very benchmax, and what it needs from the package index."""
+    """What is copied to the machines: the workdir, the installed benchmax, and its requirements."""
     import benchmax
 
-    shutil.copytree(workdir, folder / "workdir", symlinks=True, ignore=left_behind)
-    shutil.copytree(Path(benchmax.__file__).parent, folder / "package" / "benchmax", ignore=_LEFT_BEHIND)
+    shutil.copytree(workdir, folder / "workdir", symlinks=True, ignore=ignored_names)
+    shutil.copytree(Path(benchmax.__file__).parent, folder / "package" / "benchmax", ignore=_IGNORED)
     (folder / "requirements.txt").write_text("\n".join(requirements()) + "\n", "utf-8")
 
 
 def requirements() -> list[str]:
-    """What an agent needs: benchmax's own requirements and those of its extra `mcp`."""
+    """The requirements of an agent: those of benchmax and of its extra `mcp`."""
     from packaging.requirements import Requirement
 
     found = (Requirement(text) for text in importlib.metadata.requires("benchmax") or [])
@@ -318,12 +317,6 @@ def requirements() -> list[str]:
         for need in found
         if need.marker is None or need.marker.evaluate({"extra": "mcp"})
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _sky() -> Any:

@@ -1,4 +1,4 @@
-"""The small files in a run directory by which runner and child tell each other things. Each is replaced whole."""
+"""The small JSON files in a child's folder by which runner and child inform each other. Each is replaced whole."""
 
 from __future__ import annotations
 
@@ -12,27 +12,32 @@ from benchmax.files.atomic import write_text
 from benchmax.files.links import read_plain
 
 LAUNCH_FILE = "launch.json"
-"""What was asked for; the runner's."""
+"""What was asked for; written by the runner."""
 PROCESS_FILE = "process.json"
-"""Which process was started, in which slots; the runner's."""
+"""Which process was started, in which slots; written by the runner."""
 CHILD_FILE = "child.json"
-"""What the child does before it trains, with a heartbeat; the child's."""
+"""`{"pid", "phase", "time"}`, what the child does before it trains, with a heartbeat; written by the child."""
 EXIT_FILE = "exit.json"
-"""`{"code", "reason", "pid"}`, the child's last act: the exit code of an adopted child is not ours to see."""
+"""`{"code", "reason", "pid"}`, the child's last act: the runner cannot see the exit code of a child it adopted."""
+PLAN_FILE = "plan.json"
+"""`{"total"}`, how many rollouts an evaluation has; written by the child."""
+REPORT_FILE = "report.json"
+"""The result of an evaluation or an examination; written by the child."""
+EVALUATING = "evaluating"
+"""The phase of a child that evaluates."""
+
+FILE_BYTES = 64 * 1024 * 1024
 
 
-NOTE_BYTES = 64 * 1024 * 1024
-
-
-def read_note(path: Path) -> dict[str, Any]:
-    """The note; empty when there is none."""
+def read_object(path: Path, most: int = FILE_BYTES) -> dict[str, Any]:
+    """The JSON object in such a file, of at most so many bytes; empty when there is none. No link is followed."""
     try:
-        text = read_plain(path.parent, path.name, NOTE_BYTES)
+        text = read_plain(path.parent, path.name, most)
         value = None if json_size.too_many(text) else json.loads(text)
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
-def write_note(path: Path, note: Mapping[str, Any]) -> None:
-    write_text(path, json.dumps(note), private=True, durable=False)
+def write_object(path: Path, value: Mapping[str, Any]) -> None:
+    write_text(path, json.dumps(value), private=True, durable=False)

@@ -1,4 +1,4 @@
-"""`python -m benchmax.platform.runner.children.doctor_worker`: the process an environment is examined in.
+"""`python -m benchmax.platform.runner.children.doctor_worker BEAT [confined]`: the process of an examination.
 
 It opens the bundle, so it holds nothing worth taking: few variables, no database, a folder of its own. It may run on
 another Python minor than the platform, with little but benchmax itself, so it imports no more than the doctor needs.
@@ -28,11 +28,13 @@ TOOLS_SECONDS = 30.0
 
 def main() -> int:
     orders = json.load(sys.stdin)
-    go_under_guard(orders["beat"])
+    beating, confined = int(sys.argv[1]), sys.argv[2:] == ["confined"]
+    if not confined:  # a sandbox ends all that is in it
+        go_under_guard(beating)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if most := orders.get("memory_bytes"):
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    send_beats(orders["beat"], Path(orders["dump"]))
+    send_beats(beating, Path(orders["dump"]))
     try:
         found = asyncio.run(_examine(orders))
     except (BenchmaxError, OSError) as error:
@@ -49,7 +51,7 @@ async def _examine(orders: Mapping[str, Any]) -> dict[str, Any]:
     rows = orders.get("rows")
     if rows is None:
         if not overrides(env_class, "load_dataset"):
-            raise UsageError(f"{env_class.__name__} brings no rows of its own. Choose a dataset to examine it on.")
+            raise UsageError(f"{env_class.__name__} has no rows of its own. Choose a dataset to examine it on.")
         rows = own_rows(env_class)
     diagnosis = await examine(env_class, arguments, rows=rows, supervised=True)
     found = diagnosis.to_dict()

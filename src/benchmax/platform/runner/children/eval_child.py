@@ -11,44 +11,43 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmax.errors import RewardError
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_note, write_note
-from benchmax.platform.runner.children.train_child import (
-    Phase,
-    held_out_examples,
-    main,
-    opened_env,
-    secrets_of,
-    train_config,
+from benchmax.platform.runner.children.child_files import (
+    EVALUATING,
+    LAUNCH_FILE,
+    PLAN_FILE,
+    read_object,
+    write_object,
 )
+from benchmax.platform.runner.children.child_process import Phase, main, secrets_of
+from benchmax.platform.runner.children.environment import opened_env
+from benchmax.platform.runner.children.train_child import held_out_examples, train_config
 
 if TYPE_CHECKING:
     from benchmax.models.base import ModelClient
     from benchmax.rollouts.record import Rollout
     from benchmax.trainer.config import TrainConfig
 
-WORKING = "evaluating"
 
-
-async def evaluate_rows(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
+async def evaluate_rows(folder: Path, message: Mapping[str, Any], phase: Phase) -> str:
     """Play the rows and write the report."""
     from benchmax.evaluation.evaluate import evaluate
     from benchmax.files.redaction import keep_secret
     from benchmax.rollouts.host import EnvHost
     from benchmax.trainer.sampling.sampler import Draw, rollout_settings
 
-    launch = read_note(folder / LAUNCH_FILE)
+    launch = read_object(folder / LAUNCH_FILE)
     files = {name: Path(file) for name, file in launch["files"].items()}
     run_dir, samples = Path(launch["run_dir"]), launch.get("samples") or 1
-    async with opened_env(files, run_dir.parent.parent / "venvs", word.get("variables", {}), phase) as env:
-        keep_secret(secrets_of(word))
+    async with opened_env(files, run_dir.parent.parent / "venvs", message.get("variables", {}), phase) as env:
+        keep_secret(secrets_of(message))
         phase.say("reading the dataset")
         examples = (await held_out_examples(env, files))[: launch.get("rows")]
-        write_note(folder / "plan.json", {"total": len(examples) * samples})
+        write_object(folder / PLAN_FILE, {"total": len(examples) * samples})
         config = train_config(run_dir, launch["args"], len(examples))
         phase.say("loading the model")
-        model = await _open_model(launch, config, word.get("endpoint_key", ""))
+        model = await _open_model(launch, config, message.get("endpoint_key", ""))
         draw = Draw("external-eval", 0, samples, config.eval.temperature if samples == 1 else 1.0)
-        phase.say(WORKING)
+        phase.say(EVALUATING)
         async with model, EnvHost(env) as host:
             settings = rollout_settings(config, draw)
             done = await evaluate(host, examples, model, settings, group_size=samples, directory=folder)

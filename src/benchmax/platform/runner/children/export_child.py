@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.files.atomic import replacing
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_note
-from benchmax.platform.runner.children.train_child import Phase, main
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_object
+from benchmax.platform.runner.children.child_process import Phase, main
 
 KEPT = 3
 """Files kept for one run: a whole model is large, and can be made again."""
 
 
-async def export_checkpoint(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
-    launch = read_note(folder / LAUNCH_FILE)
+async def export_checkpoint(folder: Path, message: Mapping[str, Any], phase: Phase) -> str:
+    launch = read_object(folder / LAUNCH_FILE)
     phase.say("writing the weights")
     await asyncio.to_thread(_export, folder, launch)
     return "The file is ready."

@@ -10,9 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmax.errors import UsageError
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_note, write_note
-from benchmax.platform.runner.children.eval_child import WORKING, refuse_unscored
-from benchmax.platform.runner.children.train_child import Phase, main, opened_env, train_config
+from benchmax.platform.runner.children.child_files import (
+    EVALUATING,
+    LAUNCH_FILE,
+    PLAN_FILE,
+    REPORT_FILE,
+    read_object,
+    write_object,
+)
+from benchmax.platform.runner.children.child_process import Phase, main
+from benchmax.platform.runner.children.environment import opened_env
+from benchmax.platform.runner.children.eval_child import refuse_unscored
+from benchmax.platform.runner.children.train_child import train_config
 
 if TYPE_CHECKING:
     from benchmax.envs.remote import RemoteEnv
@@ -21,15 +30,15 @@ if TYPE_CHECKING:
 ID_CHARS = 80
 
 
-async def rescore(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
+async def rescore(folder: Path, message: Mapping[str, Any], phase: Phase) -> str:
     """Score what is stored and write the report."""
-    launch = read_note(folder / LAUNCH_FILE)
+    launch = read_object(folder / LAUNCH_FILE)
     files = {name: Path(file) for name, file in launch["files"].items()}
     run_dir = Path(launch["run_dir"])
     saved = _stored(run_dir, launch["step"])
-    write_note(folder / "plan.json", {"total": len(saved)})
-    async with opened_env(files, run_dir.parent.parent / "venvs", word.get("variables", {}), phase) as env:
-        phase.say(WORKING)
+    write_object(folder / PLAN_FILE, {"total": len(saved)})
+    async with opened_env(files, run_dir.parent.parent / "venvs", message.get("variables", {}), phase) as env:
+        phase.say(EVALUATING)
         await _score(env, saved, folder, run_dir, launch["args"])
     return "All rollouts were scored again."
 
@@ -44,7 +53,7 @@ def _stored(run_dir: Path, step: int) -> list[Rollout]:
 
 
 async def _score(env: RemoteEnv, saved: list[Rollout], folder: Path, run_dir: Path, args: Mapping[str, Any]) -> None:
-    from benchmax.evaluation.directory import REPORT, ROLLOUTS
+    from benchmax.evaluation.directory import ROLLOUTS
     from benchmax.evaluation.report import summarise
     from benchmax.files.atomic import write_json
     from benchmax.rollouts.host import EnvHost
@@ -61,7 +70,7 @@ async def _score(env: RemoteEnv, saved: list[Rollout], folder: Path, run_dir: Pa
                 fresh.id = f"{fresh.id[: ID_CHARS - 13]}-{folder.name[-12:]}"
                 log.append(fresh)
                 done.append(fresh)
-            write_json(folder / REPORT, summarise(done, primary=host.env.PRIMARY_REWARD_KEY).to_dict())
+            write_json(folder / REPORT_FILE, summarise(done, primary=host.env.PRIMARY_REWARD_KEY).to_dict())
     refuse_unscored(done)
 
 

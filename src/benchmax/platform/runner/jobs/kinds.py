@@ -1,22 +1,11 @@
-"""Which work each kind of job is."""
+"""The kinds of job. A new kind is a class of `Job` and a line here."""
 
 from __future__ import annotations
 
-from benchmax.platform.runner.jobs.job import Evaluating, Rescoring, Training
-from benchmax.platform.runner.jobs.one_off_jobs import Examining, Exporting
-from benchmax.platform.store.accounts.secrets import Vault
-from benchmax.platform.store.database import Database
-from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.tables import Job
+from benchmax.platform.runner.jobs.eval_jobs import EvalJob, RescoreJob
+from benchmax.platform.runner.jobs.job import Job
+from benchmax.platform.runner.jobs.one_off_jobs import DoctorJob, ExportJob
+from benchmax.platform.runner.jobs.train_job import TrainJob
 
-KINDS: dict[str, type[Training]] = {
-    "train": Training,
-    "eval": Evaluating,
-    "rescore": Rescoring,
-    "doctor": Examining,
-    "export": Exporting,
-}
-
-
-def work_of(database: Database, data: DataDir, vault: Vault, job: Job) -> Training:
-    return KINDS[job.kind](database, data, vault, job)
+JOBS: tuple[type[Job], ...] = (TrainJob, EvalJob, RescoreJob, DoctorJob, ExportJob)
+KINDS: dict[str, type[Job]] = {each.kind: each for each in JOBS}

@@ -1,8 +1,8 @@
-"""Who may run what: leases on jobs, and the slots of this machine.
+"""Leases on jobs, and the slots of this machine.
 
-Inside a process time is monotonic; between processes a lease ends by the wall clock, which somebody may set. So the
-kernel is asked, by pid and start time, whether a holder on this machine lives; for another machine the clock decides,
-with a wide margin.
+Inside a process time is monotonic; between processes a lease ends by the wall clock, which somebody may set. So a
+holder on this machine is looked up by pid and start time; for one on another machine the clock decides, with a wide
+margin.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from collections.abc import Iterable, Sequence
 
 from benchmax.config import setting
 from benchmax.errors import ConfigError
-from benchmax.platform.runner.processes import process_ids as proc
+from benchmax.platform.runner.processes import process_ids
 from benchmax.platform.store.database import Database
-from benchmax.platform.store.queue import jobs
-from benchmax.platform.store.queue import waiting as queue
+from benchmax.platform.store.queue import jobs, waiting
 from benchmax.platform.store.queue.jobs import Holder
 from benchmax.platform.store.tables import Job
 from benchmax.platform.wire.launch_args import gpu_names
@@ -28,9 +27,9 @@ MARGIN_SECONDS = 60.0
 
 
 def this_process() -> Holder:
-    """A holder no other process ever was."""
+    """A holder that no other process ever is."""
     pid = os.getpid()
-    return Holder(f"{socket.gethostname()[:50]}/{secrets.token_hex(8)}", pid, proc.started(pid))
+    return Holder(f"{socket.gethostname()[:50]}/{secrets.token_hex(8)}", pid, process_ids.started(pid))
 
 
 def machine_slots() -> list[str]:
@@ -49,10 +48,6 @@ class Slots:
     def __init__(self, names: Sequence[str]) -> None:
         self._all = list(names)
         self._free = list(names)
-
-    @property
-    def total(self) -> int:
-        return len(self._all)
 
     @property
     def free(self) -> int:
@@ -86,13 +81,13 @@ class Leases:
     def take(self, slots: int, fewest: int = 0) -> Job | None:
         """The next job that fits: highest priority, then oldest. Jobs that need no slot fit unless `fewest` is 1."""
         with self.database.read() as session:
-            if not queue.anything_waits(session, slots, fewest):
+            if not waiting.anything_waits(session, slots, fewest):
                 return None
         with self.database.write() as session:
             return jobs.lease(session, self.holder, slots=slots, fewest=fewest)
 
     def renew(self, job_ids: Iterable[int]) -> list[int]:
-        """Renew leases; gives those that were lost."""
+        """Renew leases; returns those that were lost."""
         with self.database.write() as session:
             return [job_id for job_id in job_ids if not jobs.heartbeat(session, job_id, self.holder)]
 
@@ -112,5 +107,5 @@ class Leases:
             return False
         host, _, _ = self.holder.id.rpartition("/")
         if job.holder.startswith(f"{host}/"):
-            return not proc.alive(job.holder_pid, job.holder_started)
+            return not process_ids.alive(job.holder_pid, job.holder_started)
         return (job.lease_until or 0.0) + MARGIN_SECONDS < time.time()

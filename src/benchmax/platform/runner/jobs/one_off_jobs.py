@@ -1,4 +1,4 @@
-"""Errands as jobs: an environment examined by the doctor, a checkpoint made into a file to download.
+"""One-off jobs: the doctor examines an environment, a checkpoint becomes a file to download.
 
 Each has a folder of its own, made from blobs and removed when the child has ended. What it found is in the database,
 what it made is in the run's `exports/`.
@@ -6,8 +6,8 @@ what it made is in the run's `exports/`.
 
 from __future__ import annotations
 
-import json
 import shutil
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,127 +15,116 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.files.links import read_plain
 from benchmax.files.redaction import Redactor, hide_texts
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, write_note
-from benchmax.platform.runner.ingest import Ingest, NothingToRead
-from benchmax.platform.runner.jobs.job import Training
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, REPORT_FILE, read_object, write_object
+from benchmax.platform.runner.jobs.job import Job
 from benchmax.platform.runner.jobs.preparation import place
-from benchmax.platform.store.queue import one_off_jobs as errands
+from benchmax.platform.store import tables
+from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.tables import Errand
 from benchmax.platform.store.text import clean_json
 from benchmax.platform.store.uploads.blobs import BlobStore
 
-REPORT = "report.json"
 REPORT_BYTES = 8 * 1024 * 1024
 
 
-class Errands(Training):
-    """What is the same for all of them."""
+class OneOffJob(Job):
+    """What all of them share."""
 
     __slots__ = ()
 
     @property
-    def errand_id(self) -> str:
-        return str(self.job.eval_id)
+    def one_off_id(self) -> str:
+        return str(self.row.one_off_id)
 
     @property
     def folder(self) -> Path:
-        return self.data.root / "errands" / self.errand_id
+        return self.data.root / "one_off_jobs" / self.one_off_id
 
     def prepare(self) -> dict[str, Any]:
         with self.database.write() as session:
-            row = self._errand(session)
-            errands.set_status(session, row.id, "active", "starting")
+            asked = session.get(tables.OneOffJob, self.one_off_id)
+            if asked is None:
+                raise NotFoundError("What was asked for is gone. Ask again.")
+            one_off_jobs.set_status(session, asked.id, "active", "starting")
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_note(self.folder / LAUNCH_FILE, self.launch(row))
+        write_object(self.folder / LAUNCH_FILE, self.launch(asked))
         return {"variables": self.secrets()}
 
-    def launch(self, row: Errand) -> Mapping[str, Any]:
-        """What the child is told; files it needs are put into the folder."""
-        raise NotImplementedError
+    @abstractmethod
+    def launch(self, asked: tables.OneOffJob) -> Mapping[str, Any]:
+        """The child's launch.json; files it needs are put into the folder."""
 
     def secrets(self) -> dict[str, str]:
         with self.database.read() as session:
-            row = session.get(Errand, self.errand_id)
-            return {} if row is None else dict(self.vault.for_run(session, row.owner_id, ""))
+            asked = session.get(tables.OneOffJob, self.one_off_id)
+            return {} if asked is None else dict(self.vault.for_run(session, asked.owner_id, ""))
 
-    def reader(self) -> Ingest:
-        return NothingToRead(self.database, "", self.folder)
+    def is_cancelled(self, session: Session) -> bool:
+        asked = session.get(tables.OneOffJob, self.one_off_id)
+        return asked is None or (asked.run_id is not None and runs.get(session, asked.run_id) is None)
 
-    def cancelled(self, session: Session) -> bool:
-        row = session.get(Errand, self.errand_id)
-        return row is None or (row.run_id is not None and runs.get(session, row.run_id) is None)
-
-    def tell(self, phase: str, working: bool) -> None:
+    def report_phase(self, phase: str, working: bool) -> None:
         if phase:
             with self.database.write() as session:
-                errands.set_status(session, self.errand_id, "active", phase)
+                one_off_jobs.set_status(session, self.one_off_id, "active", phase)
 
-    def mark(self, session: Session, status: str, reason: str) -> None:
+    def finish(self, session: Session, status: str, reason: str) -> None:
         if status == "pending":
-            errands.set_status(session, self.errand_id, "queued", reason)
+            one_off_jobs.set_status(session, self.one_off_id, "queued", reason)
             return
         try:
             hide = Redactor(self.secrets().values())
-        except UsageError as error:  # what cannot be hidden is not told
+        except UsageError as error:  # without the secrets nothing can be redacted, so nothing is shown
             status, reason, hide = "failed", str(error), Redactor(())
         status = "complete" if status == "complete" else "failed"
         result = self._result(hide) if status == "complete" else None
-        errands.set_status(session, self.errand_id, status, hide(reason), result)
+        one_off_jobs.set_status(session, self.one_off_id, status, hide(reason), result)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _result(self, hide: Redactor) -> dict[str, Any]:
-        path = self.folder / REPORT
         try:
-            text = read_plain(path.parent, path.name, REPORT_BYTES).decode("utf-8", "replace")
-            value = clean_json(hide_texts(json.loads(text), hide))
-        except (OSError, ValueError, RecursionError):
+            result: dict[str, Any] = clean_json(hide_texts(read_object(self.folder / REPORT_FILE, REPORT_BYTES), hide))
+        except RecursionError:
             return {}
-        return value if isinstance(value, dict) else {}
-
-    def _errand(self, session: Session) -> Errand:
-        row = session.get(Errand, self.errand_id)
-        if row is None:
-            raise NotFoundError("What was asked for is gone. Ask again.")
-        return row
+        return result
 
 
-class Examining(Errands):
-    """The doctor looks at an environment."""
+class DoctorJob(OneOffJob):
+    """The doctor examines an environment."""
 
     __slots__ = ()
+    kind = "doctor"
     module = "benchmax.platform.runner.children.doctor_child"
 
-    def launch(self, row: Errand) -> Mapping[str, Any]:
-        asked = row.options
-        store = BlobStore(self.data.blobs)
-        note: dict[str, Any] = {"venvs": str(self.data.venvs), "spec": asked.get("spec")}
-        if "cls" in asked:
-            note["cls"] = self._place(store, asked["cls"], "env-cls.pkl")
-            note["metadata"] = self._place(store, asked["metadata"], "env-metadata.json")
-        if "rows" in asked:
-            suffix = PurePosixPath(asked["rows_path"]).suffix.lower()
-            note["rows"] = self._place(store, asked["rows"], f"rows{suffix}")
-        if asked.get("model"):
-            note["model"] = asked["model"]
-        return note
+    def launch(self, asked: tables.OneOffJob) -> Mapping[str, Any]:
+        options = asked.options
+        launch: dict[str, Any] = {"venvs": str(self.data.venvs), "spec": options.get("spec")}
+        if "cls" in options:
+            launch["cls"] = self._place(options["cls"], "env-cls.pkl")
+            launch["metadata"] = self._place(options["metadata"], "env-metadata.json")
+        if "rows" in options:
+            suffix = PurePosixPath(options["rows_path"]).suffix.lower()
+            launch["rows"] = self._place(options["rows"], f"rows{suffix}")
+        if options.get("model"):
+            launch["model"] = options["model"]
+        return launch
 
-    def _place(self, store: BlobStore, sha256: str, name: str) -> str:
+    def _place(self, sha256: str, name: str) -> str:
         target = self.folder / name
-        place(store.path(sha256), target)
+        place(BlobStore(self.data.blobs).path(sha256), target)
         return str(target)
 
 
-class Exporting(Errands):
+class ExportJob(OneOffJob):
     """A checkpoint becomes one file."""
 
     __slots__ = ()
+    kind = "export"
     module = "benchmax.platform.runner.children.export_child"
 
-    def launch(self, row: Errand) -> Mapping[str, Any]:
-        return {"run_dir": str(self.data.run(self.job.run_id)), **row.options}
+    def launch(self, asked: tables.OneOffJob) -> Mapping[str, Any]:
+        return {"run_dir": str(self.data.run(self.row.run_id)), **asked.options}
 
     def secrets(self) -> dict[str, str]:
         """None of the user's code runs."""

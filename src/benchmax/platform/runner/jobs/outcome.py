@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from benchmax.files.links import open_plain
-from benchmax.platform.runner.children.child_files import EXIT_FILE, read_note
+from benchmax.files.logs import tail
+from benchmax.platform.runner.children.child_files import EXIT_FILE, read_object
 
 COMPLETE, CRASHED, MISTAKE, NO_SPACE, NO_MEMORY, INTERRUPTED = 0, 1, 2, 28, 12, 130
 """Exit codes of a child."""
@@ -17,7 +17,7 @@ FINAL = {
     NO_SPACE: "No space left on the disk of the run. Free some, then resume the run.",
     NO_MEMORY: "Out of memory. Use a smaller model, group_size or max_rollout_len.",
 }
-"""Codes after which another attempt would end the same way; and words, for a child that could not leave its own."""
+"""Codes after which another attempt would end the same way, and the reason if the child could not write its own."""
 
 TAIL_LINES = 12
 TAIL_CHARS = 2000
@@ -26,21 +26,21 @@ Why = Literal["", "cancel", "stop", "stall", "lost"]
 """Why the supervisor ended a child: it was cancelled, the platform stops, it hung, it could not be adopted."""
 
 
-_WORDS: dict[Why, str] = {
+_REASONS: dict[Why, str] = {
     "stall": "It made no progress and was ended",
     "lost": "Its runner and its process were lost",
 }
 
 
 class Exit(NamedTuple):
-    """What is known of a child that ended."""
+    """How a child ended."""
 
     code: int | None
     reason: str
 
 
 class Verdict(NamedTuple):
-    """What becomes of the run."""
+    """What follows for the run."""
 
     status: str
     """`pending` is another attempt."""
@@ -50,28 +50,28 @@ class Verdict(NamedTuple):
 
 
 def read_exit(run_dir: Path, pid: int, code: int | None) -> Exit:
-    """The child's own words, if they are this child's, and its exit code."""
-    note = read_note(run_dir / EXIT_FILE)
-    if note.get("pid") != pid:
+    """The exit code, and the reason in exit.json if this very child wrote it."""
+    written = read_object(run_dir / EXIT_FILE)
+    if written.get("pid") != pid:
         return Exit(code, "")
-    return Exit(note.get("code") if code is None else code, str(note.get("reason", "")))
+    return Exit(written.get("code") if code is None else code, str(written.get("reason", "")))
 
 
-def judge(ended: Exit, why: Why, attempt: int, most: int, tail: str) -> Verdict:
-    """What follows from the end of a child."""
+def judge(ended: Exit, why: Why, attempt: int, most: int, last_lines: str) -> Verdict:
+    """Decide what follows from the end of a child."""
     if ended.code == COMPLETE:
         return Verdict("complete", ended.reason)
     if why == "cancel":
         return Verdict("cancelled", "The run was stopped.")
     if ended.code in FINAL:
-        return Verdict("failed", ended.reason or f"{FINAL[ended.code]}\n{tail}")
+        return Verdict("failed", ended.reason or f"{FINAL[ended.code]}\n{last_lines}")
     if why == "stop":
         return Verdict("pending", "The platform was stopped; the run goes on when it starts again.", counted=False)
-    what = _WORDS.get(why) or f"Its process {how(ended.code)}"
+    what = _REASONS.get(why) or f"Its process {how(ended.code)}"
     if attempt < most:
         return Verdict("pending", f"{what}; attempt {attempt + 1} of {most} follows.")
-    said = ended.reason or (f"Its last lines were:\n{tail}" if tail else "It printed nothing.")
-    return Verdict("stalled" if why == "stall" else "failed", f"{what}, in attempt {attempt} of {most}. {said}")
+    detail = ended.reason or (f"Its last lines were:\n{last_lines}" if last_lines else "It printed nothing.")
+    return Verdict("stalled" if why == "stall" else "failed", f"{what}, in attempt {attempt} of {most}. {detail}")
 
 
 def how(code: int | None) -> str:
@@ -88,11 +88,4 @@ def how(code: int | None) -> str:
 
 def log_tail(run_dir: Path) -> str:
     """The last lines of child.log."""
-    try:
-        with open_plain(run_dir, "child.log") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - 4 * TAIL_CHARS))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    return "\n".join(lines[-TAIL_LINES:])[-TAIL_CHARS:]
+    return tail(run_dir / "child.log", TAIL_LINES, most=4 * TAIL_CHARS)[-TAIL_CHARS:]

@@ -1,4 +1,4 @@
-"""A run's directory, made ready for its child: what was asked for, and the files it needs under plain names."""
+"""Makes a run's directory ready for its child: launch.json, and the files it needs under plain names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmax.errors import NotFoundError
 from benchmax.files.atomic import replacing
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, write_note
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, write_object
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.tables import Run
 from benchmax.platform.store.uploads.blobs import BlobStore
@@ -24,7 +24,7 @@ FILES = {
 
 
 def prepare(data: DataDir, run: Run) -> Path:
-    """Make the run directory with `inputs/` and launch.json; again for a run that is resumed, with the same result."""
+    """Make the run directory with `inputs/` and launch.json; for a resumed run the result is the same."""
     run_dir = data.run(run.id)
     inputs = run_dir / "inputs"
     inputs.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -36,15 +36,15 @@ def prepare(data: DataDir, run: Run) -> Path:
             target = inputs / f"{stem}{PurePosixPath(run.paths.get(name, '')).suffix.lower()}"
             place(store.path(sha256), target)
             files[name] = str(target.relative_to(run_dir))
-    asked: dict[str, Any] = {"run_id": run.id, "name": run.name, "type": run.kind, "args": run.args, "files": files}
+    launch: dict[str, Any] = {"run_id": run.id, "name": run.name, "type": run.kind, "args": run.args, "files": files}
     if run.parent:
-        asked["parent"] = run.parent
-    write_note(run_dir / LAUNCH_FILE, asked)
+        launch["parent"] = run.parent
+    write_object(run_dir / LAUNCH_FILE, launch)
     return run_dir
 
 
 def place(blob: Path, target: Path) -> None:
-    """A second name for the blob, so that it stays whatever becomes of the upload; a copy on another disk."""
+    """Link the blob, so that it stays whatever becomes of the upload; copy it from another disk."""
     if target.exists():
         return
     try:

@@ -1,6 +1,6 @@
-"""Packages of environments are kept in `venvs/` for the next run; what nobody needs any more is removed.
+"""Removes packages from `venvs/` that no environment needs any more; the others stay for the next run.
 
-That takes long with many files, and the supervisor's loop does not wait: it is done beside it.
+Many files take long to remove, so this has a thread of its own beside the supervisor's loop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from benchmax.errors import UsageError
 from benchmax.platform.store.database import Database
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.uploads import uploads as libraries
+from benchmax.platform.store.uploads import uploads
 from benchmax.platform.store.uploads.blobs import BlobStore
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def keep_tidy(database: Database, data: DataDir) -> None:
 
 
 def sweep(database: Database, data: DataDir) -> None:
-    """Remove the packages of environments that are gone, with their runs, and that nobody used for long."""
+    """Remove the packages of environments that are deleted, with their runs, and unused for long."""
     from benchmax.bundle.venv import remove_unused
 
     if data.venvs.exists():
@@ -53,11 +53,11 @@ def _wanted(database: Database, data: DataDir) -> set[str]:
 
     store, names = BlobStore(data.blobs), set()
     with database.read() as session:
-        manifests = libraries.manifests(session)
+        manifests = uploads.manifests(session)
     for file in map(store.path, manifests):
         try:
-            if file.stat().st_size <= libraries.MANIFEST_BYTES:
+            if file.stat().st_size <= uploads.MANIFEST_BYTES:
                 names.add(venv_name(BundleMetadata.from_json_bytes(file.read_bytes())))
-        except (FileNotFoundError, UsageError):  # no run can begin with it either
+        except (FileNotFoundError, UsageError):  # no run can use it either
             continue
     return names

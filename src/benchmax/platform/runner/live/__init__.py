@@ -1,1 +1,13 @@
-"""live."""
+"""Live sessions: an environment or a model kept open in a process of its own while somebody talks to it.
+
+Start with `live_sessions` (the runner's side), then `session_child` (the process).
+
+    chat            a conversation with a checkpoint in its environment
+    completions     chat completions of a local model
+    live_sessions   starts, adopts, ends and sweeps them
+    models          the local models they load
+    rollouts        rollouts of examples, reported as they happen
+    session_child   the process: opens what is asked for and answers at a socket
+
+Nothing of a session is stored: it belongs to this machine, and whoever used it opens another.
+"""

@@ -1,7 +1,7 @@
-"""A conversation with a checkpoint in its environment: its system prompt, its tools run live, its reward for a task.
+"""A conversation with a checkpoint in its environment: with its system prompt, its live tools, its reward for a task.
 
-One chat is one rollout that people speak in: what the environment keeps for a rollout lasts as long as the chat. A turn
-that is cut off is forgotten, as if it had not been said.
+One chat is one rollout in which a person writes the user's turns: what the environment keeps for a rollout lasts as
+long as the chat. A turn that is cut off is removed from it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue
 from benchmax.errors import BenchmaxError, EnvError, UsageError
 from benchmax.inference.local import LocalModel
 from benchmax.models.base import Sampling, Usage
-from benchmax.platform.runner.live.models import SpokenModel
+from benchmax.platform.runner.live.models import StreamedModel
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import new_rollout, open_rollout, play
 from benchmax.rollouts.record import Rollout, Termination
@@ -47,7 +47,7 @@ class NoEnv(BaseEnv):
 
 @dataclass(slots=True)
 class Turn:
-    """What somebody said, and who hears the answer."""
+    """A user's message, and where its answer goes."""
 
     request: Mapping[str, Any]
     send: Send
@@ -57,7 +57,7 @@ class Turn:
 
 
 class Chat:
-    """Speaks with a model in an environment."""
+    """Holds a conversation with a model in an environment."""
 
     def __init__(
         self, host: EnvHost, model: LocalModel, example: Example | None, shown: Sequence[ChatMessage] = ()
@@ -74,17 +74,17 @@ class Chat:
     async def open(
         cls, host: EnvHost, model: LocalModel, example: Example | None, shown: Sequence[ChatMessage] = ()
     ) -> AsyncIterator[Chat]:
-        """`shown` are the turns every prompt of the environment begins with: what is typed comes after them too."""
+        """`shown` are the turns with which every prompt of the environment begins: what is typed comes after them."""
         chat = cls(host, model, example, shown)
         chat._tools = [asdict(tool) for tool in (await host.toolbox()).tools]
-        # All turns are played in one task, for what is known of the rollout (its logs, its place) is the task's.
-        keeper = asyncio.create_task(chat._keep(), name="benchmax-chat")
+        # All turns are played in one task: context variables of the rollout (its logs, its id) belong to the task.
+        player = asyncio.create_task(chat._play_turns(), name="benchmax-chat")
         try:
             yield chat
         finally:
-            keeper.cancel()
+            player.cancel()
             with suppress(asyncio.CancelledError):
-                await keeper
+                await player
 
     def about(self) -> dict[str, Any]:
         prompt = list(self._example["prompt_messages"]) if self._example else self._shown
@@ -96,7 +96,7 @@ class Chat:
         }
 
     async def answer(self, request: Mapping[str, Any], send: Send) -> None:
-        """Say something and tell what follows; cancel to have it forgotten."""
+        """Play a message and send what follows; if cancelled, the message is removed."""
         turn = Turn(request, send, asyncio.get_running_loop().create_future())
         self._inbox.put_nowait(turn)
         try:
@@ -108,7 +108,7 @@ class Chat:
                 turn.task.cancel()
             raise
 
-    async def _keep(self) -> None:
+    async def _play_turns(self) -> None:
         while True:
             turn = await self._inbox.get()
             try:
@@ -120,7 +120,7 @@ class Chat:
                 await self._converse(rollout, turn, ready)
 
     async def _begin(self, content: str, own: bool) -> Rollout:
-        """The chat's rollout, with the example's prompt, or with what was said first, also in the example's stead."""
+        """The chat's rollout, with the example's prompt, or with the first message (`own`: in its place)."""
         played = None if own and content else self._example
         example = played or await self._typed(content)
         rollout = new_rollout(self._host, example, self._model, sample=0, attempt=0, split="playground", step=None)
@@ -137,7 +137,7 @@ class Chat:
         return _as_trained(made, content, self._shown)
 
     async def _converse(self, rollout: Rollout, turn: Turn, ready: bool) -> None:
-        """Play turn after turn in one rollout; a chat whose first turn is forgotten begins anew."""
+        """Play turn after turn in one rollout; a chat whose first turn is removed starts over."""
         if not ready:
             why = rollout.error.message if rollout.error else "it gave no reason"
             _settle(turn, EnvError(f"init_rollout failed: {why}"))
@@ -153,7 +153,7 @@ class Chat:
             rollout.messages.append({"role": "user", "content": str(turn.request.get("content") or "")})
 
     async def _was_played(self, rollout: Rollout, turn: Turn) -> bool:
-        """Play a turn, unless whoever said it has left already; gives whether it came to its end."""
+        """Play a turn, unless its client has left already; returns whether it came to its end."""
         if turn.done.cancelled():
             return False
         turn.task = asyncio.create_task(self._turn(rollout, turn))
@@ -175,13 +175,13 @@ class Chat:
             )
         )
         _clear(rollout)
-        model = SpokenModel(self._model, lambda text: send({"event": "token", "text": text}))
+        model = StreamedModel(self._model, lambda text: send({"event": "token", "text": text}))
         await play(
             self._host,
             rollout,
             model,
             settings,
-            lambda _, messages: _tell(messages, send),
+            lambda _, messages: _send_messages(messages, send),
         )
         if problem := _ENDINGS.get(rollout.termination) or (rollout.error and rollout.error.message):
             raise EnvError(problem)
@@ -201,8 +201,8 @@ class Chat:
 
 
 def shared_turns(prompts: Sequence[Sequence[ChatMessage]]) -> list[ChatMessage]:
-    """The turns all prompts begin with, worked examples for instance, before what each of them asks."""
-    bare = [_unsystemed(prompt)[:-1] for prompt in prompts]
+    """The turns with which all prompts begin, such as worked examples, before what each of them asks."""
+    bare = [_without_system(prompt)[:-1] for prompt in prompts]
     if not bare:
         return []
     shared = takewhile(lambda turns: all(turn == turns[0] for turn in turns), zip(*bare, strict=False))
@@ -210,24 +210,24 @@ def shared_turns(prompts: Sequence[Sequence[ChatMessage]]) -> list[ChatMessage]:
 
 
 def _as_trained(example: Example, content: str, shown: Sequence[ChatMessage]) -> Example:
-    """What was typed, after the turns the model was shown in training; an environment's own prompt stays as it is."""
+    """What was typed, after the turns that training prompts begin with; an environment's own prompt stays unchanged."""
     prompt = example["prompt_messages"]
-    if _unsystemed(prompt) != [{"role": "user", "content": content}]:
+    if _without_system(prompt) != [{"role": "user", "content": content}]:
         return example
     return {**example, "prompt_messages": [*prompt[:-1], *shown, prompt[-1]]}
 
 
-def _unsystemed(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+def _without_system(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     return [message for message in messages if message.get("role") != "system"]
 
 
-def _tell(messages: Sequence[ChatMessage], send: Send) -> None:
+def _send_messages(messages: Sequence[ChatMessage], send: Send) -> None:
     for message in messages:
         send({"event": "message", "message": message})
 
 
 def _clear(rollout: Rollout) -> None:
-    """What the last turn left: budgets begin anew with each thing said."""
+    """Remove what the last turn left: every message has budgets of its own."""
     rollout.turns, rollout.usage, rollout.error, rollout.reward = 0, Usage(), None, None
     rollout.termination = Termination.UNKNOWN
     rollout.rewards.clear()

@@ -1,4 +1,4 @@
-"""A model of this machine that answers chat completions, for everybody on the platform."""
+"""Chat completions of a local model, for everybody on the platform."""
 
 from __future__ import annotations
 

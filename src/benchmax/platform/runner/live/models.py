@@ -1,4 +1,4 @@
-"""The models of this machine, in a session: by name, or a run's checkpoint, spoken aloud while it thinks."""
+"""The local models of a live session: by name, or a run's checkpoint, streamed while it is sampled."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from benchmax.inference.server.stream import TextStream
 from benchmax.inference.tokens.chat import parse_reply
 from benchmax.models.base import Sampling
 
-ROOM: dict[str, Any] = {"slots": 8, "kv_bytes": 1024**3}
+LIMITS: dict[str, Any] = {"slots": 8, "kv_bytes": 1024**3}
 """A session shares the machine with training: few sequences, little memory."""
 NICE = 5
 
-Say = Callable[[str], None]
+OnText = Callable[[str], None]
 
 
-def be_modest() -> None:
-    """Let training go first: a lower priority, and half the cores."""
+def lower_priority() -> None:
+    """Let training go first: with a lower priority and half the cores."""
     import torch
 
     os.nice(NICE)
@@ -30,8 +30,8 @@ def be_modest() -> None:
 
 
 def load_local(name: str) -> LocalModel:
-    be_modest()
-    return LocalModel.load(name, **ROOM)
+    lower_priority()
+    return LocalModel.load(name, **LIMITS)
 
 
 def load_checkpoint(run_dir: Path, which: str, base: str) -> LocalModel:
@@ -39,18 +39,18 @@ def load_checkpoint(run_dir: Path, which: str, base: str) -> LocalModel:
     from benchmax.trainer.opening import open_checkpoint
 
     if which == "base":
-        return LocalModel.load(base, name="base", **ROOM)
-    model = open_checkpoint(run_dir, which, **ROOM)
+        return LocalModel.load(base, name="base", **LIMITS)
+    model = open_checkpoint(run_dir, which, **LIMITS)
     model.name = model.name.rpartition(":")[2]
     return model
 
 
-class SpokenModel(LocalModel):
-    """A local model that tells the text of its replies while it draws them."""
+class StreamedModel(LocalModel):
+    """A local model that passes on the text of its replies while it samples them."""
 
-    def __init__(self, model: LocalModel, say: Say) -> None:
+    def __init__(self, model: LocalModel, on_text: OnText) -> None:
         super().__init__(model.engine, model.chat, name=model.name)
-        self._say = say
+        self._on_text = on_text
         self._tools = False
 
     def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> LocalConversation:
@@ -63,14 +63,14 @@ class SpokenModel(LocalModel):
         loop = asyncio.get_running_loop()
         text = TextStream(self.chat, sampling.stop, tools=self._tools)
 
-        def told(ids: list[int], logprobs: list[float]) -> None:
-            loop.call_soon_threadsafe(lambda: self._tell(text.push(ids)))
+        def pass_on(ids: list[int], logprobs: list[float]) -> None:
+            loop.call_soon_threadsafe(lambda: self._send(text.push(ids)))
 
-        drawn = await super().complete(prompt, sampling, on_tokens=told)
+        drawn = await super().complete(prompt, sampling, on_tokens=pass_on)
         message = parse_reply(drawn.text, tools=self._tools, salt=len(prompt))
-        self._tell(text.finish(str(message["content"])))
+        self._send(text.finish(str(message["content"])))
         return drawn
 
-    def _tell(self, piece: str) -> None:
+    def _send(self, piece: str) -> None:
         if piece:
-            self._say(piece)
+            self._on_text(piece)

@@ -1,4 +1,4 @@
-"""Rollouts of a session: one example, or groups of them, told as they happen."""
+"""Rollouts of a live session: of one example, or groups of several, reported as they happen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Send = Callable[[Mapping[str, Any]], None]
 
 LOCAL_TOKENS = 512
 _DIED = "The environment's process"
-"""How the words of a call begin whose process died: that is worth another try."""
+"""How the error of a call begins whose process died: that is worth another try."""
 
 
 class Rollouts:
@@ -39,7 +39,7 @@ class Rollouts:
         return {}
 
     async def answer(self, request: Mapping[str, Any], send: Send) -> None:
-        """Play; a failure that is not a rollout's own is one last event."""
+        """Play what is asked for; a failure outside a rollout is one last event."""
         play = {"rollout": self._rollout, "batch": self._batch}[str(request["do"])]
         try:
             await play(request, send)
@@ -53,19 +53,19 @@ class Rollouts:
     async def _rollout(self, request: Mapping[str, Any], send: Send) -> None:
         (example,) = await self._examples(request)
         model, ours = await self._model(request["llm"])
-        tell = _teller(send)
+        report = _reporter(send)
         try:
-            said = _said(request["llm"], model)
-            send({"event": "rollout_started", "example_id": example["id"], **said})
+            player = _player(request["llm"], model)
+            send({"event": "rollout_started", "example_id": example["id"], **player})
             settings = _settings(request["options"], ours)
-            rollout = await run_rollout(self._host, example, model, settings, on_turn=tell)
+            rollout = await run_rollout(self._host, example, model, settings, on_turn=report)
         finally:
             if ours:
                 await model.aclose()
-        tell(rollout, ())
+        report(rollout, ())
         if rollout.rewards:
             send({"event": "reward", "rewards": rollout.rewards})
-        send(_completed(rollout) | said)
+        send(_completed(rollout) | player)
 
     async def _batch(self, request: Mapping[str, Any], send: Send) -> None:
         examples = await self._examples(request)
@@ -73,8 +73,8 @@ class Rollouts:
         samples = int(options["samples"])
         model, ours = await self._model(request["llm"])
         try:
-            said = _said(request["llm"], model)
-            send({"event": "batch_started", "total": len(examples) * samples, **said})
+            player = _player(request["llm"], model)
+            send({"event": "batch_started", "total": len(examples) * samples, **player})
             at_once = samples * int(options["workers"])
             groups = run_groups(
                 self._host, examples, model, _settings(options, ours), group_size=samples, concurrency=at_once
@@ -83,7 +83,7 @@ class Rollouts:
                 async for group in groups:
                     for rollout in group:
                         more = {"sample": rollout.sample, "messages": list(rollout.messages)}
-                        send(_completed(rollout) | more | said)
+                        send(_completed(rollout) | more | player)
         finally:
             if ours:
                 await model.aclose()
@@ -95,7 +95,7 @@ class Rollouts:
         return list(await self._env.preprocess(list(request["rows"])))
 
     async def _model(self, llm: Mapping[str, Any]) -> tuple[ModelClient, bool]:
-        """The model to play with, and whether it is this request's own."""
+        """The model that plays, and whether this request has to close it."""
         if llm.get("base_url"):
             return await endpoint_model(llm), True
         from benchmax.platform.runner.live.models import load_local
@@ -107,26 +107,26 @@ class Rollouts:
         return self._local[name], False
 
 
-def _said(llm: Mapping[str, Any], model: ModelClient) -> dict[str, str]:
-    """Who plays, and in whose place."""
+def _player(llm: Mapping[str, Any], model: ModelClient) -> dict[str, str]:
+    """Which model plays, and a note if it stands in for another."""
     return {"model": model.name, **({"note": str(llm["note"])} if llm.get("note") else {})}
 
 
-def _teller(send: Send) -> Callable[[Rollout, Sequence[ChatMessage]], None]:
-    """Tells every message once, the prompt's first."""
-    told = 0
+def _reporter(send: Send) -> Callable[[Rollout, Sequence[ChatMessage]], None]:
+    """Sends every message once, the prompt's first."""
+    sent = 0
 
-    def tell(rollout: Rollout, _: Sequence[ChatMessage]) -> None:
-        nonlocal told
-        for message in rollout.messages[told:]:
+    def send_new(rollout: Rollout, _: Sequence[ChatMessage]) -> None:
+        nonlocal sent
+        for message in rollout.messages[sent:]:
             send({"event": "message", "message": message})
-        told = len(rollout.messages)
+        sent = len(rollout.messages)
 
-    return tell
+    return send_new
 
 
 def _settings(options: Mapping[str, Any], elsewhere: bool) -> RolloutSettings:
-    """What one rollout may use; a model of this machine, often a small one on a CPU, speaks shortly."""
+    """The budget of one rollout; a local model, often on a CPU, has fewer tokens."""
     most = int(options["max_completion_tokens"])
     return RolloutSettings(
         max_turns=options["max_turns"],
@@ -158,7 +158,7 @@ def _problem(rollout: Rollout) -> str:
 
 
 def _standard(row: Any) -> Example:
-    """An example as `dataset_preprocess` gives it."""
+    """An example as `dataset_preprocess` returns it."""
     if not isinstance(row, dict) or not isinstance(row.get("prompt_messages"), list) or not row["prompt_messages"]:
         raise UsageError("standardized_example has no prompt_messages. Send raw_example to have it preprocessed.")
     made = make_example(

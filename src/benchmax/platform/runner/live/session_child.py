@@ -1,8 +1,8 @@
-"""The process of one session: `python -m benchmax.platform.runner.live.session_child FOLDER`.
+"""The process of one live session: `python -m benchmax.platform.runner.live.session_child FOLDER`.
 
 It opens the environment in a process of its own, and a model when the session is a chat, and then answers at a socket
-in its folder: one request a connection, answered with one JSON object a line. Who hangs up has the work cancelled.
-Nobody gets an answer who does not know the word in ready.json; a session nobody uses ends by itself.
+in its folder: one request a connection, answered with one JSON object a line. A client that hangs up cancels its work.
+Only clients that know the token in ready.json are answered; a session that nobody uses ends by itself.
 """
 
 from __future__ import annotations
@@ -26,80 +26,82 @@ from benchmax.envs.datasets.readers import read_rows
 from benchmax.envs.types import ChatMessage, Example
 from benchmax.errors import NotFoundError
 from benchmax.files.redaction import Redactor, hide_texts
-from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_note
-from benchmax.platform.runner.children.train_child import Phase, loading_words, main, opened_env, train_config
+from benchmax.platform.runner.children.child_files import LAUNCH_FILE, read_object
+from benchmax.platform.runner.children.child_process import Phase, main
+from benchmax.platform.runner.children.environment import opened_env
+from benchmax.platform.runner.children.train_child import loading_text, train_config
 from benchmax.platform.store.queue.live_sessions import MESSAGE_BYTES, SOCKET, SessionFolder
 
 ENDED = "It was ended."
 REQUEST_SECONDS = 30.0
 """For a request to arrive whole."""
 COMPARED_ROWS = 8
-"""Rows that tell what all prompts of an environment have in common."""
+"""Rows read to find what all prompts of an environment have in common."""
 
 Send = Callable[[Mapping[str, Any]], None]
 
 
-class Desk(Protocol):
-    """What answers requests."""
+class Handler(Protocol):
+    """Answers the requests of one kind of session."""
 
     def about(self) -> dict[str, Any]: ...
 
     async def answer(self, request: Mapping[str, Any], send: Send) -> None: ...
 
 
-async def sit(folder: Path, word: Mapping[str, Any], phase: Phase) -> str:
-    """Open what is asked for and answer until nobody asks any more."""
+async def serve(folder: Path, message: Mapping[str, Any], phase: Phase) -> str:
+    """Open what the session is about, and answer until nobody asks any more."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    launch, variables = read_note(folder / LAUNCH_FILE), word.get("variables", {})
-    desks = {"rollout": _rollout_desk, "chat": _chat_desk, "model": _model_desk}
+    launch, variables = read_object(folder / LAUNCH_FILE), message.get("variables", {})
+    handlers = {"rollout": _rollout_handler, "chat": _chat_handler, "model": _model_handler}
     try:
-        async with desks[launch["kind"]](folder, launch, variables, phase) as desk:
-            door = Door(SessionFolder(folder), desk, Redactor(variables.values()))
+        async with handlers[launch["kind"]](folder, launch, variables, phase) as handler:
+            listener = Listener(SessionFolder(folder), handler, Redactor(variables.values()))
             phase.say("ready")
-            return await door.serve(float(launch["idle_seconds"]))
+            return await listener.serve(float(launch["idle_seconds"]))
     except asyncio.CancelledError:
         return ENDED
 
 
 @asynccontextmanager
-async def _rollout_desk(
+async def _rollout_handler(
     folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str], phase: Phase
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[Handler]:
     from benchmax.platform.runner.live.rollouts import Rollouts
     from benchmax.rollouts.host import EnvHost
 
     venvs = folder.parent.parent / "venvs"
     async with opened_env(_files(launch), venvs, variables, phase) as env, EnvHost(env) as host:
-        desk = Rollouts(host, env)
+        handler = Rollouts(host, env)
         try:
-            yield desk
+            yield handler
         finally:
-            await desk.aclose()
+            await handler.aclose()
 
 
 @asynccontextmanager
-async def _model_desk(
+async def _model_handler(
     folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str], phase: Phase
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[Handler]:
     from benchmax.platform.runner.live.completions import Completions
     from benchmax.platform.runner.live.models import load_local
 
-    phase.say(loading_words(launch["model"]))
+    phase.say(loading_text(launch["model"]))
     async with await asyncio.to_thread(load_local, launch["model"]) as model:
         yield Completions(model)
 
 
 @asynccontextmanager
-async def _chat_desk(
+async def _chat_handler(
     folder: Path, launch: Mapping[str, Any], variables: Mapping[str, str], phase: Phase
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[Handler]:
     from benchmax.platform.runner.live.chat import Chat, NoEnv
-    from benchmax.platform.runner.live.models import be_modest, load_checkpoint
+    from benchmax.platform.runner.live.models import load_checkpoint, lower_priority
     from benchmax.rollouts.host import EnvHost
 
-    be_modest()
+    lower_priority()
     files, run_dir = _files(launch), Path(launch["run_dir"])
     base = train_config(run_dir, launch["args"], 1).model.name
     phase.say("loading the model")
@@ -143,12 +145,12 @@ def _files(launch: Mapping[str, Any]) -> dict[str, Path]:
     return {name: Path(file) for name, file in launch["files"].items()}
 
 
-class Door:
-    """The socket: lets in who knows the word, one request a connection."""
+class Listener:
+    """Answers at the socket those who know the token, one request a connection."""
 
-    def __init__(self, folder: SessionFolder, desk: Desk, hide: Redactor) -> None:
+    def __init__(self, folder: SessionFolder, handler: Handler, hide: Redactor) -> None:
         self._folder = folder
-        self._desk = desk
+        self._handler = handler
         self._hide = hide
         self._token = secrets.token_urlsafe(32)
         self._busy = 0
@@ -159,14 +161,14 @@ class Door:
         with closing(self._bind()) as listener:
             server = await asyncio.start_unix_server(self._answer, sock=listener, limit=MESSAGE_BYTES)
             async with server:
-                self._note()
-                self._folder.write("ready", {"token": self._token, "pid": os.getpid(), **self._desk.about()})
+                self._write_activity()
+                self._folder.write("ready", {"token": self._token, "pid": os.getpid(), **self._handler.about()})
                 while self._busy or time.monotonic() - self._since < idle_seconds:  # noqa: ASYNC110
                     await asyncio.sleep(min(1.0, idle_seconds / 4))
         return f"Nobody used it for {idle_seconds:g} s."
 
     def _bind(self) -> socket.socket:
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        listener = socket.socket(socket.AF_UNIX)
         (self._folder.path / SOCKET).unlink(missing_ok=True)
         with self._folder.socket_path() as path:
             listener.bind(path)
@@ -177,7 +179,7 @@ class Door:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._busy += 1
-        self._note()
+        self._write_activity()
         try:
             request = await self._request(reader)
             if request is not None:
@@ -188,7 +190,7 @@ class Door:
         finally:
             self._busy -= 1
             self._since = time.monotonic()
-            self._note()
+            self._write_activity()
             writer.close()
 
     async def _request(self, reader: asyncio.StreamReader) -> dict[str, Any] | None:
@@ -200,8 +202,8 @@ class Door:
         return request if hmac.compare_digest(given.encode(), self._token.encode()) else None
 
     async def _work(self, request: Mapping[str, Any], reader: asyncio.StreamReader, send: Send) -> None:
-        """Do it, unless the asker hangs up before it is done."""
-        work = asyncio.create_task(self._desk.answer(request, send))
+        """Answer a request, unless the client hangs up before."""
+        work = asyncio.create_task(self._handler.answer(request, send))
         gone = asyncio.create_task(reader.read(1))
         try:
             await asyncio.wait([work, gone], return_when=asyncio.FIRST_COMPLETED)
@@ -216,9 +218,9 @@ class Door:
         text = json.dumps(hide_texts(event, self._hide), ensure_ascii=False, default=str)
         return text.encode("utf-8", "replace") + b"\n"
 
-    def _note(self) -> None:
+    def _write_activity(self) -> None:
         self._folder.write("activity", {"busy": self._busy, "since": time.time()})
 
 
 if __name__ == "__main__":
-    main(sit)
+    main(serve)

@@ -1,8 +1,8 @@
-"""One process group for each run: started, adopted, ended, and checked to be gone.
+"""The processes of one run: started, adopted, ended, and checked to be gone.
 
 The group's leader is in a session of its own. Environment processes have sessions of their own below it, so a child's
 whole family is looked up while it lives and remembered: when the leader is killed, what it leaves behind is known. What
-an environment sent into the background between two looks is known by the marks that all of a run's processes inherit.
+an environment sent into the background between two looks is recognised by the tags that all of a run's processes have.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, NamedTuple
 
 from benchmax.envs.remote.process_limits import PASSED_ON
-from benchmax.files.links import append_to
-from benchmax.platform.runner.processes import process_ids as proc
-from benchmax.platform.runner.processes import process_tags as marks
+from benchmax.files.logs import open_log
+from benchmax.platform.runner.children.child_files import PROCESS_FILE, read_object, write_object
+from benchmax.platform.runner.processes import process_ids, process_tags
 from benchmax.platform.runner.processes.parent_watch import Policy, fifo_path
+from benchmax.platform.runner.processes.process_ids import Process
 
-CHILD = "benchmax.platform.runner.children.train_child"
 GRACE_SECONDS = 10.0
 """From SIGTERM to SIGKILL."""
-LOG_BYTES = 32 * 1024 * 1024
-"""A larger child.log is put aside when a child starts."""
 
 _PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "MKL_", "KMP_", "ONEDNN_", "PYTORCH_", "PIP_", "UV_")
 _NAMES = PASSED_ON | {
     "BENCHMAX_HOME",
     "BENCHMAX_ENV_MEMORY",
+    "BENCHMAX_SANDBOX_INSIST",
+    "BENCHMAX_SANDBOX_READ",
     "HF_HOME",
     "HF_HUB_OFFLINE",
     "HF_ENDPOINT",
@@ -49,19 +49,28 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "PYTHONUNBUFFERED": "1", "BENCHMAX_NO_AUTO_START": "1", **(extra or {})}
 
 
+class Member(NamedTuple):
+    """A process of a run, to be recognised later."""
+
+    pid: int
+    session: int
+    started: float
+
+
 class RunProcess:
     """The process group of one run."""
 
     def __init__(
-        self, run_dir: Path, pid: int, started: float, line: int | None, popen: subprocess.Popen[bytes] | None
+        self, run_dir: Path, pid: int, started: float, pipe: int | None, popen: subprocess.Popen[bytes] | None
     ) -> None:
         self.run_dir = run_dir
         self.pid = pid
         self.started = started
-        self._line = line
-        """Our end of the lifeline. When this process dies the kernel closes it, and the child knows."""
+        self._pipe = pipe
+        """The runner's end. When the runner dies the kernel closes it, and the child knows."""
         self._popen = popen
-        self._family: set[proc.Process] = set()
+        self._family: set[Member] = set()
+        self._recorded: list[Member] = []
         self._code: int | None = None
         self._ended = False
         self._deadline: float | None = None
@@ -73,20 +82,20 @@ class RunProcess:
         *,
         policy: Policy = "adopt",
         variables: Mapping[str, str] | None = None,
-        module: str = CHILD,
+        module: str = "",
         command: Sequence[str] | None = None,
     ) -> RunProcess:
         """Start a child that waits for `begin`."""
         program = command or (sys.executable, "-P", "-m", module)
         theirs, ours = os.pipe()
         try:
-            with _open_log(run_dir) as output:
+            with open_log(run_dir / "child.log") as output:
                 popen = subprocess.Popen(
-                    [*program, str(run_dir), "--lifeline", str(theirs), "--policy", policy],
+                    [*program, str(run_dir), "--parent-pipe", str(theirs), "--policy", policy],
                     pass_fds=[theirs],
                     start_new_session=True,
                     cwd=run_dir,
-                    env=child_environment({**(variables or {}), marks.VARIABLE: str(run_dir)}),
+                    env=child_environment({**(variables or {}), process_tags.VARIABLE: str(run_dir)}),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -96,79 +105,70 @@ class RunProcess:
             raise
         finally:
             os.close(theirs)
-        marks.mark(popen.pid, run_dir)
-        return cls(run_dir, popen.pid, proc.started(popen.pid), ours, popen)
+        process_tags.tag(popen.pid, run_dir)
+        return cls(run_dir, popen.pid, process_ids.started(popen.pid), ours, popen)
 
     @classmethod
-    def adopt(cls, run_dir: Path, pid: int | None, started: float | None) -> RunProcess | None:
-        """Take over the child of a runner that died; None when it is not there any more, or does not wait for us."""
-        if pid is None or started is None or not proc.alive(pid, started) or str(run_dir) not in proc.command_line(pid):
-            return None
-        try:
-            line = os.open(fifo_path(run_dir, pid), os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return None
-        os.write(line, b"adopted\n")
-        return cls(run_dir, pid, started, line, None)
+    def take_over(cls, run_dir: Path, pid: int | None, started: float | None) -> tuple[RunProcess, bool]:
+        """The child of a runner that died, and whether it was adopted. If not, it is only to be seen to its end."""
+        pipe = _adopt(run_dir, pid, started)
+        process = cls(run_dir, pid or 0, started or 0.0, pipe, None)
+        for first, *_, session, began in read_object(run_dir / PROCESS_FILE).get("family") or ():
+            process._family.add(Member(int(first), int(session), began))
+        return process, pipe is not None
 
-    @classmethod
-    def found(cls, run_dir: Path, pid: int, started: float) -> RunProcess:
-        """A child that cannot be adopted, or is gone: to be seen to its end."""
-        return cls(run_dir, pid, started, None, None)
-
-    def begin(self, word: Mapping[str, Any]) -> None:
+    def begin(self, message: Mapping[str, Any]) -> None:
         """Let a started child go to work, with what only it may know."""
-        assert self._line is not None
+        assert self._pipe is not None
         try:
-            os.write(self._line, json.dumps(dict(word)).encode() + b"\n")
-        except BrokenPipeError:  # it died at once; `poll` will tell
+            os.write(self._pipe, json.dumps(dict(message)).encode() + b"\n")
+        except BrokenPipeError:  # it died at once, as `poll` will show
             pass
 
     # Watching
 
     def poll(self) -> bool:
-        """Whether the leader still runs; remembers its family while it does."""
-        if self._ended:
-            return False
-        if self._popen is None:
-            self._ended = not proc.alive(self.pid, self.started)
-        else:
-            # Not reaped yet: the group's id stays its own until the rest of the group is dead.
-            self._ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        if self._ended:
-            self._bury()
+        """Whether the leader still runs."""
+        if not self._ended and not process_ids.alive(self.pid, self.started):
+            self._ended = True
+            self._clean_up()
         return not self._ended
 
     def look(self) -> None:
-        """Remember who belongs to this run."""
-        processes = proc.everything()
-        self._family = {*proc.descendants([self.pid], processes), *self._left(processes)}
+        """Remember which processes belong to this run."""
+        processes = process_ids.all_processes()
+        found = {*process_ids.descendants([self.pid], processes), *self._left(processes)}
+        self._family = {Member(each.pid, each.session, each.started) for each in found}
 
     @property
-    def family(self) -> list[list[float]]:
-        """Who belongs to this run, to be written down for the next runner."""
-        return sorted([each.pid, each.parent, each.group, each.session, each.started] for each in self._family)
+    def family(self) -> list[Member]:
+        """The processes of this run, as of the last look."""
+        return sorted(self._family)
 
-    def remember(self, family: Sequence[Sequence[float]]) -> None:
-        """What an earlier runner wrote down."""
-        self._family |= {proc.Process(int(a), int(b), int(c), int(d), e, False) for a, b, c, d, e in family}
+    def record_family(self) -> None:
+        """Write down the family: if runner and child die together, the next runner ends the rest."""
+        self.look()
+        if self.family != self._recorded:
+            path = self.run_dir / PROCESS_FILE
+            write_object(path, read_object(path) | {"family": self.family})
+            self._recorded = self.family
 
     @property
     def code(self) -> int | None:
-        """The exit code, negative for a signal; None for an adopted child, whose parent is another."""
+        """The exit code, negative for a signal; None for an adopted child, whose parent was another."""
         return self._code
 
-    def remains(self) -> list[proc.Process]:
+    def remains(self) -> list[Process]:
         """What still lives of the run."""
-        processes = proc.everything()
-        known = {*self._left(processes), *marks.marked(self.run_dir, processes)}
-        return list(proc.descendants([each.pid for each in known], processes))
+        processes = process_ids.all_processes()
+        known = {*self._left(processes), *process_tags.tagged(self.run_dir, processes)}
+        return list(process_ids.descendants([each.pid for each in known], processes))
 
-    def _left(self, processes: dict[int, proc.Process]) -> list[proc.Process]:
+    def _left(self, processes: dict[int, Process]) -> list[Process]:
         """Of these processes, the remembered ones and those in a session of one of them."""
         if self.pid <= 1:
             return []
-        known = {(each.pid, each.started) for each in self._family} | {(self.pid, self.started)}
+        known = {each.pid: each.started for each in self._family} | {self.pid: self.started}
         sessions = {each.session: each.started for each in self._family} | {self.pid: self.started}
         # Never those we share with others: our own, and 0, that of processes from outside this pid namespace.
         for shared in (0, os.getsid(0)):
@@ -176,7 +176,7 @@ class RunProcess:
         return [
             each
             for each in processes.values()
-            if (each.pid, each.started) in known
+            if (each.pid in known and process_ids.same_start(each.started, known[each.pid]))
             or (each.session in sessions and _is_old_session(each.session, sessions[each.session], processes))
         ]
 
@@ -201,53 +201,52 @@ class RunProcess:
             self._signal(signal.SIGKILL)
         self._kill_remains()
 
-    def let_go(self) -> None:
-        """Close our end of the lifeline without ending the child: another runner has it, or it may not begin."""
-        if self._line is not None:
-            os.close(self._line)
-            self._line = None
+    def release(self) -> None:
+        """Close the pipe without ending the child: another runner has it, or it may not begin."""
+        if self._pipe is not None:
+            os.close(self._pipe)
+            self._pipe = None
 
-    def _bury(self) -> None:
+    def _clean_up(self) -> None:
         if self._popen is not None:
+            # Not reaped yet: the group's id stays its own until the rest of the group is dead.
             self._signal(signal.SIGKILL)
             self._code = self._popen.wait()
         self._kill_remains()
-        self.let_go()
+        self.release()
         fifo_path(self.run_dir, self.pid).unlink(missing_ok=True)
 
     def _kill_remains(self) -> None:
         """The youngest first: a guard, older than what it guards, is the last that could still find others."""
         for process in sorted(self.remains(), key=lambda each: each.started, reverse=True):
-            _kill(process)
+            if process_ids.alive(process.pid, process.started):
+                _send(os.kill, process.pid, signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        if self.pid <= 1:
-            return
-        try:
-            os.killpg(self.pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass
+        if self.pid > 1:
+            _send(os.killpg, self.pid, number)
 
 
-def _is_old_session(session: int, started: float, processes: dict[int, proc.Process]) -> bool:
+def _adopt(run_dir: Path, pid: int | None, started: float | None) -> int | None:
+    """Open the fifo of a living child, which ends its wait; None when it is gone or does not wait for a runner."""
+    if pid is None or not process_ids.alive(pid, started) or str(run_dir) not in process_ids.command_line(pid):
+        return None
+    try:
+        fifo = os.open(fifo_path(run_dir, pid), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    os.write(fifo, b"adopted\n")
+    return fifo
+
+
+def _is_old_session(session: int, started: float, processes: dict[int, Process]) -> bool:
     """Whether a session is the remembered one: its number may have been given again after it had emptied."""
     leader = processes.get(session)
     return leader is None or leader.started <= started
 
 
-def _kill(process: proc.Process) -> None:
-    if proc.alive(process.pid, process.started):
-        try:
-            os.kill(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
-
-
-def _open_log(run_dir: Path) -> BinaryIO:
-    """The run's log, to add to. What its code put in the place of one, a link or a pipe, is removed."""
-    log = run_dir / "child.log"
-    if log.is_symlink() or (log.exists() and not log.is_file()):
-        log.unlink()
-    elif log.exists() and log.stat().st_size > LOG_BYTES:
-        log.replace(run_dir / "child.log.1")
-    return open(append_to(run_dir, log.name), "ab")
+def _send(send: Callable[[int, int], None], target: int, number: signal.Signals) -> None:
+    try:
+        send(target, number)
+    except (ProcessLookupError, PermissionError):
+        pass

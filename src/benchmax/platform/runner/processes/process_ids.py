@@ -1,57 +1,70 @@
-"""Processes as the kernel names them: by pid *and* start time, so that a number used again is never taken for the old.
+"""Processes by pid *and* start time, so that a pid used again is never taken for the old process.
 
-Start times are seconds since boot: they do not move when somebody sets the clock. Linux only.
+Start times are seconds since boot, which do not move when somebody sets the clock: psutil's create_time and boot_time
+both do, their difference does not.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from functools import cached_property
 
-_TICKS = os.sysconf("SC_CLK_TCK")
+import psutil
+
+_SAME_SECONDS = 0.005
+"""Half of a kernel's clock tick."""
 
 
-class Process(NamedTuple):
-    """One process of the system."""
+@dataclass(frozen=True)
+class Process:
+    """A process that has not ended, as it was found."""
 
     pid: int
     parent: int
-    group: int
     session: int
-    started: float
-    """Seconds since boot."""
-    gone: bool
-    """A zombie: it has ended and only waits to be counted."""
+    found: psutil.Process = field(repr=False, compare=False)
+
+    @cached_property
+    def started(self) -> float:
+        """Seconds from boot to its start; costs a read, so it is not asked of all processes."""
+        return _started(self.found)
 
 
 def find(pid: int) -> Process | None:
-    """The process of that pid, if there is one."""
+    """The process of that pid; None when there is none, or only a zombie."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-    except OSError:
+        found = psutil.Process(pid)
+        with found.oneshot():
+            if found.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                return None
+            return Process(pid, found.ppid(), os.getsid(pid), found)
+    except (psutil.Error, OSError, ValueError):
         return None
-    # The second field is the program's name and may hold anything, blanks and brackets too.
-    fields = text.rpartition(")")[2].split()
-    return Process(
-        pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]) / _TICKS, fields[0] in ("Z", "X")
-    )
 
 
 def stopped(pid: int) -> bool:
     """Whether a signal (or a debugger) holds the process."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-    except OSError:
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    except psutil.Error:
         return False
-    return text.rpartition(")")[2].split()[0] in ("T", "t")
 
 
 def started(pid: int) -> float:
     """When a process started; 0 when there is none."""
-    process = find(pid)
-    return process.started if process else 0.0
+    try:
+        return _started(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+def _started(process: psutil.Process) -> float:
+    try:
+        return round(process.create_time() - psutil.boot_time(), 2)
+    except psutil.Error:
+        return 0.0
 
 
 def alive(pid: int | None, start: float | None) -> bool:
@@ -59,38 +72,31 @@ def alive(pid: int | None, start: float | None) -> bool:
     if pid is None or start is None:
         return False
     process = find(pid)
-    return process is not None and not process.gone and same_start(process.started, start)
+    return process is not None and same_start(process.started, start)
 
 
 def same_start(one: float, other: float) -> bool:
-    return abs(one - other) < 0.5 / _TICKS
+    return abs(one - other) < _SAME_SECONDS
 
 
 def command_line(pid: int) -> list[str]:
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
+        return psutil.Process(pid).cmdline()
+    except psutil.Error:
         return []
-    return [os.fsdecode(word) for word in words if word]
 
 
-def with_variable(name: str, value: str, processes: dict[int, Process]) -> list[Process]:
-    """Of these processes, those that began with this variable in their environment."""
-    wanted = os.fsencode(f"{name}={value}")
-    return [each for each in processes.values() if wanted in _variables(each.pid)]
-
-
-def _variables(pid: int) -> list[bytes]:
+def variable(process: Process, name: str) -> str | None:
+    """The value a variable had when the process began; None when it is unset or may not be read."""
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
+        return process.found.environ().get(name)
+    except (psutil.Error, OSError):
+        return None
 
 
-def everything() -> dict[int, Process]:
+def all_processes() -> dict[int, Process]:
     """All processes that have not ended."""
-    found = (find(int(name)) for name in os.listdir("/proc") if name.isdecimal())
-    return {process.pid: process for process in found if process is not None and not process.gone}
+    return {pid: process for pid in psutil.pids() if (process := find(pid)) is not None}
 
 
 def descendants(roots: Iterable[int], processes: dict[int, Process]) -> set[Process]:

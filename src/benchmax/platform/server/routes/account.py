@@ -10,20 +10,17 @@ from sqlalchemy import select
 from benchmax.errors import UsageError
 from benchmax.models.address_rules import AddressRules, check_literal
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.auth import Caller, shown_key
+from benchmax.platform.server.security.authentication import Caller, shown_key
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.services.models import is_here
-from benchmax.platform.server.services.run_views import key_info
-from benchmax.platform.server.state import Here
+from benchmax.platform.server.services.runs.run_views import key_info
+from benchmax.platform.server.state import Services
 from benchmax.platform.store.accounts import audit, users
 from benchmax.platform.store.accounts import secrets as vault
 from benchmax.platform.store.tables import Endpoint
 from benchmax.platform.wire.accounts import (
     AuditLine,
     AuditList,
-    EndpointInfo,
-    EndpointList,
-    EndpointRequest,
     KeyList,
     KeyRequest,
     NewKey,
@@ -32,7 +29,8 @@ from benchmax.platform.wire.accounts import (
     SecretValue,
     WhoAmI,
 )
-from benchmax.platform.wire.runs import Success
+from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.models import EndpointInfo, EndpointList, EndpointRequest
 
 router = APIRouter(prefix="/v1", tags=["account"])
 
@@ -40,10 +38,10 @@ _SecretName = Annotated[str, Path(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9
 
 
 @router.get("/whoami")
-def whoami(here: Here, caller: Caller) -> WhoAmI:
+def whoami(services: Services, caller: Caller) -> WhoAmI:
     """Who the server takes you for."""
-    with here.database.read() as session:
-        has_password = users.has_password(session, caller.user_id)
+    with services.database.read() as db:
+        has_password = users.has_password(db, caller.user_id)
     return WhoAmI(
         id=caller.user_id,
         email=caller.email,
@@ -55,124 +53,124 @@ def whoami(here: Here, caller: Caller) -> WhoAmI:
 
 
 @router.get("/keys")
-def list_keys(here: Here, caller: Caller) -> KeyList:
+def list_keys(services: Services, caller: Caller) -> KeyList:
     """Your keys, without the keys themselves."""
-    with here.database.read() as session:
-        return KeyList(keys=[key_info(key) for key in users.keys_of(session, caller.user_id)])
+    with services.database.read() as db:
+        return KeyList(keys=[key_info(key) for key in users.keys_of(db, caller.user_id)])
 
 
 @router.post("/keys", status_code=201)
-def create_key(here: Here, caller: Caller, body: KeyRequest) -> NewKey:
+def create_key(services: Services, caller: Caller, body: KeyRequest) -> NewKey:
     """A new key. Its text is in this answer and nowhere else; one made by a key ends with that key."""
-    here.limiter.hit("key", caller.user_id)
+    services.limiter.hit("key", caller.user_id)
     beyond = set(body.scopes) - caller.scopes
     if beyond:
         raise Refused(403, f"You do not have the scope {', '.join(sorted(beyond))} yourself.")
-    with here.database.write() as session:
-        parent = shown_key(session, caller)
+    with services.database.write() as db:
+        parent = shown_key(db, caller)
         row, text = users.create_key(
-            session, caller.user_id, name=body.name, scopes=body.scopes, days=body.days, parent=parent
+            db, caller.user_id, name=body.name, scopes=body.scopes, days=body.days, parent=parent
         )
-        caller.note(session, "key.create", row.id, prefix=row.prefix, scopes=row.scopes)
+        caller.note(db, "key.create", row.id, prefix=row.prefix, scopes=row.scopes)
     return NewKey(**dict(key_info(row)), key=text)
 
 
 @router.delete("/keys/{key_id}")
-def revoke_key(here: Here, caller: Caller, key_id: Annotated[str, Path(max_length=80)]) -> Success:
+def revoke_key(services: Services, caller: Caller, key_id: Annotated[str, Path(max_length=80)]) -> Success:
     """Revoke a key for good, and the keys it made."""
-    with here.database.write() as session:
-        key = users.revoke_key(session, caller.user_id, key_id)
+    with services.database.write() as db:
+        key = users.revoke_key(db, caller.user_id, key_id)
         if key is None:
             raise Refused(404, "You have no such key. `benchmax keys list` shows yours.")
-        caller.note(session, "key.revoke", key_id, prefix=key.prefix)
+        caller.note(db, "key.revoke", key_id, prefix=key.prefix)
     return Success(success=True, message="The key is revoked.")
 
 
 @router.get("/secrets")
-def list_secrets(here: Here, caller: Caller) -> SecretList:
+def list_secrets(services: Services, caller: Caller) -> SecretList:
     """Names of your secrets. Their values are never given back."""
-    with here.database.read() as session:
-        found = vault.names(session, caller.user_id)
+    with services.database.read() as db:
+        found = vault.names(db, caller.user_id)
     return SecretList(secrets=[SecretName(name=row.name, created_at=row.created) for row in found])
 
 
 @router.put("/secrets/{name}")
-def put_secret(here: Here, caller: Caller, name: _SecretName, body: SecretValue) -> Success:
+def put_secret(services: Services, caller: Caller, name: _SecretName, body: SecretValue) -> Success:
     """Store a secret; your runs get it as an environment variable."""
-    with here.database.write() as session:
-        here.vault.put(session, caller.user_id, name, body.value)
-        caller.note(session, "secret.set", name)
+    with services.database.write() as db:
+        services.vault.put(db, caller.user_id, name, body.value)
+        caller.note(db, "secret.set", name)
     return Success(success=True, message="The secret is stored.")
 
 
 @router.delete("/secrets/{name}")
-def delete_secret(here: Here, caller: Caller, name: _SecretName) -> Success:
+def delete_secret(services: Services, caller: Caller, name: _SecretName) -> Success:
     """Forget a secret."""
-    with here.database.write() as session:
-        row = vault.find(session, caller.user_id, name)
+    with services.database.write() as db:
+        row = vault.find(db, caller.user_id, name)
         if row is None:
             raise Refused(404, "You have no such secret. `benchmax secrets list` shows yours.")
-        session.delete(row)
-        caller.note(session, "secret.delete", name)
+        db.delete(row)
+        caller.note(db, "secret.delete", name)
     return Success(success=True, message="The secret is gone.")
 
 
 @router.get("/endpoints")
-def list_endpoints(here: Here, caller: Caller) -> EndpointList:
+def list_endpoints(services: Services, caller: Caller) -> EndpointList:
     """Model servers you can evaluate against."""
-    with here.database.read() as session:
-        found = session.scalars(select(Endpoint).where(Endpoint.owner_id == caller.user_id).order_by(Endpoint.name))
+    with services.database.read() as db:
+        found = db.scalars(select(Endpoint).where(Endpoint.owner_id == caller.user_id).order_by(Endpoint.name))
         return EndpointList(endpoints=[_endpoint(row) for row in found])
 
 
 @router.post("/endpoints", status_code=201)
-def create_endpoint(here: Here, caller: Caller, body: EndpointRequest) -> EndpointInfo:
+def create_endpoint(services: Services, caller: Caller, body: EndpointRequest) -> EndpointInfo:
     """Name an OpenAI-compatible server; its key is stored encrypted and never given back."""
-    check_literal(body.base_url, AddressRules.of(reach_of(here.settings)))
-    if is_here(here.settings, body.base_url):
+    check_literal(body.base_url, AddressRules.of(reach_of(services.settings)))
+    if is_here(services.settings, body.base_url):
         raise UsageError("This is the platform's own address. Its models need no endpoint: name them as they are.")
-    with here.database.write() as session:
-        users.refuse_own_key(session, body.base_url, body.api_key or "")
+    with services.database.write() as db:
+        users.refuse_own_key(db, body.base_url, body.api_key or "")
         taken = select(Endpoint.id).where(Endpoint.owner_id == caller.user_id, Endpoint.name == body.name)
-        if session.scalars(taken).first() is not None:
+        if db.scalars(taken).first() is not None:
             raise UsageError(f"You have an endpoint {body.name!r} already. Choose another name.")
         row = Endpoint(owner_id=caller.user_id, name=body.name, base_url=body.base_url, model=body.model)
-        session.add(row)
-        session.flush()
+        db.add(row)
+        db.flush()
         if body.api_key:
-            row.secret_id = here.vault.put(session, caller.user_id, "api_key", body.api_key, row.id).id
-        caller.note(session, "endpoint.create", row.id, base_url=body.base_url)
-        session.flush()
+            row.secret_id = services.vault.put(db, caller.user_id, "api_key", body.api_key, row.id).id
+        caller.note(db, "endpoint.create", row.id, base_url=body.base_url)
+        db.flush()
         return _endpoint(row)
 
 
 @router.delete("/endpoints/{endpoint_id}")
-def delete_endpoint(here: Here, caller: Caller, endpoint_id: Annotated[str, Path(max_length=80)]) -> Success:
+def delete_endpoint(services: Services, caller: Caller, endpoint_id: Annotated[str, Path(max_length=80)]) -> Success:
     """Forget an endpoint and its key."""
-    with here.database.write() as session:
-        row = session.get(Endpoint, endpoint_id)
+    with services.database.write() as db:
+        row = db.get(Endpoint, endpoint_id)
         if row is None or row.owner_id != caller.user_id:
             raise Refused(404, "You have no such endpoint. `benchmax endpoints list` shows yours.")
-        secret = vault.find(session, caller.user_id, "api_key", row.id)
-        session.delete(row)
-        session.flush()
+        secret = vault.find(db, caller.user_id, "api_key", row.id)
+        db.delete(row)
+        db.flush()
         if secret is not None:
-            session.delete(secret)
-        caller.note(session, "endpoint.delete", endpoint_id)
+            db.delete(secret)
+        caller.note(db, "endpoint.delete", endpoint_id)
     return Success(success=True, message="The endpoint is gone.")
 
 
 @router.get("/audit")
 def list_audit(
-    here: Here,
+    services: Services,
     caller: Caller,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
 ) -> AuditList:
     """Who did what, newest first: yours, or everyone's for an administrator."""
     mine = None if caller.role == "admin" else caller.user_id
-    with here.database.read() as session:
-        found = audit.page(session, user_id=mine, limit=limit, before=before)
+    with services.database.read() as db:
+        found = audit.page(db, user_id=mine, limit=limit, before=before)
     return AuditList(
         entries=[
             AuditLine(

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from benchmax.platform.server.problems import Refused, problem
-from benchmax.platform.server.security.access import PAGES
+from benchmax.platform.server.security.scopes import PAGES
 
 BUILT = Path(__file__).resolve().parent.parent / "console"
 """Where an install puts it."""

@@ -13,12 +13,12 @@ from benchmax import limits
 from benchmax.envs.datasets.rows import deeper
 from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.auth import Caller
-from benchmax.platform.server.state import Here
+from benchmax.platform.server.security.authentication import Caller
+from benchmax.platform.server.state import Services
 from benchmax.platform.store.tables import Chunk, Corpus
 from benchmax.platform.store.uploads import corpora
-from benchmax.search.filters import predicate
-from benchmax.platform.wire.accounts import (
+from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.corpora import (
     ChunkInfo,
     ChunkPage,
     ChunksAdded,
@@ -29,7 +29,7 @@ from benchmax.platform.wire.accounts import (
     SearchRequest,
     SearchResults,
 )
-from benchmax.platform.wire.runs import Success
+from benchmax.search.filters import predicate
 
 router = APIRouter(prefix="/v1/corpora", tags=["corpora"])
 
@@ -37,54 +37,54 @@ CorpusId = Annotated[str, Path(max_length=80)]
 
 
 @router.post("", status_code=201)
-def create_corpus(here: Here, caller: Caller, body: CorpusRequest) -> CorpusInfo:
+def create_corpus(services: Services, caller: Caller, body: CorpusRequest) -> CorpusInfo:
     """A new, empty corpus."""
-    with here.database.write() as session:
-        mine = corpora.of_owner(session, caller.user_id)
+    with services.database.write() as db:
+        mine = corpora.of_owner(db, caller.user_id)
         if any(corpus.name == body.name for corpus in mine):
             raise Refused(409, f"You have a corpus {body.name!r} already. Use it, or choose another name.")
         if len(mine) >= corpora.MOST_CORPORA:
             raise UsageError(f"You have {len(mine)} corpora, the most there can be. Delete one first.")
         corpus = Corpus(owner_id=caller.user_id, name=body.name)
-        session.add(corpus)
-        session.flush()
-        return _info(session, corpus)
+        db.add(corpus)
+        db.flush()
+        return _info(db, corpus)
 
 
 @router.get("")
-def list_corpora(here: Here, caller: Caller) -> list[CorpusInfo]:
+def list_corpora(services: Services, caller: Caller) -> list[CorpusInfo]:
     """Your corpora."""
-    with here.database.read() as session:
-        return [_info(session, corpus) for corpus in corpora.of_owner(session, caller.user_id)]
+    with services.database.read() as db:
+        return [_info(db, corpus) for corpus in corpora.of_owner(db, caller.user_id)]
 
 
 @router.get("/{corpus_id}")
-def get_corpus(here: Here, caller: Caller, corpus_id: CorpusId) -> CorpusInfo:
+def get_corpus(services: Services, caller: Caller, corpus_id: CorpusId) -> CorpusInfo:
     """One of them."""
-    with here.database.read() as session:
-        return _info(session, _own(session, caller.user_id, corpus_id))
+    with services.database.read() as db:
+        return _info(db, _own(db, caller.user_id, corpus_id))
 
 
 @router.delete("/{corpus_id}")
-def delete_corpus(here: Here, caller: Caller, corpus_id: CorpusId) -> Success:
+def delete_corpus(services: Services, caller: Caller, corpus_id: CorpusId) -> Success:
     """Remove a corpus and its chunks."""
-    with here.database.write() as session:
-        session.delete(_own(session, caller.user_id, corpus_id))
-        caller.note(session, "corpus.delete", corpus_id)
+    with services.database.write() as db:
+        db.delete(_own(db, caller.user_id, corpus_id))
+        caller.note(db, "corpus.delete", corpus_id)
     return Success(success=True)
 
 
 @router.post("/{corpus_id}/chunks")
-def add_chunks(here: Here, caller: Caller, corpus_id: CorpusId, body: ChunksRequest) -> ChunksAdded:
+def add_chunks(services: Services, caller: Caller, corpus_id: CorpusId, body: ChunksRequest) -> ChunksAdded:
     """Add up to 100 chunks; one with a known id is replaced. Without an id, the content is the id."""
     chunks = [
         {"id": chunk.id or hashlib.sha256(chunk.content.encode()).hexdigest(), **chunk.model_dump(exclude={"id"})}
         for chunk in body.chunks
     ]
-    with here.database.write() as session:
-        _own(session, caller.user_id, corpus_id)
-        corpora.add(session, corpus_id, chunks)
-        if corpora.count(session, corpus_id) > corpora.MOST_CHUNKS:
+    with services.database.write() as db:
+        _own(db, caller.user_id, corpus_id)
+        corpora.add(db, corpus_id, chunks)
+        if corpora.count(db, corpus_id) > corpora.MOST_CHUNKS:
             raise UsageError(f"A corpus holds {corpora.MOST_CHUNKS:,} chunks. Put the rest into another one.")
     ids = [str(chunk["id"]) for chunk in chunks]
     return ChunksAdded(inserted_count=len(ids), chunk_ids=ids)
@@ -92,16 +92,16 @@ def add_chunks(here: Here, caller: Caller, corpus_id: CorpusId, body: ChunksRequ
 
 @router.get("/{corpus_id}/chunks")
 def list_chunks(
-    here: Here,
+    services: Services,
     caller: Caller,
     corpus_id: CorpusId,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[int, Query(ge=0, le=2**62)] = 0,
 ) -> ChunkPage:
     """The chunks in the order they came; pass `nextCursor` on for more."""
-    with here.database.read() as session:
-        _own(session, caller.user_id, corpus_id)
-        found = corpora.page(session, corpus_id, limit=limit, after=cursor)
+    with services.database.read() as db:
+        _own(db, caller.user_id, corpus_id)
+        found = corpora.page(db, corpus_id, limit=limit, after=cursor)
     return ChunkPage(
         results=[ChunkInfo(id=chunk.id, content=chunk.content, metadata=_shown(chunk)) for chunk in found],
         next_cursor=str(found[-1].n) if len(found) == limit else None,
@@ -109,18 +109,16 @@ def list_chunks(
 
 
 @router.post("/{corpus_id}/search")
-def search(here: Here, caller: Caller, corpus_id: CorpusId, body: SearchRequest) -> SearchResults:
+def search(services: Services, caller: Caller, corpus_id: CorpusId, body: SearchRequest) -> SearchResults:
     """Chunks that hold words of the query, best first; `metadata` names values they must have.
 
     `filters` are `{"and": […]}`, `{"or": […]}`, `{"not": …}` and `{"field", "op", "value"}`, one in the other.
     """
     equal = [{"field": name, "op": "eq", "value": value} for name, value in (body.metadata or {}).items()]
     passes = predicate([*([body.filters] if body.filters else []), *equal])
-    with here.database.read() as session:
-        _own(session, caller.user_id, corpus_id)
-        hits, total = corpora.search(
-            session, corpus_id, body.query, limit=body.limit, offset=body.offset, passes=passes
-        )
+    with services.database.read() as db:
+        _own(db, caller.user_id, corpus_id)
+        hits, total = corpora.search(db, corpus_id, body.query, limit=body.limit, offset=body.offset, passes=passes)
     results = [
         SearchHit(id=chunk.id, content=chunk.content, metadata=_shown(chunk), score=score) for chunk, score in hits
     ]
@@ -132,18 +130,18 @@ def _shown(chunk: Chunk) -> dict[str, Any]:
     return {} if deeper(chunk.meta, limits.JSON_DEPTH) else chunk.meta
 
 
-def _own(session: Session, user_id: str, corpus_id: str) -> Corpus:
-    found = session.scalars(select(Corpus).where(Corpus.id == corpus_id, Corpus.owner_id == user_id)).one_or_none()
+def _own(db: Session, user_id: str, corpus_id: str) -> Corpus:
+    found = db.scalars(select(Corpus).where(Corpus.id == corpus_id, Corpus.owner_id == user_id)).one_or_none()
     if found is None:
         raise Refused(404, "You have no such corpus. Check its id.")
     return found
 
 
-def _info(session: Session, corpus: Corpus) -> CorpusInfo:
+def _info(db: Session, corpus: Corpus) -> CorpusInfo:
     return CorpusInfo(
         id=corpus.id,
         name=corpus.name,
-        chunk_count=corpora.count(session, corpus.id),
+        chunk_count=corpora.count(db, corpus.id),
         created_at=corpus.created,
         updated_at=corpus.updated or corpus.created,
     )

@@ -16,16 +16,16 @@ from benchmax.envs.datasets.run_rows import check_count
 from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.routes.storage import BlobPathText, broken_upload, pieces
-from benchmax.platform.server.security.auth import Caller, Principal
-from benchmax.platform.server.services import catalogue, datasets
-from benchmax.platform.server.services.dataset_preview import PREVIEW_ROWS
-from benchmax.platform.server.services.launch import count_lines, row_reader
-from benchmax.platform.server.state import Here, Platform
+from benchmax.platform.server.security.authentication import Caller, Principal
+from benchmax.platform.server.services import catalogue
+from benchmax.platform.server.services.datasets import stored_rows, uploaded
+from benchmax.platform.server.services.datasets.preview import PREVIEW_ROWS
+from benchmax.platform.server.services.runs.launch import row_reader
+from benchmax.platform.server.state import Services
 from benchmax.platform.store.tables import Blob
-from benchmax.platform.store.uploads import blobs
-from benchmax.platform.store.uploads import uploads as libraries
-from benchmax.platform.wire.resources import DatasetInfo, DatasetList, RowAdded, RowRequest
-from benchmax.platform.wire.runs import DatasetPreview, Success
+from benchmax.platform.store.uploads import blobs, uploads
+from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.datasets import DatasetInfo, DatasetList, DatasetPreview, RowAdded, RowRequest
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
@@ -40,17 +40,21 @@ EnvironmentName = Annotated[str | None, Query(max_length=80)]
 
 @router.get("")
 def list_datasets(
-    here: Here,
+    services: Services,
     caller: Caller,
     prefix: Annotated[str, Query(max_length=blobs.PATH_CHARS)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
 ) -> DatasetList:
     """Your datasets, newest first."""
-    with here.database.read() as session:
-        found = libraries.datasets_of(session, caller.user_id, tuple(FORMATS), prefix, limit)
+    with services.database.read() as db:
+        found = uploads.datasets_of(db, caller.user_id, tuple(FORMATS), prefix, limit)
     uncounted = [blob for path, blob in found if blob.rows is None and _has_row_per_line(path.path)]
     small = [blob for blob in uncounted if blob.size <= _COUNTED_BYTES][:_COUNTED_FILES]
-    counts = {blob.sha256: count_lines(here.blobs.path(blob.sha256)) for blob in small if _is_there(here, blob)}
+    counts = {
+        blob.sha256: stored_rows.count_lines(services.blobs.path(blob.sha256))
+        for blob in small
+        if _is_there(services, blob)
+    }
     return DatasetList(
         datasets=[
             DatasetInfo(
@@ -65,13 +69,13 @@ def list_datasets(
     )
 
 
-def _is_there(here: Platform, blob: Blob) -> bool:
-    return here.blobs.path(blob.sha256).is_file()
+def _is_there(services: Services, blob: Blob) -> bool:
+    return services.blobs.path(blob.sha256).is_file()
 
 
 @router.get("/preview")
 def preview(
-    here: Here,
+    services: Services,
     caller: Caller,
     path: BlobPathText,
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
@@ -82,23 +86,23 @@ def preview(
     Without `environment`, rows that have no prompt are read as the built-in environment that knows their columns;
     an empty one asks for a prompt or messages.
     """
-    with here.database.read() as session:
-        found = blobs.find(session, caller.user_id, path)
+    with services.database.read() as db:
+        found = blobs.find(db, caller.user_id, path)
     if found is None:
         raise Refused(404, "You have no upload of that name. Check the path.")
-    return _read_as(here, caller, path, found[1].sha256, found[1].size, limit, environment)
+    return _read_as(services, caller, path, found[1].sha256, found[1].size, limit, environment)
 
 
 def _read_as(
-    here: Platform, caller: Principal, path: str, sha256: str, size: int, limit: int, environment: str | None
+    services: Services, caller: Principal, path: str, sha256: str, size: int, limit: int, environment: str | None
 ) -> DatasetPreview:
     """A preview by the environment that is asked for, else by whichever can read the rows."""
-    reader = _reader(here, caller, environment)
-    seen = datasets.preview(here.blobs, sha256, size, path, limit, reader)
+    reader = _reader(services, caller, environment)
+    seen = stored_rows.preview(services.blobs, sha256, size, path, limit, reader)
     if reader is not None:
         return seen.model_copy(update={"environment": environment})
     for name in environments() if seen.rows and not seen.usable and environment is None else ():
-        other = datasets.preview(here.blobs, sha256, size, path, limit, name)
+        other = stored_rows.preview(services.blobs, sha256, size, path, limit, name)
         if other.usable:
             return other.model_copy(update={"environment": name})
     return seen
@@ -107,7 +111,7 @@ def _read_as(
 @router.post("", status_code=201, openapi_extra=_ANY_BODY)
 async def create_dataset(
     request: Request,
-    here: Here,
+    services: Services,
     caller: Caller,
     name: Annotated[str, Query(min_length=1, max_length=200)],
     environment: EnvironmentName = None,
@@ -115,39 +119,39 @@ async def create_dataset(
     """Store a CSV, TSV, JSON, JSON lines or Parquet file, as it is, under `datasets/NAME`."""
     path = _path(name)
     try:
-        with here.blobs.receive() as incoming:
-            async for piece in pieces(request, here.settings.idle_seconds):
+        with services.blobs.receive() as incoming:
+            async for piece in pieces(request, services.settings.idle_seconds):
                 await run_in_threadpool(incoming.write, piece)
             sha256 = await run_in_threadpool(incoming.keep)
     except (ClientDisconnect, OSError) as error:
         raise broken_upload(error) from None
-    return await run_in_threadpool(_keep, here, caller, path, sha256, incoming.size, environment)
+    return await run_in_threadpool(_keep, services, caller, path, sha256, incoming.size, environment)
 
 
 def _keep(
-    here: Platform, caller: Principal, path: str, sha256: str, size: int, environment: str | None
+    services: Services, caller: Principal, path: str, sha256: str, size: int, environment: str | None
 ) -> DatasetPreview:
     try:
-        seen = _read_as(here, caller, path, sha256, size, 20, environment)
+        seen = _read_as(services, caller, path, sha256, size, 20, environment)
         # Rows none of which has our columns may still be what some environment reads: then readable is enough.
-        check_count(seen.usable or sum(1 for _ in islice(datasets.rows(here.blobs, sha256, path), PREVIEW_ROWS)))
+        check_count(seen.usable or sum(1 for _ in islice(stored_rows.read(services.blobs, sha256, path), PREVIEW_ROWS)))
     except UsageError:
-        with here.database.write() as session:
-            libraries.note_nameless(session, sha256, size)
+        with services.database.write() as db:
+            uploads.note_nameless(db, sha256, size)
         raise
-    with here.database.write() as session:
-        datasets.name(session, caller.user_id, path, sha256, size, seen.rows)
-        caller.note(session, "dataset.create", path, rows=seen.rows)
+    with services.database.write() as db:
+        uploaded.name(db, caller.user_id, path, sha256, size, seen.rows)
+        caller.note(db, "dataset.create", path, rows=seen.rows)
     return seen
 
 
-def _reader(here: Platform, caller: Principal, environment: str | None) -> str | None:
+def _reader(services: Services, caller: Principal, environment: str | None) -> str | None:
     """Whose columns the rows must have: a built-in environment's, or those that an uploaded one is known to read."""
     if not environment or environment in environments():
         return environment or None
-    with here.database.read() as session:
-        uploaded = catalogue.find(session, caller.user_id, environment).uploaded
-    return row_reader(here.blobs, uploaded.cls_sha256, uploaded.metadata_sha256) if uploaded else None
+    with services.database.read() as db:
+        uploaded = catalogue.find(db, caller.user_id, environment).uploaded
+    return row_reader(services.blobs, uploaded.cls_sha256, uploaded.metadata_sha256) if uploaded else None
 
 
 def _has_row_per_line(path: str) -> bool:
@@ -158,51 +162,51 @@ def _has_row_per_line(path: str) -> bool:
 def _path(name: str) -> str:
     """`datasets/<name>`, of letters that are safe in a path."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
-    datasets.check_suffix(plain[-80:])
+    uploaded.check_suffix(plain[-80:])
     return blobs.check_path(f"datasets/{plain}")
 
 
 @router.post("/rows", status_code=201)
-def add_row(here: Here, caller: Caller, body: RowRequest) -> RowAdded:
+def add_row(services: Services, caller: Caller, body: RowRequest) -> RowAdded:
     """Add a row: the path names a new version of the file, and runs that were launched with the old one keep it."""
     if body.create:
-        return _first_row(here, caller, body)
-    target = datasets.lines_path(body.path)
+        return _first_row(services, caller, body)
+    target = uploaded.lines_path(body.path)
     for _ in range(_APPEND_TRIES):
-        with here.database.read() as session:
-            source, blob = datasets.latest(session, caller.user_id, body.path)
-        sha256, size, count = datasets.with_row(here.blobs, blob, source.path, body.row)
-        with here.database.write() as session:
-            if datasets.latest(session, caller.user_id, body.path, lock=True)[1].sha256 == blob.sha256:
-                datasets.name(session, caller.user_id, target, sha256, size, count)
-                caller.note(session, "dataset.append", target, rows=count)
+        with services.database.read() as db:
+            source, blob = uploaded.latest(db, caller.user_id, body.path)
+        sha256, size, count = uploaded.with_row(services.blobs, blob, source.path, body.row)
+        with services.database.write() as db:
+            if uploaded.latest(db, caller.user_id, body.path, lock=True)[1].sha256 == blob.sha256:
+                uploaded.name(db, caller.user_id, target, sha256, size, count)
+                caller.note(db, "dataset.append", target, rows=count)
                 return RowAdded(path=target, rows=count)
     raise Refused(409, "Others add rows to this dataset at the same time. Try again.")
 
 
-def _first_row(here: Platform, caller: Principal, body: RowRequest) -> RowAdded:
+def _first_row(services: Services, caller: Principal, body: RowRequest) -> RowAdded:
     """A dataset that begins with one row; it may be shorter than a training run asks for, since more are to come."""
-    path = datasets.lines_path(_path(body.path.removeprefix("datasets/")))
-    sha256, size, count = datasets.store_rows(here.blobs, [body.row])
-    with here.database.write() as session:
-        taken = blobs.find(session, caller.user_id, path) is not None
+    path = uploaded.lines_path(_path(body.path.removeprefix("datasets/")))
+    sha256, size, count = uploaded.store_rows(services.blobs, [body.row])
+    with services.database.write() as db:
+        taken = blobs.find(db, caller.user_id, path) is not None
         if taken:
-            libraries.note_nameless(session, sha256, size)
+            uploads.note_nameless(db, sha256, size)
         else:
-            datasets.name(session, caller.user_id, path, sha256, size, count)
-            caller.note(session, "dataset.create", path, rows=count)
+            uploaded.name(db, caller.user_id, path, sha256, size, count)
+            caller.note(db, "dataset.create", path, rows=count)
     if taken:
         raise Refused(409, f"You have a dataset of the name {path}. Choose it to add the row, or give another name.")
     return RowAdded(path=path, rows=count)
 
 
 @router.delete("")
-def delete_dataset(here: Here, caller: Caller, path: BlobPathText) -> Success:
+def delete_dataset(services: Services, caller: Caller, path: BlobPathText) -> Success:
     """Remove a dataset. Runs that were launched with it keep their copy."""
-    with here.database.write() as session:
-        row, blob = datasets.find(session, caller.user_id, path)
-        session.delete(row)
-        session.flush()
-        libraries.drop_if_unused(session, here.blobs, blob.sha256)
-        caller.note(session, "dataset.delete", path)
+    with services.database.write() as db:
+        row, blob = uploaded.find(db, caller.user_id, path)
+        db.delete(row)
+        db.flush()
+        uploads.drop_if_unused(db, services.blobs, blob.sha256)
+        caller.note(db, "dataset.delete", path)
     return Success(success=True, message="The dataset is removed.")

@@ -8,14 +8,15 @@ from fastapi import APIRouter, Path
 from sqlalchemy.orm import Session
 
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.auth import Caller
-from benchmax.platform.server.services import catalogue, datasets
+from benchmax.platform.server.security.authentication import Caller
+from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.catalogue import Environment
-from benchmax.platform.server.services.launch import models
-from benchmax.platform.server.state import Here
-from benchmax.platform.store.queue import one_off_jobs as errands
-from benchmax.platform.store.tables import Errand
-from benchmax.platform.wire.resources import (
+from benchmax.platform.server.services.datasets import uploaded
+from benchmax.platform.server.services.runs.launch import models
+from benchmax.platform.server.state import Services
+from benchmax.platform.store.queue import one_off_jobs
+from benchmax.platform.store.tables import OneOffJob
+from benchmax.platform.wire.environments import (
     DoctorFinding,
     DoctorReport,
     DoctorReports,
@@ -33,37 +34,37 @@ MOST_AT_ONCE = 2
 
 
 @router.get("")
-def list_environments(here: Here, caller: Caller) -> EnvironmentList:
+def list_environments(services: Services, caller: Caller) -> EnvironmentList:
     """The built-in environments, then your uploads, newest first."""
-    with here.database.read() as session:
-        found = catalogue.everything(session, caller.user_id)
-        tools = errands.tools(session, caller.user_id)
-    return EnvironmentList(environments=[catalogue.info(here.blobs, each, tools) for each in found])
+    with services.database.read() as db:
+        found = catalogue.everything(db, caller.user_id)
+        tools = one_off_jobs.tools(db, caller.user_id)
+    return EnvironmentList(environments=[catalogue.info(services.blobs, each, tools) for each in found])
 
 
 @router.get("/{environment_id}")
-def get_environment(here: Here, caller: Caller, environment_id: EnvironmentId) -> EnvironmentDetails:
+def get_environment(services: Services, caller: Caller, environment_id: EnvironmentId) -> EnvironmentDetails:
     """One environment, with its source and its manifest."""
-    with here.database.read() as session:
-        found = catalogue.find(session, caller.user_id, environment_id)
-        tools = errands.tools(session, caller.user_id)
-    return catalogue.details(here.blobs, found, tools)
+    with services.database.read() as db:
+        found = catalogue.find(db, caller.user_id, environment_id)
+        tools = one_off_jobs.tools(db, caller.user_id)
+    return catalogue.details(services.blobs, found, tools)
 
 
 @router.post("/{environment_id}/doctor", status_code=201)
 def start_doctor(
-    here: Here, caller: Caller, environment_id: EnvironmentId, body: DoctorRequest | None = None
+    services: Services, caller: Caller, environment_id: EnvironmentId, body: DoctorRequest | None = None
 ) -> DoctorStarted:
     """Examine an environment on rows, in a process of its own; ask for the report until it is complete."""
     path = body.dataset_path if body else None
-    with here.database.write() as session:
-        found = catalogue.find(session, caller.user_id, environment_id)
-        if errands.going(session, caller.user_id, "doctor") >= MOST_AT_ONCE:
+    with services.database.write() as db:
+        found = catalogue.find(db, caller.user_id, environment_id)
+        if one_off_jobs.going(db, caller.user_id, "doctor") >= MOST_AT_ONCE:
             raise Refused(429, "Two examinations are going on already. Wait for one to end.", Retry_After="10")
-        here.limiter.hit("doctor", caller.user_id)
-        options = _files(session, caller.user_id, found, path) | _model(body)
-        row = errands.start(session, caller.user_id, "doctor", environment_id, options=options)
-        caller.note(session, "environment.doctor", environment_id, report=row.id)
+        services.limiter.hit("doctor", caller.user_id)
+        options = _files(db, caller.user_id, found, path) | _model(body)
+        row = one_off_jobs.start(db, caller.user_id, "doctor", environment_id, options=options)
+        caller.note(db, "environment.doctor", environment_id, report=row.id)
     return DoctorStarted(report_id=row.id)
 
 
@@ -75,38 +76,41 @@ def _model(body: DoctorRequest | None) -> dict[str, Any]:
     return {"model": body.model}
 
 
-def _files(session: Session, owner_id: str, found: Environment, path: str | None) -> dict[str, Any]:
+def _files(db: Session, owner_id: str, found: Environment, path: str | None) -> dict[str, Any]:
     """What the child needs: the blobs, or the name of a built-in, and the rows."""
     options: dict[str, Any] = {"spec": found.id}
     if found.uploaded is not None:
         options = {"cls": found.uploaded.cls_sha256, "metadata": found.uploaded.metadata_sha256}
     if path is not None:
-        options |= {"rows": datasets.find(session, owner_id, path)[1].sha256, "rows_path": path}
+        options |= {"rows": uploaded.find(db, owner_id, path)[1].sha256, "rows_path": path}
     return options
 
 
 @router.get("/{environment_id}/doctor")
-def list_reports(here: Here, caller: Caller, environment_id: EnvironmentId) -> DoctorReports:
+def list_reports(services: Services, caller: Caller, environment_id: EnvironmentId) -> DoctorReports:
     """The doctor's reports on an environment, newest first."""
-    with here.database.read() as session:
-        catalogue.find(session, caller.user_id, environment_id)
-        found = errands.of_subject(session, caller.user_id, "doctor", environment_id)
+    with services.database.read() as db:
+        catalogue.find(db, caller.user_id, environment_id)
+        found = one_off_jobs.of_subject(db, caller.user_id, "doctor", environment_id)
     return DoctorReports(reports=[report_info(row) for row in found])
 
 
 @router.get("/{environment_id}/doctor/{report_id}")
 def get_report(
-    here: Here, caller: Caller, environment_id: EnvironmentId, report_id: Annotated[str, Path(max_length=80)]
+    services: Services,
+    caller: Caller,
+    environment_id: EnvironmentId,
+    report_id: Annotated[str, Path(max_length=80)],
 ) -> DoctorReport:
     """One report: how far it is, and when it is complete what was found."""
-    with here.database.read() as session:
-        row = errands.find(session, caller.user_id, "doctor", report_id)
+    with services.database.read() as db:
+        row = one_off_jobs.find(db, caller.user_id, "doctor", report_id)
     if row is None or row.subject != environment_id:
         raise Refused(404, "There is no such report on this environment. POST …/doctor makes one.")
     return report_info(row)
 
 
-def report_info(row: Errand) -> DoctorReport:
+def report_info(row: OneOffJob) -> DoctorReport:
     seen = row.result
     findings = [DoctorFinding(**each, message=f"{each['title']} {each['fix']}") for each in seen.get("findings") or ()]
     known = {name: seen[name] for name in ("ok", "rows", "examples", "seconds", "tools") if name in seen}

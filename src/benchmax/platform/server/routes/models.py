@@ -10,11 +10,11 @@ from starlette.concurrency import run_in_threadpool
 
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.models.api_errors import error_response
-from benchmax.platform.server.security.auth import Caller
+from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.services import models
 from benchmax.platform.server.services.completions import answer
-from benchmax.platform.server.state import Here, Platform
-from benchmax.platform.wire.sessions import ChatBody, ModelCard, ModelCards
+from benchmax.platform.server.state import Services
+from benchmax.platform.wire.models import ChatBody, ModelCard, ModelCards
 
 router = APIRouter(prefix="/v1", tags=["models"])
 
@@ -30,38 +30,38 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/models")
-def list_models(here: Here, caller: Caller) -> ModelCards:
+def list_models(services: Services, caller: Caller) -> ModelCards:
     """The models you can ask. Any other name is answered by the default one, the first of them."""
-    return ModelCards(data=_cards(here, caller.user_id))
+    return ModelCards(data=_cards(services, caller.user_id))
 
 
 @router.get("/models/{name:path}")
-def get_model(here: Here, caller: Caller, name: Annotated[str, Path(max_length=200)]) -> ModelCard:
+def get_model(services: Services, caller: Caller, name: Annotated[str, Path(max_length=200)]) -> ModelCard:
     """One of them."""
-    for card in _cards(here, caller.user_id):
+    for card in _cards(services, caller.user_id):
         if card.id == name:
             return card
     raise NotFoundError(f"There is no model {name!r} here. GET /v1/models lists them.")
 
 
 @router.post("/chat/completions", response_class=Response, responses=_ANSWER)
-async def complete_chat(request: Request, here: Here, caller: Caller, body: ChatBody) -> Response:
+async def complete_chat(request: Request, services: Services, caller: Caller, body: ChatBody) -> Response:
     """Answer a chat, by the model that is named or by the platform's default one."""
-    here.limiter.hit("completion", caller.user_id)
+    services.limiter.hit("completion", caller.user_id)
     try:
-        chosen = await run_in_threadpool(models.choose_own, here, caller.user_id, body.model)
+        chosen = await run_in_threadpool(models.choose_own, services, caller.user_id, body.model)
     except UsageError as error:
         status, problem = error_response(error)
         return JSONResponse(problem, status)
     asked = body.model_dump(mode="json", exclude_unset=True)
-    return await answer(here, chosen, asked, request.is_disconnected)
+    return await answer(services, chosen, asked, request.is_disconnected)
 
 
-def _cards(here: Platform, user_id: str) -> list[ModelCard]:
-    default = models.choose_own(here, user_id, "")
+def _cards(services: Services, user_id: str) -> list[ModelCard]:
+    default = models.choose_own(services, user_id, "")
     stored, known = models.local_names()
-    with here.database.read() as session:
-        endpoints = [(each.name, each.model) for each in models.of_owner(session, user_id)]
+    with services.database.read() as db:
+        endpoints = [(each.name, each.model) for each in models.of_owner(db, user_id)]
     cards = [ModelCard(id=name, owned_by="this machine") for name in (*stored, *known)]
     cards += [ModelCard(id=name, owned_by=f"endpoint {model}") for name, model in endpoints]
     first = next((name for name, model in endpoints if default.base_url and model == default.model), default.model)

@@ -12,10 +12,10 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.routes import console
-from benchmax.platform.server.security.auth import COOKIE, Caller, cookie_token
+from benchmax.platform.server.security.authentication import COOKIE, Caller, cookie_token
 from benchmax.platform.server.security.middleware import client_address
 from benchmax.platform.server.security.passwords import check_password, hash_password
-from benchmax.platform.server.state import Here, Platform
+from benchmax.platform.server.state import Services
 from benchmax.platform.store.accounts import audit, users
 from benchmax.platform.store.tables import ApiKey
 from benchmax.platform.wire.accounts import (
@@ -29,7 +29,7 @@ from benchmax.platform.wire.accounts import (
     SignOut,
     TokenAnswer,
 )
-from benchmax.platform.wire.runs import Success
+from benchmax.platform.wire.base import Success
 
 router = APIRouter(tags=["sign-in"])
 
@@ -62,79 +62,79 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 @router.get("/login", response_class=HTMLResponse, include_in_schema=False)
-def login_page(here: Here, token: Annotated[str, Query(max_length=200)] = "") -> Response:
+def login_page(services: Services, token: Annotated[str, Query(max_length=200)] = "") -> Response:
     """The console, or a plain form. Opening a link signs nobody in: link previews and prefetchers open links too."""
-    if (built := console.page(here.settings.console)) is not None:
+    if (built := console.page(services.settings.console)) is not None:
         return built
     fields = _LINK.format(token=html.escape(token, quote=True)) if token else _PASSWORD
     return HTMLResponse(_PAGE.format(fields=fields))
 
 
 @router.post("/login", include_in_schema=False)
-def login(request: Request, here: Here, form: Annotated[dict[str, str], Depends(_form)]) -> Response:
+def login(request: Request, services: Services, form: Annotated[dict[str, str], Depends(_form)]) -> Response:
     """Sign in with `token`, or with `email` and `password`."""
     address = client_address(request.scope)
-    here.limiter.hit("login", address)
+    services.limiter.hit("login", address)
     if "token" in form:
-        with here.database.write() as session:
-            user_id = users.use_link(session, form["token"])
+        with services.database.write() as db:
+            user_id = users.use_link(db, form["token"])
         if user_id is None:
             raise Refused(401, "This link was used or is too old. `benchmax up` prints a new one, also while it runs.")
     else:
-        user_id = check_password(here.database, form.get("email", ""), form.get("password", ""), address)
-    with here.database.write() as session:
+        user_id = check_password(services.database, form.get("email", ""), form.get("password", ""), address)
+    with services.database.write() as db:
         if old := cookie_token(request.headers):
-            users.close_session(session, old)
-        token = users.open_session(session, user_id)
-        audit.note(session, "login", user_id=user_id, actor="session", address=address)
+            users.close_login(db, old)
+        token = users.open_login(db, user_id)
+        audit.note(db, "login", user_id=user_id, actor="session", address=address)
     wants_page = "text/html" in request.headers.get("accept", "")
     response = RedirectResponse("/", 303) if wants_page else JSONResponse({"success": True})
-    secure = request.url.scheme == "https" or (here.settings.public_url or "").startswith("https:")
+    secure = request.url.scheme == "https" or (services.settings.public_url or "").startswith("https:")
     response.set_cookie(
-        COOKIE, token, max_age=int(users.SESSION_SECONDS), httponly=True, samesite="lax", secure=secure, path="/"
+        COOKIE, token, max_age=int(users.LOGIN_SECONDS), httponly=True, samesite="lax", secure=secure, path="/"
     )
     return response
 
 
 @router.post("/logout")
-def logout(request: Request, here: Here, caller: Caller) -> Response:
-    """End this session; a key stays as it is."""
+def logout(request: Request, services: Services, caller: Caller) -> Response:
+    """End this login; a key stays as it is."""
     token = cookie_token(request.headers)
     if token:
-        with here.database.write() as session:
-            users.close_session(session, token)
-            caller.note(session, "logout")
+        with services.database.write() as db:
+            users.close_login(db, token)
+            caller.note(db, "logout")
     response = JSONResponse({"success": True})
     response.delete_cookie(COOKIE, path="/")
     return response
 
 
 @router.post("/v1/password")
-def change_password(request: Request, here: Here, caller: Caller, body: PasswordChange) -> Success:
-    """Set another password. Every other session ends; keys stay."""
+def change_password(request: Request, services: Services, caller: Caller, body: PasswordChange) -> Success:
+    """Change the password. Every other login ends; keys stay."""
     address = client_address(request.scope)
-    here.limiter.hit("login", address)
-    with here.database.read() as session:
-        has_one = users.has_password(session, caller.user_id)
+    services.limiter.hit("login", address)
+    with services.database.read() as db:
+        has_one = users.has_password(db, caller.user_id)
     if has_one:
-        check_password(here.database, caller.email, body.current_password, address)
+        check_password(services.database, caller.email, body.current_password, address)
     elif caller.key_id is not None:  # a key would make itself a way in that outlives it
         raise Refused(403, "A first password is set by a person: sign in with the link that `benchmax up` prints.")
     hashed = hash_password(body.new_password)
-    with here.database.write() as session:
-        users.set_password_hash(session, caller.user_id, hashed)
-        users.sign_out(session, caller.user_id, but=None if caller.key_id else cookie_token(request.headers))
-        caller.note(session, "password.change")
+    with services.database.write() as db:
+        users.set_password_hash(db, caller.user_id, hashed)
+        users.sign_out(db, caller.user_id, but=None if caller.key_id else cookie_token(request.headers))
+        caller.note(db, "password.change")
     return Success(success=True, message="The password is changed; every other session has ended.")
 
 
 @router.post("/v1/sign-out")
-def sign_out_everywhere(here: Here, caller: Caller, body: SignOut) -> Success:
-    """End every session of yours, this one too; with `keys`, revoke every other API key as well."""
-    with here.database.write() as session:
-        ended = users.sign_out(session, caller.user_id)
-        revoked = users.revoke_all(session, caller.user_id, but=caller.key_id) if body.keys else 0
-        caller.note(session, "logout.everywhere", sessions=ended, keys=revoked)
+def sign_out_everywhere(services: Services, caller: Caller, body: SignOut) -> Success:
+    """End every login of yours, this one too; with `keys`, revoke every other API key as well."""
+    with services.database.write() as db:
+        ended = users.sign_out(db, caller.user_id)
+        revoked = users.revoke_all(db, caller.user_id, but=caller.key_id) if body.keys else 0
+        caller.note(db, "logout.everywhere", sessions=ended, keys=revoked)
     return Success(success=True, message=f"{ended} sessions have ended, {revoked} keys are revoked.")
 
 
@@ -142,12 +142,12 @@ def sign_out_everywhere(here: Here, caller: Caller, body: SignOut) -> Success:
 
 
 @router.post("/api/auth/device/code")
-def device_code(request: Request, here: Here, body: DeviceCodeRequest) -> DeviceCodeAnswer:
+def device_code(request: Request, services: Services, body: DeviceCodeRequest) -> DeviceCodeAnswer:
     """A code for the device, and one for its user to type."""
-    here.limiter.hit("device", client_address(request.scope))
-    with here.database.write() as session:
-        token, row = users.create_device_code(session, body.client_id, client_address(request.scope))
-    page = f"{_base(request, here)}/device"
+    services.limiter.hit("device", client_address(request.scope))
+    with services.database.write() as db:
+        token, row = users.create_device_code(db, body.client_id, client_address(request.scope))
+    page = f"{_base(request, services)}/device"
     return DeviceCodeAnswer(
         device_code=token,
         user_code=row.user_code,
@@ -159,20 +159,20 @@ def device_code(request: Request, here: Here, body: DeviceCodeRequest) -> Device
 
 
 @router.post("/api/auth/device/token", response_model=DeviceToken)
-def device_token(request: Request, here: Here, body: DeviceTokenRequest) -> Any:
+def device_token(request: Request, services: Services, body: DeviceTokenRequest) -> Any:
     """The token, once the user has approved; until then an OAuth error word."""
     if body.grant_type != DEVICE_GRANT:
         return _oauth_error("unsupported_grant_type")
-    with here.database.write() as session:
-        found = users.poll_device_code(session, body.device_code, body.client_id)
+    with services.database.write() as db:
+        found = users.poll_device_code(db, body.device_code, body.client_id)
         if isinstance(found, str):
             return _oauth_error(found)
         assert found.user_id is not None
-        parent = session.get(ApiKey, found.key_id) if found.key_id else None
+        parent = db.get(ApiKey, found.key_id) if found.key_id else None
         if found.key_id and (parent is None or not users.works(parent)):
             return _oauth_error("access_denied")
         row, text = users.create_key(
-            session,
+            db,
             found.user_id,
             name=f"device {found.user_code}",
             scopes=users.SCOPES if parent is None else parent.scopes,
@@ -180,18 +180,18 @@ def device_token(request: Request, here: Here, body: DeviceTokenRequest) -> Any:
             parent=parent,
         )
         address = client_address(request.scope)
-        audit.note(session, "key.create", user_id=found.user_id, actor="device", target=row.id, address=address)
+        audit.note(db, "key.create", user_id=found.user_id, actor="device", target=row.id, address=address)
     return DeviceToken(access_token=text, expires_in=max(0, int((row.expires or 0.0) - time.time())))
 
 
 @router.get("/api/auth/device")
 def show_device(
-    here: Here, caller: Caller, user_code: Annotated[str, Query(alias="userCode", max_length=20)]
+    services: Services, caller: Caller, user_code: Annotated[str, Query(alias="userCode", max_length=20)]
 ) -> DeviceWaiting:
     """Which device waits with this code, and where it asked from: look before you approve."""
-    here.limiter.hit("device", caller.user_id)
-    with here.database.read() as session:
-        row = users.find_user_code(session, user_code)
+    services.limiter.hit("device", caller.user_id)
+    with services.database.read() as db:
+        row = users.find_user_code(db, user_code)
         if row is None:
             raise Refused(404, _NO_DEVICE)
         return DeviceWaiting(
@@ -204,16 +204,16 @@ def show_device(
 
 
 @router.post("/api/auth/device/approve")
-def approve_device(here: Here, caller: Caller, body: DeviceApproval) -> Success:
+def approve_device(services: Services, caller: Caller, body: DeviceApproval) -> Success:
     """Let the device that shows this code act as you, or not. Approved with a key, it can do what that key can."""
-    here.limiter.hit("device", caller.user_id)
-    with here.database.write() as session:
-        row = users.find_user_code(session, body.user_code)
+    services.limiter.hit("device", caller.user_id)
+    with services.database.write() as db:
+        row = users.find_user_code(db, body.user_code)
         if row is None:
             raise Refused(404, _NO_DEVICE)
         row.user_id, row.denied = (caller.user_id, False) if body.approve else (None, True)
         row.key_id = caller.key_id if body.approve else None
-        caller.note(session, "device.approve" if body.approve else "device.deny", row.user_code)
+        caller.note(db, "device.approve" if body.approve else "device.deny", row.user_code)
     return Success(success=True, message="The device is signed in." if body.approve else "The device is refused.")
 
 
@@ -230,5 +230,5 @@ def _oauth_error(word: str) -> JSONResponse:
     return JSONResponse({"error": word}, 400)
 
 
-def _base(request: Request, here: Platform) -> str:
-    return (here.settings.public_url or str(request.base_url)).rstrip("/")
+def _base(request: Request, services: Services) -> str:
+    return (services.settings.public_url or str(request.base_url)).rstrip("/")

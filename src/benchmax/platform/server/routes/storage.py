@@ -13,11 +13,11 @@ from starlette.requests import ClientDisconnect
 from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.auth import Caller
-from benchmax.platform.server.state import Here, Platform
+from benchmax.platform.server.security.authentication import Caller
+from benchmax.platform.server.state import Services
 from benchmax.platform.store.tables import Upload
 from benchmax.platform.store.uploads import blobs
-from benchmax.platform.wire.runs import StoredFile, StoredFiles, UploadUrl
+from benchmax.platform.wire.datasets import StoredFile, StoredFiles, UploadUrl
 
 router = APIRouter(tags=["storage"])
 
@@ -29,7 +29,7 @@ BlobPathText = Annotated[str, Query(min_length=1, max_length=blobs.PATH_CHARS)]
 @router.get("/v1/storage/upload-url")
 def upload_url(
     request: Request,
-    here: Here,
+    services: Services,
     caller: Caller,
     path: BlobPathText,
     mime_type: Annotated[str, Query(alias="mimeType", min_length=1, max_length=100)],
@@ -38,10 +38,10 @@ def upload_url(
     """An address that takes one PUT of the file."""
     if PurePosixPath(path).suffix.lower() not in SUFFIXES:
         raise UsageError(f"Files of this kind are not taken. Give a name that ends in {', '.join(SUFFIXES)}.")
-    with here.database.write() as session:
-        there = blobs.find(session, caller.user_id, path)
-        token, upload = blobs.create_upload(session, caller.user_id, path, mime_type, minutes * 60.0, caller.key_id)
-    base = (here.settings.public_url or str(request.base_url)).rstrip("/")
+    with services.database.write() as db:
+        there = blobs.find(db, caller.user_id, path)
+        token, upload = blobs.create_upload(db, caller.user_id, path, mime_type, minutes * 60.0, caller.key_id)
+    base = (services.settings.public_url or str(request.base_url)).rstrip("/")
     return UploadUrl(
         upload_url=f"{base}/v1/storage/uploads/{token}",
         expires_at=upload.expires,
@@ -54,17 +54,17 @@ _ANY_BODY: dict[str, Any] = {"requestBody": {"content": {"application/octet-stre
 
 
 @router.put("/v1/storage/uploads/{token}", status_code=201, openapi_extra=_ANY_BODY)
-async def upload(request: Request, here: Here, token: Annotated[str, Path(max_length=200)]) -> dict[str, Any]:
+async def upload(request: Request, services: Services, token: Annotated[str, Path(max_length=200)]) -> dict[str, Any]:
     """Take a file. The token in the address is what allows it; no other credentials are asked for."""
-    permit = await run_in_threadpool(_claim, here, token)
+    permit = await run_in_threadpool(_claim, services, token)
     try:
-        with here.blobs.receive() as incoming:
-            async for piece in pieces(request, here.settings.idle_seconds):
+        with services.blobs.receive() as incoming:
+            async for piece in pieces(request, services.settings.idle_seconds):
                 await run_in_threadpool(incoming.write, piece)
             sha256 = await run_in_threadpool(incoming.keep)
-        await run_in_threadpool(_name, here, permit, sha256, incoming.size)
+        await run_in_threadpool(_name, services, permit, sha256, incoming.size)
     except BaseException as error:
-        await asyncio.shield(run_in_threadpool(_give_back, here, permit))
+        await asyncio.shield(run_in_threadpool(_give_back, services, permit))
         if isinstance(error, ClientDisconnect | OSError):
             raise broken_upload(error) from None
         raise
@@ -92,34 +92,34 @@ async def pieces(request: Request, idle_seconds: float) -> Any:
         yield piece
 
 
-def _claim(here: Platform, token: str) -> Upload:
-    with here.database.write() as session:
-        permit = blobs.claim_upload(session, token)
+def _claim(services: Services, token: str) -> Upload:
+    with services.database.write() as db:
+        permit = blobs.claim_upload(db, token)
     if permit is None:
         raise Refused(403, "This upload address is unknown, used or too old. Ask for a new one.")
     return permit
 
 
-def _name(here: Platform, permit: Upload, sha256: str, size: int) -> None:
-    with here.database.write() as session:
-        blobs.name_blob(session, permit, sha256, size)
+def _name(services: Services, permit: Upload, sha256: str, size: int) -> None:
+    with services.database.write() as db:
+        blobs.name_blob(db, permit, sha256, size)
 
 
-def _give_back(here: Platform, permit: Upload) -> None:
-    with here.database.write() as session:
-        blobs.reopen_upload(session, permit)
+def _give_back(services: Services, permit: Upload) -> None:
+    with services.database.write() as db:
+        blobs.reopen_upload(db, permit)
 
 
 @router.get("/v1/storage/files")
 def files(
-    here: Here,
+    services: Services,
     caller: Caller,
     prefix: Annotated[str, Query(max_length=blobs.PATH_CHARS)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
 ) -> StoredFiles:
     """Your uploads, newest first."""
-    with here.database.read() as session:
-        found = blobs.paths_of(session, caller.user_id, prefix, limit)
+    with services.database.read() as db:
+        found = blobs.paths_of(db, caller.user_id, prefix, limit)
     return StoredFiles(
         files=[
             StoredFile(

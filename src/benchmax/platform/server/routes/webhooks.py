@@ -1,4 +1,4 @@
-"""Webhooks: where you want to be told when a run of yours ends or needs a look."""
+"""Webhooks: addresses that are notified when a run of yours ends or raises an alert."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from sqlalchemy.orm import Session
 from benchmax.errors import UsageError
 from benchmax.models.address_rules import AddressRules, check_literal
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.auth import Caller
+from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.services.models import is_here
-from benchmax.platform.server.state import Here
+from benchmax.platform.server.state import Services
 from benchmax.platform.store.accounts import users, webhooks
-from benchmax.platform.store.webhook_tables import Delivery, Webhook
-from benchmax.platform.wire.accounts import (
+from benchmax.platform.store.tables import Delivery, Webhook
+from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.webhooks import (
     NewWebhook,
     WebhookDeliveries,
     WebhookDelivery,
@@ -25,7 +26,6 @@ from benchmax.platform.wire.accounts import (
     WebhookList,
     WebhookRequest,
 )
-from benchmax.platform.wire.runs import Success
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
 
@@ -33,66 +33,66 @@ WebhookId = Annotated[str, Path(max_length=80)]
 
 
 @router.get("")
-def list_webhooks(here: Here, caller: Caller) -> WebhookList:
+def list_webhooks(services: Services, caller: Caller) -> WebhookList:
     """Your webhooks, each with the newest message to it; never their secrets."""
-    with here.database.read() as session:
-        return WebhookList(webhooks=[_info(session, row) for row in webhooks.of_owner(session, caller.user_id)])
+    with services.database.read() as db:
+        return WebhookList(webhooks=[_info(db, row) for row in webhooks.of_owner(db, caller.user_id)])
 
 
 @router.post("", status_code=201)
-def create_webhook(here: Here, caller: Caller, body: WebhookRequest) -> NewWebhook:
-    """Have an address told of alerts and ends of your runs. The secret its messages are signed with is shown once."""
-    here.limiter.hit("webhook", caller.user_id)
-    check_literal(body.url, AddressRules.of(reach_of(here.settings)))
-    if is_here(here.settings, body.url):
-        raise UsageError("This is the platform's own address. Give one of a service that wants to be told.")
-    with here.database.write() as session:
-        users.refuse_own_key(session, body.url, "")
-        row, secret = webhooks.create(session, here.vault, caller.user_id, body.url, body.events)
+def create_webhook(services: Services, caller: Caller, body: WebhookRequest) -> NewWebhook:
+    """Notify an address of alerts and ends of your runs. The secret its messages are signed with is shown once."""
+    services.limiter.hit("webhook", caller.user_id)
+    check_literal(body.url, AddressRules.of(reach_of(services.settings)))
+    if is_here(services.settings, body.url):
+        raise UsageError("This is the platform's own address. Give the address of the service to notify.")
+    with services.database.write() as db:
+        users.refuse_own_key(db, body.url, "")
+        row, secret = webhooks.create(db, services.vault, caller.user_id, body.url, body.events)
         # Not the whole address: what follows the host is a key at some services.
-        caller.note(session, "webhook.create", row.id, host=urlsplit(body.url).hostname, events=row.events)
-        return NewWebhook(**dict(_info(session, row)), secret=secret)
+        caller.note(db, "webhook.create", row.id, host=urlsplit(body.url).hostname, events=row.events)
+        return NewWebhook(**dict(_info(db, row)), secret=secret)
 
 
 @router.delete("/{webhook_id}")
-def delete_webhook(here: Here, caller: Caller, webhook_id: WebhookId) -> Success:
+def delete_webhook(services: Services, caller: Caller, webhook_id: WebhookId) -> Success:
     """Forget a webhook; what still waits for it is not sent."""
-    with here.database.write() as session:
-        webhooks.remove(session, _own(session, caller.user_id, webhook_id))
-        caller.note(session, "webhook.delete", webhook_id)
+    with services.database.write() as db:
+        webhooks.remove(db, _own(db, caller.user_id, webhook_id))
+        caller.note(db, "webhook.delete", webhook_id)
     return Success(success=True, message="The webhook is gone.")
 
 
 @router.get("/{webhook_id}/deliveries")
 def list_deliveries(
-    here: Here,
+    services: Services,
     caller: Caller,
     webhook_id: WebhookId,
     limit: Annotated[int, Query(ge=1, le=webhooks.KEPT)] = webhooks.KEPT,
 ) -> WebhookDeliveries:
     """What was sent there and what came of it, newest first."""
-    with here.database.read() as session:
-        found = webhooks.deliveries(session, _own(session, caller.user_id, webhook_id).id, limit)
+    with services.database.read() as db:
+        found = webhooks.deliveries(db, _own(db, caller.user_id, webhook_id).id, limit)
     return WebhookDeliveries(deliveries=[_delivery(row) for row in found])
 
 
 @router.post("/{webhook_id}/test", status_code=201)
-def test_webhook(here: Here, caller: Caller, webhook_id: WebhookId) -> WebhookDelivery:
-    """Send a message that tells of nothing, to see whether it comes through."""
-    here.limiter.hit("webhook", caller.user_id)
-    with here.database.write() as session:
-        return _delivery(webhooks.tell_test(session, _own(session, caller.user_id, webhook_id)))
+def test_webhook(services: Services, caller: Caller, webhook_id: WebhookId) -> WebhookDelivery:
+    """Send an empty message, to see whether it arrives."""
+    services.limiter.hit("webhook", caller.user_id)
+    with services.database.write() as db:
+        return _delivery(webhooks.queue_test(db, _own(db, caller.user_id, webhook_id)))
 
 
-def _own(session: Session, user_id: str, webhook_id: str) -> Webhook:
-    row = webhooks.find(session, user_id, webhook_id)
+def _own(db: Session, user_id: str, webhook_id: str) -> Webhook:
+    row = webhooks.find(db, user_id, webhook_id)
     if row is None:
         raise Refused(404, "You have no such webhook. `benchmax webhooks list` shows yours.")
     return row
 
 
-def _info(session: Session, row: Webhook) -> WebhookInfo:
-    newest = webhooks.deliveries(session, row.id, 1)
+def _info(db: Session, row: Webhook) -> WebhookInfo:
+    newest = webhooks.deliveries(db, row.id, 1)
     last = _delivery(newest[0]) if newest else None
     return WebhookInfo(id=row.id, url=row.url, events=row.events, created_at=row.created, last=last)
 

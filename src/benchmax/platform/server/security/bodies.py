@@ -1,4 +1,4 @@
-"""Bodies of requests: how large, how slow, and how many at once. All of it is known or counted before they are kept."""
+"""Limits on request bodies: size, speed, and memory of all of them together, checked while they arrive."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Body:
         return message
 
     def end(self) -> None:
-        """What it held is free."""
+        """Release what it held."""
         if self._count is not None:
             self._bodies.held -= self._taken
             self._taken = 0
@@ -95,7 +95,7 @@ class Body:
         if self._count.add(piece):
             raise Refused(413, "The body holds too many values. Send it in parts, or upload a file of JSON lines.")
         if self._bodies.held > HELD_BYTES:
-            raise Refused(503, "Others send large bodies at the moment. Try again.", Retry_After="5")
+            raise Refused(503, "The server is receiving other large bodies. Try again.", Retry_After="5")
 
 
 def too_large(most: int) -> Refused:
@@ -103,5 +103,5 @@ def too_large(most: int) -> Refused:
 
 
 def is_hang_up(error: BaseException) -> bool:
-    """Whether an error says only that the caller is gone."""
+    """Whether an error only means that the client disconnected."""
     return isinstance(error, ClientDisconnect) or isinstance(error.__cause__ or error.__context__, ClientDisconnect)

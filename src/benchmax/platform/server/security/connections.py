@@ -1,7 +1,7 @@
-"""Connections that ask for nothing: they are given little time, and one address holds only so many of them.
+"""Connections without a request: they get little time, and one address holds only so many of them.
 
-Of too many the oldest is closed, not the newest refused: who sends a request at once is never in the way of one who
-does not, even from the same address. One that has just come is left alone, for its request may be on its way.
+When there are too many, the oldest is closed rather than the newest refused, so a client that sends its request at once
+is never held up by one that does not, even from the same address. A new connection is left open for a moment.
 """
 
 from __future__ import annotations
@@ -80,6 +80,11 @@ class GuardedProtocol(H11Protocol):
         if not self._is_idle():
             self._end_wait()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._timer is None and self._is_idle() and self.conn.trailing_data[0]:
+            self._wait()  # a part of the next request came before this answer ended
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_wait()
         super().connection_lost(exc)
@@ -135,5 +140,5 @@ def prepare_process() -> None:
 
 
 def options() -> dict[str, Any]:
-    """What uvicorn is told about connections."""
+    """Uvicorn's options for connections."""
     return {"http": GuardedProtocol, "timeout_keep_alive": 5, "h11_max_incomplete_event_size": 64 * 1024}

@@ -1,4 +1,4 @@
-"""When keys and sessions were last used, written by a thread of its own: no request waits for the writer's turn."""
+"""When keys and sessions were last used, written by a thread of its own: no request waits for the database's writer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _writing = False
 
 
 def note(database: Database, name: str, write: Callable[[Session], None]) -> None:
-    """Have the use of a key or session written down soon; the same use is written once, however often it is said."""
+    """Record the use of a key or login soon; the same use is written once, however often it is noted."""
     global _writing
     with _lock:
         _waiting.setdefault(name, (database, write))
@@ -40,9 +40,9 @@ def _write_all() -> None:
                 return
             name, (database, write) = next(iter(_waiting.items()))
         try:
-            with database.write() as session:
-                write(session)
-        except SQLAlchemyError as error:  # the database is busy or away: the next request says it again
+            with database.write() as db:
+                write(db)
+        except SQLAlchemyError as error:  # the database is busy or gone: the next request notes it again
             log.warning("last use not noted", error=str(getattr(error, "orig", error)))
         with _lock:
             _waiting.pop(name, None)

@@ -1,6 +1,6 @@
 """What every request passes before any route, and every answer after it.
 
-Loopback is no border: a page in the operator's browser can reach it too. So the Host must be one of ours (DNS
+Loopback is no protection: a page in the operator's browser can reach it too. So the Host must be the server's (DNS
 rebinding), an unsafe method must not come from another site (CSRF), nothing is shared with other origins (no CORS), and
 who may call is decided here, for all routes at once.
 """
@@ -8,13 +8,11 @@ who may call is decided here, for all routes at once.
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
@@ -23,21 +21,21 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from benchmax.platform.server.problems import Refused, problem, unexpected
-from benchmax.platform.server.security.access import Doors, Level
-from benchmax.platform.server.security.auth import Principal, authenticate, authorize, cookie_token
+from benchmax.platform.server.security.authentication import Principal, authenticate, cookie_token
 from benchmax.platform.server.security.bodies import OPEN_BYTES, Bodies, Body, is_hang_up, too_large
+from benchmax.platform.server.security.run_access import find_readable
+from benchmax.platform.server.security.scopes import AccessTable, Level, check_scope
 from benchmax.platform.server.security.stream_watch import StreamWatch
 from benchmax.platform.server.settings import ServerSettings
-from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import Run
 
 if TYPE_CHECKING:
-    from benchmax.platform.server.state import Platform
+    from benchmax.platform.server.state import ServerServices
 
 MOST_STREAMS = 256
 """Live feeds that one user, or one address without a key, may have open."""
 OPENING = 4
-"""Live feeds whose reader is looked up at one time: a thousand that open at once are in nobody's way."""
+"""Live feeds whose reader is looked up at one time: a thousand that open at once hold up no other request."""
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self'; object-src 'none'; base-uri 'none'; "
@@ -57,10 +55,10 @@ _NAMES = frozenset(name for name, _ in _RAW)
 class Guard:
     """ASGI middleware around the whole app."""
 
-    def __init__(self, app: ASGIApp, platform: Platform) -> None:
+    def __init__(self, app: ASGIApp, services: ServerServices) -> None:
         self._app = app
-        self._platform = platform
-        self._doors: Doors | None = None
+        self._services = services
+        self._doors: AccessTable | None = None
         self._streams = StreamWatch()
         self._bodies = Bodies()
         self._feeds = OpenStreams()
@@ -75,7 +73,7 @@ class Guard:
         answer = _Answer(send)
         try:
             headers = Headers(scope=scope)
-            check_host(headers, scope["path"], self._platform.settings)
+            check_host(headers, scope["path"], self._services.settings)
             check_origin(scope, headers)
             self._check_length(scope, headers)
             await self._let_in(scope, headers)
@@ -93,7 +91,7 @@ class Guard:
             await response(scope, receive, answer.send)
 
     async def _with_body(self, scope: Scope, headers: Headers, receive: Receive, answer: _Answer) -> None:
-        idle = self._platform.settings.idle_seconds
+        idle = self._services.settings.idle_seconds
         body = Body(receive, self._bodies, most=self._most(scope), stored=_is_stored(scope), idle_seconds=idle)
         try:
             with self._feeds.place(scope):
@@ -115,7 +113,7 @@ class Guard:
             await answer.end()
 
     def _watched(self, scope: Scope, headers: Headers, bound: asyncio.Timeout) -> AbstractContextManager[None]:
-        _, run_id = self._platform.doors.find(scope["method"], scope["path"])
+        _, run_id = self._services.access_table.find(scope["method"], scope["path"])
         address = client_address(scope)
 
         def may_read() -> bool:
@@ -131,35 +129,32 @@ class Guard:
         return self._streams.watching((shown, run_id), may_read, bound)
 
     async def _let_in(self, scope: Scope, headers: Headers) -> None:
-        self._doors = self._doors or self._platform.doors
+        self._doors = self._doors or self._services.access_table
         level, run_id = self._doors.find(scope["method"], scope["path"])
         if level == "open":
             return
         async with self._opening if _is_feed(scope) else nullcontext():
             principal, run = await run_in_threadpool(self._look_up, headers, client_address(scope), run_id)
-        authorize(principal, level)
+        check_scope(principal, level)
         scope["principal"], scope["run"] = principal, run
 
     def _look_up(
         self, headers: Headers, address: str, run_id: str | None, *, note_use: bool = True
     ) -> tuple[Principal | None, Run | None]:
-        """The caller, and the run to be read: one journey to a thread for what nearly every request needs."""
-        database = self._platform.database
+        """The caller, and the run to be read: one call in a thread for what nearly every request needs."""
+        database = self._services.database
         principal = authenticate(database, headers, address, note_use=note_use)
-        if run_id is None or not (run_id.isascii() and run_id.replace("_", "").isalnum()):
-            return principal, None
-        with database.read() as session:
-            return principal, runs.visible(session, run_id, principal.user_id if principal else None)
+        return principal, None if run_id is None else find_readable(database, run_id, principal)
 
     def _most(self, scope: Scope) -> int:
         uploads = _is_stored(scope) and scope["method"] == "PUT"
         if uploads:
-            return self._platform.settings.upload_bytes
-        # What anybody may send is kept in memory before it is known who it is.
-        return OPEN_BYTES if self._level(scope) == "open" else self._platform.settings.body_bytes
+            return self._services.settings.upload_bytes
+        # What anyone may send is held in memory before the caller is known.
+        return OPEN_BYTES if self._level(scope) == "open" else self._services.settings.body_bytes
 
     def _level(self, scope: Scope) -> Level:
-        return self._platform.doors.level(scope["method"], scope["path"])
+        return self._services.access_table.level(scope["method"], scope["path"])
 
     def _check_length(self, scope: Scope, headers: Headers) -> None:
         length = headers.get("content-length", "0")
@@ -170,7 +165,7 @@ class Guard:
 
 
 class _Answer:
-    """Adds our headers to whatever is sent."""
+    """Adds the security headers to whatever is sent."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -213,7 +208,7 @@ def client_address(scope: Scope) -> str:
 
 
 def check_host(headers: Headers, path: str, settings: ServerSettings) -> None:
-    """Only names of ours are served, whatever address they resolve to."""
+    """Serve only the server's own names, whatever address they resolve to."""
     given = headers.getlist("host")
     if len(given) != 1 or not path.startswith("/"):
         raise Refused(400, "Send exactly one Host header and a path that begins with /.")
@@ -228,7 +223,7 @@ def check_host(headers: Headers, path: str, settings: ServerSettings) -> None:
 
 
 def check_origin(scope: Scope, headers: Headers) -> None:
-    """An unsafe method must come from our own pages, or from a program that shows a key."""
+    """An unsafe method must come from the console's own pages, or from a program that sends a key."""
     if scope["method"] in SAFE:
         return
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
@@ -240,7 +235,7 @@ def check_origin(scope: Scope, headers: Headers) -> None:
 
 
 class OpenStreams:
-    """How many live feeds one key, session or address has open."""
+    """How many live feeds one user or address has open."""
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
@@ -262,44 +257,3 @@ class OpenStreams:
             self._open[who] -= 1
             if not self._open[who]:
                 del self._open[who]
-
-
-class Limiter:
-    """How often one caller may do one thing. Kept in memory: a restart forgives."""
-
-    def __init__(self, per_hour: dict[str, int]) -> None:
-        self._per_hour = per_hour
-        self._hits: dict[tuple[str, str], deque[float]] = {}
-        self._lock = threading.Lock()
-
-    def hit(self, what: str, who: str) -> None:
-        """Count one call; Refused (429) when it is one too many in this minute or hour."""
-        with self._lock:
-            self._hit(what, who)
-
-    def _hit(self, what: str, who: str) -> None:
-        hour = self._per_hour[what]
-        minute = max(10, hour // 60)
-        now = time.monotonic()
-        if len(self._hits) > 10_000:
-            self._hits = {key: hits for key, hits in self._hits.items() if hits and hits[-1] > now - 3600}
-        hits = self._hits.setdefault((what, who), deque())
-        while hits and hits[0] <= now - 3600:
-            hits.popleft()
-        waits = [3600 - (now - hits[-hour])] if len(hits) >= hour else []
-        if len(hits) >= minute and hits[-minute] > now - 60:
-            waits.append(60 - (now - hits[-minute]))
-        if waits:
-            seconds = int(max(waits)) + 1
-            raise Refused(429, f"Too many calls. Try again in {seconds} s.", Retry_After=str(seconds))
-        hits.append(now)
-
-
-def attachment(name: str) -> dict[str, Any]:
-    """Headers of a download: never shown inline, whatever is in it."""
-    safe = "".join(letter for letter in name if letter.isalnum() or letter in "._-")[:100] or "file"
-    plain = safe.encode("ascii", "ignore").decode().lstrip(".-") or "file"
-    said = f'attachment; filename="{plain}"'
-    if plain != safe:
-        said += f"; filename*=UTF-8''{quote(safe, errors='replace')}"
-    return {"Content-Disposition": said, "Content-Type": "application/octet-stream"}

@@ -17,37 +17,37 @@ FEWEST_CHARS = 10
 
 
 def hash_password(password: str) -> str:
-    """What is kept of a password; UsageError for one that is too short."""
+    """The hash of a password; UsageError for one that is too short."""
     if not FEWEST_CHARS <= len(password) <= 1000:
         raise UsageError(f"A password has {FEWEST_CHARS} to 1,000 characters. Choose another.")
     return _hasher.hash(password)
 
 
 def set_password(database: Database, email: str, password: str) -> None:
-    """Give a user a password; the user must exist."""
+    """Set the password of an existing user."""
     hashed = hash_password(password)
-    with database.write() as session:
-        user = users.by_email(session, email)
+    with database.write() as db:
+        user = users.by_email(db, email)
         if user is None:
             raise UsageError(f"There is no user {email}. Check the address.")
         user.password_hash = hashed
 
 
 def check_password(database: Database, email: str, password: str, address: str) -> str:
-    """The user's id; Refused, in the same words and time, for an unknown user and a wrong password."""
+    """The user's id; Refused, with the same message and in the same time, for an unknown user and a wrong password."""
     account = email.strip().lower()[:320]
-    with database.read() as session:
-        locked = users.locked(session, account, address)
-        user = users.by_email(session, account)
+    with database.read() as db:
+        locked = users.locked(db, account, address)
+        user = users.by_email(db, account)
     if locked:
         raise Refused(429, "Too many wrong passwords. Try again in 15 minutes.", Retry_After="900")
     hashed = user.password_hash if user else None
     good = _verify(hashed or _nobody(), password[:1000]) and hashed is not None
-    with database.write() as session:
+    with database.write() as db:
         if good and user is not None:
-            users.clear_failures(session, account, address)
+            users.clear_failures(db, account, address)
             return user.id
-        users.add_failure(session, account, address)
+        users.add_failure(db, account, address)
     raise Refused(401, "The address or the password is wrong.")
 
 

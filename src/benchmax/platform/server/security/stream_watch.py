@@ -1,4 +1,4 @@
-"""Ends live streams whose reader may no longer read: the key was revoked, the session closed, the run unpublished.
+"""Ends live streams whose reader may no longer read: the key was revoked, the login ended, the run unpublished.
 
 Readers with the same credentials of the same run share one watch, and it asks the database once for all of them.
 """
@@ -21,7 +21,7 @@ class StreamWatch:
 
     @contextmanager
     def watching(self, who: Hashable, may_read: Callable[[], bool], bound: asyncio.Timeout) -> Iterator[None]:
-        """Cut the block of `bound` off once `may_read` says no, as long as this one lasts."""
+        """While this block lasts, expire `bound` once `may_read` returns False."""
         streams = self._open.setdefault(who, set())
         streams.add(bound)
         if len(streams) == 1:
@@ -45,6 +45,6 @@ class StreamWatch:
                 return
 
     def _forget(self, who: Hashable, streams: set[asyncio.Timeout]) -> None:
-        """Who comes from now on is watched anew."""
+        """Stop watching these streams; later ones are watched separately."""
         if self._open.get(who) is streams:
             del self._open[who]

@@ -26,12 +26,12 @@ from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import environments
 from benchmax.envs.loading import load_env_class, own_rows
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.platform.server.services import datasets
+from benchmax.platform.server.services.datasets import uploaded
 from benchmax.platform.store.tables import Run
-from benchmax.platform.store.uploads import uploads as libraries
+from benchmax.platform.store.uploads import uploads
 from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.platform.store.uploads.uploads import OURS, Uploaded
-from benchmax.platform.wire.resources import EnvironmentDetails, EnvironmentInfo, SourceFile
+from benchmax.platform.wire.environments import EnvironmentDetails, EnvironmentInfo, SourceFile
 
 SHOWN_BYTES = 200 * 1024
 """Of one source file."""
@@ -41,34 +41,34 @@ NOT_THERE = "You have no such environment. `list_environments` shows them."
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """One to choose."""
+    """One environment of the list: built in, or an upload."""
 
     id: str
     uploaded: Uploaded | None
     """None for a built-in, whose id is its name."""
 
 
-def everything(session: Session, owner_id: str) -> list[Environment]:
+def everything(db: Session, owner_id: str) -> list[Environment]:
     """The built-in ones, then uploads, newest first."""
-    uploads = [Environment(_id(each), each) for each in libraries.environments_of(session, owner_id)]
-    return [*(Environment(name, None) for name in environments()), *uploads]
+    own = [Environment(_id(each), each) for each in uploads.environments_of(db, owner_id)]
+    return [*(Environment(name, None) for name in environments()), *own]
 
 
-def find(session: Session, owner_id: str, environment_id: str) -> Environment:
-    for each in everything(session, owner_id):
+def find(db: Session, owner_id: str, environment_id: str) -> Environment:
+    for each in everything(db, owner_id):
         if each.id == environment_id:
             return each
     raise NotFoundError(NOT_THERE)
 
 
-def of_run(session: Session, run: Run) -> str | None:
-    """The id of the environment a run was launched with; None when it is not among the owner's any more."""
+def of_run(db: Session, run: Run) -> str | None:
+    """The id of the environment a run was launched with; None when the owner no longer has it."""
     path = run.paths.get("env_cls_path", "")
     if path.startswith(OURS):
         name = path.removeprefix(OURS).partition("/")[0]
         return name if name in environments() else None
     launched = (run.blobs.get("env_cls_path"), run.blobs.get("env_metadata_path"))
-    known = libraries.environments_of(session, run.owner_id)
+    known = uploads.environments_of(db, run.owner_id)
     return next((_id(each) for each in known if (each.cls_sha256, each.metadata_sha256) == launched), None)
 
 
@@ -151,11 +151,11 @@ def _manifest(path: str) -> BundleMetadata:
 @lru_cache(maxsize=512)
 def _read_manifest(path: str) -> BundleMetadata:
     """The content of a blob never changes."""
-    return BundleMetadata.from_json_bytes(libraries.manifest_bytes(Path(path)))
+    return BundleMetadata.from_json_bytes(uploads.manifest_bytes(Path(path)))
 
 
 def _docstring(source: str) -> str:
-    """The first paragraph of the class's words about itself."""
+    """The first paragraph of the class's docstring."""
     if not source or len(source) > SHOWN_BYTES:
         return ""
     try:
@@ -198,7 +198,7 @@ def _source_files(name: str) -> list[Path]:
 # What a launch needs
 
 
-def bundle_paths(session: Session, store: BlobStore, owner_id: str, environment: Environment) -> dict[str, str]:
+def bundle_paths(db: Session, store: BlobStore, owner_id: str, environment: Environment) -> dict[str, str]:
     """The two blob paths of an environment; a built-in one is packed and put among the owner's uploads."""
     if environment.uploaded is not None:
         return {
@@ -211,13 +211,13 @@ def bundle_paths(session: Session, store: BlobStore, owner_id: str, environment:
     folder = f"{OURS}{environment.id}/{hashlib.sha256(bundle.pickled).hexdigest()[:16]}"
     files = {
         "env_cls_path": (f"{folder}/env-cls.pkl", bundle.pickled),
-        "env_metadata_path": (f"{folder}/{libraries.MANIFEST}", bundle.metadata.to_json_bytes()),
+        "env_metadata_path": (f"{folder}/{uploads.MANIFEST}", bundle.metadata.to_json_bytes()),
     }
     for path, content in files.values():
         with store.receive() as incoming:
             incoming.write(content)
             sha256 = incoming.keep()
-        datasets.name(session, owner_id, path, sha256, len(content), None)
+        uploaded.name(db, owner_id, path, sha256, len(content), None)
     return {name: path for name, (path, _) in files.items()}
 
 

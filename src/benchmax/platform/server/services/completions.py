@@ -1,4 +1,4 @@
-"""Chat completions by the platform's models: a model of this machine answers in a session, an endpoint over HTTP."""
+"""Chat completions by the platform's models: one of this machine answers in a live session, an endpoint over HTTP."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from benchmax.errors import ModelProtocolError, ModelUnavailable
 from benchmax.models.api_errors import error_body, error_response
 from benchmax.platform.server.services.live_sessions import Broken
 from benchmax.platform.server.services.models import ChosenModel
-from benchmax.platform.server.state import Platform
+from benchmax.platform.server.state import Services
 
 ALIVE = b": alive\n\n"
 
 Gone: TypeAlias = Callable[[], Awaitable[bool]]
-"""Whether nobody waits for the answer any more."""
+"""Whether the client is gone."""
 
 
 class Refusal(Exception):
@@ -30,19 +30,19 @@ class Refusal(Exception):
         self.body = dict(body)
 
 
-async def answer(here: Platform, chosen: ChosenModel, body: Mapping[str, Any], gone: Gone) -> Response:
-    """The chosen model's answer, whole or streamed. Who answers is in `model`, and in whose place in `note`."""
+async def answer(services: Services, chosen: ChosenModel, body: Mapping[str, Any], gone: Gone) -> Response:
+    """The chosen model's answer, whole or streamed; `model` names who answers, `note` whom it replaces."""
     headers = {"X-Benchmax-Model": _header(chosen.model)}
     if chosen.note:
         headers["X-Benchmax-Note"] = _header(chosen.note)
     try:
         if body.get("stream"):
-            pieces = _streamed(here, chosen, body)
+            pieces = _streamed(services, chosen, body)
             first = await anext(pieces, b"")  # until then a failure is still an ordinary answer
             stream = _guarded(first, pieces)
             headers["X-Accel-Buffering"] = "no"
             return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
-        whole = await _whole(here, chosen, body, gone)
+        whole = await _whole(services, chosen, body, gone)
         return JSONResponse(whole | ({"note": chosen.note} if chosen.note else {}), headers=headers)
     except Exception as error:
         status, problem = _problem(error)
@@ -52,20 +52,20 @@ async def answer(here: Platform, chosen: ChosenModel, body: Mapping[str, Any], g
 
 
 def _header(text: str) -> str:
-    """As a header can hold it."""
+    """A text as a header can hold it."""
     return " ".join(text.encode("ascii", "replace").decode().split())
 
 
-async def _whole(here: Platform, chosen: ChosenModel, body: Mapping[str, Any], gone: Gone) -> dict[str, Any]:
+async def _whole(services: Services, chosen: ChosenModel, body: Mapping[str, Any], gone: Gone) -> dict[str, Any]:
     if not chosen.base_url:
-        async with aclosing(_local(here, chosen, body)) as events:
+        async with aclosing(_local(services, chosen, body)) as events:
             async for event in events:
                 if event is not None:
                     return dict(event["reply"])
                 if await gone():
                     break
         raise ModelUnavailable("The model broke off. Try again.")
-    async with _relayed(here, chosen, body) as pieces:
+    async with _relayed(services, chosen, body) as pieces:
         raw = b"".join([piece async for piece in pieces])
     try:
         reply = json.loads(raw)
@@ -76,14 +76,14 @@ async def _whole(here: Platform, chosen: ChosenModel, body: Mapping[str, Any], g
     return reply
 
 
-async def _streamed(here: Platform, chosen: ChosenModel, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
+async def _streamed(services: Services, chosen: ChosenModel, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
     if chosen.base_url:
-        async with _relayed(here, chosen, body) as pieces:
+        async with _relayed(services, chosen, body) as pieces:
             async for piece in pieces:
                 yield piece
         return
     begun = False
-    async with aclosing(_local(here, chosen, body)) as events:
+    async with aclosing(_local(services, chosen, body)) as events:
         async for event in events:
             if event is not None:
                 begun = True
@@ -94,7 +94,7 @@ async def _streamed(here: Platform, chosen: ChosenModel, body: Mapping[str, Any]
 
 
 async def _guarded(first: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
-    """A stream that has begun tells its failure as its last event."""
+    """A stream that has begun reports a failure as its last event."""
     async with aclosing(pieces):
         try:
             yield first
@@ -105,10 +105,12 @@ async def _guarded(first: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncIt
 
 
 async def _local(
-    here: Platform, chosen: ChosenModel, body: Mapping[str, Any]
+    services: Services, chosen: ChosenModel, body: Mapping[str, Any]
 ) -> AsyncGenerator[dict[str, Any] | None, None]:
     request = {"do": "chat", "body": {**body, "model": chosen.model}}
-    async with aclosing(here.sessions.ask(lambda: here.sessions.for_model(chosen.model), request)) as events:
+    async with aclosing(
+        services.live_sessions.ask(lambda: services.live_sessions.for_model(chosen.model), request)
+    ) as events:
         async for event in events:
             if event is not None and "error" in event:
                 raise Refusal(int(event["status"]), event["error"])
@@ -117,12 +119,15 @@ async def _local(
 
 @asynccontextmanager
 async def _relayed(
-    here: Platform, chosen: ChosenModel, body: Mapping[str, Any]
+    services: Services, chosen: ChosenModel, body: Mapping[str, Any]
 ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
     from benchmax.models.endpoints import endpoint_model
 
     request = json.dumps({**body, "model": chosen.model}).encode()
-    async with await endpoint_model(chosen.told(here.settings)) as model, aclosing(model.relay(request)) as pieces:
+    async with (
+        await endpoint_model(chosen.to_dict(services.settings)) as model,
+        aclosing(model.relay(request)) as pieces,
+    ):
         yield pieces
 
 

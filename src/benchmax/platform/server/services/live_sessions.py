@@ -1,7 +1,7 @@
-"""The server's end of a session: open one, wait until it is ready, and pass on what it says, line by line.
+"""The server's side of a live session: open one, wait until it is ready, and pass its events on.
 
-Nothing of a bundle is opened here; the server only names it and hears JSON. A reader of a stream who leaves closes the
-connection to the session, and with it what was under way there.
+The server opens no bundle; it only names it and receives JSON. When the reader of a stream disconnects, the connection
+to the live session closes, which stops what was under way there.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from benchmax.config import setting
 from benchmax.errors import BenchmaxError
 from benchmax.platform.server.settings import ServerSettings
 from benchmax.platform.store.datadir import DataDir
-from benchmax.platform.store.queue import live_sessions as sessions
+from benchmax.platform.store.queue import live_sessions
 from benchmax.platform.store.queue.live_sessions import MESSAGE_BYTES, SessionFolder
 
 POLL_SECONDS = 0.1
 NOBODY_SECONDS = 20.0
-"""For a runner to notice a session."""
+"""For a runner to start a live session."""
 ALIVE_SECONDS = 10.0
-"""A reader hears something at least this often."""
+"""A reader receives something at least this often."""
 ROLLOUT_IDLE_SECONDS = 120.0
 CHAT_IDLE_SECONDS = 600.0
 MODEL_IDLE_SECONDS = 300.0
@@ -38,30 +38,30 @@ Event = dict[str, Any]
 
 
 class Broken(BenchmaxError):
-    """A session that cannot be talked to, or that broke off; the words say why."""
+    """A live session cannot be reached, or broke off; the message says why."""
 
     def __init__(self, words: str, *, begun: bool) -> None:
         super().__init__(words)
         self.begun = begun
-        """Whether it had said something already."""
+        """Whether an event had come before."""
 
 
-class Sessions:
-    """Opens sessions, and finds those that can be used again."""
+class LiveSessions:
+    """Opens live sessions, and finds those that can be used again."""
 
     def __init__(self, data: DataDir) -> None:
         self._data = data
         self._shared: dict[tuple[str, str], SessionFolder] = {}
-        """By owner and what is open in them; a model has no owner."""
+        """By owner and by the bundle or model that is open; a model has no owner."""
         self._lock = threading.Lock()
 
     def for_rollouts(self, owner_id: str, digest: str, files: Mapping[str, Path | bytes]) -> SessionFolder:
-        """A session with this bundle open: the owner's last one, or another."""
+        """A live session with this bundle open: the owner's last one, or another."""
         asked = {"kind": "rollout", "owner_id": owner_id, "idle_seconds": ROLLOUT_IDLE_SECONDS}
         return self._open((owner_id, digest), {**asked, "files": {name: name for name in files}}, files)
 
     def for_model(self, name: str) -> SessionFolder:
-        """A session with this model of the machine loaded: everybody's."""
+        """A live session with this model of the machine loaded, shared by all users."""
         asked = {"kind": "model", "owner_id": "", "idle_seconds": MODEL_IDLE_SECONDS, "model": name, "files": {}}
         return self._open(("", name), asked, {})
 
@@ -69,18 +69,18 @@ class Sessions:
         with self._lock:
             self._shared = {known: each for known, each in self._shared.items() if each.status != "ended"}
             if key not in self._shared:
-                self._shared[key] = sessions.create(self._data, asked, files)
+                self._shared[key] = live_sessions.create(self._data, asked, files)
             return self._shared[key]
 
     def forget(self, folder: SessionFolder) -> None:
-        """Never give this one again: it does not answer."""
+        """Do not return this one again: it does not answer."""
         with self._lock:
             self._shared = {key: each for key, each in self._shared.items() if each.id != folder.id}
 
     async def ask(
         self, find: Callable[[], SessionFolder], request: Mapping[str, Any]
     ) -> AsyncGenerator[Event | None, None]:
-        """What a session answers that others may use too; from a new one, if the first was about to end."""
+        """The events of a live session that others may use too; of a new one, if the first was about to end."""
         for final in (False, True):
             folder = await run_in_threadpool(find)
             used = folder.status == "ready"
@@ -96,14 +96,14 @@ class Sessions:
 
     def for_chat(self, owner_id: str, asked: Mapping[str, Any]) -> SessionFolder:
         own = {"kind": "chat", "owner_id": owner_id, "idle_seconds": CHAT_IDLE_SECONDS}
-        return sessions.create(self._data, {**asked, **own})
+        return live_sessions.create(self._data, {**asked, **own})
 
     def find(self, owner_id: str, session_id: str) -> SessionFolder | None:
-        return sessions.find(self._data, session_id, owner_id)
+        return live_sessions.find(self._data, session_id, owner_id)
 
 
 async def talk(folder: SessionFolder, request: Mapping[str, Any]) -> AsyncGenerator[Event | None, None]:
-    """What a session answers; None now and then while it says nothing. Broken when it cannot."""
+    """The events of a live session; None now and then while there is none. Broken when it cannot be reached."""
     began = time.monotonic()
     while folder.status == "starting":
         if not folder.was_begun and time.monotonic() - began > NOBODY_SECONDS:
@@ -140,7 +140,7 @@ async def _line(reader: asyncio.StreamReader) -> bytes | None:
 
 
 async def _why_gone(folder: SessionFolder) -> str:
-    """The runner tells a moment later why a session ended."""
+    """Why a live session ended; the runner writes it a moment later."""
     for _ in range(int(2 / POLL_SECONDS)):
         if folder.status == "ended":
             break

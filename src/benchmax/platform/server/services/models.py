@@ -1,6 +1,6 @@
 """Which model a caller means: one of this machine, one of the caller's endpoints, or a server the caller names.
 
-Published clients name the hosted service's address and a hosted model when nobody chose anything. That address, this
+Published clients name the hosted service's address and a hosted model when no model was chosen. That address, this
 server's own and none at all mean the platform itself; a name it does not have means its default model, and the answer
 says so. Any other address is called as it is, and never with a key of this platform.
 """
@@ -20,10 +20,10 @@ from benchmax.config import base_domain
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.settings import ServerSettings
-from benchmax.platform.server.state import Platform
+from benchmax.platform.server.state import Services
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.tables import Endpoint, Secret
-from benchmax.platform.wire.sessions import DEFAULT_MODEL, RolloutLlm
+from benchmax.platform.wire.rollout_requests import DEFAULT_MODEL, RolloutLlm
 
 DEFAULT_ENDPOINT = "default"
 """An endpoint of this name stands for every model the platform does not have."""
@@ -43,40 +43,40 @@ class ChosenModel:
     note: str = ""
     """What the caller must know: another model answers than was asked for."""
 
-    def told(self, settings: ServerSettings) -> dict[str, Any]:
-        """As a session's process is told."""
+    def to_dict(self, settings: ServerSettings) -> dict[str, Any]:
+        """As it is sent to a live session's process."""
         return {**asdict(self), "reach": reach_of(settings)}
 
 
-def choose(here: Platform, user_id: str, llm: RolloutLlm) -> ChosenModel:
+def choose(services: Services, user_id: str, llm: RolloutLlm) -> ChosenModel:
     """The model a request names; UsageError when the platform's key would leave it."""
     hosted = is_hosted(llm.base_url)
-    if not llm.base_url or hosted or is_here(here.settings, llm.base_url):
-        return choose_own(here, user_id, llm.model, hosted=hosted)
-    with here.database.read() as session:
-        users.refuse_own_key(session, llm.base_url, llm.api_key)
+    if not llm.base_url or hosted or is_here(services.settings, llm.base_url):
+        return choose_own(services, user_id, llm.model, hosted=hosted)
+    with services.database.read() as db:
+        users.refuse_own_key(db, llm.base_url, llm.api_key)
     return ChosenModel(llm.model, llm.base_url, llm.api_key, llm.api_version)
 
 
-def choose_own(here: Platform, user_id: str, asked: str, *, hosted: bool = False) -> ChosenModel:
+def choose_own(services: Services, user_id: str, asked: str, *, hosted: bool = False) -> ChosenModel:
     """The platform's model of that name; for one it cannot have, its default model with a note.
 
     A name much like one of this machine's is a slip of the pen, unless it was meant for the hosted service.
     """
     stored, known = local_names()
     hosted = hosted or asked == DEFAULT_MODEL
-    with here.database.read() as session:
-        endpoints = of_owner(session, user_id)
+    with services.database.read() as db:
+        endpoints = of_owner(db, user_id)
         found = _endpoint(endpoints, asked)
         if found is not None:
-            return _reach(here, session, found)
+            return _reach(services, db, found)
         if asked in (*stored, *known):
             return ChosenModel(asked)
         close = difflib.get_close_matches(asked, {*stored, *known}, n=1)
         if close and not hosted:
             names = ", ".join(sorted({*stored, *known, *(each.name for each in endpoints)}))
             raise NotFoundError(f"There is no model {asked!r} here. Did you mean {close[0]!r}? There are {names}.")
-        return _default(here, session, endpoints, asked)
+        return _default(services, db, endpoints, asked)
 
 
 def local_names() -> tuple[list[str], list[str]]:
@@ -87,8 +87,8 @@ def local_names() -> tuple[list[str], list[str]]:
     return sorted(stored, key=lambda name: name not in KNOWN), [name for name in KNOWN if name not in stored]
 
 
-def of_owner(session: Session, user_id: str) -> list[Endpoint]:
-    return list(session.scalars(select(Endpoint).where(Endpoint.owner_id == user_id).order_by(Endpoint.created)))
+def of_owner(db: Session, user_id: str) -> list[Endpoint]:
+    return list(db.scalars(select(Endpoint).where(Endpoint.owner_id == user_id).order_by(Endpoint.created)))
 
 
 def is_hosted(url: str) -> bool:
@@ -120,20 +120,20 @@ def _endpoint(endpoints: Sequence[Endpoint], asked: str) -> Endpoint | None:
     return next((each for each in endpoints if asked == each.model), None)
 
 
-def _reach(here: Platform, session: Session, endpoint: Endpoint, note: str = "") -> ChosenModel:
-    if is_here(here.settings, endpoint.base_url):
+def _reach(services: Services, db: Session, endpoint: Endpoint, note: str = "") -> ChosenModel:
+    if is_here(services.settings, endpoint.base_url):
         raise UsageError(f"The endpoint {endpoint.name!r} is this platform itself. Remove it; name its model instead.")
-    secret = session.get(Secret, endpoint.secret_id) if endpoint.secret_id else None
-    key = here.vault.reveal(secret) if secret is not None else ""
-    users.refuse_own_key(session, endpoint.base_url, key)
+    secret = db.get(Secret, endpoint.secret_id) if endpoint.secret_id else None
+    key = services.vault.reveal(secret) if secret is not None else ""
+    users.refuse_own_key(db, endpoint.base_url, key)
     return ChosenModel(endpoint.model, endpoint.base_url, key, note=note)
 
 
-def _default(here: Platform, session: Session, endpoints: Sequence[Endpoint], asked: str) -> ChosenModel:
+def _default(services: Services, db: Session, endpoints: Sequence[Endpoint], asked: str) -> ChosenModel:
     stored, known = local_names()
     preferred = next((each for each in endpoints if each.name == DEFAULT_ENDPOINT), None)
     if preferred is None and not stored:
         preferred = next(iter(endpoints), None)
     name = preferred.model if preferred else [*stored, *known][0]
     note = f"The platform has no model {asked[:200]!r}; {name} answers in its place." if asked else ""
-    return _reach(here, session, preferred, note) if preferred else ChosenModel(name, note=note)
+    return _reach(services, db, preferred, note) if preferred else ChosenModel(name, note=note)

@@ -1,8 +1,8 @@
-"""Encoded answers, kept until the run tells something new: most readers of a chart see what another just saw.
+"""Encoded answers, kept until the run records something new: most readers of a chart ask for what another just read.
 
 Ingest writes an event together with the points and rollouts it stores, so the id of a run's last event is the version
-of everything that is read from them; a browser that has that version is told so (304). When many ask at once for what
-nobody has yet, one works and the others wait for it.
+of everything that is read from them; a browser that has that version gets 304. When many ask at once for an
+answer that is not there yet, one computes it and the others wait.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from benchmax.platform.store.tables import Run
 
 _BYTES = 64 * limits.MIB
 _OVERHEAD = 500
-"""Bytes of an answer's place, besides the answer and its address."""
+"""Bytes of an entry besides the answer and its address."""
 
 
-class Charts:
+class ResponseCache:
     """The newest answers, as bytes, within a bound."""
 
     def __init__(self, most: int = _BYTES) -> None:
@@ -35,9 +35,9 @@ class Charts:
         self._lock = threading.Lock()
         self._working: dict[tuple[str, str], tuple[threading.Lock, int]] = {}
 
-    def answer(self, request: Request, session: Session, run: Run, make: Callable[[], bytes]) -> Response:
-        """What `make` gives for this address and the run as it is now, with its version as the ETag."""
-        version = f'"{events.last_id(session, run.id)}-{run.updated:.6f}"'
+    def answer(self, request: Request, db: Session, run: Run, make: Callable[[], bytes]) -> Response:
+        """What `make` returns for this address and the run as it is now, with its version as the ETag."""
+        version = f'"{events.last_id(db, run.id)}-{run.updated:.6f}"'
         headers = {"ETag": version, "Cache-Control": "private, no-cache"}
         if request.headers.get("if-none-match") == version:
             return Response(status_code=304, headers=headers)
@@ -85,5 +85,5 @@ class Charts:
 
 
 def _cost(key: tuple[str, str], encoded: bytes) -> int:
-    """Small answers to long addresses take room, too."""
+    """Bytes of an entry: small answers to long addresses take memory, too."""
     return len(encoded) + len(key[1]) + _OVERHEAD

@@ -21,7 +21,7 @@ from benchmax.platform.wire.runs import RunEvent
 
 POLL_SECONDS = 0.25
 ALIVE_SECONDS = 15.0
-"""After which readers are told something, if only that there is nothing."""
+"""After which readers are sent something, if only a comment."""
 ALIVE = b": alive\n\n"
 CATCHING_UP = 4
 """Readers that have the past read for them at one time: others ask the database, too."""
@@ -53,7 +53,7 @@ class News(NamedTuple):
 
 
 class _Channel:
-    """The newest events of one run, and who waits for more."""
+    """The newest events of one run, and the readers that wait for more."""
 
     def __init__(self, since: int) -> None:
         self.since = since
@@ -89,7 +89,7 @@ class Feeds:
         self._catching_up = asyncio.Semaphore(CATCHING_UP)
 
     async def follow(self, run_id: str, last_id: int) -> AsyncGenerator[bytes, None]:
-        """Every event of a run after `last_id`, as it is sent, until the run has ended and all was told."""
+        """Every event of a run after `last_id`, as it is sent, until the run has ended and all was sent."""
         channel = self._channels.get(run_id) or self._open(run_id, await run_in_threadpool(self.newest, run_id))
         channel.readers += 1
         try:
@@ -146,16 +146,16 @@ class Feeds:
 
     def newest(self, run_id: str) -> int:
         """The id of a run's last event."""
-        with self._database.read() as session:
-            return events.last_id(session, run_id)
+        with self._database.read() as db:
+            return events.last_id(db, run_id)
 
     def _read(self, run_id: str, last_id: int) -> list[News]:
-        with self._database.read() as session:
-            return [News.of(each) for each in events.after(session, run_id, last_id, _PAGE)]
+        with self._database.read() as db:
+            return [News.of(each) for each in events.after(db, run_id, last_id, _PAGE)]
 
     def _look(self, run_id: str, last_id: int) -> tuple[list[News], bool]:
-        """What is new, and whether the run has ended: asked first, so that no event after it is missed."""
-        with self._database.read() as session:
-            run = runs.get(session, run_id)
-            found = [News.of(each) for each in events.after(session, run_id, last_id, _PAGE)]
+        """What is new, and whether the run has ended; the latter is read first, so that no later event is missed."""
+        with self._database.read() as db:
+            run = runs.get(db, run_id)
+            found = [News.of(each) for each in events.after(db, run_id, last_id, _PAGE)]
             return found, run is None or run.status in TERMINAL

@@ -1,8 +1,8 @@
 """Sends what waits for webhooks: signed as standardwebhooks.com has it, checked and pinned addresses, a few attempts.
 
 Covered: addresses that lead inside (as `models.addresses` has it), names that mean another machine later, redirects
-(told, not followed), answers of any size (not read), receivers that hang, a server that dies in between. Not covered:
-order, and messages that come twice; both have the message's id.
+(reported, not followed), answers of any size (not read), receivers that hang, a server that dies in between. Not
+covered: order, and messages that come twice; both have the message's id.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from benchmax.platform.store.accounts import webhooks
 from benchmax.platform.store.accounts.secrets import Vault
 from benchmax.platform.store.accounts.webhooks import Outcome
 from benchmax.platform.store.database import Database
-from benchmax.platform.store.tables import Secret
-from benchmax.platform.store.webhook_tables import Delivery, Webhook
+from benchmax.platform.store.tables import Delivery, Secret, Webhook
 
 log = structlog.get_logger("benchmax.server")
 
@@ -55,7 +54,7 @@ class Sender:
         self._base_url = base_url
 
     async def run(self) -> None:
-        """Look again and again until cancelled. A database that is away is looked for again."""
+        """Send until cancelled. When the database is unreachable, try again later."""
         while True:
             try:
                 busy = await self.send_due()
@@ -74,28 +73,28 @@ class Sender:
         return bool(taken)
 
     def _take(self) -> list[tuple[Delivery, str, str]]:
-        """Messages whose next attempt is ours to make, each with the address and the secret."""
-        with self._database.read() as session:
-            found = webhooks.due(session, AT_ONCE)
+        """Messages that this sender claimed, each with the address and the secret."""
+        with self._database.read() as db:
+            found = webhooks.due(db, AT_ONCE)
         if not found:
             return []
-        with self._database.write() as session:
-            mine = [delivery for delivery in found if webhooks.claim(session, delivery)]
-            rows = [session.get_one(Webhook, delivery.webhook_id) for delivery in mine]
-            return [(each, row.url, self._secret(session, row)) for each, row in zip(mine, rows, strict=True)]
+        with self._database.write() as db:
+            mine = [delivery for delivery in found if webhooks.claim(db, delivery)]
+            rows = [db.get_one(Webhook, delivery.webhook_id) for delivery in mine]
+            return [(each, row.url, self._secret(db, row)) for each, row in zip(mine, rows, strict=True)]
 
-    def _secret(self, session: Session, row: Webhook) -> str:
+    def _secret(self, db: Session, row: Webhook) -> str:
         """Empty for a secret that cannot be read any more: nothing is sent unsigned."""
-        secret = session.get(Secret, row.secret_id) if row.secret_id else None
+        secret = db.get(Secret, row.secret_id) if row.secret_id else None
         try:
             return "" if secret is None else self._vault.reveal(secret)
         except UsageError:
             return ""
 
     def _settle(self, outcomes: Mapping[int, Outcome]) -> None:
-        with self._database.write() as session:
+        with self._database.write() as db:
             for delivery_id, outcome in outcomes.items():
-                webhooks.settle(session, delivery_id, outcome)
+                webhooks.settle(db, delivery_id, outcome)
 
     async def _attempt(self, delivery: Delivery, url: str, secret: str) -> Outcome:
         if not secret:
@@ -112,20 +111,20 @@ class Sender:
             return Outcome(None, f"It cannot be reached: {_reason(error)}.")
 
     def _body(self, delivery: Delivery) -> bytes:
-        told: dict[str, Any] = dict(delivery.payload)
-        told["timestamp"] = datetime.fromtimestamp(delivery.created, UTC).isoformat(timespec="milliseconds")
+        message: dict[str, Any] = dict(delivery.payload)
+        message["timestamp"] = datetime.fromtimestamp(delivery.created, UTC).isoformat(timespec="milliseconds")
         if delivery.run_id:
-            told["data"] = {**told["data"], "url": f"{self._base_url}/experiments/{delivery.run_id}"}
-        return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()
+            message["data"] = {**message["data"], "url": f"{self._base_url}/experiments/{delivery.run_id}"}
+        return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
 
     async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> int:
-        """The status of the answer; its body is nobody's business here."""
+        """The status of the answer; its body is not read."""
         resolver = await pin(url, self._rules)
         proxy = proxy_for(url)
         connector = aiohttp.TCPConnector(resolver=None if proxy else resolver, force_close=True)
         async with (
-            aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), proxy=proxy) as session,
-            session.post(url, data=body, headers=headers, allow_redirects=False) as response,
+            aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), proxy=proxy) as db,
+            db.post(url, data=body, headers=headers, allow_redirects=False) as response,
         ):
             return response.status
 

@@ -12,7 +12,7 @@ from benchmax.platform.store.tables import Audit
 
 
 def note(
-    session: Session,
+    db: Session,
     action: str,
     *,
     user_id: str | None = None,
@@ -21,8 +21,8 @@ def note(
     address: str = "",
     details: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write one row, in the transaction of the deed itself."""
-    session.add(
+    """Write one row, in the transaction of the action itself."""
+    db.add(
         Audit(
             action=action,
             user_id=user_id,
@@ -34,11 +34,11 @@ def note(
     )
 
 
-def page(session: Session, *, user_id: str | None = None, limit: int = 100, before: int | None = None) -> list[Audit]:
+def page(db: Session, *, user_id: str | None = None, limit: int = 100, before: int | None = None) -> list[Audit]:
     """Newest first; of one user, or of all."""
     query = select(Audit)
     if user_id is not None:
         query = query.where(Audit.user_id == user_id)
     if before is not None:
         query = query.where(Audit.id < before)
-    return list(session.scalars(query.order_by(Audit.id.desc()).limit(limit)))
+    return list(db.scalars(query.order_by(Audit.id.desc()).limit(limit)))

@@ -31,14 +31,14 @@ class Vault:
                 f"{data.secret_key} is damaged. Restore it from a backup; without it stored secrets are lost."
             ) from None
 
-    def put(self, session: Session, owner_id: str, name: str, value: str, run_id: str = "") -> Secret:
+    def put(self, db: Session, owner_id: str, name: str, value: str, run_id: str = "") -> Secret:
         """Store a value under a name, in place of an earlier one."""
-        row = find(session, owner_id, name, run_id)
+        row = find(db, owner_id, name, run_id)
         if row is None:
             row = Secret(owner_id=owner_id, run_id=run_id, name=name)
-            session.add(row)
+            db.add(row)
         row.ciphertext = self._fernet.encrypt(value.encode())
-        session.flush()
+        db.flush()
         return row
 
     def reveal(self, row: Secret) -> str:
@@ -47,23 +47,23 @@ class Vault:
         except InvalidToken:
             raise UsageError(f"The secret {row.name!r} was stored with another key. Set it again.") from None
 
-    def copy(self, session: Session, run_id: str, other_id: str) -> None:
-        """Give another run the secrets that one was launched with."""
-        for row in session.scalars(select(Secret).where(Secret.run_id == run_id)).all():
-            self.put(session, row.owner_id, row.name, self.reveal(row), other_id)
+    def copy(self, db: Session, run_id: str, other_id: str) -> None:
+        """Copy the secrets one run was launched with to another."""
+        for row in db.scalars(select(Secret).where(Secret.run_id == run_id)).all():
+            self.put(db, row.owner_id, row.name, self.reveal(row), other_id)
 
-    def for_run(self, session: Session, owner_id: str, run_id: str) -> Mapping[str, str]:
+    def for_run(self, db: Session, owner_id: str, run_id: str) -> Mapping[str, str]:
         """The values a run's child gets: the owner's own, then the launch's."""
-        rows = session.scalars(select(Secret).where(Secret.owner_id == owner_id, Secret.run_id.in_(["", run_id])))
+        rows = db.scalars(select(Secret).where(Secret.owner_id == owner_id, Secret.run_id.in_(["", run_id])))
         return {row.name: self.reveal(row) for row in sorted(rows, key=lambda row: row.run_id)}
 
 
-def find(session: Session, owner_id: str, name: str, run_id: str = "") -> Secret | None:
+def find(db: Session, owner_id: str, name: str, run_id: str = "") -> Secret | None:
     query = select(Secret).where(Secret.owner_id == owner_id, Secret.run_id == run_id, Secret.name == name)
-    return session.scalars(query).one_or_none()
+    return db.scalars(query).one_or_none()
 
 
-def names(session: Session, owner_id: str) -> list[Secret]:
-    """The owner's own secrets; only their names are for showing."""
+def names(db: Session, owner_id: str) -> list[Secret]:
+    """The owner's own secrets; only their names may be shown."""
     query = select(Secret).where(Secret.owner_id == owner_id, Secret.run_id == "")
-    return list(session.scalars(query.order_by(Secret.name)))
+    return list(db.scalars(query.order_by(Secret.name)))

@@ -15,18 +15,18 @@ from benchmax.platform.store.tables import (
     Corpus,
     DeviceCode,
     Endpoint,
+    Login,
     LoginLink,
     Run,
     Secret,
     Upload,
     User,
-    WebSession,
+    Webhook,
 )
-from benchmax.platform.store.webhook_tables import Webhook
 
 
-def everyone(session: Session, only: str | None = None) -> list[tuple[User, int]]:
-    """Users with the number of their runs, oldest first; one alone when named."""
+def everyone(db: Session, only: str | None = None) -> list[tuple[User, int]]:
+    """Users with the number of their runs, oldest first; only one when named."""
     counted = (
         select(Run.owner_id, func.count().label("count")).where(Run.deleted.is_(None)).group_by(Run.owner_id).subquery()
     )
@@ -37,35 +37,35 @@ def everyone(session: Session, only: str | None = None) -> list[tuple[User, int]
     )
     if only is not None:
         query = query.where(User.id == only)
-    return [(user, count) for user, count in session.execute(query.order_by(User.created, User.id))]
+    return [(user, count) for user, count in db.execute(query.order_by(User.created, User.id))]
 
 
-def find(session: Session, user_id: str) -> User | None:
+def find(db: Session, user_id: str) -> User | None:
     """The user, unless removed."""
-    user = session.get(User, user_id)
+    user = db.get(User, user_id)
     return user if user is not None and user.deleted is None else None
 
 
-def remove(session: Session, user: User) -> None:
-    """Take away every way in and all that was theirs, and have the runs deleted.
+def remove(db: Session, user: User) -> None:
+    """Remove a user's credentials and data, and mark their runs for deletion.
 
-    The row stays: runs are removed by the runner, later. So do the bytes of files, until nobody names them.
+    The row stays: runs are removed by the runner, later. So do the bytes of files, until no path names them.
     """
-    for table in (ApiKey, WebSession, LoginLink, DeviceCode):
-        session.execute(delete(table).where(table.user_id == user.id))
-    _remove_things(session, user.id)
-    for run_id in session.scalars(select(Run.id).where(Run.owner_id == user.id, Run.deleted.is_(None))).all():
-        jobs.drop_queued(session, run_id)
-        runs.mark_deleted(session, run_id)
+    for table in (ApiKey, Login, LoginLink, DeviceCode):
+        db.execute(delete(table).where(table.user_id == user.id))
+    _remove_things(db, user.id)
+    for run_id in db.scalars(select(Run.id).where(Run.owner_id == user.id, Run.deleted.is_(None))).all():
+        jobs.drop_queued(db, run_id)
+        runs.mark_deleted(db, run_id)
     user.email, user.password_hash, user.deleted = f"removed {user.id}", None, time.time()
 
 
-def forget_removed(session: Session) -> None:
-    """Remove what users left who were removed by an earlier version."""
-    for user_id in session.scalars(select(User.id).where(User.deleted.is_not(None))).all():
-        _remove_things(session, user_id)
+def forget_removed(db: Session) -> None:
+    """Remove what is left of users whom an earlier version removed."""
+    for user_id in db.scalars(select(User.id).where(User.deleted.is_not(None))).all():
+        _remove_things(db, user_id)
 
 
-def _remove_things(session: Session, user_id: str) -> None:
+def _remove_things(db: Session, user_id: str) -> None:
     for table in (Upload, BlobPath, Corpus, Endpoint, Webhook, Secret):
-        session.execute(delete(table).where(table.owner_id == user_id))
+        db.execute(delete(table).where(table.owner_id == user_id))

@@ -1,4 +1,4 @@
-"""Who may come in: users, API keys, sign-in links, sessions, device codes. Only digests of what they show are kept."""
+"""Users, their API keys, sign-in links, logins and device codes. Only digests of the credentials are stored."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sqlalchemy import bindparam, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
-from benchmax.platform.store.tables import ApiKey, DeviceCode, LoginFailure, LoginLink, User, WebSession
+from benchmax.platform.store.tables import ApiKey, DeviceCode, Login, LoginFailure, LoginLink, User
 
 SCOPES = ("read", "write", "admin")
 """What a key may do: look; launch, upload, change and delete; manage keys, secrets and the audit log."""
 
 LINK_SECONDS = 15 * 60.0
-SESSION_SECONDS = 7 * 86_400.0
+LOGIN_SECONDS = 7 * 86_400.0
 IDLE_SECONDS = 12 * 3_600.0
 DEVICE_SECONDS = 1_800
 DEVICE_INTERVAL = 5
@@ -33,9 +33,7 @@ _KEY_TEXT = re.compile(r"sk_[0-9a-f]{8}_[\w-]{43}", re.ASCII)
 
 # Asked with every request, so built once: building costs several times what running does.
 _KEY = select(ApiKey, User).join(User, User.id == ApiKey.user_id).where(ApiKey.digest == bindparam("digest"))
-_SESSION = (
-    select(WebSession, User).join(User, User.id == WebSession.user_id).where(WebSession.digest == bindparam("digest"))
-)
+_LOGIN = select(Login, User).join(User, User.id == Login.user_id).where(Login.digest == bindparam("digest"))
 
 
 def digest(token: str) -> str:
@@ -46,39 +44,39 @@ def digest(token: str) -> str:
 # Users
 
 
-def ensure_user(session: Session, email: str, role: str = "member") -> User:
+def ensure_user(db: Session, email: str, role: str = "member") -> User:
     """The user of that address, made when there is none."""
-    found = by_email(session, email)
+    found = by_email(db, email)
     if found is None:
         found = User(email=email.strip().lower(), role=role)
-        session.add(found)
-        session.flush()
+        db.add(found)
+        db.flush()
     return found
 
 
-def by_email(session: Session, email: str) -> User | None:
-    return session.scalars(select(User).where(User.email == email.strip().lower())).one_or_none()
+def by_email(db: Session, email: str) -> User | None:
+    return db.scalars(select(User).where(User.email == email.strip().lower())).one_or_none()
 
 
-def has_password(session: Session, user_id: str) -> bool:
-    user = session.get(User, user_id)
+def has_password(db: Session, user_id: str) -> bool:
+    user = db.get(User, user_id)
     return user is not None and user.password_hash is not None
 
 
-def set_password_hash(session: Session, user_id: str, hashed: str) -> None:
-    session.execute(update(User).where(User.id == user_id).values(password_hash=hashed))
+def set_password_hash(db: Session, user_id: str, hashed: str) -> None:
+    db.execute(update(User).where(User.id == user_id).values(password_hash=hashed))
 
 
-def any_password(session: Session) -> bool:
+def any_password(db: Session) -> bool:
     """Whether someone can sign in by password: what a server beyond loopback needs."""
-    return session.scalars(select(User.id).where(User.password_hash.is_not(None)).limit(1)).first() is not None
+    return db.scalars(select(User.id).where(User.password_hash.is_not(None)).limit(1)).first() is not None
 
 
 # API keys
 
 
 def create_key(
-    session: Session,
+    db: Session,
     user_id: str,
     *,
     name: str = "",
@@ -106,14 +104,14 @@ def create_key(
         expires=min(ends, default=None),
         parent_id=None if parent is None else parent.id,
     )
-    session.add(row)
-    session.flush()
+    db.add(row)
+    db.flush()
     return row, text
 
 
-def find_key(session: Session, text: str) -> tuple[ApiKey, User] | None:
-    """The valid key with this text, and its user. Looked up by digest, so timing tells nothing about keys."""
-    found = session.execute(_KEY, {"digest": digest(text)}).one_or_none()
+def find_key(db: Session, text: str) -> tuple[ApiKey, User] | None:
+    """The valid key with this text, and its user. Looked up by digest, so timing reveals nothing about keys."""
+    found = db.execute(_KEY, {"digest": digest(text)}).one_or_none()
     if found is None:
         return None
     key, user = found
@@ -125,10 +123,10 @@ def works(key: ApiKey) -> bool:
     return key.revoked is None and (key.expires or float("inf")) > time.time()
 
 
-def refuse_own_key(session: Session, base_url: str, api_key: str) -> None:
+def refuse_own_key(db: Session, base_url: str, api_key: str) -> None:
     """UsageError when a key of this platform, also one that no longer works, would be sent to another server."""
     found = [digest(each) for each in _KEY_TEXT.findall(f"{api_key} {base_url}")]
-    if found and session.scalars(select(ApiKey.id).where(ApiKey.digest.in_(found))).first() is not None:
+    if found and db.scalars(select(ApiKey.id).where(ApiKey.digest.in_(found))).first() is not None:
         raise UsageError(
             f"The key is this platform's own and is not sent to {urlsplit(base_url).hostname or 'another server'}. "
             "Give that server's own key, or leave the address out to use the platform's models."
@@ -140,20 +138,20 @@ def needs_touch(key: ApiKey) -> bool:
     return time.time() - (key.last_used or 0.0) > _USED_EVERY
 
 
-def touch_key(session: Session, key_id: str) -> None:
-    session.execute(update(ApiKey).where(ApiKey.id == key_id).values(last_used=time.time()))
+def touch_key(db: Session, key_id: str) -> None:
+    db.execute(update(ApiKey).where(ApiKey.id == key_id).values(last_used=time.time()))
 
 
-def keys_of(session: Session, user_id: str) -> list[ApiKey]:
-    return list(session.scalars(select(ApiKey).where(ApiKey.user_id == user_id).order_by(ApiKey.created.desc())))
+def keys_of(db: Session, user_id: str) -> list[ApiKey]:
+    return list(db.scalars(select(ApiKey).where(ApiKey.user_id == user_id).order_by(ApiKey.created.desc())))
 
 
-def revoke_key(session: Session, user_id: str, key_id: str) -> ApiKey | None:
+def revoke_key(db: Session, user_id: str, key_id: str) -> ApiKey | None:
     """Revoke a user's key for good, with every key it made; None when the user has no such key."""
-    key = session.get(ApiKey, key_id)
+    key = db.get(ApiKey, key_id)
     if key is None or key.user_id != user_id:
         return None
-    keys = keys_of(session, user_id)
+    keys = keys_of(db, user_id)
     ending = [key]
     for each in ending:
         each.revoked = each.revoked or time.time()
@@ -161,37 +159,37 @@ def revoke_key(session: Session, user_id: str, key_id: str) -> ApiKey | None:
     return key
 
 
-# Sign-in: one-time links, sessions
+# Sign-in: one-time links, logins
 
 
-def create_link(session: Session, user_id: str, seconds: float = LINK_SECONDS) -> str:
+def create_link(db: Session, user_id: str, seconds: float = LINK_SECONDS) -> str:
     """The token of a link that signs its bearer in, once."""
-    session.execute(delete(LoginLink).where(LoginLink.expires <= time.time()))
+    db.execute(delete(LoginLink).where(LoginLink.expires <= time.time()))
     token = secrets.token_urlsafe(32)
-    session.add(LoginLink(digest=digest(token), user_id=user_id, expires=time.time() + seconds))
+    db.add(LoginLink(digest=digest(token), user_id=user_id, expires=time.time() + seconds))
     return token
 
 
-def use_link(session: Session, token: str) -> str | None:
-    """Whom the link signs in; it is gone afterwards."""
-    link = session.scalars(select(LoginLink).where(LoginLink.digest == digest(token)).with_for_update()).one_or_none()
+def use_link(db: Session, token: str) -> str | None:
+    """The id of the user the link signs in; it works once."""
+    link = db.scalars(select(LoginLink).where(LoginLink.digest == digest(token)).with_for_update()).one_or_none()
     if link is None:
         return None
-    session.delete(link)
+    db.delete(link)
     return link.user_id if link.expires > time.time() else None
 
 
-def open_session(session: Session, user_id: str) -> str:
-    """A new session's token; always a fresh one, so a planted cookie is worth nothing."""
-    session.execute(delete(WebSession).where(WebSession.expires <= time.time()))
+def open_login(db: Session, user_id: str) -> str:
+    """A new login's token; always a fresh one, so a planted cookie is worth nothing."""
+    db.execute(delete(Login).where(Login.expires <= time.time()))
     token = secrets.token_urlsafe(32)
-    session.add(WebSession(digest=digest(token), user_id=user_id, expires=time.time() + SESSION_SECONDS))
+    db.add(Login(digest=digest(token), user_id=user_id, expires=time.time() + LOGIN_SECONDS))
     return token
 
 
-def find_session(session: Session, token: str) -> tuple[WebSession, User] | None:
-    """The live session and its user: 7 days at most, 12 hours without use."""
-    found = session.execute(_SESSION, {"digest": digest(token)}).one_or_none()
+def find_login(db: Session, token: str) -> tuple[Login, User] | None:
+    """The valid login and its user: 7 days at most, 12 hours without use."""
+    found = db.execute(_LOGIN, {"digest": digest(token)}).one_or_none()
     if found is None:
         return None
     opened, user = found
@@ -199,31 +197,31 @@ def find_session(session: Session, token: str) -> tuple[WebSession, User] | None
     return (opened, user) if alive else None
 
 
-def touch_session(session: Session, found: WebSession) -> None:
-    session.execute(update(WebSession).where(WebSession.digest == found.digest).values(last_seen=time.time()))
+def touch_login(db: Session, found: Login) -> None:
+    db.execute(update(Login).where(Login.digest == found.digest).values(last_seen=time.time()))
 
 
-def session_needs_touch(found: WebSession) -> bool:
+def login_needs_touch(found: Login) -> bool:
     return time.time() - found.last_seen > _USED_EVERY
 
 
-def close_session(session: Session, token: str) -> None:
-    session.execute(delete(WebSession).where(WebSession.digest == digest(token)))
+def close_login(db: Session, token: str) -> None:
+    db.execute(delete(Login).where(Login.digest == digest(token)))
 
 
-def sign_out(session: Session, user_id: str, *, but: str | None = None) -> int:
-    """End every session of a user, links and devices on their way in too; `but` is the token of one that stays."""
+def sign_out(db: Session, user_id: str, *, but: str | None = None) -> int:
+    """End every login of a user, and links and device codes not used yet; `but` is the token of one that stays."""
     for table in (LoginLink, DeviceCode):
-        session.execute(delete(table).where(table.user_id == user_id))
-    open_ones = delete(WebSession).where(WebSession.user_id == user_id)
+        db.execute(delete(table).where(table.user_id == user_id))
+    open_ones = delete(Login).where(Login.user_id == user_id)
     if but is not None:
-        open_ones = open_ones.where(WebSession.digest != digest(but))
-    return session.execute(open_ones).rowcount  # type: ignore[attr-defined, no-any-return]
+        open_ones = open_ones.where(Login.digest != digest(but))
+    return db.execute(open_ones).rowcount  # type: ignore[attr-defined, no-any-return]
 
 
-def revoke_all(session: Session, user_id: str, *, but: str | None = None) -> int:
+def revoke_all(db: Session, user_id: str, *, but: str | None = None) -> int:
     """Revoke every key of a user that works, save one and the keys it comes from."""
-    keys = {key.id: key for key in keys_of(session, user_id)}
+    keys = {key.id: key for key in keys_of(db, user_id)}
     kept: set[str] = set()
     while but in keys:
         kept.add(but)
@@ -237,29 +235,29 @@ def revoke_all(session: Session, user_id: str, *, but: str | None = None) -> int
 # Passwords: only the failures live here, the hashing is the server's
 
 
-def locked(session: Session, account: str, address: str) -> bool:
+def locked(db: Session, account: str, address: str) -> bool:
     """Whether this account had too many failures from this address lately."""
     query = select(func.count()).where(
         LoginFailure.account == account, LoginFailure.address == address, LoginFailure.time > time.time() - LOCK_SECONDS
     )
-    return (session.scalar(query) or 0) >= LOCK_FAILURES
+    return (db.scalar(query) or 0) >= LOCK_FAILURES
 
 
-def add_failure(session: Session, account: str, address: str) -> None:
-    session.execute(delete(LoginFailure).where(LoginFailure.time < time.time() - LOCK_SECONDS))
-    session.add(LoginFailure(account=account, address=address))
+def add_failure(db: Session, account: str, address: str) -> None:
+    db.execute(delete(LoginFailure).where(LoginFailure.time < time.time() - LOCK_SECONDS))
+    db.add(LoginFailure(account=account, address=address))
 
 
-def clear_failures(session: Session, account: str, address: str) -> None:
-    session.execute(delete(LoginFailure).where(LoginFailure.account == account, LoginFailure.address == address))
+def clear_failures(db: Session, account: str, address: str) -> None:
+    db.execute(delete(LoginFailure).where(LoginFailure.account == account, LoginFailure.address == address))
 
 
 # Device login
 
 
-def create_device_code(session: Session, client_id: str, address: str = "") -> tuple[str, DeviceCode]:
+def create_device_code(db: Session, client_id: str, address: str = "") -> tuple[str, DeviceCode]:
     """The device's secret code, and the row with the code its user types."""
-    session.execute(delete(DeviceCode).where(DeviceCode.expires <= time.time()))
+    db.execute(delete(DeviceCode).where(DeviceCode.expires <= time.time()))
     token = secrets.token_urlsafe(32)
     letters = "".join(secrets.choice(_CODE_LETTERS) for _ in range(8))
     row = DeviceCode(
@@ -269,28 +267,28 @@ def create_device_code(session: Session, client_id: str, address: str = "") -> t
         address=address[:80],
         expires=time.time() + DEVICE_SECONDS,
     )
-    session.add(row)
-    session.flush()
+    db.add(row)
+    db.flush()
     return token, row
 
 
-def poll_device_code(session: Session, token: str, client_id: str) -> str | DeviceCode:
-    """The approved row, taken out of the table; or an OAuth error word."""
-    row = session.scalars(select(DeviceCode).where(DeviceCode.digest == digest(token)).with_for_update()).one_or_none()
+def poll_device_code(db: Session, token: str, client_id: str) -> str | DeviceCode:
+    """The approved row, taken out of the table; or an OAuth error code."""
+    row = db.scalars(select(DeviceCode).where(DeviceCode.digest == digest(token)).with_for_update()).one_or_none()
     now = time.time()
     if row is None or row.client_id != client_id:
         return "invalid_grant"
     too_soon = now - row.polled < DEVICE_INTERVAL * 0.8
     row.polled = now
     if row.expires <= now or row.denied or row.user_id is not None:
-        session.delete(row)
+        db.delete(row)
         return "expired_token" if row.expires <= now else "access_denied" if row.denied else row
     return "slow_down" if too_soon else "authorization_pending"
 
 
-def find_user_code(session: Session, user_code: str) -> DeviceCode | None:
+def find_user_code(db: Session, user_code: str) -> DeviceCode | None:
     """The waiting device of that code, however it was typed."""
     letters = "".join(letter for letter in user_code.upper() if letter.isalpha())
     query = select(DeviceCode).where(DeviceCode.user_code == f"{letters[:4]}-{letters[4:]}")
-    row = session.scalars(query).one_or_none()
+    row = db.scalars(query).one_or_none()
     return row if row is not None and row.expires > time.time() and row.user_id is None and not row.denied else None

@@ -6,7 +6,6 @@ from typing import Any
 
 from alembic import context
 
-import benchmax.platform.store.webhook_tables  # noqa: F401 - adds its tables to the metadata
 from benchmax.platform.store.tables import Base
 
 

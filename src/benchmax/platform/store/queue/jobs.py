@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from sqlalchemy import CursorResult, Update, func, or_, select, update
+from sqlalchemy import CursorResult, Update, select, update
 from sqlalchemy.orm import Session
 
 from benchmax.platform.store.tables import Job
@@ -28,7 +28,7 @@ class Holder(NamedTuple):
 
 
 def enqueue(
-    session: Session,
+    db: Session,
     run_id: str,
     *,
     kind: str = "train",
@@ -38,14 +38,12 @@ def enqueue(
     max_attempts: int = 5,
 ) -> Job:
     job = Job(run_id=run_id, kind=kind, eval_id=eval_id, priority=priority, slots=slots, max_attempts=max_attempts)
-    session.add(job)
-    session.flush()
+    db.add(job)
+    db.flush()
     return job
 
 
-def lease(
-    session: Session, holder: Holder, *, slots: int, fewest: int = 0, seconds: float = LEASE_SECONDS
-) -> Job | None:
+def lease(db: Session, holder: Holder, *, slots: int, fewest: int = 0, seconds: float = LEASE_SECONDS) -> Job | None:
     """Take the next job that needs from `fewest` to `slots` slots: highest priority, then oldest; None without one."""
     now = time.time()
     query = (
@@ -55,83 +53,63 @@ def lease(
         .limit(1)
         .with_for_update(skip_locked=True)
     )
-    job = session.scalars(query).first()
+    job = db.scalars(query).first()
     if job is None:
         return None
     job.state = "leased"
     job.attempts += 1
     job.child_pid = job.child_started = None
     _hold(job, holder, now + seconds)
-    session.flush()
+    db.flush()
     return job
 
 
-def heartbeat(session: Session, job_id: int, holder: Holder, seconds: float = LEASE_SECONDS) -> bool:
-    """Renew a lease; False when it was lost: then stop the child, for another has it."""
-    return _changed(session, _mine(job_id, holder).values(lease_until=time.time() + seconds))
+def heartbeat(db: Session, job_id: int, holder: Holder, seconds: float = LEASE_SECONDS) -> bool:
+    """Renew a lease; False when another supervisor has it: then stop the child."""
+    return _changed(db, _mine(job_id, holder).values(lease_until=time.time() + seconds))
 
 
-def set_child(session: Session, job_id: int, holder: Holder, pid: int, started: float) -> bool:
+def set_child(db: Session, job_id: int, holder: Holder, pid: int, started: float) -> bool:
     """Note the process group of the run, so that the next supervisor can adopt or end it."""
-    return _changed(session, _mine(job_id, holder).values(child_pid=pid, child_started=started))
+    return _changed(db, _mine(job_id, holder).values(child_pid=pid, child_started=started))
 
 
-def finish(session: Session, job_id: int, holder: Holder) -> bool:
-    """The job is done, whatever became of its run; False when the lease was lost."""
-    return _changed(session, _mine(job_id, holder).values(state="done", holder=None, lease_until=None))
+def finish(db: Session, job_id: int, holder: Holder) -> bool:
+    """Mark the job done, however its run ended; False when the lease was lost."""
+    return _changed(db, _mine(job_id, holder).values(state="done", holder=None, lease_until=None))
 
 
-def requeue(session: Session, job_id: int, holder: Holder, *, delay: float = 0.0) -> bool:
-    """Give the job back to the queue, not to be taken before `delay` seconds have passed."""
-    values = {"state": "queued", "holder": None, "lease_until": None, "available": time.time() + delay}
-    return _changed(session, _mine(job_id, holder).values(**values))
-
-
-def take_over(
-    session: Session, job_id: int, old_holder: str | None, holder: Holder, seconds: float = LEASE_SECONDS
-) -> bool:
+def take_over(db: Session, job_id: int, old_holder: str | None, holder: Holder, seconds: float = LEASE_SECONDS) -> bool:
     """Take a leased job from a supervisor known to be dead, or whose lease ran out; False if another was faster."""
-    job = session.scalars(
+    job = db.scalars(
         select(Job).where(Job.id == job_id, Job.state == "leased", Job.holder == old_holder).with_for_update()
     ).first()
     if job is None:
         return False
     _hold(job, holder, time.time() + seconds)
-    session.flush()
+    db.flush()
     return True
 
 
-def expired(session: Session, now: float | None = None) -> list[Job]:
-    """Leased jobs nobody renewed."""
-    moment = time.time() if now is None else now
-    return list(session.scalars(select(Job).where(Job.state == "leased", Job.lease_until < moment).order_by(Job.id)))
-
-
-def leased(session: Session, holder_id: str | None = None) -> list[Job]:
+def leased(db: Session, holder_id: str | None = None) -> list[Job]:
     """Leased jobs, of one holder or of all."""
     query = select(Job).where(Job.state == "leased")
     if holder_id is not None:
         query = query.where(Job.holder == holder_id)
-    return list(session.scalars(query.order_by(Job.id)))
+    return list(db.scalars(query.order_by(Job.id)))
 
 
-def of_run(session: Session, run_id: str) -> list[Job]:
-    return list(session.scalars(select(Job).where(Job.run_id == run_id).order_by(Job.id)))
+def of_run(db: Session, run_id: str) -> list[Job]:
+    return list(db.scalars(select(Job).where(Job.run_id == run_id).order_by(Job.id)))
 
 
-def drop_queued(session: Session, run_id: str, kind: str | None = None) -> int:
-    """Mark a run's waiting jobs done, those of a kind or all; gives how many."""
+def drop_queued(db: Session, run_id: str, kind: str | None = None) -> int:
+    """Mark a run's waiting jobs done, those of a kind or all; returns how many."""
     statement = update(Job).where(Job.run_id == run_id, Job.state == "queued")
     if kind is not None:
         statement = statement.where(Job.kind == kind)
-    result = session.execute(statement.values(state="done"))
+    result = db.execute(statement.values(state="done"))
     return result.rowcount if isinstance(result, CursorResult) else 0
-
-
-def ahead(session: Session, job: Job) -> int:
-    """How many waiting jobs come before this one."""
-    earlier = or_(Job.priority > job.priority, (Job.priority == job.priority) & (Job.id < job.id))
-    return session.scalar(select(func.count()).where(Job.state == "queued", earlier)) or 0
 
 
 def _hold(job: Job, holder: Holder, until: float) -> None:
@@ -142,6 +120,6 @@ def _mine(job_id: int, holder: Holder) -> Update:
     return update(Job).where(Job.id == job_id, Job.state == "leased", Job.holder == holder.id)
 
 
-def _changed(session: Session, statement: Update) -> bool:
-    result = session.execute(statement)
+def _changed(db: Session, statement: Update) -> bool:
+    result = db.execute(statement)
     return isinstance(result, CursorResult) and result.rowcount == 1

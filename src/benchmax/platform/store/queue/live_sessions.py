@@ -1,13 +1,13 @@
-"""Sessions: environments (and models) the runner keeps open for the server to talk to, while somebody does.
+"""Live sessions: environments and models that the runner keeps open for the server, while they are used.
 
-A session is a folder `sessions/<id>` of the data directory, and its small files are all that server, runner and child
-tell each other; the talk itself goes over a socket in it:
+A live session is a folder `sessions/<id>` of the data directory. Server, runner and child communicate through its small
+files, and over a socket in it:
 
-    session.json   what is wanted; the server's          ready.json     the word to say at the socket; the child's
-    end.json       please end; the server's              activity.json  how busy it is; the child's
-    inputs/        the bundle, if it is no run's         ended.json     why it ended; the runner's, the last of all
+    session.json   what is wanted; by the server         ready.json     the secret of the socket; by the child
+    end.json       a request to end; by the server       activity.json  how busy it is; by the child
+    inputs/        the bundle, if it is no run's         ended.json     why it ended; by the runner, written last
 
-There is no row in the database: a session is of this machine alone, and nothing of it is worth keeping.
+There is no row in the database: a live session belongs to this machine, and nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmax.files.atomic import write_text
+from benchmax.files.atomic import read_object, write_text
 from benchmax.platform.store.datadir import DataDir
 
 SOCKET = "socket"
@@ -34,7 +34,7 @@ Status = Literal["starting", "ready", "ended"]
 
 
 class SessionFolder:
-    """One session, by its files."""
+    """One live session, by its files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,11 +43,7 @@ class SessionFolder:
 
     def note(self, name: str) -> dict[str, Any]:
         """One of the small files; empty when it is not there."""
-        try:
-            value = json.loads((self.path / f"{name}.json").read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return value if isinstance(value, dict) else {}
+        return read_object(self.path / f"{name}.json")
 
     def write(self, name: str, note: Mapping[str, Any]) -> None:
         write_text(self.path / f"{name}.json", json.dumps(note), private=True)
@@ -72,7 +68,7 @@ class SessionFolder:
         return (self.path / "child.json").exists() or (self.path / "process.json").exists()
 
     def ask_to_end(self, reason: str) -> None:
-        """The runner does it."""
+        """Ask the runner to end it."""
         if self.path.exists() and not (self.path / "end.json").exists():
             self.write("end", {"reason": reason})
 
@@ -93,7 +89,7 @@ class SessionFolder:
 
 
 def create(data: DataDir, asked: Mapping[str, Any], inputs: Mapping[str, Path | bytes] | None = None) -> SessionFolder:
-    """Ask for a session. Its folder appears whole."""
+    """Ask for a live session. Its folder appears whole."""
     root = _root(data)
     name = f"ses_{secrets.token_hex(16)}"
     temporary = root / f".tmp-{name}"
@@ -110,7 +106,7 @@ def create(data: DataDir, asked: Mapping[str, Any], inputs: Mapping[str, Path | 
 
 
 def find(data: DataDir, session_id: str, owner_id: str) -> SessionFolder | None:
-    """The owner's session of that id."""
+    """The owner's live session of that id."""
     if not session_id.startswith("ses_") or not session_id[4:].isalnum() or len(session_id) > 80:
         return None
     folder = SessionFolder(_root(data) / session_id)
@@ -118,7 +114,7 @@ def find(data: DataDir, session_id: str, owner_id: str) -> SessionFolder | None:
 
 
 def every(data: DataDir) -> list[SessionFolder]:
-    """All sessions, oldest first."""
+    """All live sessions, oldest first."""
     try:
         names = [entry.name for entry in os.scandir(_root(data)) if entry.name.startswith("ses_")]
     except OSError:
@@ -128,7 +124,7 @@ def every(data: DataDir) -> list[SessionFolder]:
 
 
 def sweep(data: DataDir, ended_before: float) -> None:
-    """Remove sessions that ended before that time, and what a server that died left half made."""
+    """Remove live sessions that ended before that time, and half-made folders of a server that died."""
     for folder in every(data):
         if folder.note("ended").get("time", ended_before) < ended_before:
             shutil.rmtree(folder.path, ignore_errors=True)

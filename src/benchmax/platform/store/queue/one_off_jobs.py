@@ -1,4 +1,6 @@
-"""Errands: what a child does once for a user. Asked for, waited for, kept until its run or its owner goes."""
+"""One-off jobs: what a child process does once for a user (a doctor's report, an export). The result is kept until its
+run or its owner is deleted.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
-from benchmax.platform.store.tables import Errand, Job
+from benchmax.platform.store.tables import Job, OneOffJob
 
 OPEN = ("queued", "active")
 KEPT = 50
@@ -17,7 +19,7 @@ KEPT = 50
 
 
 def start(
-    session: Session,
+    db: Session,
     owner_id: str,
     kind: str,
     subject: str,
@@ -25,62 +27,66 @@ def start(
     run_id: str | None = None,
     options: Mapping[str, Any] | None = None,
     slots: int = 0,
-) -> Errand:
-    """A new errand and its job. It takes no slot by default: it waits for no training run."""
-    row = Errand(owner_id=owner_id, kind=kind, subject=subject, run_id=run_id, options=dict(options or {}))
+) -> OneOffJob:
+    """A new one-off job, queued. It takes no slot by default, so it waits for no training run."""
+    row = OneOffJob(owner_id=owner_id, kind=kind, subject=subject, run_id=run_id, options=dict(options or {}))
     row.reason = "waiting for the runner"
-    session.add(row)
-    session.flush()
-    job = Job(run_id=run_id, kind=kind, eval_id=row.id, priority=1, slots=slots, max_attempts=2)
-    session.add(job)
-    _forget_old(session, owner_id, kind, subject)
-    session.flush()
+    db.add(row)
+    db.flush()
+    job = Job(run_id=run_id, kind=kind, one_off_id=row.id, priority=1, slots=slots, max_attempts=2)
+    db.add(job)
+    _forget_old(db, owner_id, kind, subject)
+    db.flush()
     return row
 
 
-def _forget_old(session: Session, owner_id: str, kind: str, subject: str) -> None:
-    for row in of_subject(session, owner_id, kind, subject)[KEPT:]:
+def _forget_old(db: Session, owner_id: str, kind: str, subject: str) -> None:
+    for row in of_subject(db, owner_id, kind, subject)[KEPT:]:
         if row.status not in OPEN:
-            session.delete(row)
+            db.delete(row)
 
 
-def of_subject(session: Session, owner_id: str, kind: str, subject: str) -> list[Errand]:
+def of_subject(db: Session, owner_id: str, kind: str, subject: str) -> list[OneOffJob]:
     """Newest first."""
-    query = select(Errand).where(Errand.owner_id == owner_id, Errand.kind == kind, Errand.subject == subject)
-    return list(session.scalars(query.order_by(Errand.created.desc(), Errand.id)))
+    query = select(OneOffJob).where(
+        OneOffJob.owner_id == owner_id, OneOffJob.kind == kind, OneOffJob.subject == subject
+    )
+    return list(db.scalars(query.order_by(OneOffJob.created.desc(), OneOffJob.id)))
 
 
-def find(session: Session, owner_id: str, kind: str, errand_id: str) -> Errand | None:
-    row = session.get(Errand, errand_id)
+def find(db: Session, owner_id: str, kind: str, one_off_id: str) -> OneOffJob | None:
+    row = db.get(OneOffJob, one_off_id)
     return row if row is not None and row.owner_id == owner_id and row.kind == kind else None
 
 
-def going(session: Session, owner_id: str, kind: str) -> int:
-    """How many of an owner's errands are not done."""
-    query = select(func.count()).where(Errand.owner_id == owner_id, Errand.kind == kind, Errand.status.in_(OPEN))
-    return session.scalar(query) or 0
-
-
-def has_job(session: Session, errand_id: str) -> bool:
-    """Whether something will still bring it to an end."""
-    return bool(session.scalar(select(exists().where(Job.eval_id == errand_id, Job.state != "done"))))
-
-
-def tools(session: Session, owner_id: str) -> dict[str, list[str]]:
-    """The tools of each environment the doctor has looked at."""
-    query = (
-        select(Errand.subject, Errand.result["tools"])
-        .where(Errand.owner_id == owner_id, Errand.kind == "doctor", Errand.status == "complete")
-        .order_by(Errand.created)
+def going(db: Session, owner_id: str, kind: str) -> int:
+    """How many of an owner's one-off jobs are not done."""
+    query = select(func.count()).where(
+        OneOffJob.owner_id == owner_id, OneOffJob.kind == kind, OneOffJob.status.in_(OPEN)
     )
-    return {subject: list(names) for subject, names in session.execute(query) if isinstance(names, list)}
+    return db.scalar(query) or 0
+
+
+def has_job(db: Session, one_off_id: str) -> bool:
+    """Whether a job will still finish it."""
+    return bool(db.scalar(select(exists().where(Job.one_off_id == one_off_id, Job.state != "done"))))
+
+
+def tools(db: Session, owner_id: str) -> dict[str, list[str]]:
+    """The tools of each environment the doctor has examined."""
+    query = (
+        select(OneOffJob.subject, OneOffJob.result["tools"])
+        .where(OneOffJob.owner_id == owner_id, OneOffJob.kind == "doctor", OneOffJob.status == "complete")
+        .order_by(OneOffJob.created)
+    )
+    return {subject: list(names) for subject, names in db.execute(query) if isinstance(names, list)}
 
 
 def set_status(
-    session: Session, errand_id: str, status: str, reason: str = "", result: Mapping[str, Any] | None = None
+    db: Session, one_off_id: str, status: str, reason: str = "", result: Mapping[str, Any] | None = None
 ) -> None:
-    """Where it is; one that has ended stays as it is."""
-    row = session.get(Errand, errand_id, with_for_update=True, populate_existing=True)
+    """Set its status; one that has ended stays as it is."""
+    row = db.get(OneOffJob, one_off_id, with_for_update=True, populate_existing=True)
     if row is None or row.status not in OPEN:
         return
     row.status, row.reason = status, reason

@@ -11,24 +11,22 @@ from benchmax.evaluation.compare import TOTAL, Difference
 from benchmax.platform.store.tables import RolloutRow
 
 
-def scores(
-    session: Session, run_id: str, *, mode: str = "eval", eval_id: str = ""
-) -> dict[str, list[dict[str, float]]]:
+def scores(db: Session, run_id: str, *, mode: str = "eval", eval_id: str = "") -> dict[str, list[dict[str, float]]]:
     """The scored rollouts of a mode's latest step."""
     scope = (RolloutRow.run_id == run_id, RolloutRow.mode == mode, RolloutRow.eval_id == eval_id)
-    step = session.scalar(select(func.max(RolloutRow.step)).where(*scope))
+    step = db.scalar(select(func.max(RolloutRow.step)).where(*scope))
     query = select(RolloutRow.example_id, RolloutRow.reward, RolloutRow.components).where(
         *scope, RolloutRow.step == step, RolloutRow.reward.is_not(None)
     )
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
-    for example_id, reward, components in session.execute(query):
+    for example_id, reward, components in db.execute(query):
         assert reward is not None
         found[example_id].append({**components, TOTAL: reward})
     return dict(found)
 
 
 def label(found: Difference) -> str:
-    """How the run did against the other model, in the console's words."""
+    """How the run did against the other model, as the console names it."""
     if found.delta.n > 1 and found.verdict != "no clear difference":
         return "outperformed" if found.verdict == "better" else "comparison leads"
     return "closing in" if found.delta.mean < 0 else "no clear difference"

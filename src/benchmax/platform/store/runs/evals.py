@@ -18,7 +18,7 @@ WAITING = "waiting for a free slot"
 
 
 def create(
-    session: Session,
+    db: Session,
     run_id: str,
     *,
     model: str,
@@ -28,22 +28,22 @@ def create(
 ) -> Eval:
     """A new eval, `pending`. The caller enqueues its job (`jobs.enqueue(kind="eval", eval_id=…)`)."""
     row = Eval(run_id=run_id, model=model, name=name or model, options=dict(options or {}), total=total, reason=WAITING)
-    session.add(row)
-    session.flush()
+    db.add(row)
+    db.flush()
     return row
 
 
-def of_run(session: Session, run_id: str) -> list[Eval]:
-    return list(session.scalars(select(Eval).where(Eval.run_id == run_id).order_by(Eval.created)))
+def of_run(db: Session, run_id: str) -> list[Eval]:
+    return list(db.scalars(select(Eval).where(Eval.run_id == run_id).order_by(Eval.created)))
 
 
-def get(session: Session, run_id: str, eval_id: str) -> Eval | None:
-    row = session.get(Eval, eval_id)
+def get(db: Session, run_id: str, eval_id: str) -> Eval | None:
+    row = db.get(Eval, eval_id)
     return row if row is not None and row.run_id == run_id else None
 
 
 def set_progress(
-    session: Session,
+    db: Session,
     eval_id: str,
     *,
     status: str | None = None,
@@ -52,8 +52,8 @@ def set_progress(
     total: int | None = None,
     summary: Mapping[str, Any] | None = None,
 ) -> None:
-    """Where the eval is; an ended one stays as it is. A change of status is told to the run's live readers."""
-    row = session.get(Eval, eval_id, with_for_update=True, populate_existing=True)
+    """Set the eval's progress; an ended one stays as it is. A change of status is sent to the run's live readers."""
+    row = db.get(Eval, eval_id, with_for_update=True, populate_existing=True)
     if row is None or row.status in TERMINAL:
         return
     row.done = row.done if done is None else done
@@ -63,4 +63,4 @@ def set_progress(
         row.status, row.reason = status, reason
         row.ended = time.time() if status in TERMINAL else None
     data = {"id": eval_id, "status": row.status, "done": row.done, "total": row.total}
-    events.append(session, row.run_id, "eval", category="feed", data=data)
+    events.append(db, row.run_id, "eval", category="feed", data=data)

@@ -21,7 +21,7 @@ SHOWN = ("lifecycle", "artifact", "diagnostic", "alert")
 
 
 def append(
-    session: Session,
+    db: Session,
     run_id: str,
     kind: str,
     message: str = "",
@@ -30,8 +30,8 @@ def append(
     data: Mapping[str, Any] | None = None,
     at: float | None = None,
 ) -> Event:
-    """Add one event. Use category `feed` for news that only live readers need (`points`, `rollouts`)."""
-    session.execute(select(Run.id).where(Run.id == run_id).with_for_update())
+    """Add one event. Use category `feed` for what only live readers need (`points`, `rollouts`)."""
+    db.execute(select(Run.id).where(Run.id == run_id).with_for_update())
     row = Event(
         run_id=run_id,
         kind=clean(kind, 80),
@@ -40,24 +40,24 @@ def append(
         data=clean_json(dict(data or {})),
         time=at or time.time(),
     )
-    session.add(row)
-    session.flush()
+    db.add(row)
+    db.flush()
     return row
 
 
-def of_run(session: Session, run_id: str, categories: Sequence[str] = SHOWN, limit: int = 10_000) -> list[Event]:
+def of_run(db: Session, run_id: str, categories: Sequence[str] = SHOWN, limit: int = 10_000) -> list[Event]:
     """Oldest first; the newest `limit` of them. Those that `reindex` read again have late ids and early times."""
     query = select(Event).where(Event.run_id == run_id, Event.category.in_(categories))
-    found = session.scalars(query.order_by(Event.id.desc()).limit(limit))
+    found = db.scalars(query.order_by(Event.id.desc()).limit(limit))
     return sorted(found, key=lambda event: (event.time, event.id))
 
 
-def after(session: Session, run_id: str, last_id: int, limit: int = 500) -> list[Event]:
+def after(db: Session, run_id: str, last_id: int, limit: int = 500) -> list[Event]:
     """What a live reader has not seen, oldest first."""
     query = select(Event).where(Event.run_id == run_id, Event.id > last_id)
-    return list(session.scalars(query.order_by(Event.id).limit(limit)))
+    return list(db.scalars(query.order_by(Event.id).limit(limit)))
 
 
-def last_id(session: Session, run_id: str) -> int:
+def last_id(db: Session, run_id: str) -> int:
     """The newest id, 0 when there is none."""
-    return session.scalar(_LAST_ID, {"run_id": run_id}) or 0
+    return db.scalar(_LAST_ID, {"run_id": run_id}) or 0

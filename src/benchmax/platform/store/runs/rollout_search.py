@@ -30,7 +30,7 @@ _MOST_FACETS = 200
 _SEARCHED = ("messages", "task", "error", "logs", "unscored", "tool_events", "discarded")
 
 
-def steps(session: Session, run_id: str, **filters: Any) -> list[dict[str, Any]]:
+def steps(db: Session, run_id: str, **filters: Any) -> list[dict[str, Any]]:
     """Every step that has matching rollouts, newest first."""
     query = (
         select(
@@ -48,21 +48,21 @@ def steps(session: Session, run_id: str, **filters: Any) -> list[dict[str, Any]]
         .group_by(RolloutRow.step)
         .order_by(RolloutRow.step.desc())
     )
-    return [dict(row._mapping) for row in session.execute(query)]
+    return [dict(row._mapping) for row in db.execute(query)]
 
 
-def facets(session: Session, run_id: str, mode: str, eval_id: str = "") -> tuple[list[str], list[str]]:
+def facets(db: Session, run_id: str, mode: str, eval_id: str = "") -> tuple[list[str], list[str]]:
     """The tools that were called and the ways rollouts ended, in this mode."""
     scope = matching(run_id, mode=mode, eval_id=eval_id)
-    called = session.scalars(select(cast(RolloutRow.tools, Text)).where(scope).distinct().limit(_MOST_FACETS))
+    called = db.scalars(select(cast(RolloutRow.tools, Text)).where(scope).distinct().limit(_MOST_FACETS))
     tools = {name for names in called for name in json.loads(names)}
-    ended = session.scalars(select(RolloutRow.termination).where(scope).distinct().limit(_MOST_FACETS))
+    ended = db.scalars(select(RolloutRow.termination).where(scope).distinct().limit(_MOST_FACETS))
     return sorted(tools)[:_MOST_FACETS], sorted(ended)
 
 
 @dataclass(slots=True)
 class Found:
-    """Rollouts that hold a text, each with the words around it; `searched` of `total` were looked at."""
+    """Rollouts that hold a text, each with the text around it; `searched` of `total` were read."""
 
     rows: list[tuple[RolloutRow, str]] = field(default_factory=list)
     searched: int = 0
@@ -70,13 +70,13 @@ class Found:
 
 
 def search(
-    session: Session, run_dir: Path, run_id: str, text: str, *, order: str = "newest", limit: int = 200, **filters: Any
+    db: Session, run_dir: Path, run_id: str, text: str, *, order: str = "newest", limit: int = 200, **filters: Any
 ) -> Found:
     """Rollouts whose record holds `text`, letter case aside."""
     scope = matching(run_id, **filters)
-    found = Found(total=session.scalar(select(func.count()).select_from(RolloutRow).where(scope)) or 0)
+    found = Found(total=db.scalar(select(func.count()).select_from(RolloutRow).where(scope)) or 0)
     by = ordered(order, filters.get("component"))
-    rows = session.scalars(select(RolloutRow).where(scope).order_by(*by).limit(SEARCH_ROWS)).all()
+    rows = db.scalars(select(RolloutRow).where(scope).order_by(*by).limit(SEARCH_ROWS)).all()
     until = time.monotonic() + SEARCH_SECONDS
     wanted = json.dumps(text, ensure_ascii=False)[1:-1].lower()
     for row, line in _lines(run_dir, rows):
@@ -118,7 +118,7 @@ def _read(file: BinaryIO | None, row: RolloutRow) -> str:
 
 
 def _words(line: str, wanted: str) -> str | None:
-    """The words around `wanted` in a record's texts; None when it is only among the names of its fields."""
+    """The text around `wanted` in a record's texts; None when it is only among the names of its fields."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

@@ -71,42 +71,42 @@ def logs_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def index(session: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Write index rows (`row_of`); a rollout that is known already is replaced. Gives the number of rows."""
+def index(db: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> int:
+    """Write index rows (`row_of`); a rollout that is known already is replaced. Returns the number of rows."""
     unique = {row["id"]: {"run_id": run_id, **row} for row in rows}
-    write_all(session, RolloutRow, list(unique.values()), key=("run_id", "id"))
+    write_all(db, RolloutRow, list(unique.values()), key=("run_id", "id"))
     return len(unique)
 
 
-def add_logs(session: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> int:
+def add_logs(db: Session, run_id: str, rows: Iterable[Mapping[str, Any]]) -> int:
     """Write environment log rows (`logs_of`)."""
     values = [{"run_id": run_id, **row} for row in rows]
     if values:
-        session.execute(insert(EnvLog), values)
+        db.execute(insert(EnvLog), values)
     return len(values)
 
 
-def drop_file(session: Session, run_id: str, file: str) -> None:
-    """Forget all rollouts of one file, and their logs: the trainer moved it aside."""
+def drop_file(db: Session, run_id: str, file: str) -> None:
+    """Delete all rollouts of one file, and their logs: the trainer moved it aside."""
     gone = select(RolloutRow.id).where(RolloutRow.run_id == run_id, RolloutRow.file == file)
-    session.execute(delete(EnvLog).where(EnvLog.run_id == run_id, EnvLog.rollout_id.in_(gone)))
-    session.execute(delete(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.file == file))
+    db.execute(delete(EnvLog).where(EnvLog.run_id == run_id, EnvLog.rollout_id.in_(gone)))
+    db.execute(delete(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.file == file))
 
 
-def drop_from(session: Session, run_id: str, mode: str, step: int) -> None:
-    """Forget rollouts of `mode` at `step` and later, and their logs: the trainer went back to a checkpoint."""
+def drop_from(db: Session, run_id: str, mode: str, step: int) -> None:
+    """Delete rollouts of `mode` at `step` and later, and their logs: the trainer returned to a checkpoint."""
     gone = and_(RolloutRow.run_id == run_id, RolloutRow.mode == mode, RolloutRow.step >= step)
     ids = select(RolloutRow.id).where(gone)
-    session.execute(delete(EnvLog).where(EnvLog.run_id == run_id, EnvLog.rollout_id.in_(ids)))
-    session.execute(delete(RolloutRow).where(gone))
+    db.execute(delete(EnvLog).where(EnvLog.run_id == run_id, EnvLog.rollout_id.in_(ids)))
+    db.execute(delete(RolloutRow).where(gone))
 
 
 # Reading
 
 
-def get(session: Session, run_id: str, rollout_id: str) -> RolloutRow | None:
+def get(db: Session, run_id: str, rollout_id: str) -> RolloutRow | None:
     query = select(RolloutRow).where(RolloutRow.run_id == run_id, RolloutRow.id == rollout_id)
-    return session.scalars(query).one_or_none()
+    return db.scalars(query).one_or_none()
 
 
 def read_body(run_dir: Path, row: RolloutRow) -> dict[str, Any] | None:
@@ -150,14 +150,14 @@ def matching(
     if discarded is not None:
         wanted.append(RolloutRow.discarded.is_not(None) if discarded else RolloutRow.discarded.is_(None))
     if lowest is not None:
-        wanted.append(_pay(component) >= lowest)
+        wanted.append(_reward(component) >= lowest)
     if highest is not None:
-        wanted.append(_pay(component) <= highest)
+        wanted.append(_reward(component) <= highest)
     return and_(*wanted)
 
 
-def _pay(component: str | None) -> ColumnElement[Any]:
-    """What a rollout earned: in all, or by one component of its reward."""
+def _reward(component: str | None) -> ColumnElement[Any]:
+    """The reward column: the total, or one component."""
     whole: ColumnElement[Any] = RolloutRow.reward.expression
     return whole if component is None else RolloutRow.components[component].as_float()
 
@@ -167,7 +167,7 @@ _NEWEST = (RolloutRow.step.desc(), RolloutRow.example_id, RolloutRow.sample)
 
 def ordered(order: str, component: str | None = None) -> tuple[Any, ...]:
     """How a list can be ordered; what is unscored is neither good nor bad and comes last."""
-    pay = _pay(component)
+    pay = _reward(component)
     orders = {
         "newest": (),
         "worst": (pay.is_(None), pay),
@@ -178,22 +178,22 @@ def ordered(order: str, component: str | None = None) -> tuple[Any, ...]:
 
 
 def page(
-    session: Session, run_id: str, *, order: str = "newest", limit: int = 50, offset: int = 0, **filters: Any
+    db: Session, run_id: str, *, order: str = "newest", limit: int = 50, offset: int = 0, **filters: Any
 ) -> list[RolloutRow]:
     """Index rows, newest step first or as `order` says, by what `matching` filters on."""
     query = select(RolloutRow).where(matching(run_id, **filters))
     query = query.order_by(*ordered(order, filters.get("component")))
-    return list(session.scalars(query.limit(limit).offset(offset)))
+    return list(db.scalars(query.limit(limit).offset(offset)))
 
 
 def summary(
-    session: Session, run_id: str, *, mode: str, eval_id: str = "", limit: int = 50, offset: int = 0
+    db: Session, run_id: str, *, mode: str, eval_id: str = "", limit: int = 50, offset: int = 0
 ) -> list[dict[str, Any]]:
     """`{promptMessageId, promptText, rewardHistory[{step, meanReward}]}` for each example, in the order first seen."""
     scope = _of(run_id, mode, eval_id)
     first = func.min(RolloutRow.n)
     listed = select(RolloutRow.example_id, first).where(scope).group_by(RolloutRow.example_id).order_by(first)
-    examples = session.execute(listed.limit(limit).offset(offset)).all()
+    examples = db.execute(listed.limit(limit).offset(offset)).all()
     history: dict[str, list[dict[str, Any]]] = defaultdict(list)
     means = (
         select(RolloutRow.example_id, RolloutRow.step, func.avg(RolloutRow.reward))
@@ -201,31 +201,29 @@ def summary(
         .group_by(RolloutRow.example_id, RolloutRow.step)
         .order_by(RolloutRow.example_id, RolloutRow.step)
     )
-    for example_id, step, mean in session.execute(means):
+    for example_id, step, mean in db.execute(means):
         history[example_id].append({"step": step, "meanReward": mean})
     prompts = select(RolloutRow.n, RolloutRow.prompt_text).where(RolloutRow.n.in_([n for _, n in examples]))
-    texts = {row.n: row.prompt_text for row in session.execute(prompts)}
+    texts = {row.n: row.prompt_text for row in db.execute(prompts)}
     return [
         {"promptMessageId": example_id, "promptText": texts[n], "rewardHistory": history[example_id]}
         for example_id, n in examples
     ]
 
 
-def examples(
-    session: Session, run_id: str, *, mode: str, eval_id: str = "", limit: int = 50, offset: int = 0
-) -> list[str]:
+def examples(db: Session, run_id: str, *, mode: str, eval_id: str = "", limit: int = 50, offset: int = 0) -> list[str]:
     """Ids of the examples, in the order first seen."""
     query = select(RolloutRow.example_id).where(_of(run_id, mode, eval_id)).group_by(RolloutRow.example_id)
-    return list(session.scalars(query.order_by(func.min(RolloutRow.n)).limit(limit).offset(offset)))
+    return list(db.scalars(query.order_by(func.min(RolloutRow.n)).limit(limit).offset(offset)))
 
 
 def groups(
-    session: Session, run_id: str, example_ids: Sequence[str], *, mode: str, eval_id: str = ""
+    db: Session, run_id: str, example_ids: Sequence[str], *, mode: str, eval_id: str = ""
 ) -> list[dict[str, Any]]:
     """The rollouts of these examples at the mode's latest step, one group for each example that has some."""
     scope = _of(run_id, mode, eval_id)
-    step = session.scalar(select(func.max(RolloutRow.step)).where(scope))
-    rows = session.scalars(
+    step = db.scalar(select(func.max(RolloutRow.step)).where(scope))
+    rows = db.scalars(
         select(RolloutRow)
         .where(scope, RolloutRow.step == step, RolloutRow.example_id.in_(example_ids))
         .order_by(RolloutRow.sample)
@@ -255,12 +253,12 @@ def _component_means(rows: Sequence[RolloutRow]) -> dict[str, float]:
     return {name: fmean(each) for name, each in sorted(values.items())}
 
 
-def count_examples(session: Session, run_id: str, *, mode: str, eval_id: str = "") -> int:
+def count_examples(db: Session, run_id: str, *, mode: str, eval_id: str = "") -> int:
     query = select(func.count(RolloutRow.example_id.distinct())).where(_of(run_id, mode, eval_id))
-    return session.scalar(query) or 0
+    return db.scalar(query) or 0
 
 
-def heatmap(session: Session, run_id: str, example_id: str, *, mode: str, eval_id: str = "") -> list[dict[str, Any]]:
+def heatmap(db: Session, run_id: str, example_id: str, *, mode: str, eval_id: str = "") -> list[dict[str, Any]]:
     """`[{id, step, totalReward}]`: every rollout of one example."""
     query = (
         select(RolloutRow.id, RolloutRow.step, RolloutRow.reward, RolloutRow.sample)
@@ -270,45 +268,43 @@ def heatmap(session: Session, run_id: str, example_id: str, *, mode: str, eval_i
     )
     return [
         {"id": each.id, "step": each.step, "totalReward": each.reward, "sample": each.sample}
-        for each in session.execute(query)
+        for each in db.execute(query)
     ]
 
 
-def mode_average(session: Session, run_id: str, *, mode: str, eval_id: str = "") -> dict[str, Any]:
+def mode_average(db: Session, run_id: str, *, mode: str, eval_id: str = "") -> dict[str, Any]:
     """`{avg, count, scored, latestStep, latestAvg}`; an average of nothing is None."""
     scope = _of(run_id, mode, eval_id)
     counts = select(func.avg(RolloutRow.reward), func.count(), func.count(RolloutRow.reward), func.max(RolloutRow.step))
-    average, count, scored, step = session.execute(counts.where(scope)).one()
-    latest = session.scalar(select(func.avg(RolloutRow.reward)).where(scope, RolloutRow.step == step))
+    average, count, scored, step = db.execute(counts.where(scope)).one()
+    latest = db.scalar(select(func.avg(RolloutRow.reward)).where(scope, RolloutRow.step == step))
     return {"avg": average, "count": count, "scored": scored, "latestStep": step, "latestAvg": latest}
 
 
-def component_averages(session: Session, run_id: str, *, mode: str, eval_id: str = "") -> dict[str, float] | None:
+def component_averages(db: Session, run_id: str, *, mode: str, eval_id: str = "") -> dict[str, float] | None:
     """The mean of each reward component at the latest step; None when there is no step."""
     scope = _of(run_id, mode, eval_id)
-    step = session.scalar(select(func.max(RolloutRow.step)).where(scope))
+    step = db.scalar(select(func.max(RolloutRow.step)).where(scope))
     if step is None:
         return None
     values: dict[str, list[float]] = defaultdict(list)
-    for components in session.scalars(select(RolloutRow.components).where(scope, RolloutRow.step == step)):
+    for components in db.scalars(select(RolloutRow.components).where(scope, RolloutRow.step == step)):
         for name, value in components.items():
             values[name].append(value)
     return {name: fmean(each) for name, each in sorted(values.items())}
 
 
-def modes(session: Session, run_id: str) -> list[str]:
+def modes(db: Session, run_id: str) -> list[str]:
     """Modes that have rollouts, in order."""
-    return list(session.scalars(_MODES, {"run_id": run_id}))
+    return list(db.scalars(_MODES, {"run_id": run_id}))
 
 
-def logs(
-    session: Session, run_id: str, *, rollout_id: str | None = None, limit: int = 1000, after: int = 0
-) -> list[EnvLog]:
+def logs(db: Session, run_id: str, *, rollout_id: str | None = None, limit: int = 1000, after: int = 0) -> list[EnvLog]:
     """Environment logs, oldest first."""
     query = select(EnvLog).where(EnvLog.run_id == run_id, EnvLog.id > after)
     if rollout_id is not None:
         query = query.where(EnvLog.rollout_id == rollout_id)
-    return list(session.scalars(query.order_by(EnvLog.id).limit(limit)))
+    return list(db.scalars(query.order_by(EnvLog.id).limit(limit)))
 
 
 def _modes() -> Select[Any]:
@@ -328,7 +324,7 @@ def _of(run_id: str, mode: str, eval_id: str) -> ColumnElement[bool]:
 
 
 def _prompt_text(record: Mapping[str, Any]) -> str:
-    """The last user turn of the prompt: what tells examples apart in a list."""
+    """The last user turn of the prompt: what distinguishes examples in a list."""
     prompt = list(record.get("messages") or ())[: record.get("completion_start")]
     texts = [_text(message.get("content")) for message in prompt if message.get("role") == "user"]
     return (texts or [_text(message.get("content")) for message in prompt] or [""])[-1][:PROMPT_CHARS]

@@ -1,6 +1,6 @@
-"""How runs stand, for a whole list of them in one query: first and latest reward, speed, failures.
+"""Summaries of runs, for a whole list of them in one query: first and latest reward, speed, failures.
 
-Each number is the end of one series, so the database seeks once for each, however long the series is.
+Each number is the first or last value of one metric, so the database seeks once for each, however long the run is.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from sqlalchemy import ScalarSelect, Select, bindparam, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from benchmax import metrics
-from benchmax.platform.store.tables import Point, Series
+from benchmax.platform.store.tables import MetricName, MetricValue
 
 REWARD, FAILED = metrics.REWARD, "failed"
 
 
 class End(NamedTuple):
-    """One end of a series."""
+    """The first or last value of a metric."""
 
     step: int
     value: float
@@ -27,8 +27,8 @@ class End(NamedTuple):
 
 
 @dataclass(slots=True)
-class Standing:
-    """Where one run stands; None for what it has no points of."""
+class RunSummary:
+    """One run in a few numbers; None for metrics it has no values of."""
 
     train: tuple[End, End] | None = None
     """The first and the latest mean reward."""
@@ -39,7 +39,7 @@ class Standing:
     def seconds_left(self, total_steps: int | None, worked: float) -> float | None:
         """At the speed so far; None when two steps are not there yet.
 
-        Between two points the run may have stood still for days, but not in the seconds it has `worked`.
+        Between two values the run may have stood still for days, but not in the seconds it has `worked`.
         """
         if self.train is None or not total_steps:
             return None
@@ -50,35 +50,39 @@ class Standing:
         return max(0, total_steps - 1 - last.step) * a_step
 
 
-def of_runs(session: Session, run_ids: Sequence[str]) -> dict[str, Standing]:
-    """Every run's standing, also of those without points."""
-    found = {run_id: Standing() for run_id in run_ids}
-    for run_id, mode, name, *values in session.execute(_ENDS, {"run_ids": list(run_ids)}):
+def of_runs(db: Session, run_ids: Sequence[str]) -> dict[str, RunSummary]:
+    """Every run's summary, also of those without values."""
+    found = {run_id: RunSummary() for run_id in run_ids}
+    for run_id, mode, name, *values in db.execute(_ENDS, {"run_ids": list(run_ids)}):
         if None in values:
             continue
         ends = End(*values[:3]), End(*values[3:])
-        standing = found[run_id]
+        summary = found[run_id]
         if name == FAILED:
-            standing.failed = ends[1].value if mode == "train" else standing.failed
+            summary.failed = ends[1].value if mode == "train" else summary.failed
         elif mode == "train":
-            standing.train = ends
+            summary.train = ends
         else:
-            standing.eval = ends
+            summary.eval = ends
     return found
 
 
 def _end(column: InstrumentedAttribute[Any], last: bool) -> ScalarSelect[Any]:
-    order = Point.step.desc() if last else Point.step
-    of_series = select(column).where(Point.run_id == Series.run_id, Point.series_id == Series.id)
-    return of_series.order_by(order).limit(1).correlate(Series).scalar_subquery()
+    order = MetricValue.step.desc() if last else MetricValue.step
+    of_metric = select(column).where(MetricValue.run_id == MetricName.run_id, MetricValue.series_id == MetricName.id)
+    return of_metric.order_by(order).limit(1).correlate(MetricName).scalar_subquery()
 
 
 def _ends() -> Select[Any]:
-    columns = [_end(column, last) for last in (False, True) for column in (Point.step, Point.value, Point.time)]
-    return select(Series.run_id, Series.mode, Series.name, *columns).where(
-        Series.run_id.in_(bindparam("run_ids", expanding=True)),
-        Series.mode.in_(["train", "eval"]),
-        Series.name.in_([REWARD, FAILED]),
+    columns = [
+        _end(column, last)
+        for last in (False, True)
+        for column in (MetricValue.step, MetricValue.value, MetricValue.time)
+    ]
+    return select(MetricName.run_id, MetricName.mode, MetricName.name, *columns).where(
+        MetricName.run_id.in_(bindparam("run_ids", expanding=True)),
+        MetricName.mode.in_(["train", "eval"]),
+        MetricName.name.in_([REWARD, FAILED]),
     )
 
 

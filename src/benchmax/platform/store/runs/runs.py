@@ -20,7 +20,7 @@ PATH_NAMES = ("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_d
 
 
 def create(
-    session: Session,
+    db: Session,
     *,
     owner_id: str,
     name: str,
@@ -47,25 +47,25 @@ def create(
         asked=dict(asked or {}),
         parent=dict(parent or {}),
     )
-    session.add(run)
-    session.flush()
-    events.append(session, run.id, "training.pending", reason)
+    db.add(run)
+    db.flush()
+    events.append(db, run.id, "training.pending", reason)
     return run
 
 
-def get(session: Session, run_id: str) -> Run | None:
+def get(db: Session, run_id: str) -> Run | None:
     """The run, unless it was deleted."""
-    return session.scalars(_BY_ID, {"run_id": run_id}).one_or_none()
+    return db.scalars(_BY_ID, {"run_id": run_id}).one_or_none()
 
 
-def visible(session: Session, run_id: str, user_id: str | None) -> Run | None:
+def visible(db: Session, run_id: str, user_id: str | None) -> Run | None:
     """The run, if this user owns it or it is public."""
-    run = get(session, run_id)
+    run = get(db, run_id)
     return run if run is not None and (run.is_public or run.owner_id == user_id) else None
 
 
 def of_owner(
-    session: Session,
+    db: Session,
     owner_id: str,
     *,
     archived: bool | None = False,
@@ -75,7 +75,7 @@ def of_owner(
     limit: int = 1000,
     offset: int = 0,
 ) -> list[Run]:
-    """The owner's runs, newest first. `archived=None` gives both kinds."""
+    """The owner's runs, newest first. `archived=None` returns both kinds."""
     query = select(Run).where(Run.owner_id == owner_id, Run.deleted.is_(None))
     if archived is not None:
         query = query.where(Run.archived == archived)
@@ -85,34 +85,34 @@ def of_owner(
         query = query.where(Run.name.icontains(search, autoescape=True))
     query = query.order_by(Run.created.desc(), Run.id)
     if tag is None:
-        return list(session.scalars(query.limit(limit).offset(offset)))
+        return list(db.scalars(query.limit(limit).offset(offset)))
     # The database finds them by their JSON, letter case aside; what is left is counted here.
-    found = session.scalars(query.where(cast(Run.tags, Text).contains(json.dumps(tag), autoescape=True)))
+    found = db.scalars(query.where(cast(Run.tags, Text).contains(json.dumps(tag), autoescape=True)))
     return [run for run in found if tag in run.tags][offset : offset + limit]
 
 
-def set_status(session: Session, run_id: str, status: str, reason: str = "", **data: Any) -> bool:
+def set_status(db: Session, run_id: str, status: str, reason: str = "", **data: Any) -> bool:
     """Move a run to another status, with an event `training.<status>`; False if it had ended already.
 
     A run that ended stays as it is: a late `active` of a dying child changes nothing. `reopen` is the way back.
     """
-    run = session.get(Run, run_id, with_for_update=True, populate_existing=True)
+    run = db.get(Run, run_id, with_for_update=True, populate_existing=True)
     if run is None or run.status in TERMINAL or (run.status == status and run.reason == reason):
         return False
     now, reason = time.time(), clean(reason)
     run.status, run.reason, run.activity, run.updated = status, reason, reason or status, now
     if status == "active" and run.started is None:
-        run.started = now - _worked_before(session, run_id)
+        run.started = now - _worked_before(db, run_id)
     if status in TERMINAL:
         run.ended = now
-    events.append(session, run_id, f"training.{status}", reason, data=data)
+    events.append(db, run_id, f"training.{status}", reason, data=data)
     if status in TERMINAL:
-        webhooks.tell_end(session, run)
+        webhooks.queue_end(db, run)
     return True
 
 
 def set_progress(
-    session: Session, run_id: str, *, step: int | None = None, total: int | None = None, activity: str | None = None
+    db: Session, run_id: str, *, step: int | None = None, total: int | None = None, activity: str | None = None
 ) -> None:
     """Where the run is, for lists; no event."""
     values: dict[str, Any] = {"updated": time.time()}
@@ -123,81 +123,79 @@ def set_progress(
         values["total_steps"] = total
     if activity is not None:
         values["activity"] = clean(activity)
-    session.execute(update(Run).where(Run.id == run_id).values(**values))
+    db.execute(update(Run).where(Run.id == run_id).values(**values))
 
 
-def add_errors(session: Session, run_id: str, count: int) -> None:
+def add_errors(db: Session, run_id: str, count: int) -> None:
     """Count failed rollouts or errors of the run."""
-    session.execute(update(Run).where(Run.id == run_id).values(error_count=Run.error_count + count))
+    db.execute(update(Run).where(Run.id == run_id).values(error_count=Run.error_count + count))
 
 
-def request_cancel(session: Session, run_id: str) -> bool:
+def request_cancel(db: Session, run_id: str) -> bool:
     """Ask the runner to stop a run; False when it has ended or was asked before."""
-    run = session.get(Run, run_id, with_for_update=True, populate_existing=True)
+    run = db.get(Run, run_id, with_for_update=True, populate_existing=True)
     if run is None or run.status in TERMINAL or run.cancel_requested is not None:
         return False
     run.cancel_requested = run.updated = time.time()
     run.activity = "stopping"
-    events.append(session, run_id, "training.cancelling", "The run was asked to stop.")
+    events.append(db, run_id, "training.cancelling", "The run was asked to stop.")
     return True
 
 
-def reopen(session: Session, run_id: str, reason: str = "waiting for a free slot") -> bool:
+def reopen(db: Session, run_id: str, reason: str = "waiting for a free slot") -> bool:
     """Make an ended run `pending` again, to be resumed; False when it has not ended.
 
     The time it stood still does not count: it starts anew, by as much earlier as it had worked before.
     """
-    run = session.get(Run, run_id, with_for_update=True, populate_existing=True)
+    run = db.get(Run, run_id, with_for_update=True, populate_existing=True)
     if run is None or run.status not in TERMINAL:
         return False
     worked = 0.0 if run.started is None or run.ended is None else max(0.0, run.ended - run.started)
     run.status, run.reason, run.activity = "pending", reason, reason
     run.started = run.ended = run.cancel_requested = None
     run.updated = time.time()
-    events.append(session, run_id, "training.resuming", reason, data={"worked": worked})
+    events.append(db, run_id, "training.resuming", reason, data={"worked": worked})
     return True
 
 
-def _worked_before(session: Session, run_id: str) -> float:
+def _worked_before(db: Session, run_id: str) -> float:
     """Seconds a run had worked when it was resumed last; 0 for one that never was."""
     resumed = select(Event.data).where(Event.run_id == run_id, Event.kind == "training.resuming")
-    data = session.scalar(resumed.order_by(Event.id.desc()).limit(1))
+    data = db.scalar(resumed.order_by(Event.id.desc()).limit(1))
     return float((data or {}).get("worked") or 0.0)
 
 
-def to_cancel(session: Session, run_ids: Sequence[str]) -> list[str]:
+def to_cancel(db: Session, run_ids: Sequence[str]) -> list[str]:
     """Which of these runs are to be stopped: asked to, deleted, or gone from the table."""
     if not run_ids:
         return []
-    going = session.scalars(
-        select(Run.id).where(Run.id.in_(run_ids), Run.cancel_requested.is_(None), Run.deleted.is_(None))
-    )
+    going = db.scalars(select(Run.id).where(Run.id.in_(run_ids), Run.cancel_requested.is_(None), Run.deleted.is_(None)))
     kept = set(going)
     return [run_id for run_id in run_ids if run_id not in kept]
 
 
-def unfinished(session: Session) -> list[Run]:
+def unfinished(db: Session) -> list[Run]:
     """Runs that are pending, active or about to be removed: what a runner looks after when it starts."""
     query = select(Run).where(or_(Run.status.not_in(TERMINAL), Run.deleted.is_not(None)))
-    return list(session.scalars(query.order_by(Run.created)))
+    return list(db.scalars(query.order_by(Run.created)))
 
 
-def mark_deleted(session: Session, run_id: str) -> None:
+def mark_deleted(db: Session, run_id: str) -> None:
     """Hide a run, forget its secrets, have it stopped; the runner calls `remove` when nothing of it is left."""
-    run = session.get(Run, run_id)
+    run = db.get(Run, run_id)
     if run is not None:
         run.deleted = run.updated = time.time()
-        session.execute(delete(Secret).where(Secret.run_id == run_id))
+        db.execute(delete(Secret).where(Secret.run_id == run_id))
 
 
-def remove(session: Session, run_id: str) -> None:
+def remove(db: Session, run_id: str) -> None:
     """Drop the row and all that hangs on it."""
-    run = session.get(Run, run_id)
+    run = db.get(Run, run_id)
     if run is not None:
-        session.delete(run)
+        db.delete(run)
 
 
-def count_open(session: Session, owner_id: str) -> int:
+def count_open(db: Session, owner_id: str) -> int:
     """The owner's runs that have not ended."""
     query = select(func.count()).where(Run.owner_id == owner_id, Run.status.not_in(TERMINAL), Run.deleted.is_(None))
-    return session.scalar(query) or 0
+    return db.scalar(query) or 0

@@ -1,7 +1,7 @@
 """Files, found by their content. A path is a name an owner gave, never a place on disk.
 
 An upload streams into a temporary file, is synced, and is renamed to its SHA-256; only then does a row name it. What a
-killed server leaves is a temporary file, which `sweep` removes, or a blob without a row, which `libraries.sweep` does.
+killed server leaves is a temporary file, which `sweep` removes, or a blob without a row, which `uploads.sweep` does.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Incoming:
         self.size += len(piece)
 
     def keep(self) -> str:
-        """Put the blob in its place, whole and on disk; gives its SHA-256."""
+        """Put the blob in its place, whole and on disk; returns its SHA-256."""
         self._file.flush()
         os.fsync(self._file.fileno())
         sha256 = self._hash.hexdigest()
@@ -120,10 +120,10 @@ def _private(path: str, flags: int) -> int:
 
 
 def create_upload(
-    session: Session, owner_id: str, path: str, mime_type: str, seconds: float, key_id: str | None = None
+    db: Session, owner_id: str, path: str, mime_type: str, seconds: float, key_id: str | None = None
 ) -> tuple[str, Upload]:
     """A token that lets its bearer PUT one file to `path`, once, while the key that asked for it works."""
-    session.execute(delete(Upload).where(Upload.expires <= time.time() - 3600))
+    db.execute(delete(Upload).where(Upload.expires <= time.time() - 3600))
     token = secrets.token_urlsafe(32)
     row = Upload(
         digest=digest(token),
@@ -133,32 +133,32 @@ def create_upload(
         expires=time.time() + seconds,
         key_id=key_id,
     )
-    session.add(row)
+    db.add(row)
     return token, row
 
 
-def claim_upload(session: Session, token: str) -> Upload | None:
+def claim_upload(db: Session, token: str) -> Upload | None:
     """Use the token up; None when it is unknown, used or too old."""
-    row = session.scalars(select(Upload).where(Upload.digest == digest(token)).with_for_update()).one_or_none()
+    row = db.scalars(select(Upload).where(Upload.digest == digest(token)).with_for_update()).one_or_none()
     if row is None or row.used or row.expires <= time.time():
         return None
-    key = session.get(ApiKey, row.key_id) if row.key_id else None
+    key = db.get(ApiKey, row.key_id) if row.key_id else None
     if row.key_id and (key is None or not works(key)):
         return None
     row.used = True
     return row
 
 
-def reopen_upload(session: Session, upload: Upload) -> None:
+def reopen_upload(db: Session, upload: Upload) -> None:
     """Give a token back after a transfer that broke, so that the client can try again."""
-    row = session.get(Upload, upload.digest)
+    row = db.get(Upload, upload.digest)
     if row is not None:
         row.used = False
 
 
-def name_blob(session: Session, upload: Upload, sha256: str, size: int) -> None:
+def name_blob(db: Session, upload: Upload, sha256: str, size: int) -> None:
     """Let the upload's path name the blob."""
-    write_all(session, Blob, [{"sha256": sha256, "size": size, "created": time.time()}], key=("sha256",))
+    write_all(db, Blob, [{"sha256": sha256, "size": size, "created": time.time()}], key=("sha256",))
     row = {
         "owner_id": upload.owner_id,
         "path": upload.path,
@@ -166,20 +166,20 @@ def name_blob(session: Session, upload: Upload, sha256: str, size: int) -> None:
         "mime_type": upload.mime_type,
         "updated": time.time(),
     }
-    write_all(session, BlobPath, [row], key=("owner_id", "path"))
+    write_all(db, BlobPath, [row], key=("owner_id", "path"))
 
 
-def find(session: Session, owner_id: str, path: str) -> tuple[BlobPath, Blob] | None:
+def find(db: Session, owner_id: str, path: str) -> tuple[BlobPath, Blob] | None:
     """The owner's blob of that path."""
     query = select(BlobPath, Blob).join(Blob, Blob.sha256 == BlobPath.sha256)
-    found = session.execute(query.where(BlobPath.owner_id == owner_id, BlobPath.path == path)).one_or_none()
+    found = db.execute(query.where(BlobPath.owner_id == owner_id, BlobPath.path == path)).one_or_none()
     return None if found is None else (found[0], found[1])
 
 
-def paths_of(session: Session, owner_id: str, prefix: str = "", limit: int = 1000) -> list[tuple[BlobPath, Blob]]:
+def paths_of(db: Session, owner_id: str, prefix: str = "", limit: int = 1000) -> list[tuple[BlobPath, Blob]]:
     """The owner's paths under a prefix, newest first."""
     query = select(BlobPath, Blob).join(Blob, Blob.sha256 == BlobPath.sha256).where(BlobPath.owner_id == owner_id)
     if prefix:
         query = query.where(BlobPath.path.startswith(prefix, autoescape=True))
-    rows = session.execute(query.order_by(BlobPath.updated.desc(), BlobPath.path).limit(limit))
+    rows = db.execute(query.order_by(BlobPath.updated.desc(), BlobPath.path).limit(limit))
     return [(path, blob) for path, blob in rows]

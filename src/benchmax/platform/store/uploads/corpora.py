@@ -28,20 +28,20 @@ _WITH_WORD = text(
 )
 
 
-def of_owner(session: Session, owner_id: str) -> list[Corpus]:
-    return list(session.scalars(select(Corpus).where(Corpus.owner_id == owner_id).order_by(Corpus.created)))
+def of_owner(db: Session, owner_id: str) -> list[Corpus]:
+    return list(db.scalars(select(Corpus).where(Corpus.owner_id == owner_id).order_by(Corpus.created)))
 
 
-def get(session: Session, owner_id: str, corpus_id: str) -> Corpus | None:
-    row = session.get(Corpus, corpus_id)
+def get(db: Session, owner_id: str, corpus_id: str) -> Corpus | None:
+    row = db.get(Corpus, corpus_id)
     return row if row is not None and row.owner_id == owner_id else None
 
 
-def count(session: Session, corpus_id: str) -> int:
-    return session.scalar(select(func.count()).where(Chunk.corpus_id == corpus_id)) or 0
+def count(db: Session, corpus_id: str) -> int:
+    return db.scalar(select(func.count()).where(Chunk.corpus_id == corpus_id)) or 0
 
 
-def add(session: Session, corpus_id: str, chunks: Sequence[Mapping[str, Any]]) -> None:
+def add(db: Session, corpus_id: str, chunks: Sequence[Mapping[str, Any]]) -> None:
     """Write chunks `{id, content, metadata}`; one with a known id is replaced."""
     rows = {
         chunk["id"]: {
@@ -52,17 +52,17 @@ def add(session: Session, corpus_id: str, chunks: Sequence[Mapping[str, Any]]) -
         }
         for chunk in chunks
     }
-    write_all(session, Chunk, list(rows.values()), key=("corpus_id", "id"))
-    session.execute(update(Corpus).where(Corpus.id == corpus_id).values(updated=time.time()))
+    write_all(db, Chunk, list(rows.values()), key=("corpus_id", "id"))
+    db.execute(update(Corpus).where(Corpus.id == corpus_id).values(updated=time.time()))
 
 
-def page(session: Session, corpus_id: str, *, limit: int, after: int = 0) -> list[Chunk]:
+def page(db: Session, corpus_id: str, *, limit: int, after: int = 0) -> list[Chunk]:
     query = select(Chunk).where(Chunk.corpus_id == corpus_id, Chunk.n > after)
-    return list(session.scalars(query.order_by(Chunk.n).limit(limit)))
+    return list(db.scalars(query.order_by(Chunk.n).limit(limit)))
 
 
 def search(
-    session: Session, corpus_id: str, query: str, *, limit: int, offset: int, passes: Predicate | None = None
+    db: Session, corpus_id: str, query: str, *, limit: int, offset: int, passes: Predicate | None = None
 ) -> tuple[list[tuple[Chunk, float]], int]:
     """Chunks that hold any of the words, best first, and how many there are; only those whose metadata passes.
 
@@ -70,29 +70,29 @@ def search(
     """
     words = re.findall(r"\w+", query)[:64]
     if words:
-        ranked = _ranked_postgres if session.get_bind().dialect.name == "postgresql" else _ranked_sqlite
-        scores = ranked(session, corpus_id, words)
+        ranked = _ranked_postgres if db.get_bind().dialect.name == "postgresql" else _ranked_sqlite
+        scores = ranked(db, corpus_id, words)
     else:
         every = select(Chunk.n).where(Chunk.corpus_id == corpus_id).order_by(Chunk.n)
-        scores = [(n, 0.0) for n in session.scalars(every)] if passes else []
+        scores = [(n, 0.0) for n in db.scalars(every)] if passes else []
     if passes is not None:
-        found = session.execute(select(Chunk.n, Chunk.meta).where(Chunk.corpus_id == corpus_id))
+        found = db.execute(select(Chunk.n, Chunk.meta).where(Chunk.corpus_id == corpus_id))
         kept = {n for n, metadata in found if passes(metadata)}
         scores = [(n, score) for n, score in scores if n in kept]
     shown = scores[offset : offset + limit]
-    rows = {row.n: row for row in session.scalars(select(Chunk).where(Chunk.n.in_([n for n, _ in shown])))}
+    rows = {row.n: row for row in db.scalars(select(Chunk).where(Chunk.n.in_([n for n, _ in shown])))}
     return [(rows[n], score) for n, score in shown if n in rows], len(scores)
 
 
-def _ranked_sqlite(session: Session, corpus_id: str, words: Sequence[str]) -> list[tuple[int, float]]:
+def _ranked_sqlite(db: Session, corpus_id: str, words: Sequence[str]) -> list[tuple[int, float]]:
     """By BM25 within the corpus. FTS5's own counts how rare a word is among all chunks, those of other users too: from
     its scores one could tell what they hold."""
     size = func.count(), func.avg(func.length(Chunk.content))
-    total, average = session.execute(select(*size).where(Chunk.corpus_id == corpus_id)).one()
+    total, average = db.execute(select(*size).where(Chunk.corpus_id == corpus_id)).one()
     scores: dict[int, float] = {}
     for word in dict.fromkeys(word.lower() for word in words):
         # Quoted: FTS5 has a language of its own.
-        found = session.execute(_WITH_WORD, {"match": f'"{word}"', "corpus": corpus_id, "word": word}).all()
+        found = db.execute(_WITH_WORD, {"match": f'"{word}"', "corpus": corpus_id, "word": word}).all()
         rare = math.log(1.0 + (total - len(found) + 0.5) / (len(found) + 0.5))
         for n, chars, cut in found:
             often = max(1.0, (chars - cut) / len(word))
@@ -101,9 +101,9 @@ def _ranked_sqlite(session: Session, corpus_id: str, words: Sequence[str]) -> li
     return sorted(scores.items(), key=lambda each: (-each[1], each[0]))
 
 
-def _ranked_postgres(session: Session, corpus_id: str, words: Sequence[str]) -> list[tuple[int, float]]:
+def _ranked_postgres(db: Session, corpus_id: str, words: Sequence[str]) -> list[tuple[int, float]]:
     vector = func.to_tsvector(literal_column("'simple'"), Chunk.content)
     wanted = func.to_tsquery(literal_column("'simple'"), " | ".join(words))
     rank = func.ts_rank(vector, wanted)
     query = select(Chunk.n, rank).where(Chunk.corpus_id == corpus_id, vector.op("@@")(wanted))
-    return [(n, float(score)) for n, score in session.execute(query.order_by(rank.desc()).limit(MOST_CHUNKS))]
+    return [(n, float(score)) for n, score in db.execute(query.order_by(rank.desc()).limit(MOST_CHUNKS))]

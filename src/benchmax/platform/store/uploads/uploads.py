@@ -1,4 +1,4 @@
-"""What an owner's uploads are: datasets and environments, told apart by their names; and when a blob can go."""
+"""An owner's uploads: datasets and environments, distinguished by their names; and when a blob may be deleted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def manifest_bytes(given: Path | bytes) -> bytes:
 
 
 def datasets_of(
-    session: Session, owner_id: str, suffixes: Sequence[str], prefix: str = "", limit: int = 1000
+    db: Session, owner_id: str, suffixes: Sequence[str], prefix: str = "", limit: int = 1000
 ) -> list[tuple[BlobPath, Blob]]:
     """The owner's files of these kinds, newest first; manifests of environments are none."""
     query = (
@@ -57,7 +57,7 @@ def datasets_of(
     )
     if prefix:
         query = query.where(BlobPath.path.startswith(prefix, autoescape=True))
-    found = session.execute(query.order_by(BlobPath.updated.desc(), BlobPath.path).limit(limit))
+    found = db.execute(query.order_by(BlobPath.updated.desc(), BlobPath.path).limit(limit))
     return [(path, blob) for path, blob in found]
 
 
@@ -72,7 +72,7 @@ class Uploaded(NamedTuple):
     updated: float
 
 
-def environments_of(session: Session, owner_id: str) -> list[Uploaded]:
+def environments_of(db: Session, owner_id: str) -> list[Uploaded]:
     """The owner's bundles, newest first, each once however many paths name it."""
     query = select(BlobPath.path, BlobPath.sha256, BlobPath.updated).where(
         BlobPath.owner_id == owner_id,
@@ -81,7 +81,7 @@ def environments_of(session: Session, owner_id: str) -> list[Uploaded]:
     )
     manifests: dict[str, tuple[str, str]] = {}
     pickles: list[tuple[str, str, float]] = []
-    for path, sha256, updated in session.execute(query.order_by(BlobPath.updated.desc()).limit(_MOST_UPLOADS)):
+    for path, sha256, updated in db.execute(query.order_by(BlobPath.updated.desc()).limit(_MOST_UPLOADS)):
         if path.endswith(MANIFEST):
             manifests[path.rpartition("/")[0]] = path, sha256
         else:
@@ -95,47 +95,47 @@ def environments_of(session: Session, owner_id: str) -> list[Uploaded]:
     return list(found.values())
 
 
-def manifests(session: Session) -> set[str]:
+def manifests(db: Session) -> set[str]:
     """The SHA-256 of the manifest of every environment that is stored or that a run was launched with."""
-    stored = session.scalars(select(BlobPath.sha256).where(BlobPath.path.like(f"%{MANIFEST}")))
-    launched = session.scalars(select(Run.blobs).where(Run.deleted.is_(None)))
+    stored = db.scalars(select(BlobPath.sha256).where(BlobPath.path.like(f"%{MANIFEST}")))
+    launched = db.scalars(select(Run.blobs).where(Run.deleted.is_(None)))
     return {*stored, *(blobs["env_metadata_path"] for blobs in launched if blobs.get("env_metadata_path"))}
 
 
-def drop_if_unused(session: Session, store: BlobStore, sha256: str) -> None:
+def drop_if_unused(db: Session, store: BlobStore, sha256: str) -> None:
     """Remove a blob that no path names and no run was launched with. One that came just now is left to `sweep`."""
-    named = session.scalars(select(BlobPath.path).where(BlobPath.sha256 == sha256).limit(1)).first()
-    used = session.scalars(select(Run.id).where(cast(Run.blobs, Text).contains(sha256)).limit(1)).first()
+    named = db.scalars(select(BlobPath.path).where(BlobPath.sha256 == sha256).limit(1)).first()
+    used = db.scalars(select(Run.id).where(cast(Run.blobs, Text).contains(sha256)).limit(1)).first()
     file = store.path(sha256)
     try:
         young = file.stat().st_mtime > time.time() - _SETTLED_SECONDS
     except FileNotFoundError:
         young = False
     if named is None and used is None and not young:
-        session.execute(delete(Blob).where(Blob.sha256 == sha256))
+        db.execute(delete(Blob).where(Blob.sha256 == sha256))
         file.unlink(missing_ok=True)
 
 
-def note_nameless(session: Session, sha256: str, size: int) -> None:
+def note_nameless(db: Session, sha256: str, size: int) -> None:
     """Remember a file that was refused, so that `sweep` finds it."""
-    write_all(session, Blob, [{"sha256": sha256, "size": size, "created": time.time()}], key=("sha256",))
+    write_all(db, Blob, [{"sha256": sha256, "size": size, "created": time.time()}], key=("sha256",))
 
 
-def sweep(session: Session, store: BlobStore) -> None:
+def sweep(db: Session, store: BlobStore) -> None:
     """Remove the blobs that nothing names any more."""
     nameless = select(Blob.sha256).where(~exists().where(BlobPath.sha256 == Blob.sha256))
-    for sha256 in session.scalars(nameless).all():
-        drop_if_unused(session, store, sha256)
-    for sha256 in _unknown(session, store):
-        drop_if_unused(session, store, sha256)
+    for sha256 in db.scalars(nameless).all():
+        drop_if_unused(db, store, sha256)
+    for sha256 in _unknown(db, store):
+        drop_if_unused(db, store, sha256)
 
 
-def _unknown(session: Session, store: BlobStore) -> list[str]:
+def _unknown(db: Session, store: BlobStore) -> list[str]:
     """Files without a row: their server was killed before it could write one.
 
     A file from before this database's first is left alone: it may be another's, which is to be restored yet.
     """
-    rows = session.execute(select(Blob.sha256, Blob.created)).all()
+    rows = db.execute(select(Blob.sha256, Blob.created)).all()
     known = {row.sha256 for row in rows}
     first, last = min((row.created for row in rows), default=math.inf), time.time() - _UNKNOWN_SECONDS
     return [sha256 for sha256, written in store.every() if first <= written < last and sha256 not in known]

@@ -17,21 +17,21 @@ from starlette.concurrency import run_in_threadpool
 
 from benchmax.errors import UsageError
 from benchmax.files.links import open_plain
+from benchmax.platform.server.downloads import attachment
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.auth import Caller, Principal
-from benchmax.platform.server.security.middleware import attachment
-from benchmax.platform.server.services import forks
-from benchmax.platform.server.services.launch import count_rows, specs
-from benchmax.platform.server.services.launch_sources import SOURCES, checked_assets
-from benchmax.platform.server.services.run_views import OwnedRun
-from benchmax.platform.server.state import Here, Platform
-from benchmax.platform.store.queue import jobs
-from benchmax.platform.store.queue import one_off_jobs as errands
+from benchmax.platform.server.security.authentication import Caller, Principal
+from benchmax.platform.server.security.run_access import OwnedRun
+from benchmax.platform.server.services.datasets import stored_rows
+from benchmax.platform.server.services.runs import forks
+from benchmax.platform.server.services.runs.launch import specs
+from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_assets
+from benchmax.platform.server.state import Services
+from benchmax.platform.store.queue import jobs, one_off_jobs
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.tables import Errand, Run
+from benchmax.platform.store.tables import OneOffJob, Run
 from benchmax.platform.wire.launch_args import total_steps
-from benchmax.platform.wire.resources import DownloadPending, ForkRequest
-from benchmax.platform.wire.runs import RUN_PATHS, Launched, check_launch_args
+from benchmax.platform.wire.launches import RUN_PATHS, ForkRequest, Launched, check_launch_args
+from benchmax.platform.wire.runs import DownloadPending
 
 router = APIRouter(prefix="/v1/train/runs/{run_id}", tags=["checkpoints"])
 
@@ -39,7 +39,7 @@ CheckpointName = Annotated[str, Path(max_length=40, pattern=r"^(best|latest|step
 Format = Literal["adapter", "merged"]
 _LOOK_SECONDS = 0.25
 _FAILED_SECONDS = 5.0
-"""How long a failure is told before another attempt is made."""
+"""How long a failure is reported before another attempt is made."""
 
 
 @router.get(
@@ -49,7 +49,7 @@ _FAILED_SECONDS = 5.0
 )
 async def download(
     request: Request,
-    here: Here,
+    services: Services,
     run: OwnedRun,
     caller: Caller,
     name: CheckpointName,
@@ -63,9 +63,9 @@ async def download(
     """
     until = time.monotonic() + wait
     while True:
-        path, pending = await run_in_threadpool(_look, here, run, caller, name, format)
+        path, pending = await run_in_threadpool(_look, services, run, caller, name, format)
         if path is not None:
-            return _file(here, run, path)
+            return _file(services, run, path)
         if time.monotonic() >= until or await request.is_disconnected():
             assert pending is not None
             told = DownloadPending.model_validate({"status": pending.status, "status_reason": pending.reason})
@@ -73,10 +73,10 @@ async def download(
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _file(here: Platform, run: Run, path: FilePath) -> FileResponse:
+def _file(services: Services, run: Run, path: FilePath) -> FileResponse:
     """The file itself, not what a link of its name leads to."""
     try:
-        file = open_plain(here.data.run(run.id), path.relative_to(here.data.run(run.id)))
+        file = open_plain(services.data.run(run.id), path.relative_to(services.data.run(run.id)))
     except OSError:
         raise Refused(404, "The file is gone. Ask for it again.") from None
     answer = FileResponse(
@@ -90,31 +90,31 @@ def _file(here: Platform, run: Run, path: FilePath) -> FileResponse:
 
 
 def _look(
-    here: Platform, run: Run, caller: Principal, name: str, format: Format
-) -> tuple[FilePath | None, Errand | None]:
-    """The file, when it is there and not older than its checkpoint; else the errand that makes it."""
-    checkpoint = forks.checkpoint(here.data.run(run.id), name)
-    path = here.data.run(run.id) / "exports" / f"{checkpoint.name}-{format}.tar"
+    services: Services, run: Run, caller: Principal, name: str, format: Format
+) -> tuple[FilePath | None, OneOffJob | None]:
+    """The file, when it is there and not older than its checkpoint; else the one-off job that makes it."""
+    checkpoint = forks.checkpoint(services.data.run(run.id), name)
+    path = services.data.run(run.id) / "exports" / f"{checkpoint.name}-{format}.tar"
     if _is_fresh(path, checkpoint):
         return path, None
-    with here.database.read() as session:
-        going = _going(session, run, caller, path.name)
+    with services.database.read() as db:
+        going = _going(db, run, caller, path.name)
     if going is not None:
         return None, going
-    here.limiter.hit("export", caller.user_id)
-    with here.database.write() as session:
-        row = _going(session, run, caller, path.name)
+    services.limiter.hit("export", caller.user_id)
+    with services.database.write() as db:
+        row = _going(db, run, caller, path.name)
         if row is None:
             options = {"checkpoint": checkpoint.name, "format": format, "file": path.name}
             subject = f"{run.id}/{path.name}"
-            row = errands.start(session, caller.user_id, "export", subject, run_id=run.id, options=options)
-            caller.note(session, "checkpoint.export", run.id, file=path.name)
+            row = one_off_jobs.start(db, caller.user_id, "export", subject, run_id=run.id, options=options)
+            caller.note(db, "checkpoint.export", run.id, file=path.name)
     return None, row
 
 
-def _going(session: Session, run: Run, caller: Principal, file: str) -> Errand | None:
-    """The errand that makes the file now; UsageError with the reason when it just failed."""
-    found = errands.of_subject(session, caller.user_id, "export", f"{run.id}/{file}")
+def _going(db: Session, run: Run, caller: Principal, file: str) -> OneOffJob | None:
+    """The one-off job that makes the file now; UsageError with the reason when it just failed."""
+    found = one_off_jobs.of_subject(db, caller.user_id, "export", f"{run.id}/{file}")
     latest = found[0] if found else None
     if latest is None or latest.status == "complete":
         return None
@@ -122,7 +122,7 @@ def _going(session: Session, run: Run, caller: Principal, file: str) -> Errand |
         if (latest.ended or 0.0) > time.time() - _FAILED_SECONDS:
             raise UsageError(f"The file could not be made: {latest.reason}")
         return None
-    return latest if errands.has_job(session, latest.id) else None
+    return latest if one_off_jobs.has_job(db, latest.id) else None
 
 
 def _is_fresh(path: FilePath, checkpoint: FilePath) -> bool:
@@ -133,21 +133,21 @@ def _is_fresh(path: FilePath, checkpoint: FilePath) -> bool:
 
 
 @router.post("/fork", status_code=201)
-def fork(here: Here, parent: OwnedRun, caller: Caller, body: ForkRequest) -> Launched:
+def fork(services: Services, parent: OwnedRun, caller: Caller, body: ForkRequest) -> Launched:
     """A new run that begins with the weights of a checkpoint, on the same environment and rows or on others."""
     given = {name: value for name, value in body.args.items() if value is not None}
     if "model" in given:
         raise UsageError("A fork goes on with the model of its checkpoint. Leave `model` out.")
-    checkpoint = forks.checkpoint(here.data.run(parent.id), body.checkpoint)
+    checkpoint = forks.checkpoint(services.data.run(parent.id), body.checkpoint)
     changes = {name: value for name, value in given.items() if name not in (*RUN_PATHS, *SOURCES)}
     asked = {**parent.asked, **changes}
     # What the parent was launched with was checked then; its model may be of a place the list does not have.
     args, warnings = check_launch_args(specs(), changes)
     args = {name: changes.get(name, parent.args.get(name, default)) for name, default in args.items()}
-    paths, blobs, rows = _sources(here, caller, parent, given)
-    with here.database.write() as session:
+    paths, blobs, rows = _sources(services, caller, parent, given)
+    with services.database.write() as db:
         run = runs.create(
-            session,
+            db,
             owner_id=caller.user_id,
             name=body.name or f"{parent.name} from {checkpoint.name}"[:300],
             kind="simple" if parent.kind == "sft" else parent.kind,
@@ -158,19 +158,19 @@ def fork(here: Here, parent: OwnedRun, caller: Caller, body: ForkRequest) -> Lau
             total_steps=total_steps(args, rows),
             parent={"run_id": parent.id, "checkpoint": checkpoint.name},
         )
-        here.vault.copy(session, parent.id, run.id)
-        forks.link_parent(here.data.run(parent.id), here.data.run(run.id), checkpoint)
-        jobs.enqueue(session, run.id)
-        caller.note(session, "run.fork", run.id, parent=parent.id, checkpoint=checkpoint.name)
+        services.vault.copy(db, parent.id, run.id)
+        forks.link_parent(services.data.run(parent.id), services.data.run(run.id), checkpoint)
+        jobs.enqueue(db, run.id)
+        caller.note(db, "run.fork", run.id, parent=parent.id, checkpoint=checkpoint.name)
     return Launched(run_id=run.id, warnings=warnings)
 
 
 def _sources(
-    here: Platform, caller: Principal, parent: Run, given: Mapping[str, Any]
+    services: Services, caller: Principal, parent: Run, given: Mapping[str, Any]
 ) -> tuple[dict[str, str], dict[str, str], int]:
     """Paths, blobs and the number of training rows: the parent's, or those the fork names."""
     if not given.keys().isdisjoint((*RUN_PATHS, *SOURCES)) or parent.kind == "sft":
-        assets, rows, _ = checked_assets(here, caller.user_id, given)
+        assets, rows, _ = checked_assets(services, caller.user_id, given)
         return assets.paths, assets.blobs, rows
     train = "train_dataset_path"
-    return parent.paths, parent.blobs, count_rows(here.blobs, parent.blobs[train], parent.paths[train])
+    return parent.paths, parent.blobs, stored_rows.count(services.blobs, parent.blobs[train], parent.paths[train])

@@ -8,16 +8,22 @@ from pathlib import PurePosixPath
 from fastapi import APIRouter
 
 from benchmax.errors import UsageError
-from benchmax.platform.server.security.auth import Caller
-from benchmax.platform.server.services.launch import RUN_TYPES, specs
-from benchmax.platform.server.services.launch_sources import SOURCES, checked_assets, lessons
-from benchmax.platform.server.services.run_views import environment_name
-from benchmax.platform.server.state import Here
+from benchmax.platform.server.security.authentication import Caller
+from benchmax.platform.server.services.runs.launch import RUN_TYPES, specs
+from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_assets, supervised_rows
+from benchmax.platform.server.services.runs.run_views import environment_name
+from benchmax.platform.server.state import Services
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import runs
 from benchmax.platform.wire.launch_args import sft_args, sft_steps, total_steps
-from benchmax.platform.wire.resources import SftRequest
-from benchmax.platform.wire.runs import RUN_PATHS, LaunchArgs, Launched, LaunchRequest, check_launch_args
+from benchmax.platform.wire.launches import (
+    RUN_PATHS,
+    LaunchArgs,
+    Launched,
+    LaunchRequest,
+    SftRequest,
+    check_launch_args,
+)
 
 router = APIRouter(tags=["launch"])
 
@@ -29,16 +35,16 @@ def list_launch_args(caller: Caller) -> LaunchArgs:
 
 
 @router.post("/v1/train/runs/launch", status_code=201)
-def launch(here: Here, caller: Caller, body: LaunchRequest) -> Launched:
+def launch(services: Services, caller: Caller, body: LaunchRequest) -> Launched:
     """Check the uploads and the arguments, then queue the run."""
     _check_type(body.type)
     _check_secrets(body.extra_secrets)
     given = {name: value for name, value in body.args.items() if name not in (*RUN_PATHS, *SOURCES)}
     args, warnings = check_launch_args(specs(), given)
-    assets, rows, more = checked_assets(here, caller.user_id, body.args)
-    with here.database.write() as session:
+    assets, rows, more = checked_assets(services, caller.user_id, body.args)
+    with services.database.write() as db:
         run = runs.create(
-            session,
+            db,
             owner_id=caller.user_id,
             name=body.name or run_name(assets.paths["env_cls_path"]),
             kind=body.type,
@@ -49,27 +55,27 @@ def launch(here: Here, caller: Caller, body: LaunchRequest) -> Launched:
             total_steps=total_steps(args, rows),
         )
         for name, value in body.extra_secrets.items():
-            here.vault.put(session, caller.user_id, name, value, run.id)
-        jobs.enqueue(session, run.id)
-        caller.note(session, "run.launch", run.id, name=run.name)
+            services.vault.put(db, caller.user_id, name, value, run.id)
+        jobs.enqueue(db, run.id)
+        caller.note(db, "run.launch", run.id, name=run.name)
     return Launched(run_id=run.id, warnings=warnings + more)
 
 
 @router.post("/v1/train/runs/sft", status_code=201)
-def launch_sft(here: Here, caller: Caller, body: SftRequest) -> Launched:
+def launch_sft(services: Services, caller: Caller, body: SftRequest) -> Launched:
     """A supervised run: rows are chats that end with the assistant, or a `prompt` with a `completion`."""
     given, unused = sft_args({**body.args, **({"model": body.model} if body.model else {})})
     args, warnings = check_launch_args(specs(), given)
     if unused:
         warnings.append(f"Not used in a supervised run here: {', '.join(unused)}.")
-    path, sha256, rows, held_out = lessons(
-        here, caller.user_id, body.dataset, held_out=body.eval.rows if body.eval else 0
+    path, sha256, rows, held_out = supervised_rows(
+        services, caller.user_id, body.dataset, held_out=body.eval.rows if body.eval else 0
     )
     if held_out >= rows:
         raise UsageError(f"eval.rows is {held_out} of {rows} rows. Leave some to learn from.")
-    with here.database.write() as session:
+    with services.database.write() as db:
         run = runs.create(
-            session,
+            db,
             owner_id=caller.user_id,
             name=body.name or f"sft {PurePosixPath(body.dataset.path).stem}",
             kind="sft",
@@ -79,8 +85,8 @@ def launch_sft(here: Here, caller: Caller, body: SftRequest) -> Launched:
             blobs={"train_dataset_path": sha256},
             total_steps=sft_steps(args, rows - held_out),
         )
-        jobs.enqueue(session, run.id)
-        caller.note(session, "run.launch", run.id, name=run.name)
+        jobs.enqueue(db, run.id)
+        caller.note(db, "run.launch", run.id, name=run.name)
     return Launched(run_id=run.id, warnings=warnings)
 
 

@@ -11,13 +11,13 @@ from fastapi.responses import StreamingResponse
 
 from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.auth import Caller, Principal
+from benchmax.platform.server.security.authentication import Caller, Principal
+from benchmax.platform.server.security.run_access import own_run
 from benchmax.platform.server.services.live_sessions import Broken, Event, event_stream, talk
-from benchmax.platform.server.services.run_views import own_run
-from benchmax.platform.server.state import Here, Platform
+from benchmax.platform.server.state import Services
 from benchmax.platform.store.queue.live_sessions import SessionFolder
-from benchmax.platform.wire.runs import Success
-from benchmax.platform.wire.sessions import Say, SessionInfo, SessionOpened, SessionRequest
+from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.playground import Say, SessionInfo, SessionOpened, SessionRequest
 
 router = APIRouter(prefix="/v1/playground/sessions", tags=["playground"])
 
@@ -28,26 +28,26 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("", status_code=201)
-def open_session(here: Here, caller: Caller, body: SessionRequest) -> SessionOpened:
+def open_session(services: Services, caller: Caller, body: SessionRequest) -> SessionOpened:
     """Ask for a chat with a checkpoint; the runner opens it."""
-    here.limiter.hit("session", caller.user_id)
-    with own_run(here, body.run_id, caller) as (session, run):
+    services.limiter.hit("session", caller.user_id)
+    with own_run(services, body.run_id, caller) as (db, run):
         environment = body.environment and "env_cls_path" in run.blobs  # a supervised run has none
         if body.example_id and not environment:
             raise UsageError("An example is played in its environment. Leave exampleId out, or environment on.")
-        folder = here.data.run(run.id) / "checkpoints"
+        folder = services.data.run(run.id) / "checkpoints"
         known = folder / (body.checkpoint if body.checkpoint.startswith("step-") else "latest")
         if body.checkpoint != "base" and not known.exists():
             raise UsageError("The run has no such checkpoint. Choose another (GET …/checkpoints), or base.")
-        caller.note(session, "playground.open", run.id, checkpoint=body.checkpoint)
-    opened = here.sessions.for_chat(caller.user_id, body.model_dump() | {"environment": environment})
+        caller.note(db, "playground.open", run.id, checkpoint=body.checkpoint)
+    opened = services.live_sessions.for_chat(caller.user_id, body.model_dump() | {"environment": environment})
     return SessionOpened(id=opened.id, status=opened.status)
 
 
 @router.get("/{session_id}")
-def get_session(here: Here, caller: Caller, session_id: SessionId) -> SessionInfo:
-    """What a session does, and, when it is ready, what its model is told."""
-    folder = _own(here, caller, session_id)
+def get_session(services: Services, caller: Caller, session_id: SessionId) -> SessionInfo:
+    """A chat's status and, when it is ready, the system prompt and tools of its model."""
+    folder = _own(services, caller, session_id)
     ready = folder.note("ready")
     return SessionInfo(
         id=folder.id,
@@ -62,16 +62,16 @@ def get_session(here: Here, caller: Caller, session_id: SessionId) -> SessionInf
 
 
 @router.delete("/{session_id}")
-def end_session(here: Here, caller: Caller, session_id: SessionId) -> Success:
+def end_session(services: Services, caller: Caller, session_id: SessionId) -> Success:
     """End a chat; the runner ends its processes."""
-    _own(here, caller, session_id).ask_to_end("You ended it.")
+    _own(services, caller, session_id).ask_to_end("You ended it.")
     return Success(success=True, message="The session is ended.")
 
 
 @router.post("/{session_id}/messages", response_class=StreamingResponse, responses=_STREAM)
-async def say(here: Here, caller: Caller, session_id: SessionId, body: Say) -> StreamingResponse:
+async def say(services: Services, caller: Caller, session_id: SessionId, body: Say) -> StreamingResponse:
     """Say something: token…, message (assistant, tool)…, reward when there is a task, done; or error."""
-    folder = _own(here, caller, session_id)
+    folder = _own(services, caller, session_id)
     if not body.content and not folder.asked.get("example_id"):
         raise UsageError("content is empty. Say something.")
 
@@ -91,8 +91,8 @@ async def say(here: Here, caller: Caller, session_id: SessionId, body: Say) -> S
     return event_stream(events())
 
 
-def _own(here: Platform, caller: Principal, session_id: str) -> SessionFolder:
-    folder = here.sessions.find(caller.user_id, session_id)
+def _own(services: Services, caller: Principal, session_id: str) -> SessionFolder:
+    folder = services.live_sessions.find(caller.user_id, session_id)
     if folder is None or folder.asked.get("kind") != "chat":
         raise Refused(404, "There is no such session, or it has ended. Open another.")
     return folder

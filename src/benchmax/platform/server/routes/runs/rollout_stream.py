@@ -18,15 +18,15 @@ from starlette.concurrency import run_in_threadpool
 from benchmax.bundle.metadata import BundleMetadata
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.files import json_size
-from benchmax.platform.server.security.auth import Caller, Principal
-from benchmax.platform.server.services import datasets
-from benchmax.platform.server.services.launch import check_bundle
+from benchmax.platform.server.security.authentication import Caller, Principal
+from benchmax.platform.server.services.datasets import stored_rows, uploaded
 from benchmax.platform.server.services.live_sessions import Broken, Event, event_stream
 from benchmax.platform.server.services.models import ChosenModel, choose
-from benchmax.platform.server.state import Here, Platform
+from benchmax.platform.server.services.runs.launch import check_bundle
+from benchmax.platform.server.state import Services
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.uploads import manifest_bytes
-from benchmax.platform.wire.sessions import BatchRequest, RolloutEnv, RolloutOptions, RolloutRequest
+from benchmax.platform.wire.rollout_requests import BatchRequest, RolloutEnv, RolloutOptions, RolloutRequest
 
 router = APIRouter(tags=["rollouts"])
 
@@ -39,55 +39,57 @@ _BATCH_LAST = frozenset({"batch_completed", "error", "cancelled"})
 
 @router.post("/rollout/stream", response_class=StreamingResponse, include_in_schema=False)  # the oldest clients'
 @router.post("/v1/rollout/stream", response_class=StreamingResponse, responses=_STREAM)
-async def stream_rollout(here: Here, caller: Caller, body: RolloutRequest) -> StreamingResponse:
+async def stream_rollout(services: Services, caller: Caller, body: RolloutRequest) -> StreamingResponse:
     """Play one example: rollout_started, message…, reward, rollout_completed."""
     if (body.raw_example is None) == (body.standardized_example is None):
         raise UsageError("Send one of raw_example and standardized_example.")
     rows = [body.raw_example if body.standardized_example is None else body.standardized_example]
-    chosen = await run_in_threadpool(choose, here, caller.user_id, body.llm)
-    request = _request(here, "rollout", rows, chosen, body.options, body.standardized_example is not None)
-    return await _play(here, caller, body.env, request, _LAST)
+    chosen = await run_in_threadpool(choose, services, caller.user_id, body.llm)
+    request = _request(services, "rollout", rows, chosen, body.options, body.standardized_example is not None)
+    return await _play(services, caller, body.env, request, _LAST)
 
 
 @router.post("/rollout/batch/stream", response_class=StreamingResponse, include_in_schema=False)
 @router.post("/v1/rollout/batch/stream", response_class=StreamingResponse, responses=_STREAM)
-async def stream_batch(here: Here, caller: Caller, body: BatchRequest) -> StreamingResponse:
+async def stream_batch(services: Services, caller: Caller, body: BatchRequest) -> StreamingResponse:
     """Play examples as groups: batch_started, rollout_completed…, batch_completed."""
-    rows = (await run_in_threadpool(_rows, here, caller, body))[: body.max_examples]
+    rows = (await run_in_threadpool(_rows, services, caller, body))[: body.max_examples]
     if not rows:
         raise UsageError("The dataset has no rows. Send dataset_bytes or the dataset_path of an upload.")
     if body.model is not None:
         body.llm.model = body.model.name
-    chosen = await run_in_threadpool(choose, here, caller.user_id, body.llm)
-    request = _request(here, "batch", rows, chosen, body.options, body.is_dataset_standardized)
+    chosen = await run_in_threadpool(choose, services, caller.user_id, body.llm)
+    request = _request(services, "batch", rows, chosen, body.options, body.is_dataset_standardized)
     samples = body.group_size or body.options.samples_per_example
     workers = max(1, body.max_in_flight // samples) if body.max_in_flight else body.concurrent_workers
     request["options"] |= {"samples": samples, "workers": workers}
-    return await _play(here, caller, body.env, request, _BATCH_LAST)
+    return await _play(services, caller, body.env, request, _BATCH_LAST)
 
 
 def _request(
-    here: Platform, do: str, rows: list[Any], chosen: ChosenModel, options: RolloutOptions, standardized: bool
+    services: Services, do: str, rows: list[Any], chosen: ChosenModel, options: RolloutOptions, standardized: bool
 ) -> dict[str, Any]:
     return {
         "do": do,
         "rows": rows,
         "standardized": standardized,
-        "llm": chosen.told(here.settings),
+        "llm": chosen.to_dict(services.settings),
         "options": options.model_dump(),
     }
 
 
 async def _play(
-    here: Platform, caller: Principal, env: RolloutEnv, request: Mapping[str, Any], last: frozenset[str]
+    services: Services, caller: Principal, env: RolloutEnv, request: Mapping[str, Any], last: frozenset[str]
 ) -> StreamingResponse:
-    here.limiter.hit("rollout", caller.user_id)
-    digest, files = await run_in_threadpool(_bundle, here, caller, env)
+    services.limiter.hit("rollout", caller.user_id)
+    digest, files = await run_in_threadpool(_bundle, services, caller, env)
 
     async def events() -> AsyncIterator[Event | None]:
         ended = False
         try:
-            asked = here.sessions.ask(lambda: here.sessions.for_rollouts(caller.user_id, digest, files), request)
+            asked = services.live_sessions.ask(
+                lambda: services.live_sessions.for_rollouts(caller.user_id, digest, files), request
+            )
             async with aclosing(asked) as said:
                 async for event in said:
                     ended = ended or (event is not None and event["event"] in last)
@@ -100,13 +102,13 @@ async def _play(
     return event_stream(events())
 
 
-def _bundle(here: Platform, caller: Principal, env: RolloutEnv) -> tuple[str, dict[str, Path | bytes]]:
+def _bundle(services: Services, caller: Principal, env: RolloutEnv) -> tuple[str, dict[str, Path | bytes]]:
     """A name for the environment, and its two files; only the manifest is read."""
     by_path = (env.env_cls_path, env.env_metadata_path)
     by_bytes = (env.env_cls_bytes, env.env_metadata_bytes)
     found: list[Path | bytes]
     if all(by_path) and not any(each is not None for each in by_bytes):
-        found = [_blob(here, caller, str(path)) for path in by_path]
+        found = [_blob(services, caller, str(path)) for path in by_path]
     elif all(each is not None for each in by_bytes) and not any(by_path):
         found = [_decoded(str(text), "env") for text in by_bytes]
     else:
@@ -119,12 +121,12 @@ def _bundle(here: Platform, caller: Principal, env: RolloutEnv) -> tuple[str, di
     return digest.hexdigest(), {"env_cls_path": pickled, "env_metadata_path": manifest}
 
 
-def _rows(here: Platform, caller: Principal, body: BatchRequest) -> list[Any]:
+def _rows(services: Services, caller: Principal, body: BatchRequest) -> list[Any]:
     if (body.dataset_bytes is None) == (body.dataset_path is None):
         raise UsageError("Send one of dataset_bytes and dataset_path.")
     if body.dataset_path is not None:
-        where, sha256 = _dataset(here, caller, body.dataset_path, body.split)
-        return datasets.first_rows(here.blobs, sha256, where, body.max_examples)
+        where, sha256 = _dataset(services, caller, body.dataset_path, body.split)
+        return stored_rows.first(services.blobs, sha256, where, body.max_examples)
     content = _decoded(body.dataset_bytes or "", "dataset_bytes")
     if json_size.too_many(content):
         raise UsageError("dataset_bytes holds too many values. Upload the rows as .jsonl and give dataset_path.")
@@ -138,22 +140,22 @@ def _rows(here: Platform, caller: Principal, body: BatchRequest) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _dataset(here: Platform, caller: Principal, path: str, split: str) -> tuple[str, str]:
-    """The file a path names, or the one of a split in the folder it names; gives its path and SHA-256."""
-    with here.database.read() as session:
-        found = datasets.splits_of(session, caller.user_id, path)
+def _dataset(services: Services, caller: Principal, path: str, split: str) -> tuple[str, str]:
+    """The file a path names, or the one of a split in the folder it names; returns its path and SHA-256."""
+    with services.database.read() as db:
+        found = uploaded.splits_of(db, caller.user_id, path)
     chosen = found.get(split) or found.get("train")
     if chosen is None:
         raise NotFoundError(f"You have no upload at {path[:200]!r}. Upload it first, or send the bytes.")
     return chosen[0].path, chosen[1].sha256
 
 
-def _blob(here: Platform, caller: Principal, path: str) -> Path:
-    with here.database.read() as session:
-        found = blobs.find(session, caller.user_id, path)
+def _blob(services: Services, caller: Principal, path: str) -> Path:
+    with services.database.read() as db:
+        found = blobs.find(db, caller.user_id, path)
     if found is None:
         raise NotFoundError(f"You have no upload at {path[:200]!r}. Upload it first, or send the bytes.")
-    return here.blobs.path(found[1].sha256)
+    return services.blobs.path(found[1].sha256)
 
 
 def _decoded(text: str, what: str) -> bytes:

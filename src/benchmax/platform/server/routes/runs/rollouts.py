@@ -13,24 +13,25 @@ from benchmax.envs.reward_values import WHOLE
 from benchmax.errors import UsageError
 from benchmax.evaluation.compare import TOTAL, Difference, compare_scores
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.auth import MaybeCaller, Principal
-from benchmax.platform.server.services.rollout_views import Order, Wanted, rollout_item, scope_of, token_runs
-from benchmax.platform.server.services.run_views import NOT_FOUND, EvalId, Limit, Mode, Page, VisibleRun
-from benchmax.platform.server.state import Here
-from benchmax.platform.store.runs import comparisons, evals, rollouts, runs
-from benchmax.platform.store.runs import rollout_search as outlines
+from benchmax.platform.server.security.authentication import MaybeCaller, Principal
+from benchmax.platform.server.security.run_access import NOT_FOUND, VisibleRun
+from benchmax.platform.server.services.runs.rollout_views import Order, Wanted, rollout_item, scope_of, token_runs
+from benchmax.platform.server.services.runs.run_views import EvalId, Limit, Mode, Page
+from benchmax.platform.server.state import Services
+from benchmax.platform.store.runs import comparisons, evals, rollout_search, rollouts, runs
 from benchmax.platform.store.tables import RolloutRow, Run
-from benchmax.platform.wire.resources import ComparedComponent, ComparisonSummary
-from benchmax.platform.wire.rollouts import FoundRollout, FoundRollouts, RolloutOutline, StepOutline
-from benchmax.platform.wire.runs import (
-    ComparedGroup,
-    Comparison,
+from benchmax.platform.wire.evals import ComparedComponent, ComparedGroup, Comparison, ComparisonSummary
+from benchmax.platform.wire.rollouts import (
+    FoundRollout,
+    FoundRollouts,
     HeatCell,
     ModeAverage,
     NamedReward,
     RolloutDetails,
     RolloutList,
+    RolloutOutline,
     RolloutSummary,
+    StepOutline,
 )
 
 router = APIRouter(prefix="/v1/train/runs/{run_id}/rollouts", tags=["rollouts"])
@@ -45,40 +46,45 @@ def _json(value: Any) -> bytes:
 
 @router.get("")
 def list_rollouts(
-    here: Here, run: VisibleRun, wanted: Wanted, order: Order = "newest", page: Page = 1, limit: Limit = 50
+    services: Services,
+    run: VisibleRun,
+    wanted: Wanted,
+    order: Order = "newest",
+    page: Page = 1,
+    limit: Limit = 50,
 ) -> RolloutList:
     """Rollouts by what a list can filter on, newest step first or as `order` says."""
-    with here.database.read() as session:
-        found = rollouts.page(session, run.id, order=order, limit=limit, offset=(page - 1) * limit, **wanted)
+    with services.database.read() as db:
+        found = rollouts.page(db, run.id, order=order, limit=limit, offset=(page - 1) * limit, **wanted)
     return RolloutList(data=[rollout_item(row) for row in found], page=page, limit=limit)
 
 
 @router.get("/outline", response_model=RolloutOutline, responses={304: {"model": None}})
-def outline(request: Request, here: Here, run: VisibleRun, wanted: Wanted) -> Response:
+def outline(request: Request, services: Services, run: VisibleRun, wanted: Wanted) -> Response:
     """How many rollouts fit at each step, newest first; and what could be filtered on."""
 
     def make() -> bytes:
-        steps = [StepOutline(**each) for each in outlines.steps(session, run.id, **wanted)]
-        tools, ended = outlines.facets(session, run.id, wanted["mode"], wanted.get("eval_id", ""))
+        steps = [StepOutline(**each) for each in rollout_search.steps(db, run.id, **wanted)]
+        tools, ended = rollout_search.facets(db, run.id, wanted["mode"], wanted.get("eval_id", ""))
         return RolloutOutline(steps=steps, tools=tools, terminations=ended).model_dump_json(by_alias=True).encode()
 
-    with here.database.read() as session:
-        return here.charts.answer(request, session, run, make)
+    with services.database.read() as db:
+        return services.response_cache.answer(request, db, run, make)
 
 
 @router.get("/search")
 def search(
-    here: Here,
+    services: Services,
     run: VisibleRun,
     wanted: Wanted,
     text: Annotated[str, Query(min_length=1, max_length=300)],
     order: Order = "newest",
     limit: Limit = 200,
 ) -> FoundRollouts:
-    """Rollouts whose prompt, turns, task, errors or logs hold a text; `searched` tells how many were looked at."""
-    with here.database.read() as session:
-        folder = here.data.run(run.id)
-        found = outlines.search(session, folder, run.id, text, order=order, limit=limit, **wanted)
+    """Rollouts whose prompt, turns, task, errors or logs hold a text; `searched` is how many were read."""
+    with services.database.read() as db:
+        folder = services.data.run(run.id)
+        found = rollout_search.search(db, folder, run.id, text, order=order, limit=limit, **wanted)
     rows = [FoundRollout(rollout=rollout_item(row), words=words) for row, words in found.rows]
     return FoundRollouts(found=rows, searched=found.searched, total=found.total)
 
@@ -86,7 +92,7 @@ def search(
 @router.get("/summary", response_model=RolloutSummary, responses={304: {"model": None}})
 def summary(
     request: Request,
-    here: Here,
+    services: Services,
     run: VisibleRun,
     mode: Mode = "eval",
     external_eval_id: EvalId = None,
@@ -97,18 +103,18 @@ def summary(
     scope = scope_of(mode, external_eval_id)
 
     def make() -> bytes:
-        groups = rollouts.summary(session, run.id, **scope, limit=limit, offset=(page - 1) * limit)
-        total = rollouts.count_examples(session, run.id, **scope)
+        groups = rollouts.summary(db, run.id, **scope, limit=limit, offset=(page - 1) * limit)
+        total = rollouts.count_examples(db, run.id, **scope)
         return _json({"data": groups, "page": page, "limit": limit, "total": total})
 
-    with here.database.read() as session:
-        return here.charts.answer(request, session, run, make)
+    with services.database.read() as db:
+        return services.response_cache.answer(request, db, run, make)
 
 
 @router.get("/heatmap", response_model=list[HeatCell], responses={304: {"model": None}})
 def heatmap(
     request: Request,
-    here: Here,
+    services: Services,
     run: VisibleRun,
     example: Annotated[str, Query(alias="promptMessageId", min_length=1, max_length=80)],
     mode: Mode = "eval",
@@ -116,34 +122,36 @@ def heatmap(
 ) -> Response:
     """Every rollout of one example."""
     scope = scope_of(mode, external_eval_id)
-    with here.database.read() as session:
-        return here.charts.answer(
-            request, session, run, lambda: _json(rollouts.heatmap(session, run.id, example, **scope))
+    with services.database.read() as db:
+        return services.response_cache.answer(
+            request, db, run, lambda: _json(rollouts.heatmap(db, run.id, example, **scope))
         )
 
 
 @router.get("/mode-average", response_model=ModeAverage, responses={304: {"model": None}})
 def mode_average(
-    request: Request, here: Here, run: VisibleRun, mode: Mode = "eval", external_eval_id: EvalId = None
+    request: Request, services: Services, run: VisibleRun, mode: Mode = "eval", external_eval_id: EvalId = None
 ) -> Response:
     """The mean reward of a mode; unscored rollouts are left out, not counted as 0."""
     scope = scope_of(mode, external_eval_id)
-    with here.database.read() as session:
-        return here.charts.answer(request, session, run, lambda: _json(rollouts.mode_average(session, run.id, **scope)))
+    with services.database.read() as db:
+        return services.response_cache.answer(
+            request, db, run, lambda: _json(rollouts.mode_average(db, run.id, **scope))
+        )
 
 
 @router.get("/component-averages")
 def component_averages(
-    here: Here, run: VisibleRun, mode: Mode = "eval", external_eval_id: EvalId = None
+    services: Services, run: VisibleRun, mode: Mode = "eval", external_eval_id: EvalId = None
 ) -> dict[str, float] | None:
     """The mean of each reward component at the latest step; null when there is none."""
-    with here.database.read() as session:
-        return rollouts.component_averages(session, run.id, **scope_of(mode, external_eval_id))
+    with services.database.read() as db:
+        return rollouts.component_averages(db, run.id, **scope_of(mode, external_eval_id))
 
 
 @router.get("/comparison")
 def comparison(
-    here: Here,
+    services: Services,
     run: VisibleRun,
     caller: MaybeCaller,
     external_eval_id: EvalId = None,
@@ -152,12 +160,12 @@ def comparison(
     limit: Limit = 50,
 ) -> Comparison:
     """The run's latest eval beside another model's, or another run's, example by example."""
-    with here.database.read() as session:
-        other_id, theirs = _compared_with(session, run, caller, external_eval_id, other_run_id)
-        examples = rollouts.examples(session, other_id, **theirs, limit=limit, offset=(page - 1) * limit)
-        ours = rollouts.groups(session, run.id, examples, mode="eval")
-        compared = rollouts.groups(session, other_id, examples, **theirs)
-        total = rollouts.count_examples(session, other_id, **theirs)
+    with services.database.read() as db:
+        other_id, theirs = _compared_with(db, run, caller, external_eval_id, other_run_id)
+        examples = rollouts.examples(db, other_id, **theirs, limit=limit, offset=(page - 1) * limit)
+        ours = rollouts.groups(db, run.id, examples, mode="eval")
+        compared = rollouts.groups(db, other_id, examples, **theirs)
+        total = rollouts.count_examples(db, other_id, **theirs)
     return Comparison(
         model_groups=[ComparedGroup(**group) for group in ours],
         comp_groups=[ComparedGroup(**group) for group in compared],
@@ -169,32 +177,32 @@ def comparison(
 
 @router.get("/comparison/summary")
 def comparison_summary(
-    here: Here,
+    services: Services,
     run: VisibleRun,
     caller: MaybeCaller,
     external_eval_id: EvalId = None,
     other_run_id: OtherRunId = None,
 ) -> ComparisonSummary:
     """The run's latest eval against another model's, or another run's: each component, paired by example."""
-    with here.database.read() as session:
-        other_id, theirs = _compared_with(session, run, caller, external_eval_id, other_run_id)
-        other = comparisons.scores(session, other_id, **theirs)
-        found = compare_scores(base=other, other=comparisons.scores(session, run.id))
+    with services.database.read() as db:
+        other_id, theirs = _compared_with(db, run, caller, external_eval_id, other_run_id)
+        other = comparisons.scores(db, other_id, **theirs)
+        found = compare_scores(base=other, other=comparisons.scores(db, run.id))
     number = found[TOTAL].delta.n if found else 0
     return ComparisonSummary(n=number, components=[_compared(name or WHOLE, each) for name, each in found.items()])
 
 
 def _compared_with(
-    session: Session, run: Run, caller: Principal | None, eval_id: str | None, other_run_id: str | None
+    db: Session, run: Run, caller: Principal | None, eval_id: str | None, other_run_id: str | None
 ) -> tuple[str, dict[str, str]]:
-    """The run whose rollouts are the other side, and which of them: an evaluation of ours, or another run's own."""
+    """The run whose rollouts are the other side, and which of them: an evaluation of this run, or another run's own."""
     if (eval_id is None) == (other_run_id is None):
         raise UsageError("Name what to compare with: externalEvalId or otherRunId, one of them.")
     if eval_id is not None:
-        if evals.get(session, run.id, eval_id) is None:
+        if evals.get(db, run.id, eval_id) is None:
             raise Refused(404, "The run has no such eval. GET …/external-eval lists them.")
         return run.id, {"mode": evals.MODE, "eval_id": eval_id}
-    another = runs.visible(session, other_run_id or "", caller.user_id if caller else None)
+    another = runs.visible(db, other_run_id or "", caller.user_id if caller else None)
     if another is None:
         raise Refused(404, NOT_FOUND)
     return another.id, {"mode": "eval"}
@@ -217,13 +225,13 @@ def _compared(name: str, each: Difference) -> ComparedComponent:
 
 
 @router.get("/{rollout_id}/details")
-def details(here: Here, run: VisibleRun, rollout_id: Annotated[str, Path(max_length=80)]) -> RolloutDetails:
+def details(services: Services, run: VisibleRun, rollout_id: Annotated[str, Path(max_length=80)]) -> RolloutDetails:
     """One rollout in full: every turn, every reward, the task."""
-    with here.database.read() as session:
-        row = rollouts.get(session, run.id, rollout_id)
+    with services.database.read() as db:
+        row = rollouts.get(db, run.id, rollout_id)
     if row is None:
         raise Refused(404, _NO_ROLLOUT)
-    folder = here.data.run(run.id)
+    folder = services.data.run(run.id)
     body = rollouts.read_body(folder, row)
     tokens = token_runs(folder, body or {})
     return RolloutDetails(complete=body is not None, token_runs=tokens, **_details(row, body or {}))

@@ -13,31 +13,31 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 
 from benchmax.files.links import open_plain, read_plain
+from benchmax.platform.server.downloads import attachment
 from benchmax.platform.server.routes.environments import report_info
-from benchmax.platform.server.security.auth import Caller
-from benchmax.platform.server.security.middleware import attachment
-from benchmax.platform.server.services import catalogue, run_logs
-from benchmax.platform.server.services.launch import specs
-from benchmax.platform.server.services.run_logs import Process, Wanted
-from benchmax.platform.server.services.run_views import Limit, OwnedRun, VisibleRun, run_infos
-from benchmax.platform.server.state import Here
-from benchmax.platform.store.queue import one_off_jobs as errands
-from benchmax.platform.store.runs import metrics as points
-from benchmax.platform.store.runs import run_summaries as standings
-from benchmax.platform.store.runs import runs
+from benchmax.platform.server.security.authentication import Caller
+from benchmax.platform.server.security.run_access import OwnedRun, VisibleRun
+from benchmax.platform.server.services import catalogue
+from benchmax.platform.server.services.runs import run_logs
+from benchmax.platform.server.services.runs.launch import specs
+from benchmax.platform.server.services.runs.run_logs import Process, Wanted
+from benchmax.platform.server.services.runs.run_views import Limit, run_infos
+from benchmax.platform.server.state import Services
+from benchmax.platform.store.queue import one_off_jobs
+from benchmax.platform.store.runs import metrics, run_summaries, runs
 from benchmax.platform.store.tables import Run
 from benchmax.platform.store.text import clean_json
-from benchmax.platform.wire.resources import (
+from benchmax.platform.wire.environments import RunDoctor
+from benchmax.platform.wire.runs import (
     LaunchedArg,
     LogPage,
     RunConfig,
     RunCurves,
-    RunDoctor,
+    RunInfo,
     SystemNow,
     SystemPoint,
     SystemSeries,
 )
-from benchmax.platform.wire.runs import RunInfo
 
 router = APIRouter(prefix="/v1/train", tags=["runs"])
 
@@ -54,14 +54,14 @@ _CONFIG_BYTES = 4 * 1024 * 1024
 
 
 @router.get("/runs.csv", response_class=StreamingResponse)
-def list_runs_csv(here: Here, caller: Caller, ids: RunIds = None) -> StreamingResponse:
+def list_runs_csv(services: Services, caller: Caller, ids: RunIds = None) -> StreamingResponse:
     """Your runs as a table, archived ones too; with `ids`, these alone, in that order."""
-    with here.database.read() as session:
-        found = runs.of_owner(session, caller.user_id, archived=None, limit=_MOST_RUNS)
+    with services.database.read() as db:
+        found = runs.of_owner(db, caller.user_id, archived=None, limit=_MOST_RUNS)
         if ids is not None:
             by_id = {run.id: run for run in found}
             found = [by_id[each] for each in dict.fromkeys(ids.split(",")) if each in by_id]
-        infos = run_infos(session, found, caller, here.data)
+        infos = run_infos(db, found, caller, services.data)
     headers = attachment("runs.csv") | {"Content-Type": "text/csv; charset=utf-8"}
     return StreamingResponse(_csv_lines(infos), headers=headers)
 
@@ -88,20 +88,20 @@ def _cell(value: Any) -> Any:
 
 
 @router.get("/curves")
-def get_curves(here: Here, caller: Caller, ids: CurveIds) -> RunCurves:
+def get_curves(services: Services, caller: Caller, ids: CurveIds) -> RunCurves:
     """The training reward of your runs, small enough for a list of them."""
     wanted = set(ids.split(",")[:_MOST_CURVES])
-    with here.database.read() as session:
-        mine = session.scalars(select(Run.id).where(Run.id.in_(wanted), Run.owner_id == caller.user_id)).all()
-        return RunCurves(curves=points.curves(session, mine, standings.REWARD, _CURVE_POINTS))
+    with services.database.read() as db:
+        mine = db.scalars(select(Run.id).where(Run.id.in_(wanted), Run.owner_id == caller.user_id)).all()
+        return RunCurves(curves=metrics.curves(db, mine, run_summaries.REWARD, _CURVE_POINTS))
 
 
 @router.get("/runs/{run_id}/doctor")
-def get_doctor(here: Here, run: OwnedRun) -> RunDoctor:
+def get_doctor(services: Services, run: OwnedRun) -> RunDoctor:
     """What the doctor found in the environment of a run."""
-    with here.database.read() as session:
-        environment = catalogue.of_run(session, run)
-        found = errands.of_subject(session, run.owner_id, "doctor", environment) if environment else []
+    with services.database.read() as db:
+        environment = catalogue.of_run(db, run)
+        found = one_off_jobs.of_subject(db, run.owner_id, "doctor", environment) if environment else []
     rows = run.blobs.get("train_dataset_path")
     done = [each for each in found if each.status == "complete"]
     report = next((each for each in done if each.options.get("rows") == rows), done[0] if done else None)
@@ -114,7 +114,7 @@ def get_doctor(here: Here, run: OwnedRun) -> RunDoctor:
 
 
 @router.get("/runs/{run_id}/config")
-def get_config(here: Here, run: VisibleRun) -> RunConfig:
+def get_config(services: Services, run: VisibleRun) -> RunConfig:
     """The launch arguments, which of them were given, and every setting they became."""
     known = {spec.name: spec for spec in specs()}
     args = [
@@ -128,9 +128,9 @@ def get_config(here: Here, run: VisibleRun) -> RunConfig:
         for name, value in run.args.items()
     ]
     try:
-        text = read_plain(here.data.run(run.id), "config.json", _CONFIG_BYTES).decode()
+        text = read_plain(services.data.run(run.id), "config.json", _CONFIG_BYTES).decode()
         # Where things lie on the server is the server's own business.
-        settings = clean_json(json.loads(text.replace(f"{here.data.root}/", "")))
+        settings = clean_json(json.loads(text.replace(f"{services.data.root}/", "")))
     except (OSError, ValueError, RecursionError):
         settings = None
     return RunConfig(type=run.kind, args=args, paths=run.paths, parent=run.parent, settings=settings)
@@ -138,7 +138,7 @@ def get_config(here: Here, run: VisibleRun) -> RunConfig:
 
 @router.get("/runs/{run_id}/logs")
 def get_process_logs(
-    here: Here,
+    services: Services,
     run: OwnedRun,
     process: Process = "child",
     level: Annotated[str | None, Query(pattern="^(DEBUG|INFO|WARNING|ERROR|CRITICAL)$")] = None,
@@ -149,16 +149,16 @@ def get_process_logs(
     """Lines of one process, oldest first, from `after` on; with `tail` the last ones."""
     wanted = Wanted(level, after, limit, tail)
     if process == "environment":
-        with here.database.read() as session:
-            return run_logs.of_environment(session, run.id, wanted)
-    return run_logs.of_file(here.data.run(run.id), process, wanted, run.started or run.created)
+        with services.database.read() as db:
+            return run_logs.of_environment(db, run.id, wanted)
+    return run_logs.of_file(services.data.run(run.id), process, wanted, run.started or run.created)
 
 
 @router.get("/runs/{run_id}/system")
-def get_system(here: Here, run: VisibleRun, limit: Annotated[int, Query(ge=2, le=5000)] = 720) -> SystemSeries:
+def get_system(services: Services, run: VisibleRun, limit: Annotated[int, Query(ge=2, le=5000)] = 720) -> SystemSeries:
     """What the run's processes used of the machine; thinned evenly to `limit` points."""
     try:
-        with open_plain(here.data.run(run.id), "system.jsonl") as file:
+        with open_plain(services.data.run(run.id), "system.jsonl") as file:
             file.seek(max(0, file.seek(0, 2) - _SYSTEM_BYTES))
             lines = file.read().splitlines()
     except OSError:

@@ -14,40 +14,29 @@ from starlette.concurrency import run_in_threadpool
 from benchmax.errors import UsageError
 from benchmax.files.links import read_plain
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.auth import Caller, MaybeCaller
+from benchmax.platform.server.security.authentication import Caller, MaybeCaller
+from benchmax.platform.server.security.run_access import RunId, VisibleRun, own_run
 from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.live_sessions import reach_of
-from benchmax.platform.server.services.run_views import (
-    Limit,
-    RunId,
-    VisibleRun,
-    eval_info,
-    log_line,
-    own_run,
-    run_info,
-    run_infos,
-)
+from benchmax.platform.server.services.runs.run_views import Limit, eval_info, log_line, run_info, run_infos
 from benchmax.platform.server.services.sse import event_info
-from benchmax.platform.server.state import Here, Platform
+from benchmax.platform.server.state import Services
 from benchmax.platform.store.queue import jobs
-from benchmax.platform.store.runs import evals, events, rollouts, runs
-from benchmax.platform.store.runs import metrics as points
+from benchmax.platform.store.runs import evals, events, metrics, rollouts, runs
 from benchmax.platform.store.tables import TERMINAL, Endpoint, Run
 from benchmax.platform.store.uploads import blobs
-from benchmax.platform.wire.resources import RescoreRequest
+from benchmax.platform.wire.base import Success
+from benchmax.platform.wire.evals import EvalInfo, EvalList, EvalRequest
+from benchmax.platform.wire.launches import RescoreRequest
 from benchmax.platform.wire.runs import (
     Checkpoint,
     Checkpoints,
     EnvLogs,
-    EvalInfo,
-    EvalList,
-    EvalRequest,
     RunChange,
     RunDetails,
     RunEvents,
     RunInfo,
     ScalarPoint,
-    Success,
 )
 
 router = APIRouter(prefix="/v1/train/runs", tags=["runs"])
@@ -59,7 +48,7 @@ LOG_LINES = 10_000
 
 @router.get("")
 def list_runs(
-    here: Here,
+    services: Services,
     caller: Caller,
     include_config: _Config = False,
     archived: bool = False,
@@ -70,9 +59,9 @@ def list_runs(
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> list[RunInfo]:
     """Your runs, newest first."""
-    with here.database.read() as session:
+    with services.database.read() as db:
         found = runs.of_owner(
-            session,
+            db,
             caller.user_id,
             archived=archived,
             status=status,
@@ -81,48 +70,48 @@ def list_runs(
             limit=limit,
             offset=offset,
         )
-        return run_infos(session, found, caller, here.data, config=include_config)
+        return run_infos(db, found, caller, services.data, config=include_config)
 
 
 @router.get("/{run_id}")
-def get_run(here: Here, run: VisibleRun, caller: MaybeCaller, include_config: _Config = False) -> RunInfo:
+def get_run(services: Services, run: VisibleRun, caller: MaybeCaller, include_config: _Config = False) -> RunInfo:
     """One run."""
-    with here.database.read() as session:
-        return run_info(session, run, caller, here.data, config=include_config)
+    with services.database.read() as db:
+        return run_info(db, run, caller, services.data, config=include_config)
 
 
 @router.get("/{run_id}/details")
-def get_details(here: Here, run: VisibleRun, caller: MaybeCaller) -> RunDetails:
+def get_details(services: Services, run: VisibleRun, caller: MaybeCaller) -> RunDetails:
     """One run, with its modes and the number of errors."""
-    with here.database.read() as session:
-        modes = sorted({*points.modes(session, run.id), *rollouts.modes(session, run.id)})
-        info = run_info(session, run, caller, here.data, config=True)
+    with services.database.read() as db:
+        modes = sorted({*metrics.modes(db, run.id), *rollouts.modes(db, run.id)})
+        info = run_info(db, run, caller, services.data, config=True)
     return RunDetails(**dict(info), modes=modes, error_count=run.error_count)
 
 
 @router.get("/{run_id}/events", response_model=RunEvents, responses={304: {"model": None}})
-def get_events(request: Request, here: Here, run: VisibleRun) -> Response:
+def get_events(request: Request, services: Services, run: VisibleRun) -> Response:
     """What happened, oldest first."""
 
     def make() -> bytes:
-        found = RunEvents(events=[event_info(event) for event in events.of_run(session, run.id)])
+        found = RunEvents(events=[event_info(event) for event in events.of_run(db, run.id)])
         return found.model_dump_json(by_alias=True).encode()
 
-    with here.database.read() as session:
-        return here.charts.answer(request, session, run, make)
+    with services.database.read() as db:
+        return services.response_cache.answer(request, db, run, make)
 
 
 @router.get("/{run_id}/alerts")
-def get_alerts(here: Here, run: VisibleRun) -> RunEvents:
+def get_alerts(services: Services, run: VisibleRun) -> RunEvents:
     """Only what needs a look."""
-    with here.database.read() as session:
-        return RunEvents(events=[event_info(event) for event in events.of_run(session, run.id, ["alert"])])
+    with services.database.read() as db:
+        return RunEvents(events=[event_info(event) for event in events.of_run(db, run.id, ["alert"])])
 
 
 @router.get("/{run_id}/scalars", response_model=dict[str, list[ScalarPoint]], responses={304: {"model": None}})
 def get_scalars(
     request: Request,
-    here: Here,
+    services: Services,
     run: VisibleRun,
     mode: Annotated[str, Query(min_length=1, max_length=40)],
     buckets: Annotated[int | None, Query(ge=1, le=10_000)] = None,
@@ -131,14 +120,14 @@ def get_scalars(
 
     With `buckets`, at most so many points a series, for a chart: each with the mean of its steps, and `min` and `max`.
     """
-    with here.database.read() as session:
-        return here.charts.answer(request, session, run, lambda: points.encoded(session, run.id, mode, buckets))
+    with services.database.read() as db:
+        return services.response_cache.answer(request, db, run, lambda: metrics.encoded(db, run.id, mode, buckets))
 
 
 @router.get("/{run_id}/environment-logs", response_model=EnvLogs, responses={304: {"model": None}})
 def get_logs(
     request: Request,
-    here: Here,
+    services: Services,
     run: VisibleRun,
     rollout_id: Annotated[str | None, Query(alias="rolloutId", max_length=80)] = None,
     limit: Annotated[int, Query(ge=1, le=LOG_LINES)] = LOG_LINES,
@@ -147,14 +136,14 @@ def get_logs(
     """What the environment logged, oldest first; of one rollout, or of all."""
 
     def make() -> bytes:
-        found = rollouts.logs(session, run.id, rollout_id=rollout_id, limit=limit, after=cursor)
+        found = rollouts.logs(db, run.id, rollout_id=rollout_id, limit=limit, after=cursor)
         last = str(found[-1].id if found else cursor)
         logs = [log_line(line) for line in found]
         page = EnvLogs(logs=logs, next_cursor=last if len(found) == limit else None, cursor=last)
         return page.model_dump_json(by_alias=True).encode()
 
-    with here.database.read() as session:
-        return here.charts.answer(request, session, run, make)
+    with services.database.read() as db:
+        return services.response_cache.answer(request, db, run, make)
 
 
 _FEED: dict[int | str, dict[str, Any]] = {
@@ -164,7 +153,7 @@ _FEED: dict[int | str, dict[str, Any]] = {
 
 @router.get("/{run_id}/stream", response_class=StreamingResponse, responses=_FEED)
 async def stream(
-    here: Here,
+    services: Services,
     run: VisibleRun,
     last_event_id: Annotated[str | None, Header(max_length=40)] = None,
     latest: bool = False,
@@ -175,29 +164,29 @@ async def stream(
     """
     last = int(last_event_id) if last_event_id and last_event_id.isdecimal() and len(last_event_id) < 19 else 0
     if latest and not last:
-        last = await run_in_threadpool(here.feeds.newest, run.id)
+        last = await run_in_threadpool(services.feeds.newest, run.id)
 
-    async def told() -> AsyncIterator[bytes]:
-        async with aclosing(here.feeds.follow(run.id, last)) as news:
+    async def encoded() -> AsyncIterator[bytes]:
+        async with aclosing(services.feeds.follow(run.id, last)) as news:
             async for piece in news:
                 yield piece
         yield b'data: {"type": "end"}\n\n'
 
     unbuffered = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(told(), media_type="text/event-stream", headers=unbuffered)
+    return StreamingResponse(encoded(), media_type="text/event-stream", headers=unbuffered)
 
 
 @router.get("/{run_id}/checkpoints")
-def get_checkpoints(here: Here, run: VisibleRun) -> Checkpoints:
+def get_checkpoints(services: Services, run: VisibleRun) -> Checkpoints:
     """The weights that were saved, oldest first."""
-    return Checkpoints(checkpoints=_checkpoints(here, run))
+    return Checkpoints(checkpoints=_checkpoints(services, run))
 
 
 _MARK_BYTES = 1024
 
 
-def _checkpoints(here: Platform, run: Run) -> list[Checkpoint]:
-    folder = here.data.run(run.id) / "checkpoints"
+def _checkpoints(services: Services, run: Run) -> list[Checkpoint]:
+    folder = services.data.run(run.id) / "checkpoints"
     marks = {}
     for mark in ("latest", "best"):
         try:
@@ -227,55 +216,55 @@ def _checkpoints(here: Platform, run: Run) -> list[Checkpoint]:
 
 
 @router.patch("/{run_id}")
-def change_run(here: Here, run_id: RunId, caller: Caller, body: RunChange) -> RunInfo:
+def change_run(services: Services, run_id: RunId, caller: Caller, body: RunChange) -> RunInfo:
     """Rename, tag, pin, annotate, archive, publish."""
-    with own_run(here, run_id, caller) as (session, run):
+    with own_run(services, run_id, caller) as (db, run):
         changes = body.model_dump(exclude_none=True)
         for name, value in changes.items():
             setattr(run, name, value)
         if "is_public" in changes:
-            caller.note(session, "run.publish" if run.is_public else "run.unpublish", run.id)
-        session.flush()
-        return run_info(session, run, caller, here.data)
+            caller.note(db, "run.publish" if run.is_public else "run.unpublish", run.id)
+        db.flush()
+        return run_info(db, run, caller, services.data)
 
 
 @router.delete("/{run_id}")
-def delete_run(here: Here, run_id: RunId, caller: Caller) -> Success:
+def delete_run(services: Services, run_id: RunId, caller: Caller) -> Success:
     """Hide the run at once; the runner stops it and removes its files."""
-    with own_run(here, run_id, caller) as (session, run):
-        jobs.drop_queued(session, run.id)
-        runs.mark_deleted(session, run.id)
-        caller.note(session, "run.delete", run.id, name=run.name)
+    with own_run(services, run_id, caller) as (db, run):
+        jobs.drop_queued(db, run.id)
+        runs.mark_deleted(db, run.id)
+        caller.note(db, "run.delete", run.id, name=run.name)
     return Success(success=True, message="The run is deleted.")
 
 
 @router.post("/{run_id}/cancel")
-def cancel_run(here: Here, run_id: RunId, caller: Caller) -> Success:
+def cancel_run(services: Services, run_id: RunId, caller: Caller) -> Success:
     """Ask a run to stop. One that waits ends at once; one that trains saves what it has first."""
-    with own_run(here, run_id, caller) as (session, run):
+    with own_run(services, run_id, caller) as (db, run):
         if run.status in TERMINAL:
             return Success(success=False, message=f"The run has already ended: {run.status}.")
-        caller.note(session, "run.cancel", run.id)
-        known = [job for job in jobs.of_run(session, run.id) if job.kind == "train"]
+        caller.note(db, "run.cancel", run.id)
+        known = [job for job in jobs.of_run(db, run.id) if job.kind == "train"]
         if not known:
-            runs.set_status(session, run.id, "complete", "It had no job; there was nothing to stop.")
+            runs.set_status(db, run.id, "complete", "It had no job; there was nothing to stop.")
             return Success(success=True, message="The run had no job and is marked complete.")
-        runs.request_cancel(session, run.id)
-        jobs.drop_queued(session, run.id, "train")
+        runs.request_cancel(db, run.id)
+        jobs.drop_queued(db, run.id, "train")
         if all(job.state != "leased" for job in known):
-            runs.set_status(session, run.id, "cancelled", "Stopped before it began.")
+            runs.set_status(db, run.id, "cancelled", "Stopped before it began.")
             return Success(success=True, message="The run is stopped.")
     return Success(success=True, message="The run is being stopped.")
 
 
 @router.post("/{run_id}/resume")
-def resume_run(here: Here, run_id: RunId, caller: Caller) -> Success:
+def resume_run(services: Services, run_id: RunId, caller: Caller) -> Success:
     """Queue an ended run again; it goes on from its last checkpoint."""
-    with own_run(here, run_id, caller) as (session, run):
-        if run.status == "complete" or not runs.reopen(session, run.id):
+    with own_run(services, run_id, caller) as (db, run):
+        if run.status == "complete" or not runs.reopen(db, run.id):
             return Success(success=False, message=_no_resume(run))
-        jobs.enqueue(session, run.id)
-        caller.note(session, "run.resume", run.id)
+        jobs.enqueue(db, run.id)
+        caller.note(db, "run.resume", run.id)
     return Success(success=True, message="The run waits for a free slot.")
 
 
@@ -285,51 +274,54 @@ def _no_resume(run: Run) -> str:
 
 
 @router.get("/{run_id}/external-eval")
-def list_evals(here: Here, run: VisibleRun) -> EvalList:
+def list_evals(services: Services, run: VisibleRun) -> EvalList:
     """Evaluations of this run's models and of others on its eval rows."""
-    with here.database.read() as session:
-        return EvalList(evals=[eval_info(row) for row in evals.of_run(session, run.id)])
+    with services.database.read() as db:
+        return EvalList(evals=[eval_info(row) for row in evals.of_run(db, run.id)])
 
 
 @router.post("/{run_id}/external-eval", status_code=201)
-def start_eval(here: Here, run_id: RunId, caller: Caller, body: EvalRequest) -> EvalInfo:
+def start_eval(services: Services, run_id: RunId, caller: Caller, body: EvalRequest) -> EvalInfo:
     """Queue an evaluation of the base model, a checkpoint or one of your endpoints."""
-    here.limiter.hit("eval", caller.user_id)
-    with own_run(here, run_id, caller) as (session, run):
+    services.limiter.hit("eval", caller.user_id)
+    with own_run(services, run_id, caller) as (db, run):
         _check_plays(run)
         kind, _, name = body.model.partition(":")
-        if kind == "checkpoint" and name not in {*("latest", "best"), *(each.name for each in _checkpoints(here, run))}:
+        if kind == "checkpoint" and name not in {
+            *("latest", "best"),
+            *(each.name for each in _checkpoints(services, run)),
+        }:
             raise UsageError("The run has no such checkpoint. Use best, latest or step-N of one that is kept.")
-        endpoint = session.get(Endpoint, name) if kind == "endpoint" else None
+        endpoint = db.get(Endpoint, name) if kind == "endpoint" else None
         if kind == "endpoint" and (endpoint is None or endpoint.owner_id != caller.user_id):
             raise Refused(404, "You have no such endpoint. `benchmax endpoints list` shows yours.")
-        options = {"rows": body.rows, "samples": body.samples, "reach": reach_of(here.settings)}
-        row = evals.create(session, run.id, model=body.model, name=body.name, options=options)
+        options = {"rows": body.rows, "samples": body.samples, "reach": reach_of(services.settings)}
+        row = evals.create(db, run.id, model=body.model, name=body.name, options=options)
         # An endpoint computes elsewhere: nothing here that needs a slot.
-        jobs.enqueue(session, run.id, kind="eval", eval_id=row.id, slots=int(kind != "endpoint"))
-        caller.note(session, "eval.start", row.id, run=run.id, model=body.model)
+        jobs.enqueue(db, run.id, kind="eval", eval_id=row.id, slots=int(kind != "endpoint"))
+        caller.note(db, "eval.start", row.id, run=run.id, model=body.model)
         return eval_info(row)
 
 
 @router.post("/{run_id}/rescore", status_code=201)
-def rescore(here: Here, run_id: RunId, caller: Caller, body: RescoreRequest | None = None) -> EvalInfo:
+def rescore(services: Services, run_id: RunId, caller: Caller, body: RescoreRequest | None = None) -> EvalInfo:
     """Score the latest evaluation's rollouts again, with the reward code of an environment; no model plays."""
-    here.limiter.hit("eval", caller.user_id)
+    services.limiter.hit("eval", caller.user_id)
     body = body or RescoreRequest()
-    with own_run(here, run_id, caller) as (session, run):
+    with own_run(services, run_id, caller) as (db, run):
         _check_plays(run)
-        step = rollouts.mode_average(session, run.id, mode="eval")["latestStep"]
+        step = rollouts.mode_average(db, run.id, mode="eval")["latestStep"]
         if step is None:
             raise UsageError("The run has no evaluation yet. Wait for its first one.")
         options: dict[str, Any] = {"step": step}
         name = body.name or f"step {step} scored again"
         if body.environment is not None:
-            found = catalogue.find(session, caller.user_id, body.environment)
-            paths = catalogue.bundle_paths(session, here.blobs, caller.user_id, found)
-            options["environment"] = {part: _sha256(session, caller.user_id, path) for part, path in paths.items()}
-        row = evals.create(session, run.id, model="rescore", name=name, options=options)
-        jobs.enqueue(session, run.id, kind="rescore", eval_id=row.id, slots=0)
-        caller.note(session, "eval.rescore", row.id, run=run.id, environment=body.environment or "")
+            found = catalogue.find(db, caller.user_id, body.environment)
+            paths = catalogue.bundle_paths(db, services.blobs, caller.user_id, found)
+            options["environment"] = {part: _sha256(db, caller.user_id, path) for part, path in paths.items()}
+        row = evals.create(db, run.id, model="rescore", name=name, options=options)
+        jobs.enqueue(db, run.id, kind="rescore", eval_id=row.id, slots=0)
+        caller.note(db, "eval.rescore", row.id, run=run.id, environment=body.environment or "")
         return eval_info(row)
 
 
@@ -338,7 +330,7 @@ def _check_plays(run: Run) -> None:
         raise UsageError("A supervised run has no environment to play. Fork it onto one, then evaluate that run.")
 
 
-def _sha256(session: Session, owner_id: str, path: str) -> str:
-    found = blobs.find(session, owner_id, path)
+def _sha256(db: Session, owner_id: str, path: str) -> str:
+    found = blobs.find(db, owner_id, path)
     assert found is not None
     return found[1].sha256

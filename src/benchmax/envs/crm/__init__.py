@@ -1,0 +1,16 @@
+"""Questions about a company's customers, cases and agents, answered with the tools of a CRM.
+
+crm_env     the environments: in this process, on MCP servers here, on rented machines
+base        what they share: prompts, rows, levels, demonstrations
+reward      how an answer is scored
+tasks/      the kinds of tasks, with answers and solutions
+tools/      the 25 tools
+org/        where the records are: SQLite, or a live Salesforce org
+soql/       the query languages
+company/    the generated company
+workdir/, live_workdir/    the MCP server as an environment's folder, of a generated company and of a live org
+"""
+
+from benchmax.envs.crm.crm_env import CRMEnv, CRMEnvInProcess, CRMEnvLocal, CRMEnvSkypilot
+
+__all__ = ["CRMEnv", "CRMEnvInProcess", "CRMEnvLocal", "CRMEnvSkypilot"]

@@ -1,0 +1,122 @@
+"""What all CRM environments share: prompts, rows, levels and demonstrations. Where the tools run is up to each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.crm.tasks import DEFAULT_LEVEL, KINDS, LEVELS, make_rows
+from benchmax.envs.crm.tools import TOOLS
+from benchmax.envs.example_id import make_example
+from benchmax.envs.types import Example, Messages, ToolCall
+from benchmax.errors import EnvDefinitionError
+
+COMPANY_FILE = "company.json"
+"""Where an MCP server finds which company its rollout is about."""
+COLUMNS = ("task", "persona", "query", "answer", "reward_metric")
+_QUESTION = "How many months does the warranty on fans last?"
+_CALL = ToolCall("search_knowledge_articles", json.dumps({"search_term": "warranty fans"}), "call_shown")
+_ARTICLE = {"Id": "ka0FansWarranty", "Title": "Warranty: Fans", "Content": "The warranty on fans lasts 60 months."}
+SHOWN: Messages = [
+    {"role": "user", "content": f"You work for Breeze Fans.\nknowledge_qa\n{_QUESTION}"},
+    {"role": "assistant", "content": "", "tool_calls": [_CALL.to_dict()]},
+    {"role": "tool", "tool_call_id": "call_shown", "name": _CALL.name, "content": json.dumps([_ARTICLE])},
+    {"role": "assistant", "content": "<answer>60</answer>"},
+]
+"""A worked example, for the level at which small models begin; no company sells fans."""
+
+
+class CRMBase(BaseEnv):
+    """Rows in the columns of CRMArena: task, persona, query, answer, reward_metric, and, if it has any, metadata."""
+
+    system_prompt = (
+        "Answer the question about the company's CRM with the tools, one call at a time. "
+        "Give the answer alone in <answer> tags, several separated by commas, None if nothing matches."
+    )
+    recommended_max_turns = 12
+    recommended_max_tool_calls = 12
+    PRIMARY_REWARD_KEY = "match"
+
+    @classmethod
+    def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
+        row = dict(example)
+        if missing := [name for name in COLUMNS if row.get(name) is None]:
+            raise ValueError(
+                f"A CRM row needs the columns {', '.join(COLUMNS)}; {missing[0]} is missing. "
+                "Add it, or leave the row out."
+            )
+        parts = (row["persona"], row["task"], _metadata(row).get("required"), row["query"])
+        question: Messages = [{"role": "user", "content": "\n".join(str(part) for part in parts if part)}]
+        task: dict[str, Any] = {
+            "kind": row["task"],
+            "ground_truth": _answers(row["answer"]),
+            "reward_metric": row["reward_metric"],
+        }
+        if row.get("facts") is not None:
+            task |= {"facts": dict(row["facts"]), "company": row["company"]}
+        return make_example(
+            prompt_messages=[*(SHOWN if row.get("level") == DEFAULT_LEVEL else ()), *question],
+            task=task,
+            init_rollout_args={name: row[name] for name in ("company", "level") if row.get(name) is not None} or None,
+        )
+
+    @classmethod
+    def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:
+        """The rows of a level (`rows=320, seed=0`), made here; any other name is one of the hub."""
+        if dataset_name in LEVELS:
+            return make_rows(dataset_name, **kwargs), None
+        return super().load_dataset(dataset_name, **kwargs)
+
+    @classmethod
+    def gold_completion(cls, example: Example) -> str | None:
+        truth = (example.get("task") or {}).get("ground_truth")
+        return None if truth is None else f"<answer>{', '.join(truth)}</answer>"
+
+    def demonstrate(self, example: Example) -> Generator[Any, Any, None] | None:
+        """The solution of a generated task, from the facts in its question; other rows have none."""
+        task = example.get("task") or {}
+        if "facts" not in task or task.get("kind") not in KINDS:
+            return None
+        return _played(task["kind"], task["facts"])
+
+
+def _played(kind: str, facts: Mapping[str, Any]) -> Generator[Any, Any, None]:
+    answer = yield from KINDS[kind].solve(facts)
+    yield f"<answer>{answer}</answer>"
+
+
+def _metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The metadata of a row; some files hold it as JSON text."""
+    found = row.get("metadata")
+    if isinstance(found, str):
+        try:
+            found = json.loads(found)
+        except ValueError:
+            return {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def _answers(answer: Any) -> list[str]:
+    return [str(each) for each in answer] if isinstance(answer, list | tuple) else [str(answer)]
+
+
+def tools_of(level: str) -> Sequence[str]:
+    """The tools that a level lists."""
+    if level not in LEVELS:
+        raise EnvDefinitionError(f"There is no level {level!r}. The levels are: {', '.join(LEVELS)}.")
+    return LEVELS[level].tools or tuple(TOOLS)
+
+
+def check_rows(level: str, of_row: str | None, company: int | None, live: bool) -> None:
+    """Raises EnvDefinitionError when a row does not fit the environment that plays it."""
+    if live and company is not None:
+        raise EnvDefinitionError(
+            "These rows are about a generated company, and the tools ask a live org. Give rows about that, with --data."
+        )
+    if of_row is not None and not set(tools_of(of_row)) <= set(tools_of(level)):
+        raise EnvDefinitionError(
+            f"These rows are of the level {of_row!r}, whose tools the level {level!r} does not list. "
+            f"Add --env-arg level={of_row}."
+        )

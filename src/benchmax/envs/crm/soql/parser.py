@@ -1,0 +1,283 @@
+"""Tokens → a SOQL query, by recursive descent.
+
+As in Salesforce, AND and OR may be mixed only with brackets: what they would mean without is not left to be guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+
+from benchmax import limits
+from benchmax.envs.crm.org.base import QueryError
+from benchmax.envs.crm.soql.syntax import (
+    Call,
+    Combined,
+    Comparison,
+    Condition,
+    Expression,
+    Literal,
+    Membership,
+    Not,
+    Ordering,
+    Path,
+    Select,
+    Selected,
+)
+from benchmax.envs.crm.soql.tokens import Token, malformed, tokens
+
+_COMPARISONS = ("=", "!=", "<>", "<", "<=", ">", ">=")
+_CLAUSES = ("FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET")
+_RESERVED = frozenset({*_CLAUSES, "AND", "OR", "NOT", "IN", "LIKE", "NULL", "TRUE", "FALSE", "ASC", "DESC", "NULLS"})
+_UNCOVERED = frozenset({"FOR", "USING", "WITH", "ALL", "TYPEOF", "UPDATE"})
+_WHOLE_NUMBERS = range(-(2**63), 2**63)
+_NUMBER_CHARS = 40
+
+
+def parse_soql(query: str) -> Select:
+    """The query that a text means; QueryError when it means none."""
+    parser = Parser(tokens(query))
+    select = parser.select()
+    parser.end()
+    return select
+
+
+class Parser:
+    """Reads tokens from left to right."""
+
+    def __init__(self, found: Sequence[Token]) -> None:
+        self._tokens = found
+        self._at = 0
+        self._depth = 0
+
+    # The tokens
+
+    @property
+    def next(self) -> Token:
+        return self._tokens[self._at]
+
+    def take(self) -> Token:
+        token = self.next
+        self._at = min(self._at + 1, len(self._tokens) - 1)
+        return token
+
+    def accept_word(self, *words: str) -> bool:
+        """Take the next token if it is one of these words."""
+        if not self.next.is_word(*words):
+            return False
+        self.take()
+        return True
+
+    def accept_sign(self, sign: str) -> bool:
+        if not self.next.is_sign(sign):
+            return False
+        self.take()
+        return True
+
+    def expect_word(self, word: str) -> None:
+        if not self.accept_word(word):
+            raise self.unexpected(f"{word} is expected")
+
+    def expect_sign(self, sign: str) -> None:
+        if not self.accept_sign(sign):
+            raise self.unexpected(f"{sign!r} is expected")
+
+    def unexpected(self, hint: str = "") -> QueryError:
+        token = self.next
+        told = "unexpected end of the query" if token.kind == "end" else f"unexpected token: {token.text[:40]!r}"
+        if token.kind == "word" and token.text.upper() in _UNCOVERED:
+            hint = f"{token.text.upper()} is not supported here"
+        return malformed(f"{told}; {hint}" if hint else told)
+
+    def end(self) -> None:
+        if self.next.kind != "end":
+            raise self.unexpected()
+
+    def name(self, any_word: bool = False) -> str:
+        """A name; one that is a word of the language too, such as Order, only where nothing else can stand."""
+        following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
+        reserved = self.next.text.upper() in _RESERVED | _UNCOVERED and not following.is_sign(".")
+        if self.next.kind != "word" or (reserved and not any_word):
+            raise self.unexpected("a name is expected")
+        return self.take().text
+
+    def whole_number(self) -> int:
+        if self.next.kind != "number" or not self.next.text.isdecimal():
+            raise self.unexpected("a whole number is expected")
+        return int(_number(self.take().text))
+
+    # A query
+
+    def select(self) -> Select:
+        self.expect_word("SELECT")
+        fields = self.fields()
+        self.expect_word("FROM")
+        name, alias = self.name(any_word=True), self._alias()
+        if self.next.is_sign(","):
+            raise malformed("unexpected token: ','; a query reads one object, and others by their relationships")
+        where = self.where()
+        group_by = self._group_by()
+        having = self.condition() if self.accept_word("HAVING") else None
+        order_by = self.order_by()
+        limit, offset = self.limit(), self.offset()
+        return Select(fields, name, alias, where, group_by, having, order_by, limit, offset)
+
+    def fields(self) -> tuple[Selected, ...]:
+        found = [self._selected()]
+        while self.accept_sign(","):
+            found.append(self._selected())
+        return tuple(found)
+
+    def _selected(self) -> Selected:
+        if self.next.is_sign("("):
+            raise malformed("a subquery in the field list is not supported here; query the other object by itself")
+        return Selected(self.expression(), self._alias())
+
+    def _alias(self) -> str:
+        token = self.next
+        return self.take().text if token.kind == "word" and token.text.upper() not in _RESERVED | _UNCOVERED else ""
+
+    def expression(self) -> Expression:
+        name = self.name()
+        if not self.accept_sign("("):
+            return Path(self._path(name))
+        argument = None if self.next.is_sign(")") else Path(self._path(self.name()))
+        self.expect_sign(")")
+        return Call(name.upper(), argument)
+
+    def _path(self, first: str) -> tuple[str, ...]:
+        parts = [first]
+        while self.accept_sign("."):
+            parts.append(self.name())
+        if len(parts) > limits.CRM_PATH_STEPS + 1:
+            raise malformed(f"a path to a field has at most {limits.CRM_PATH_STEPS} relationships")
+        return tuple(parts)
+
+    def _group_by(self) -> tuple[Expression, ...]:
+        if not self.accept_word("GROUP"):
+            return ()
+        self.expect_word("BY")
+        found = [self.expression()]
+        while self.accept_sign(","):
+            found.append(self.expression())
+        return tuple(found)
+
+    def order_by(self) -> tuple[Ordering, ...]:
+        if not self.accept_word("ORDER"):
+            return ()
+        self.expect_word("BY")
+        found = [self._ordering()]
+        while self.accept_sign(","):
+            found.append(self._ordering())
+        return tuple(found)
+
+    def _ordering(self) -> Ordering:
+        expression = self.expression()
+        descending = self.accept_word("DESC")
+        if not descending:
+            self.accept_word("ASC")
+        nulls_last = False
+        if self.accept_word("NULLS"):
+            nulls_last = self.accept_word("LAST")
+            if not nulls_last:
+                self.expect_word("FIRST")
+        return Ordering(expression, descending, nulls_last)
+
+    def limit(self) -> int | None:
+        return self.whole_number() if self.accept_word("LIMIT") else None
+
+    def offset(self) -> int:
+        return self.whole_number() if self.accept_word("OFFSET") else 0
+
+    # Conditions
+
+    def where(self) -> Condition | None:
+        return self.condition() if self.accept_word("WHERE") else None
+
+    def condition(self) -> Condition:
+        parts = [self._one()]
+        operator = self.next.text.upper() if self.next.is_word("AND", "OR") else ""
+        while operator and self.accept_word(operator):
+            parts.append(self._one())
+        if self.next.is_word("AND", "OR"):
+            raise self.unexpected("put brackets around what belongs together")
+        return Combined(operator, tuple(parts)) if operator else parts[0]
+
+    def _one(self) -> Condition:
+        self._depth += 1
+        if self._depth > limits.CRM_QUERY_DEPTH:
+            raise malformed(f"conditions are nested deeper than {limits.CRM_QUERY_DEPTH} levels")
+        try:
+            if self.accept_word("NOT"):
+                return Not(self._one())
+            if self.accept_sign("("):
+                inner = self.condition()
+                self.expect_sign(")")
+                return inner
+            return self._comparison()
+        finally:
+            self._depth -= 1
+
+    def _comparison(self) -> Condition:
+        left = self.expression()
+        if self.next.is_sign(*_COMPARISONS):
+            operator = self.take().text
+            return Comparison(left, "!=" if operator == "<>" else operator, self._literal())
+        if self.accept_word("LIKE"):
+            return Comparison(left, "LIKE", self._literal())
+        if self.next.is_word("INCLUDES", "EXCLUDES"):
+            raise QueryError("INVALID_QUERY_FILTER_OPERATOR", "INCLUDES and EXCLUDES need a multi-select picklist")
+        negated = self.accept_word("NOT")
+        if not self.accept_word("IN"):
+            raise self.unexpected("an operator is expected")
+        return Membership(left, self._within(), negated)
+
+    def _within(self) -> tuple[Literal, ...] | Select:
+        self.expect_sign("(")
+        if self.next.is_word("SELECT"):
+            within: tuple[Literal, ...] | Select = self.select()
+        else:
+            found = [self._literal()]
+            while self.accept_sign(","):
+                found.append(self._literal())
+            within = tuple(found)
+        self.expect_sign(")")
+        return within
+
+    def _literal(self) -> Literal:
+        token = self.next
+        if token.kind == "word":
+            return self._named_literal()
+        if token.kind in ("sign", "end"):
+            raise self.unexpected("a value is expected")
+        self.take()
+        return _read(token)
+
+    def _named_literal(self) -> Literal:
+        if self.next.is_word("NULL", "TRUE", "FALSE"):
+            word = self.take().text.upper()
+            return Literal("null", None) if word == "NULL" else Literal("boolean", word == "TRUE")
+        if self.next.text.upper() in _RESERVED:
+            raise self.unexpected("a value is expected")
+        name = self.take().text.upper()
+        return Literal("range", (name, self.whole_number() if self.accept_sign(":") else None))
+
+
+def _read(token: Token) -> Literal:
+    if token.kind == "string":
+        return Literal("string", token.text[1:-1])
+    if token.kind == "number":
+        return Literal("number", _number(token.text))
+    try:
+        if token.kind == "date":
+            return Literal("date", date.fromisoformat(token.text))
+        moment = datetime.fromisoformat(token.text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise malformed(f"{token.text!r} is no date") from None
+    return Literal("datetime", moment)
+
+
+def _number(text: str) -> int | float:
+    if len(text) > _NUMBER_CHARS or ("." not in text and int(text) not in _WHOLE_NUMBERS):
+        raise malformed(f"the number {text[:_NUMBER_CHARS]} is too large")
+    return float(text) if "." in text else int(text)

@@ -1,0 +1,1 @@
+# The server is part of benchmax; there is nothing to install.

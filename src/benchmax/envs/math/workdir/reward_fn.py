@@ -1,0 +1,15 @@
+"""What `MathEnv` scores in its own process, for whoever uses this workdir without that class."""
+
+from typing import Any
+
+from benchmax.envs.math.answers import final_answer
+from benchmax.envs.math.judge import Judge
+
+
+def match(completion: Any, ground_truth: Any, **kwargs: Any) -> float:
+    """The answer in tags is the right one."""
+    answer = final_answer(completion)
+    return float(answer is not None and Judge().same(answer, str(ground_truth)))
+
+
+reward_functions = {"match": match}

@@ -1,0 +1,1 @@
+# The calculator needs nothing but benchmax[mcp].

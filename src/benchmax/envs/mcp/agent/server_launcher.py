@@ -1,0 +1,349 @@
+"""Starts MCP servers, and says why one ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import site
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from benchmax.envs.mcp.agent.rollout_dirs import DIR_VARIABLES, RolloutDirs
+from benchmax.envs.mcp.client.http_session import HttpSession
+from benchmax.envs.mcp.client.mcp_session import McpSession, NoAnswer, RpcError
+from benchmax.envs.mcp.client.output_tail import OutputTail
+from benchmax.envs.mcp.client.stdio_session import StdioSession
+from benchmax.envs.mcp.fork.fork_server_client import (
+    Child,
+    ForkServerClient,
+    PythonProgram,
+    SandboxRules,
+    python_program,
+)
+from benchmax.envs.mcp.fork.preload import ARGUMENTS
+from benchmax.envs.mcp.fork.read_rules import certificate_variables, extra_paths, unreadable_paths
+from benchmax.envs.mcp.ports import free_port
+from benchmax.envs.mcp.server_config import ServerSpec, memory_bytes
+from benchmax.envs.mcp.workdir import Workdir
+from benchmax.envs.remote.process import signal_name
+from benchmax.envs.remote.process_limits import scrubbed_environment
+from benchmax.errors import EnvDefinitionError, McpError
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+_INTERPRETERS = frozenset({"python", "node", "bun", "deno", "ruby", "bash", "sh"})
+_SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh")
+LAST_WORDS_SECONDS = 0.5
+"""How long to wait for the rest of a dead server's output."""
+
+
+@dataclass(eq=False, slots=True)
+class Server:
+    """A running server: the session with it, and its process unless it is only reached by its URL."""
+
+    spec: ServerSpec
+    session: McpSession
+    child: Child | None = None
+    tails: tuple[OutputTail, ...] = ()
+    """Its stderr, and over HTTP its stdout; they share one list of lines."""
+
+    @property
+    def last_lines(self) -> str:
+        return "\n".join(self.tails[0].lines) if self.tails else ""
+
+    async def explained(self, answer: Awaitable[T]) -> T:
+        """Await an answer; an error is completed with how the server ended, or what it printed last."""
+        try:
+            return await answer
+        except (McpError, asyncio.CancelledError) as error:
+            cancelled = isinstance(error, asyncio.CancelledError)
+            if self.child is None or (cancelled and not self.child.ended.done()):
+                raise
+            if self.session.lost is not None and not self.session.ending:  # it was ended, and why is known
+                raise McpError(self.with_lines(self.session.lost)) from None
+            done, _ = await asyncio.wait([self.child.ended], timeout=LAST_WORDS_SECONDS)
+            if done:
+                raise McpError(await self.death()) from None
+            raise type(error)(self.with_lines(str(error))) from None
+
+    def with_lines(self, message: str) -> str:
+        """A message with what the server printed last."""
+        stray = getattr(self.session, "stray", ())
+        if stray:
+            message += f" It printed lines that are not messages: {', '.join(map(repr, stray))}."
+        return f"{message} Its last lines were:\n{self.last_lines}" if self.last_lines else message
+
+    async def death(self) -> str:
+        """How it ended, with the last lines it printed."""
+        assert self.child is not None
+        status = await asyncio.shield(self.child.ended)
+        if self.tails:
+            await asyncio.wait([tail.closed for tail in self.tails], timeout=LAST_WORDS_SECONDS)
+        how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with exit code {status}"
+        if self.child.over_memory:
+            how = f"used more than {self.spec.memory} of memory and was killed; raise `memory` if it needs more"
+        lines = f"Its last lines were:\n{self.last_lines}" if self.last_lines else "It printed no error."
+        return f"MCP server {self.spec.name!r} {how}. {lines}"
+
+    async def stop(self) -> None:
+        if self.child is not None:
+            self.child.kill()
+        await self.session.close()
+        if self.child is not None:
+            await asyncio.wait([self.child.ended], timeout=5.0)
+        for tail in self.tails:
+            tail.close()
+
+
+class ServerLauncher:
+    """Starts servers: Python ones as forks of a process that has imported their packages, others by their command."""
+
+    def __init__(self, workdir: Workdir, rules: SandboxRules, path: str, root: Path, memory: str | None = None) -> None:
+        here = {"sync_workdir": str(workdir.path)}
+        self._path = path
+        self._root = root
+        self.specs = [
+            _resolved(spec.filled(here).with_variables(os.environ), workdir.path, path) for spec in workdir.servers
+        ]
+        if memory is not None:
+            self.specs = [replace(spec, memory=spec.memory or memory) for spec in self.specs]
+        self._rules = rules
+        self._read = {spec.name: extra_paths(spec, workdir, root.parent, path) for spec in self.specs}
+        self.unread: dict[str, list[str]] = {}
+        """Paths in a server's arguments or variables that it may not read."""
+        self._plain: ForkServerClient | None = None
+        self._forking: dict[str, ForkServerClient] = {}
+        self.not_forked: dict[str, str] = {}
+        """Servers that are run by their command, and why they cannot be forked."""
+        for spec in self.specs if rules.confined else ():
+            allowed = (*rules.read, *self._read[spec.name], str(workdir.path))
+            if found := unreadable_paths(spec, allowed, workdir.path):
+                self.unread[spec.name] = found
+
+    @property
+    def not_preloaded(self) -> dict[str, dict[str, str]]:
+        """For each forked server, the packages that it imports itself, and why."""
+        return {name: parent.not_preloaded for name, parent in self._forking.items() if parent.not_preloaded}
+
+    def preload(self) -> None:
+        """Begin importing what Python servers need, before the first one is started."""
+        for spec in self.specs:
+            if (program := self._python(spec)) is not None:
+                self._start_parent(spec, program)
+
+    async def start(self, spec: ServerSpec, dirs: RolloutDirs) -> Server:
+        """Start one server and initialise its session; McpError with its last lines when that fails."""
+        try:
+            return await self._begin(spec, dirs)
+        except McpError as error:
+            if spec.name not in self.unread or isinstance(error, RpcError):
+                raise
+            named = ", ".join(self.unread[spec.name][:3])
+            raise type(error)(f"{error}\nIt may not read {named}. Name it in `read` if it should.") from None
+
+    async def _begin(self, spec: ServerSpec, dirs: RolloutDirs) -> Server:
+        if spec.command is None:
+            return await self._reach(spec, dirs)
+        if (program := self._python(spec)) is not None:
+            try:
+                return await self._start(spec, dirs, await self._parent(spec, program), program)
+            except _CannotFork as error:
+                self.not_forked[spec.name] = str(error)
+            except _NotYet:
+                pass  # a later start may use it
+            except NoAnswer:
+                raise  # it has used up its time
+            except McpError as failure:
+                server = await self._try_plain(spec, dirs, failure)
+                self.not_forked[spec.name] = "it starts only in a process of its own"
+                logger.warning("MCP server %r is not forked: %s", spec.name, failure)
+                return server
+        return await self._start(spec, dirs, self._plain_parent(), None)
+
+    def _python(self, spec: ServerSpec) -> PythonProgram | None:
+        """The program of a server that can be forked."""
+        if not spec.fork or spec.name in self.not_forked or spec.command is None:
+            return None
+        found = python_program(spec.command, spec.args, self._path)
+        return None if found is None or "${{" in found.target else found
+
+    async def _try_plain(self, spec: ServerSpec, dirs: RolloutDirs, failure: McpError) -> Server:
+        """Start by its command a server that failed when forked; raises the first failure if this fails too."""
+        parent = self._forking.get(spec.name)
+        if parent is not None and parent.proven:
+            raise failure
+        try:
+            return await self._start(spec, dirs, self._plain_parent(), None)
+        except McpError:
+            raise failure from None
+
+    async def _parent(self, spec: ServerSpec, program: PythonProgram) -> ForkServerClient:
+        parent = self._forking.get(spec.name)
+        if parent is None or (parent.dead and parent.proven):
+            parent = self._start_parent(spec, program)
+        done, _ = await asyncio.wait([parent.ready], timeout=spec.start_seconds)
+        if not done:
+            raise _NotYet
+        if (reason := parent.ready.result()) is not None:
+            raise _CannotFork(reason)
+        return parent
+
+    def _start_parent(self, spec: ServerSpec, program: PythonProgram) -> ForkServerClient:
+        """Start a fork server that imports in an empty directory, with a server's own arguments and variables."""
+        dirs = RolloutDirs.make(self._root)
+        filled = spec.filled({"workspace": str(dirs.workspace), "port": "0"})
+        varying = [key for key, value in spec.env.items() if "${{" in value]
+        varying += [ARGUMENTS] if any("${{" in each for each in program.arguments) else []
+        arguments = _last(filled.args, program.arguments)
+        program = replace(program, arguments=arguments, own=str(dirs.own), varying=(*DIR_VARIABLES, *varying))
+        rules = replace(
+            self._rules, read=(*self._rules.read, *self._read[spec.name]), write=(str(dirs.own), str(self._root))
+        )
+        parent = ForkServerClient(rules, {**self._variables(), **dirs.variables(), **filled.env}, program)
+        parent.start()
+        self._forking[spec.name] = parent
+        return parent
+
+    def _plain_parent(self) -> ForkServerClient:
+        if self._plain is None or self._plain.dead:
+            self._plain = ForkServerClient(self._rules, self._variables())
+            self._plain.start()
+        return self._plain
+
+    def _variables(self) -> dict[str, str]:
+        inherited = scrubbed_environment(certificate_variables(os.environ))
+        return {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **inherited, **user_packages(), "PATH": self._path}
+
+    async def _reach(self, spec: ServerSpec, dirs: RolloutDirs) -> Server:
+        filled = spec.filled({"workspace": str(dirs.workspace)})
+        session = HttpSession(spec.name, filled.url or "", filled.headers, shared=True)
+        try:
+            await session.open(spec.start_seconds)
+        except BaseException:
+            await session.close()
+            raise
+        return Server(filled, session)
+
+    async def _start(
+        self, spec: ServerSpec, dirs: RolloutDirs, parent: ForkServerClient, program: PythonProgram | None
+    ) -> Server:
+        filled = spec.filled({"workspace": str(dirs.workspace), "port": str(free_port()) if spec.url else ""})
+        argv = [filled.command or "", *filled.args]
+        if program is not None:
+            argv = list(_last(filled.args, program.arguments))
+        variables = {**self._variables(), **dirs.variables(), **filled.env}
+        server = await self._spawn(filled, parent, argv, dirs, variables)
+        try:
+            await self._shake_hands(server)
+        except BaseException:
+            await server.stop()
+            raise
+        if program is not None:
+            parent.proven = True
+        return server
+
+    async def _spawn(
+        self,
+        spec: ServerSpec,
+        parent: ForkServerClient,
+        argv: list[str],
+        dirs: RolloutDirs,
+        variables: Mapping[str, str],
+    ) -> Server:
+        stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
+        ours, theirs = (stdin[1], stdout[0], stderr[0]), (stdin[0], stdout[1], stderr[1])
+        try:
+            memory = memory_bytes(spec.memory) if spec.memory is not None else None
+            cwd, own, read = str(dirs.workspace), [str(dirs.own)], self._read[spec.name]
+            child = await parent.spawn(argv, cwd, variables, own, theirs, memory, read)
+        except BaseException:
+            for fd in ours:
+                os.close(fd)
+            raise
+        try:
+            return await self._connect(spec, child, ours)
+        except BaseException:
+            child.kill()
+            raise
+
+    async def _connect(self, spec: ServerSpec, child: Child, pipes: tuple[int, int, int]) -> Server:
+        """Connect to the pipes of a running server."""
+        loop = asyncio.get_running_loop()
+        files = [os.fdopen(fd, mode, 0) for fd, mode in zip(pipes, ("wb", "rb", "rb"), strict=True)]
+        stdin, stdout, stderr = files
+        try:
+            _, tail = await loop.connect_read_pipe(OutputTail, stderr)
+            if spec.url is not None:
+                stdin.close()
+                _, printed = await loop.connect_read_pipe(lambda: OutputTail(lines=tail.lines), stdout)
+                return Server(spec, HttpSession(spec.name, spec.url, spec.headers), child, (tail, printed))
+            session = StdioSession(spec.name)
+            await session.connect(stdin, stdout)
+            return Server(spec, session, child, (tail,))
+        except BaseException:
+            for file in files:
+                file.close()
+            raise
+
+    async def _shake_hands(self, server: Server) -> None:
+        assert server.child is not None
+        opening = asyncio.ensure_future(server.session.open(server.spec.start_seconds))
+        both: list[asyncio.Future[Any]] = [opening, server.child.ended]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if server.child.ended.done():
+            opening.cancel()
+            await asyncio.wait([opening])
+        await server.explained(opening)
+
+    async def close(self) -> None:
+        parents = [*self._forking.values(), *([self._plain] if self._plain else [])]
+        await asyncio.gather(*(parent.close() for parent in parents))
+
+
+class _CannotFork(Exception):
+    pass
+
+
+class _NotYet(Exception):
+    """The packages are still being imported."""
+
+
+def user_packages() -> dict[str, str]:
+    """Where the user's own packages are installed, which Python would look for in HOME."""
+    return {"PYTHONUSERBASE": site.getuserbase()} if site.ENABLE_USER_SITE else {}
+
+
+def _last(filled: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]:
+    """The server's own arguments, which come last, with placeholders replaced."""
+    return tuple(filled[len(filled) - len(arguments) :])
+
+
+def _resolved(spec: ServerSpec, workdir: Path, path: str) -> ServerSpec:
+    """With relative scripts resolved against the workdir, as the working directory is the rollout's."""
+    if spec.command is None:
+        return spec
+    args = tuple(
+        str(workdir / arg) if not arg.startswith(("-", "/")) and os.path.isfile(workdir / arg) else arg
+        for arg in spec.args
+    )
+    command = spec.command
+    if "/" in command and not command.startswith("/"):
+        command = str(workdir / command)
+    if "${{" not in command and not os.path.isabs(command) and shutil.which(command, path=path) is None:
+        raise EnvDefinitionError(f"MCP server {spec.name!r}: there is no command {command!r}. Install it in setup.sh.")
+    _check_script(spec.name, command, args, workdir)
+    return replace(spec, command=command, args=args)
+
+
+def _check_script(name: str, command: str, args: Sequence[str], workdir: Path) -> None:
+    """Raise EnvDefinitionError for a script that does not exist, which is clearer than the interpreter's error."""
+    script = next((arg for arg in args if not arg.startswith("-")), "")
+    runs = os.path.basename(command).rstrip("0123456789.") in _INTERPRETERS and script.endswith(_SCRIPTS)
+    if runs and "${{" not in script and not os.path.exists(workdir / script):
+        shown = os.path.relpath(script, workdir) if script.startswith(str(workdir)) else script
+        raise EnvDefinitionError(f"MCP server {name!r}: there is no file {shown}. Correct its args.")

@@ -1,0 +1,157 @@
+"""How an environment's process is started and ended: plainly, or in a sandbox before its first line runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from benchmax import limits
+from benchmax.envs.remote.process_limits import Confinement, ProcessLimits
+from benchmax.errors import SandboxError
+from benchmax.sandbox import Call, Ended, Limits, Process, Sandbox
+
+WORKER = "benchmax.bundle.worker"
+"""The module a child runs; known here only by name, because it is on a layer above this one."""
+_WIRE = 3
+"""The socket's descriptor in a sandbox."""
+_OUTSIDE = ("HOME", "USER", "LOGNAME")
+"""Variables about what is not there in a sandbox."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a child is started with. Its descriptors stay open here."""
+
+    python: str
+    folder: str
+    variables: Mapping[str, str]
+    wire: int
+    """A descriptor whose number is the program's first argument."""
+    stdout: int
+    stderr: int
+    stdin: int | None = None
+    module: str = WORKER
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    code: int
+    """Of a process that was killed, the signal, negative."""
+    by: str | None = None
+    """The limit of its sandbox that ended it."""
+
+
+class Child(Protocol):
+    ended: asyncio.Future[Exit]
+    """Done when nothing is left of it and of what it started."""
+
+    def kill(self) -> None: ...
+
+    def signal(self, number: int) -> None: ...
+
+
+class PlainChild:
+    """A process that goes under a guard (`guard`), which ends it and all it started."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[Exit] = self._loop.create_future()
+        # From the loop's thread, which outlives the child: Linux ends a child with the thread that started it.
+        self._popen = subprocess.Popen(
+            [launch.python, "-P", "-m", launch.module, str(launch.wire)],
+            pass_fds=[launch.wire],
+            start_new_session=True,
+            cwd=launch.folder,
+            env=dict(launch.variables),
+            stdin=subprocess.DEVNULL if launch.stdin is None else launch.stdin,
+            stdout=launch.stdout,
+            stderr=launch.stderr,
+        )
+        threading.Thread(target=self._wait, name="benchmax-env-wait", daemon=True).start()
+
+    def kill(self) -> None:
+        """Its guard kills it and all it started."""
+        self.signal(signal.SIGTERM)
+
+    def signal(self, number: int) -> None:
+        if self._popen.returncode is not None:  # reaped: its number may belong to another process by now
+            return
+        try:
+            os.kill(self._popen.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+    def _wait(self) -> None:
+        """In a thread: wait until the child and all it started have ended."""
+        code = self._popen.wait()
+        try:
+            self._loop.call_soon_threadsafe(self.ended.set_result, Exit(code))
+        except RuntimeError:  # the loop is closed already
+            pass
+
+
+class SandboxedChild:
+    """A process in a sandbox."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
+        process.ended.add_done_callback(self._settle)
+
+    def kill(self) -> None:
+        try:
+            self._process.kill()
+        except SandboxError:  # its server is gone, and it with it
+            pass
+
+    def signal(self, number: int) -> None:
+        try:
+            self._process.signal(number)
+        except SandboxError:
+            pass
+
+    def _settle(self, future: asyncio.Future[Ended]) -> None:
+        error = None if future.cancelled() else future.exception()
+        ended = future.result() if error is None and not future.cancelled() else None
+        self.ended.set_result(Exit(-signal.SIGKILL) if ended is None else Exit(ended.exit, ended.by))
+
+
+async def start_sandboxed(
+    sandbox: Sandbox, launch: Launch, given: ProcessLimits, confinement: Confinement
+) -> SandboxedChild:
+    """SandboxError or SandboxUnavailable when there is no sandbox to be had."""
+    await sandbox.start()
+    if os.geteuid() == 0:
+        os.chown(launch.folder, sandbox.user, sandbox.user)
+    variables = {name: value for name, value in launch.variables.items() if name not in _OUTSIDE}
+    call = Call(
+        argv=[launch.python, "-P", "-m", launch.module, str(_WIRE), "confined"],
+        env=variables,
+        workspace=Path(launch.folder),
+        limits=_limits(given, confinement),
+    )
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        stdin = null if launch.stdin is None else launch.stdin
+        return SandboxedChild(await sandbox.spawn(call, [stdin, launch.stdout, launch.stderr, launch.wire]))
+    finally:
+        os.close(null)
+
+
+def _limits(given: ProcessLimits, confinement: Confinement) -> Limits:
+    return Limits(
+        wall_seconds=None,
+        cpu_seconds=None,
+        memory_bytes=given.memory_bytes,
+        processes=limits.SANDBOX_ENV_PROCESSES,
+        open_files=given.open_files,
+        network=confinement.network,
+        closed_ports=confinement.closed_ports if confinement.network == "host" else (),
+    )

@@ -1,0 +1,57 @@
+"""Logs of processes: opened to append, rotated before they fill the disk, and read from their end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from benchmax.files.links import append_to, open_plain
+
+LOG_BYTES = 32 * 1024 * 1024
+"""A larger log is rotated: `x.log` becomes `x.log.1`."""
+
+
+def open_log(path: Path) -> BinaryIO:
+    """A private log to append to, rotated first if it is large. A link or a pipe in its place is removed."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.unlink()
+    elif file_size(path) > LOG_BYTES:
+        path.replace(path.with_suffix(".log.1"))
+    return open(append_to(path.parent, path.name), "ab")
+
+
+def rotate(path: Path) -> None:
+    """Rotate a large log while a process appends to it: copied and emptied, so that its descriptor stays valid."""
+    if file_size(path) > LOG_BYTES:
+        with suppress(OSError):
+            old = path.with_suffix(".log.1")
+            old.unlink(missing_ok=True)
+            with open_plain(path.parent, path.name) as source, open_log(old) as target:
+                shutil.copyfileobj(source, target)
+            os.truncate(path, 0)
+
+
+def tail(path: Path, lines: int, *, since: int = 0, most: int = LOG_BYTES) -> str:
+    """The last lines after byte `since`, from at most `most` bytes; empty when there is no such file."""
+    try:
+        with open_plain(path.parent, path.name) as file:
+            end = file.seek(0, os.SEEK_END)
+            first = max(since if since <= end else 0, end - most)
+            size, data = 400 * lines, b""
+            while data.count(b"\n") <= lines and len(data) < end - first:
+                start = file.seek(max(first, end - size))
+                data, size = file.read(end - start), 4 * size
+    except OSError:
+        return ""
+    return "\n".join(data.decode("utf-8", "replace").splitlines()[-lines:])
+
+
+def file_size(path: Path) -> int:
+    """Bytes of a file; 0 when there is none, or when it is being rotated."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,99 @@
+"""Which processes of a platform run and answer, read from its data directory by any other process."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from benchmax.files.atomic import read_object
+from benchmax.platform.daemon.ports import DEFAULT_PORT
+from benchmax.platform.runner.processes import process_ids
+from benchmax.platform.sdk.credentials import answers
+from benchmax.platform.store.datadir import DataDir
+
+LOOK_SECONDS = 2.0
+"""Between two looks at a process, and how long the server has for its answer."""
+FORMER = "keeper"
+"""The daemon's name in data directories of earlier versions: one that still runs can be found and stopped."""
+_KEYS = {"pid", "started", "port", "database_url", "server", "runner"}
+
+
+def daemon_file(data: DataDir) -> Path:
+    """What the daemon writes about itself, its server and its runner."""
+    return data.root / "daemon.json"
+
+
+def read_daemon(data: DataDir) -> dict[str, Any] | None:
+    """What the daemon of this directory wrote, if it is alive. If that is damaged, its lock identifies it."""
+    for path in (daemon_file(data), data.root / f"{FORMER}.json"):
+        found = read_object(path)
+        if is_complete(found) and process_ids.alive(found["pid"], found["started"]):
+            return found
+    pid = data.holder("daemon") or data.holder(FORMER)
+    return None if pid is None else _from_locks(data, pid)
+
+
+def is_complete(found: dict[str, Any]) -> bool:
+    return found.keys() >= _KEYS
+
+
+def _from_locks(data: DataDir, pid: int) -> dict[str, Any]:
+    """The content of daemon.json, until the daemon has written it again."""
+    port = urlsplit(str(read_object(data.server_info).get("url", ""))).port or DEFAULT_PORT
+    found = {**identity(pid), "port": port, "database_url": data.database_url()}
+    return found | {name: identity(data.holder(name)) for name in ("server", "runner")}
+
+
+def identity(pid: int | None) -> dict[str, Any]:
+    """A process by pid and start time; empty without one."""
+    return {} if pid is None else {"pid": pid, "started": process_ids.started(pid)}
+
+
+def server_url(data: DataDir) -> str | None:
+    """Where the platform answers, if it does."""
+    found = read_object(data.server_info)
+    url, pid = found.get("url"), found.get("pid")
+    if not isinstance(url, str) or not isinstance(pid, int) or process_ids.find(pid) is None:
+        return None
+    return url if answers(url) else None
+
+
+def platform_url(data: DataDir, found: dict[str, Any]) -> str | None:
+    """Where this daemon's platform answers, once its own server and runner do, not those of an earlier daemon."""
+    server, runner = ((found.get(name) or {}).get("pid") for name in ("server", "runner"))
+    if runner is None or data.holder("runner") != runner or not runner_lives(data) or not _has_begun(data):
+        return None
+    url = server_url(data)
+    return url if url is not None and read_object(data.server_info).get("pid") == server else None
+
+
+def _has_begun(data: DataDir) -> bool:
+    """Whether the runner's loop has turned since it got its lock; an earlier heartbeat is of the previous runner."""
+    try:
+        return data.runner_beat.stat().st_mtime >= (data.locks / "runner.lock").stat().st_mtime
+    except OSError:
+        return False
+
+
+def server_lives(data: DataDir) -> bool:
+    """Whether the server's loop turns. A wrong host is refused before anything that could wait for the database."""
+    parts = urlsplit(str(read_object(data.server_info).get("url", "")))
+    connection = http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port or 0, timeout=LOOK_SECONDS)
+    try:
+        connection.request("GET", "/healthz", headers={"Host": "daemon.invalid"})
+        return connection.getresponse().status > 0
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def runner_lives(data: DataDir) -> bool:
+    """Whether the runner's loop turned lately."""
+    try:
+        return time.time() - data.runner_beat.stat().st_mtime < 2 * LOOK_SECONDS
+    except OSError:
+        return False

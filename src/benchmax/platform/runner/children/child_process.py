@@ -1,0 +1,173 @@
+"""What every child is: a process that waits for its runner, works in its folder, and writes down how it ended."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from benchmax.envs.remote.guard import adopt_orphans
+from benchmax.files.redaction import Redactor
+from benchmax.platform.runner.children import sandboxing
+from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, write_object
+from benchmax.platform.runner.jobs.outcome import COMPLETE, CRASHED, INTERRUPTED, MISTAKE, NO_MEMORY, NO_SPACE, Exit
+from benchmax.platform.runner.processes import parent_watch
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+BEAT_SECONDS = 5.0
+
+Work = Callable[[Path, Mapping[str, Any], "Phase"], Coroutine[Any, Any, str]]
+"""What a child does in its folder, with the runner's message; returns the reason for its end."""
+
+
+def run_child(work: Work) -> int:
+    """Wait for the runner's message, work, and write down how it ended."""
+    parser = argparse.ArgumentParser(prog="benchmax.platform.runner.children")
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--parent-pipe", type=int, default=-1)
+    parser.add_argument("--policy", choices=["adopt", "stop"], default="stop")
+    given = parser.parse_args()
+    run_dir: Path = given.run_dir
+    message: dict[str, Any] = {}
+    if given.parent_pipe >= 0:
+        message = parent_watch.wait_for_message(given.parent_pipe)
+        parent_watch.watch_parent(given.parent_pipe, run_dir, given.policy)
+    os.umask(0o077)
+    _log_with_time()
+    adopt_orphans()  # so that `end_others` knows what an installer, say, left behind
+    with Phase(run_dir) as phase:
+        ended = attempt(work, run_dir, message, phase)
+    parent_watch.refuse_adoption(run_dir)
+    _write_exit(run_dir, ended)
+    parent_watch.end_others(run_dir)  # the runner would, but it may be gone
+    return ended.code or 0
+
+
+def main(work: Work) -> NoReturn:
+    """Be the child, as a program. It exits at once: shutting down an interpreter with torch would hold the run's slot
+    for seconds more."""
+    code = run_child(work)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
+
+
+def attempt(work: Work, run_dir: Path, message: Mapping[str, Any], phase: Phase) -> Exit:
+    """Do the work; returns how it ended."""
+    sandboxing.receive(message)
+    try:
+        reason = asyncio.run(work(run_dir, message, phase))
+    except BaseException as error:
+        hide = Redactor(secrets_of(message))
+        print(f"{log_time()} ERROR The process of the run ends:\n{hide(traceback.format_exc())}", file=sys.stderr)  # noqa: T201
+        ended = failure(error, run_dir)
+        return Exit(ended.code, hide(ended.reason))
+    if reason == "interrupted":
+        return Exit(INTERRUPTED, "The run was interrupted; its state is saved.")
+    return Exit(COMPLETE, reason)
+
+
+def secrets_of(message: Mapping[str, Any]) -> list[str]:
+    """What of the runner's message nobody else may read."""
+    return [*message.get("variables", {}).values(), message.get("endpoint_key", "")]
+
+
+class Phase:
+    """What this process does before it trains, with a heartbeat, in child.json."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / CHILD_FILE
+        self._text = "starting"
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="benchmax-phase", daemon=True)
+
+    def say(self, text: str) -> None:
+        self._text = text
+        self._write()
+
+    def training(self) -> None:
+        """The trainer's own heartbeat takes over: one that stops must be seen."""
+        self._over.set()
+
+    def __enter__(self) -> Phase:
+        self._write()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def _beat(self) -> None:
+        while not self._over.wait(BEAT_SECONDS):
+            self._write()
+
+    def _write(self) -> None:
+        about = {"pid": os.getpid(), "phase": self._text, "time": time.time()}
+        try:
+            write_object(self._path, about)
+        except OSError as error:
+            print(f"no heartbeat: {error}", file=sys.stderr)  # noqa: T201
+
+
+def failure(error: BaseException, run_dir: Path) -> Exit:
+    """How an error ends a child. A user's mistake and a full disk or memory end it again; the rest is retried."""
+    from benchmax.bundle import BundlingError
+    from benchmax.errors import RewardError, UsageError
+    from benchmax.extras import explain
+    from benchmax.memory import out_of_memory
+
+    if isinstance(error, UsageError | BundlingError | RewardError):
+        return Exit(MISTAKE, str(error))
+    if isinstance(error, ImportError) and (advice := explain(error)) is not None:
+        return Exit(MISTAKE, f"{advice} (on the platform's machine), then resume the run.")
+    if _is_full(error):
+        where = getattr(error, "filename", None) or run_dir
+        return Exit(NO_SPACE, f"No space left on {where}. Free some, then resume the run.")
+    if out_of_memory(error):
+        return Exit(NO_MEMORY, f"Out of memory: {error}. Use a smaller model, group_size or max_rollout_len.")
+    return Exit(CRASHED, f"{type(error).__name__}: {error}")
+
+
+def _is_full(error: BaseException) -> bool:
+    """Whether a disk is full; native libraries have errors of their own for it, with the system's text."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return os.strerror(errno.ENOSPC) in str(error)
+
+
+def _write_exit(run_dir: Path, ended: Exit) -> None:
+    about = {"pid": os.getpid(), "code": ended.code, "reason": ended.reason}
+    try:
+        write_object(run_dir / EXIT_FILE, about)
+    except OSError as error:
+        print(f"could not write {EXIT_FILE}: {error}", file=sys.stderr)  # noqa: T201
+
+
+def log_time() -> str:
+    """The time as Python's logging writes it."""
+    now = time.time()
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))},{int(now % 1 * 1000):03}"
+
+
+def _log_with_time() -> None:
+    """Log to child.log with the time, which Python's last-resort handler leaves out."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Formatter(LOG_FORMAT))
+
+
+class _Formatter(logging.Formatter):
+    """Removes secrets of the run: child.log must not hold any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from benchmax.files.redaction import without_secrets
+
+        return without_secrets(super().format(record))

@@ -1,0 +1,41 @@
+"""What a child has to know for the sandbox of its environment: who else there is, and what is closed to it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import func, select
+
+from benchmax.files.links import read_plain
+from benchmax.platform.store.database import Database
+from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.tables import User
+
+_INFO_BYTES = 65_536
+
+
+def sandbox_message(database: Database, data: DataDir) -> dict[str, Any]:
+    """A part of the runner's message to a child."""
+    with database.read() as db:
+        count = db.scalar(select(func.count()).select_from(User).where(User.deleted.is_(None)))
+    return {"sandbox": {"several_users": (count or 0) > 1, "closed_ports": _ports(data)}}
+
+
+def _ports(data: DataDir) -> list[int]:
+    """Of the platform's server, and of its database where that is a server, too."""
+    try:
+        info = json.loads(read_plain(data.root, data.server_info.name, _INFO_BYTES))
+        urls = [str(info["url"]), data.database_url() or ""]
+    except (OSError, ValueError, KeyError, TypeError):
+        urls = [data.database_url() or ""]
+    return sorted({port for url in urls if (port := _port(url))})
+
+
+def _port(url: str) -> int | None:
+    try:
+        parts = urlsplit(url)
+        return parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return None

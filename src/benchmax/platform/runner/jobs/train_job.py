@@ -1,0 +1,58 @@
+"""Trains a run, from its launch or from its last checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from benchmax.platform.runner.children.child_files import read_object
+from benchmax.platform.runner.ingest import Ingest
+from benchmax.platform.runner.jobs.job import Job
+from benchmax.platform.runner.jobs.preparation import prepare
+from benchmax.platform.store.runs import runs
+
+
+class TrainJob(Job):
+    """A run to train. Its folder is the run directory."""
+
+    __slots__ = ()
+    kind = "train"
+    module = "benchmax.platform.runner.children.train_child"
+    is_measured = True
+
+    @property
+    def folder(self) -> Path:
+        return self.data.run(self.row.run_id)
+
+    def prepare(self) -> dict[str, Any]:
+        with self.database.write() as session:
+            run = self.run(session)
+            runs.set_status(session, run.id, "pending", "starting")
+        prepare(self.data, run)
+        return {"variables": self.secrets()}
+
+    def reader(self) -> Ingest:
+        return Ingest(self.database, self.row.run_id, self.folder, self.secrets().values())
+
+    def is_cancelled(self, session: Session) -> bool:
+        return bool(runs.to_cancel(session, [self.row.run_id]))
+
+    def is_working(self, pid: int) -> bool:
+        return read_object(self.folder / "status.json").get("pid") == pid
+
+    def report_phase(self, phase: str, working: bool) -> None:
+        with self.database.read() as session:
+            run = runs.get(session, self.row.run_id)
+        if run is None:
+            return
+        if working and run.status != "active":
+            with self.database.write() as session:
+                runs.set_status(session, run.id, "active", "training")
+        elif not working and phase and phase != run.activity:
+            with self.database.write() as session:
+                runs.set_progress(session, run.id, activity=phase)
+
+    def finish(self, session: Session, status: str, reason: str) -> None:
+        runs.set_status(session, self.row.run_id, status, self.redacted(reason))

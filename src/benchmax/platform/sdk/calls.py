@@ -1,0 +1,238 @@
+"""What a client asks of the platform, described once for the blocking and the async clients.
+
+A `Request` is one exchange: method, path, body, and how the answer is read. What takes several (pages, polls, uploads,
+streams) is a *procedure*: an async function whose first parameter is the `Exchange` that carries requests out.
+
+    async def list_all(exchange: Exchange) -> list[Row]:
+        first = await exchange.ask(page(1))
+        await exchange.pause(0.5)
+        …
+
+`method`, `procedure` and `iterator`, and their async counterparts, turn these into methods of a client with the same
+parameters. In a blocking client a procedure never waits: its exchange blocks instead, so it runs to its end without an
+event loop.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar, cast, overload
+from urllib.parse import quote
+
+from benchmax.platform.sdk.exceptions import TrainerError
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.transport import AsyncConnection, Connection, Exchange
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Result = TypeVar("Result", covariant=True)
+Row: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[T]):
+    """One request to the platform, and how its answer's JSON is read."""
+
+    method: str
+    path: str
+    parse: Callable[[Any], T]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """The query; what is None is left out."""
+    json: Any = None
+    content: bytes | None = None
+
+    def options(self) -> dict[str, Any]:
+        """The request as httpx takes it."""
+        sent = {name: _query(value) for name, value in self.params.items() if value is not None}
+        body = {"json": self.json, "content": self.content}
+        return {"params": sent or None, **{name: value for name, value in body.items() if value is not None}}
+
+
+@dataclass(frozen=True, slots=True)
+class EventStream:
+    """A request that is answered by server-sent events, each a JSON object."""
+
+    method: str
+    path: str
+    json: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout: float | None = None
+    """Seconds without a byte; None: the client's."""
+    broken: type[TrainerError] = TrainerError
+    """Raised when the connection is lost, or what comes is not JSON."""
+    refused: Callable[[int], type[TrainerError]] | None = None
+    """The exception for an HTTP status that is no success."""
+
+
+def run_blocking(waiting: Coroutine[Any, Any, T]) -> T:
+    """The result of a procedure whose exchange blocks."""
+    try:
+        waiting.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    waiting.close()
+    raise RuntimeError("A blocking client's procedure has waited for an event loop.")
+
+
+def iterate_blocking(items: AsyncGenerator[T]) -> Generator[T]:
+    """What an iterating procedure yields, when its exchange blocks."""
+
+    async def following() -> T:
+        return await anext(items)
+
+    async def end() -> None:
+        await items.aclose()
+
+    try:
+        with suppress(StopAsyncIteration):
+            while True:
+                yield run_blocking(following())
+    finally:
+        run_blocking(end())
+
+
+class Method(Protocol[P, Result]):
+    """A method with the parameters of the function it was made from."""
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[Concatenate[Any, P], Result]: ...
+    @overload
+    def __get__(self, client: object, owner: type) -> Callable[P, Result]: ...
+
+
+def method(build: Callable[P, Request[T]]) -> Method[P, T]:
+    """A method of a blocking client that sends a request."""
+
+    def call(self: Connection, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run_blocking(self._exchange.ask(build(*args, **kwargs)))
+
+    return cast("Method[P, T]", _named(call, build))
+
+
+def procedure(build: Callable[Concatenate[Exchange, P], Coroutine[Any, Any, T]]) -> Method[P, T]:
+    """A method of a blocking client that carries out a procedure."""
+
+    def call(self: Connection, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run_blocking(build(self._exchange, *args, **kwargs))
+
+    return cast("Method[P, T]", _named(call, build))
+
+
+def iterator(build: Callable[Concatenate[Exchange, P], AsyncGenerator[T]]) -> Method[P, Generator[T]]:
+    """A method of a blocking client that yields what a procedure yields."""
+
+    def call(self: Connection, *args: P.args, **kwargs: P.kwargs) -> Generator[T]:
+        yield from iterate_blocking(build(self._exchange, *args, **kwargs))
+
+    return cast("Method[P, Generator[T]]", _named(call, build))
+
+
+def async_method(build: Callable[P, Request[T]]) -> Method[P, Coroutine[Any, Any, T]]:
+    """A method of an async client that sends a request."""
+
+    async def call(self: AsyncConnection, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._exchange.ask(build(*args, **kwargs))
+
+    return cast("Method[P, Coroutine[Any, Any, T]]", _named(call, build))
+
+
+def async_procedure(
+    build: Callable[Concatenate[Exchange, P], Coroutine[Any, Any, T]],
+) -> Method[P, Coroutine[Any, Any, T]]:
+    """A method of an async client that carries out a procedure."""
+
+    async def call(self: AsyncConnection, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await build(self._exchange, *args, **kwargs)
+
+    return cast("Method[P, Coroutine[Any, Any, T]]", _named(call, build))
+
+
+def async_iterator(build: Callable[Concatenate[Exchange, P], AsyncGenerator[T]]) -> Method[P, AsyncGenerator[T]]:
+    """A method of an async client that yields what a procedure yields."""
+
+    async def call(self: AsyncConnection, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T]:
+        async with aclosing(build(self._exchange, *args, **kwargs)) as items:
+            async for item in items:
+                yield item
+
+    return cast("Method[P, AsyncGenerator[T]]", _named(call, build))
+
+
+def _named(call: Callable[..., Any], build: Callable[..., Any]) -> Any:
+    """`call` under the name, documentation and parameters of `build`, with `self` in front."""
+    functools.update_wrapper(call, build)
+    signature = inspect.signature(build)
+    given = [each for each in signature.parameters.values() if each.annotation != "Exchange"]
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    returns = signature.return_annotation
+    if returns.startswith("Request["):
+        returns = returns[len("Request[") : -1]
+    call.__signature__ = signature.replace(parameters=[own, *given], return_annotation=returns)  # type: ignore[attr-defined]
+    return call
+
+
+# Reading answers
+
+
+def as_is(found: Any) -> Any:
+    return found
+
+
+def as_object(found: Any) -> Row:
+    if not isinstance(found, dict):
+        raise TrainerError("The platform's answer is not an object. Check that client and server fit together.")
+    return found
+
+
+def rows_in(*envelopes: str) -> Callable[[Any], list[Row]]:
+    """Reads a list, bare or inside an object under one of these names."""
+
+    def read(found: Any) -> list[Row]:
+        for name in envelopes:
+            if isinstance(found, dict) and isinstance(found.get(name), list):
+                found = found[name]
+        if not isinstance(found, list):
+            raise TrainerError("The platform's answer is not a list. Check that client and server fit together.")
+        return found
+
+    return read
+
+
+# Writing requests
+
+
+def get(path: str, parse: Callable[[Any], T], /, **params: Any) -> Request[T]:
+    return Request("GET", path, parse, params)
+
+
+def post(path: str, body: Any = None) -> Request[Row]:
+    return Request("POST", path, as_object, json=body)
+
+
+def post_for(name: str, path: str, body: Any) -> Request[str]:
+    """A POST of whose answer only the text under `name` matters, such as the id of what was made."""
+    return Request("POST", path, lambda found: str(as_object(found)[name]), json=body)
+
+
+def delete(path: str, /, **params: Any) -> Request[Row]:
+    return Request("DELETE", path, as_object, params)
+
+
+def run_path(run_id: str, part: str = "") -> str:
+    path = f"/v1/train/runs/{part_of_path(run_id)}"
+    return f"{path}/{part}" if part else path
+
+
+def part_of_path(name: str) -> str:
+    """A name as one part of a path, whatever is in it."""
+    return quote(name, safe="")
+
+
+def _query(value: Any) -> Any:
+    return ("true" if value else "false") if isinstance(value, bool) else value

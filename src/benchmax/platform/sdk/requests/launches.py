@@ -1,0 +1,128 @@
+"""Launching runs, and what they may be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmax.errors import UsageError
+from benchmax.platform.sdk.calls import Request, Row, get, post, post_for, run_path
+from benchmax.platform.sdk.exceptions import JobLaunchError, TrainerError
+
+if TYPE_CHECKING:
+    from benchmax.platform.sdk.transport import Exchange
+
+_LAUNCH = "/v1/train/runs/launch"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchArgSpec:
+    """One launch argument, as the platform describes it."""
+
+    name: str
+    label: str
+    type: str
+    required: bool
+    description: str
+    default: Any = None
+    min: float | None = None
+    max: float | None = None
+    warn_above: float | None = None
+    enum: list[str] | None = None
+
+
+def list_launch_args() -> Request[list[LaunchArgSpec]]:
+    """What a run can be asked for, with defaults and ranges."""
+    return get("/v1/train/launch-args", lambda found: [_spec(arg) for arg in found["args"]])
+
+
+def _spec(arg: Row) -> LaunchArgSpec:
+    return LaunchArgSpec(
+        name=arg["name"],
+        label=arg.get("label") or arg["name"],
+        type=arg["type"],
+        required=bool(arg.get("required")),
+        description=arg.get("description") or "",
+        default=arg.get("default"),
+        min=arg.get("min"),
+        max=arg.get("max"),
+        warn_above=arg.get("warnAbove"),
+        enum=arg.get("enum"),
+    )
+
+
+async def queue_run(
+    exchange: Exchange,
+    training_run_type: str | None = None,
+    env_cls_path: str | None = None,
+    env_metadata_path: str | None = None,
+    train_dataset_path: str | None = None,
+    eval_dataset_path: str | None = None,
+    name: str | None = None,
+    launcher_args: Mapping[str, Any] | None = None,
+    extra_secrets: Mapping[str, str] | None = None,
+) -> tuple[str, list[str]]:
+    """Like `launch_training_run`, but prints nothing: returns the run's id and the platform's warnings."""
+    paths = {
+        "env_cls_path": env_cls_path,
+        "env_metadata_path": env_metadata_path,
+        "train_dataset_path": train_dataset_path,
+        "eval_dataset_path": eval_dataset_path,
+    }
+    if missing := [key for key, path in paths.items() if not path]:
+        raise UsageError(f"{', '.join(missing)} missing. Pass **asdict(upload_training_run(…)).")
+    body: Row = {"name": name, "args": {**(launcher_args or {}), **paths}}
+    if training_run_type is not None:
+        body["type"] = training_run_type
+    if extra_secrets:
+        body["extraSecrets"] = dict(extra_secrets)
+    try:
+        launched = await exchange.ask(post(_LAUNCH, body))
+    except TrainerError as error:
+        if type(error) is not TrainerError:
+            raise
+        raise JobLaunchError(str(error), error.status_code) from None
+    return str(launched["runId"]), list(launched.get("warnings") or ())
+
+
+def launch_environment(
+    environment: str,
+    dataset_path: str | None = None,
+    *,
+    eval_share: float | None = None,
+    name: str | None = None,
+    launcher_args: Mapping[str, Any] | None = None,
+) -> Request[str]:
+    """Launch a run on an environment of `list_environments` and one dataset, which is split; returns the run's id."""
+    named = {"environment": environment, "dataset_path": dataset_path, "eval_share": eval_share}
+    args = {**(launcher_args or {}), **{key: value for key, value in named.items() if value is not None}}
+    return post_for("runId", _LAUNCH, {"name": name, "args": args})
+
+
+def launch_sft_run(
+    dataset_path: str,
+    *,
+    model: str | None = None,
+    name: str | None = None,
+    launcher_args: Mapping[str, Any] | None = None,
+    eval_rows: int = 0,
+) -> Request[str]:
+    """Launch a supervised run on uploaded chats; returns its id."""
+    body = {
+        "name": name,
+        "dataset": {"path": dataset_path, "format": Path(dataset_path).suffix.removeprefix(".")},
+        "model": model,
+        "args": dict(launcher_args or {}),
+        "eval": {"rows": eval_rows},
+    }
+    return post_for("runId", "/v1/train/runs/sft", body)
+
+
+def fork_run(
+    run_id: str, checkpoint: str = "best", *, name: str | None = None, launcher_args: Mapping[str, Any] | None = None
+) -> Request[str]:
+    """Launch a run that begins with a checkpoint's weights; returns its id. Arguments that are named change."""
+    body = {"checkpoint": checkpoint, "name": name, "args": dict(launcher_args or {})}
+    return post_for("runId", run_path(run_id, "fork"), body)

@@ -1,0 +1,48 @@
+"""Every router of the API, in the order in which routes are tried."""
+
+from __future__ import annotations
+
+from benchmax.platform.server.routes import (
+    account,
+    corpora,
+    datasets,
+    environments,
+    health,
+    models,
+    signin,
+    storage,
+    users,
+    webhooks,
+)
+from benchmax.platform.server.routes.runs import (
+    checkpoints,
+    launching,
+    playground,
+    rollout_stream,
+    rollouts,
+    run_pages,
+    runs,
+)
+
+ROUTERS = tuple(
+    module.router
+    for module in (
+        health,
+        storage,
+        datasets,
+        environments,
+        launching,
+        run_pages,
+        checkpoints,
+        runs,
+        rollouts,
+        corpora,
+        account,
+        webhooks,
+        users,
+        playground,
+        rollout_stream,
+        models,
+        signin,
+    )
+)

@@ -1,0 +1,110 @@
+"""What is in a dataset file: its rows, how many are usable, and what is wrong with the others."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from benchmax import limits
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.catalogue import environments
+from benchmax.envs.datasets.load import check_dataset, iter_examples
+from benchmax.envs.datasets.readers import read_rows
+from benchmax.envs.datasets.rows import RowIssue
+from benchmax.envs.datasets.run_rows import usable_rows
+from benchmax.envs.loading import load_env_class
+from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue
+from benchmax.errors import DatasetError
+from benchmax.files import json_size
+
+PREVIEW_ROWS = 100_000
+SAMPLE_BYTES = 8 * limits.MIB
+"""Of the rows in one preview, as JSON."""
+OWN_CODE = "*"
+"""In place of an environment's name: its own code reads the rows, so that they can be read is all that is known."""
+
+
+_SOMETHING: ChatMessage = {"role": "user", "content": "?"}
+
+
+class AnyColumns(BaseEnv):
+    """Takes every row."""
+
+    @classmethod
+    def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
+        text = json.dumps(example, sort_keys=True, default=str)
+        return {"id": hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(), "prompt_messages": [_SOMETHING]}
+
+    async def compute_reward(
+        self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
+    ) -> Mapping[str, RewardValue]:
+        return {}
+
+
+def row_class(environment: str | None) -> type[BaseEnv] | None:
+    """The class whose columns the rows must have. Built-in classes only: no code of a user is loaded here."""
+    if environment == OWN_CODE:
+        return AnyColumns
+    return load_env_class(environment) if environment in environments() else None
+
+
+def check_file(file: Path, path: str, environment: str | None) -> int:
+    """The usable rows among the first 100,000; DatasetError, with row, column, reason and fix, for one that is not."""
+    return usable_rows(file, path, row_class(environment), outcome="Nothing was launched.", most=PREVIEW_ROWS)
+
+
+def make_preview(file: Path, limit: int, environment: str | None) -> dict[str, Any]:
+    """The first rows, and what is wrong with any of the first 100,000; read as a built-in environment does."""
+    env_class = row_class(environment)
+    report = check_dataset(file, env_class, limit=PREVIEW_ROWS)
+    sample = _sample(file, limit)
+    return {
+        "rows": report.rows,
+        "usable": report.kept,
+        "duplicates": report.duplicates,
+        "errors": report.errors,
+        "warnings": report.warnings,
+        "issues": [_issue(issue) for issue in report.issues],
+        "sample": sample,
+        "ids": [_example_id(row, env_class) for row in sample],
+    }
+
+
+def _sample(file: Path, limit: int) -> list[dict[str, Any]]:
+    """The first rows, as many as a page can show."""
+    found: list[dict[str, Any]] = []
+    held = json_size.Count(most_bytes=SAMPLE_BYTES)
+    for row in islice(read_rows(file), limit):
+        if isinstance(row.data, dict):
+            text = json.dumps(row.data, default=str)
+            if held.add(text.encode("utf-8", "replace")):
+                break
+            found.append(json.loads(text))
+    return found
+
+
+def readable_rows(file: Path, path: str) -> Iterator[dict[str, Any]]:
+    """The rows of a file; DatasetError, with its line, at one that cannot be read."""
+    for row in read_rows(file):
+        if row.fault is not None:
+            issue = row.issue(row.fault)
+            raise DatasetError(f"The dataset has a row that cannot be read:\n  {issue}", [issue])
+        if not isinstance(row.data, dict):
+            raise DatasetError(f"Row {row.number} of {path} is no object. Give one object a row.")
+        yield row.data
+
+
+def _example_id(row: dict[str, Any], env_class: type[BaseEnv] | None) -> str | None:
+    try:
+        return next(iter_examples([row], env_class, lenient=True))["id"]
+    except (DatasetError, StopIteration):
+        return None
+
+
+def _issue(issue: RowIssue) -> dict[str, Any]:
+    said = f"{issue.reason} → {issue.fix}"
+    return {"row": issue.row, "field": issue.column, "severity": issue.severity, "message": said}

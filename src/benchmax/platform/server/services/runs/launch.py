@@ -1,0 +1,130 @@
+"""Checks a launch before anything is queued: its arguments, its bundle, its rows.
+
+The bundle is not loaded: its manifest is JSON, and only the names in its pickle are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.orm import Session
+
+from benchmax import limits
+from benchmax.envs.datasets.run_rows import check_count
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.platform.server.services.datasets import stored_rows
+from benchmax.platform.server.services.datasets.preview import OWN_CODE
+from benchmax.platform.store.uploads import blobs
+from benchmax.platform.store.uploads.blobs import BlobStore
+from benchmax.platform.store.uploads.uploads import manifest_bytes
+from benchmax.platform.wire.launch_args import launch_args
+from benchmax.platform.wire.launches import RUN_PATHS, LaunchArg
+
+if TYPE_CHECKING:
+    from benchmax.bundle.metadata import BundleMetadata
+
+RUN_TYPES = ("simple", "simple-r5", "simple-cpu")
+_INSPECTED_BYTES = 16 * limits.MIB
+"""A larger bundle is not inspected; its run fails with what is missing."""
+_OLDEST_MINOR = 11
+_NAMED_BUNDLE = "Launch with the paths `upload_training_run` returned."
+
+
+def models() -> list[str]:
+    """Names of the local model registry."""
+    from benchmax.inference.weights.store import KNOWN, list_models
+
+    return sorted({*KNOWN, *(stored.card.name for stored in list_models())})
+
+
+def specs() -> list[LaunchArg]:
+    """The launch arguments of this machine."""
+    return launch_args(models=models())
+
+
+class Assets:
+    """The four uploads of a launch; NotFoundError for one that is not there or not the caller's."""
+
+    def __init__(
+        self, db: Session, store: BlobStore, owner_id: str, args: Mapping[str, Any], *, held_out: bool = False
+    ) -> None:
+        self._store = store
+        self._held_out = held_out
+        """The eval rows were taken from the training rows, for there were none."""
+        self.paths = {name: _text(args, name) for name in RUN_PATHS}
+        self.blobs: dict[str, str] = {}
+        for name, path in self.paths.items():
+            found = blobs.find(db, owner_id, path)
+            if found is None:
+                raise NotFoundError(f"{name}: you have no upload at {path[:200]!r}. {_NAMED_BUNDLE}")
+            self.blobs[name] = found[1].sha256
+
+    def check_bundle(self) -> None:
+        """Refuse a bundle that a run could not open: damaged, for another Python, or in need of what is not here."""
+        from benchmax.bundle.metadata import BundleMetadata
+
+        path = self._store.path(self.blobs["env_metadata_path"])
+        manifest = BundleMetadata.from_json_bytes(manifest_bytes(path))
+        if manifest.sha256 is not None and manifest.sha256 != self.blobs["env_cls_path"]:
+            raise UsageError("The bundle is not the one its metadata describes (SHA-256). Upload it again.")
+        check_bundle(self._store.path(self.blobs["env_cls_path"]), manifest)
+
+    def count(self, name: str) -> int:
+        """Usable rows of one of the two datasets; DatasetError for rows that the run could not use."""
+        return stored_rows.check(self._store, self.blobs[name], self.paths[name], self.reader)
+
+    @cached_property
+    def reader(self) -> str:
+        """Whose columns the rows must have, as `preview` names it."""
+        return row_reader(self._store, self.blobs["env_cls_path"], self.blobs["env_metadata_path"])
+
+    def check_rows(self) -> tuple[int, list[str]]:
+        """The number of training rows, and warnings; DatasetError when there are too few, or one cannot be used."""
+        rows, held_out = self.count("train_dataset_path"), self.count("eval_dataset_path")
+        check_count(rows, "Nothing was launched.")
+        warnings = []
+        if rows < limits.GOOD_TRAIN_ROWS:
+            warnings.append(f"Only {rows} training rows; {limits.GOOD_TRAIN_ROWS} or more are recommended.")
+        if self._held_out:
+            aside = f"{held_out} of the training rows are held out" if held_out else "there are too few to hold any out"
+            warnings.append(f"The eval dataset has no rows; {aside}.")
+        return rows, warnings
+
+
+def row_reader(store: BlobStore, cls_sha256: str, metadata_sha256: str) -> str:
+    """Whose columns a bundle's rows must have: a built-in environment's, "" for those all know, or its own code's."""
+    from benchmax.bundle import known_row_reader
+    from benchmax.bundle.metadata import BundleMetadata
+
+    pickled, manifest = store.path(cls_sha256), store.path(metadata_sha256)
+    if max(pickled.stat().st_size, manifest.stat().st_size) > _INSPECTED_BYTES:
+        return OWN_CODE
+    known = known_row_reader(pickled.read_bytes(), BundleMetadata.from_json_bytes(manifest_bytes(manifest)))
+    return OWN_CODE if known is None else known
+
+
+def check_bundle(pickled: Path | bytes, manifest: BundleMetadata) -> None:
+    """UsageError when no process of this machine could open a bundle; it says which Python or which name is missing."""
+    from benchmax.bundle import check_compatible
+    from benchmax.bundle.interpreters import HERE, interpreters
+    from benchmax.bundle.metadata import python_minor
+
+    minor = python_minor(manifest)
+    if int(minor.partition(".")[2]) < _OLDEST_MINOR or not interpreters(minor):
+        raise UsageError(
+            f"The environment was bundled with Python {minor}; this server has {HERE}. Upload it again from "
+            f"Python {HERE}, or install python{minor} on the server."
+        )
+    size = len(pickled) if isinstance(pickled, bytes) else pickled.stat().st_size
+    if size <= _INSPECTED_BYTES:
+        check_compatible(pickled if isinstance(pickled, bytes) else pickled.read_bytes(), manifest)
+
+
+def _text(args: Mapping[str, Any], name: str) -> str:
+    value = args.get(name)
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"args.{name} is missing. {_NAMED_BUNDLE}")
+    return value

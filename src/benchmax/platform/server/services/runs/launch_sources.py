@@ -1,0 +1,166 @@
+"""What a launch may name in place of four uploads: an environment of the catalogue, and one dataset to be split.
+
+`environment` stands for the two paths of a bundle, `dataset_path` with `eval_share` for the two of its rows. It names a
+file, or a folder in which the two are. The split rows become blobs of their own, so that the run is made of exactly
+four files, as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from benchmax.envs.datasets.run_rows import check_count
+from benchmax.envs.datasets.split import HELD_OUT_SHARE, held_out_indices
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.platform.server.services import catalogue
+from benchmax.platform.server.services.catalogue import Environment
+from benchmax.platform.server.services.datasets import stored_rows, uploaded
+from benchmax.platform.server.services.datasets.preview import OWN_CODE
+from benchmax.platform.server.services.runs.launch import Assets, row_reader
+from benchmax.platform.server.state import Services
+from benchmax.platform.store.uploads import blobs
+from benchmax.platform.store.uploads.uploads import SPLITS
+from benchmax.platform.wire.launches import SFT_FORMAT, SftDataset
+
+SOURCES = ("environment", "dataset_path", "eval_share")
+_BUNDLE = ("env_cls_path", "env_metadata_path")
+
+T = TypeVar("T")
+
+
+def resolve(services: Services, owner_id: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """The same arguments with the four paths in place of `environment`, `dataset_path` and `eval_share`."""
+    _refuse_both(args, "environment", "env_cls_path", "env_metadata_path")
+    _refuse_both(args, "dataset_path", "train_dataset_path", "eval_dataset_path")
+    resolved = {name: value for name, value in args.items() if name not in SOURCES and value is not None}
+    environment = _environment(services, owner_id, args.get("environment"))
+    if environment is not None:
+        with services.database.write() as db:
+            resolved |= catalogue.bundle_paths(db, services.blobs, owner_id, environment)
+    if "train_dataset_path" not in resolved:
+        resolved |= _datasets(services, owner_id, args, environment, _reader(services, owner_id, resolved))
+    elif args.get("eval_share") is not None:
+        raise UsageError("eval_share goes with dataset_path. Leave it out when both datasets are given.")
+    return resolved
+
+
+def checked_assets(services: Services, owner_id: str, args: Mapping[str, Any]) -> tuple[Assets, int, list[str]]:
+    """The four files of a launch, its training rows, and warnings; an error for what the run would refuse."""
+    named = resolve(services, owner_id, args)
+    with services.database.read() as db:
+        assets = Assets(db, services.blobs, owner_id, named)
+    assets.check_bundle()
+    if not assets.count("eval_dataset_path"):
+        named |= _held_out(services, owner_id, assets)
+        with services.database.read() as db:
+            assets = Assets(db, services.blobs, owner_id, named, held_out=True)
+    return assets, *assets.check_rows()
+
+
+def _held_out(services: Services, owner_id: str, assets: Assets) -> dict[str, str]:
+    """The two paths for a launch whose eval dataset has no rows: a part of the training rows is held out."""
+    path, sha256 = assets.paths["train_dataset_path"], assets.blobs["train_dataset_path"]
+    return _split(services, owner_id, lambda: stored_rows.read(services.blobs, sha256, path), HELD_OUT_SHARE)
+
+
+class SupervisedRows(NamedTuple):
+    """The rows of a supervised run."""
+
+    path: str
+    sha256: str
+    rows: int
+    held_out: int
+    """How many of them, the last ones, are held out."""
+
+
+def supervised_rows(services: Services, owner_id: str, dataset: SftDataset, held_out: int) -> SupervisedRows:
+    """The one file a supervised run learns from; the two of a folder become one, its eval rows the last."""
+    with services.database.read() as db:
+        found = uploaded.splits_of(db, owner_id, dataset.path)
+    if "train" not in found:
+        raise NotFoundError(uploaded.NOT_THERE)
+    path, sha256 = found["train"][0].path, found["train"][1].sha256
+    # What the published format's digest covers is not documented.
+    plain = dataset.format != SFT_FORMAT and dataset.digest
+    if plain and plain.removeprefix("sha256:") != sha256:
+        raise UsageError(f"{path} is not the file its digest describes. Upload it again.")
+    rows = stored_rows.check_sft(services.blobs, sha256, path)
+    if "eval" not in found:
+        return SupervisedRows(path, sha256, rows, held_out)
+    other, blob = found["eval"]
+    aside = stored_rows.check_sft(services.blobs, blob.sha256, other.path)
+    both = ((sha256, path), (blob.sha256, other.path))
+    joined = uploaded.store_rows(
+        services.blobs, (row for each in both for row in stored_rows.read(services.blobs, *each))
+    )
+    where = f"{SPLITS}{joined[0][:16]}/train.jsonl"
+    with services.database.write() as db:
+        uploaded.name(db, owner_id, where, *joined)
+    return SupervisedRows(where, joined[0], rows + aside, aside)
+
+
+def _reader(services: Services, owner_id: str, args: Mapping[str, Any]) -> str:
+    """Whose columns the rows must have, by the two files of the environment; any, where those are not there."""
+    with services.database.read() as db:
+        found = [blobs.find(db, owner_id, str(args.get(name) or "")) for name in _BUNDLE]
+    pickled, manifest = found
+    return row_reader(services.blobs, pickled[1].sha256, manifest[1].sha256) if pickled and manifest else OWN_CODE
+
+
+def _refuse_both(args: Mapping[str, Any], one: str, *others: str) -> None:
+    both = [name for name in others if args.get(name) is not None]
+    if args.get(one) is not None and both:
+        raise UsageError(f"args has {one} and {both[0]}. Give one or the other.")
+
+
+def _environment(services: Services, owner_id: str, name: Any) -> Environment | None:
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise UsageError("args.environment must be the id of an environment. `list_environments` shows them.")
+    with services.database.read() as db:
+        return catalogue.find(db, owner_id, name)
+
+
+def _datasets(
+    services: Services, owner_id: str, args: Mapping[str, Any], environment: Environment | None, reader: str
+) -> dict[str, str]:
+    """Split the rows; nothing when there are none to split, and the check for four paths says what is missing."""
+    path, share = args.get("dataset_path"), args.get("eval_share")
+    share = HELD_OUT_SHARE if share is None else share
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 0.9:
+        raise UsageError("args.eval_share must be a number from 0 to 0.9: the share of rows that is held out.")
+    if path is None:
+        own = catalogue.own_dataset(environment) if environment is not None else None
+        return {} if own is None else _split(services, owner_id, lambda: own, share)
+    if not isinstance(path, str):
+        raise UsageError("args.dataset_path must be the path of an upload. `list_datasets` shows them.")
+    with services.database.read() as db:
+        found = uploaded.splits_of(db, owner_id, path)
+    train, held_out = found.get("train"), found.get("eval")
+    if train is None:
+        raise NotFoundError(uploaded.NOT_THERE)
+    if held_out is not None:
+        return {"train_dataset_path": train[0].path, "eval_dataset_path": held_out[0].path}
+    where, sha256 = train[0].path, train[1].sha256
+    check_count(stored_rows.check(services.blobs, sha256, where, reader), "Nothing was launched.")
+    return _split(services, owner_id, lambda: stored_rows.read(services.blobs, sha256, where), share)
+
+
+def _split(services: Services, owner_id: str, rows: Any, share: float) -> dict[str, str]:
+    """Three passes over the rows, none of which holds them all."""
+    count = sum(1 for _ in rows())
+    aside = set(held_out_indices(count, share))
+    train = uploaded.store_rows(services.blobs, _chosen(rows(), lambda at: at not in aside))
+    held_out = uploaded.store_rows(services.blobs, _chosen(rows(), lambda at: at in aside))
+    folder = f"{SPLITS}{train[0][:8]}{held_out[0][:8]}"
+    paths = {"train_dataset_path": f"{folder}/train.jsonl", "eval_dataset_path": f"{folder}/eval.jsonl"}
+    with services.database.write() as db:
+        for path, stored in zip(paths.values(), (train, held_out), strict=True):
+            uploaded.name(db, owner_id, path, *stored)
+    return paths
+
+
+def _chosen(rows: Iterable[T], wanted: Any) -> Iterator[T]:
+    return (row for at, row in enumerate(rows) if wanted(at))

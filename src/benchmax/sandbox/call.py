@@ -1,0 +1,89 @@
+"""What a sandbox is asked, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from benchmax import limits
+from benchmax.errors import UsageError
+
+Network = Literal["none", "host"]
+EndedBy = Literal["wall", "cpu", "memory", "output", "killed"]
+"""The limit that ended a call, or `killed`: whoever asked gave it up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one call may take, with all the processes it starts. None is no limit."""
+
+    wall_seconds: float | None = limits.SANDBOX_WALL_SECONDS
+    cpu_seconds: float | None = limits.SANDBOX_CPU_SECONDS
+    memory_bytes: int | None = limits.SANDBOX_MEMORY_BYTES
+    processes: int = limits.SANDBOX_PROCESSES
+    """Threads count too."""
+    open_files: int = limits.SANDBOX_OPEN_FILES
+    """Of each process."""
+    disk_bytes: int = limits.SANDBOX_DISK_BYTES
+    """Of the workspace, /tmp and /dev/shm together, and the largest file; of a `workspace` on the disk neither."""
+    output_bytes: int = limits.SANDBOX_OUTPUT_BYTES
+    """Of stdout and stderr together."""
+    network: Network = "none"
+    closed_ports: tuple[int, ...] = ()
+    """TCP ports that cannot be connected to, on any address, where the network is the host's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Python source, or a program: `argv` names it, or is what the source finds in `sys.argv[1:]`."""
+
+    code: str | None = None
+    argv: Sequence[str] = ()
+    stdin: bytes = b""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Put into the workspace before: name and content."""
+    outputs: Sequence[str] = ()
+    """Files of the workspace that are wanted afterwards."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables besides the few that every call has."""
+    cwd: str | None = None
+    """Where it starts; the workspace unless set."""
+    workspace: Path | None = None
+    """A folder on the disk, below the sandbox's `own`, to be seen and written in place of a fresh one in memory."""
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if self.code is None and not self.argv:
+            raise UsageError("A call has nothing to run. Give it `code` or `argv`.")
+        for name in (*self.files, *self.outputs):
+            if not plain_name(name):
+                raise UsageError(f"{name!r} is not a name below the workspace. Use a relative path without `..`.")
+
+
+def plain_name(name: str) -> bool:
+    """Whether a name stays below the folder it is looked up in, links aside."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a call ended."""
+
+    exit: int
+    """Its exit code; of a process that was killed, the signal, negative."""
+    stdout: str
+    stderr: str
+    """Text; what is not UTF-8 is replaced, and where a limit cut it, it says so at its end."""
+    files: Mapping[str, bytes]
+    """Those of `outputs` that were there and regular files."""
+    ended_by: EndedBy | None
+    seconds: float
+    cpu_seconds: float = 0.0
+    """As last seen, a few times a second."""
+    memory_bytes: int = 0
+    """The most seen."""
+    refused: tuple[str, ...] = ()
+    """System calls that it tried and was refused."""

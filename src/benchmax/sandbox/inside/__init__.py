@@ -1,0 +1,15 @@
+"""What runs on the far side of the sandbox's socket: under any Python from 3.9, with the standard library alone.
+
+    launcher    one process that starts the rest, and ends it when its own starter is gone
+    server      the fork server: takes calls, watches their limits, kills what is over them
+    zygote      a child of the server that has imported packages, and forks itself for each call
+    room        pid 1 of one call: its namespaces and mounts
+    body        from fork to the first line of the call's own code: each guard, in order
+    root        the file tree every call sees
+    landlock, seccomp, kernel   what the kernel is asked, and how
+    watch       memory, CPU time and processes of a call, as /proc tells
+    script      running Python source in a forked interpreter
+    guards      the names of all guards, and which of them this machine can keep
+
+Nothing here may import benchmax: the interpreter need not have it, and after the change of root its files are gone.
+"""

@@ -1,0 +1,187 @@
+"""From fork to the first line of a call's own code: into the room, its files written, each guard raised in order.
+
+    join the room's namespaces → read what to run, write its files → close what was open → a user namespace of its own
+    → no new privileges → Landlock → seccomp → no capabilities → limits → run
+
+What to run comes in a file that only this process reads. Its parent, from which later calls are forked, never sees
+code, arguments, variables or files of any call.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import resource
+import signal
+import socket
+from typing import Any, BinaryIO
+
+from . import kernel, landlock, script, seccomp
+from .room import flags_of
+from .root import DEVICES, USER, WORKSPACE
+
+_HEAD_BYTES = 8
+_SPARE = 64
+"""Descriptors are moved above this number while they are put in order."""
+_NOT_RUN = 127
+_CHUNK_BYTES = 1 << 20
+_SMALL = {
+    resource.RLIMIT_CORE: 0,
+    getattr(resource, "RLIMIT_MSGQUEUE", resource.RLIMIT_CORE): 0,
+    resource.RLIMIT_MEMLOCK: 64 * 1024,
+    getattr(resource, "RLIMIT_SIGPENDING", resource.RLIMIT_CORE): 1024,
+}
+"""Bounds nobody needs to set."""
+ROOM, PAYLOAD, LINE, FIRST = 0, 1, 2, 3
+"""Places among the descriptors of an order: the room (as a pidfd), what to run, a socket to the server, the code's."""
+
+
+def start(order: dict[str, Any], fds: list[int], pidns: int) -> int:
+    """Fork a process into its room and let it run; gives its pid. `order` is what the server says of the call."""
+    inside = order["room"] and "pid" in order["guards"]
+    if inside:
+        kernel.setns(fds[ROOM], kernel.NEWPID)
+    pid = -1
+    try:
+        pid = os.fork()
+    finally:
+        if inside and pid != 0:
+            kernel.setns(pidns, kernel.NEWPID)
+    if pid == 0:
+        _begin(order, fds)
+    return pid
+
+
+def _begin(order: dict[str, Any], fds: list[int]) -> None:
+    """In the new process. Never returns."""
+    line = socket.socket(fileno=fds[LINE])
+    try:
+        _reset_signals()
+        os.setsid()
+        guards = frozenset(order["guards"])
+        kernel.set_visible(True)
+        self_proc = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        if order["room"]:
+            kernel.setns(fds[ROOM], flags_of(order["shape"], guards))
+        workspace = order["shape"]["workspace"] or WORKSPACE
+        task = _unpack(fds[PAYLOAD], workspace)
+        line = _arrange(fds, line, self_proc, "descriptors" in guards)
+        _confine(order, guards, workspace, line)
+        os.chdir(task["cwd"] or workspace)
+        line.close()
+    except BaseException as error:
+        line.send(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode())
+        os._exit(_NOT_RUN)
+    _run(task)
+
+
+def _reset_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _unpack(payload: int, workspace: str) -> dict[str, Any]:
+    """What to run; the files that come with it are written."""
+    with open(payload, "rb") as file:
+        task = json.loads(file.read(int.from_bytes(file.read(_HEAD_BYTES), "little")))
+        for name, size in task["files"]:
+            _write_file(os.path.join(workspace, name), file, size)
+    return dict(task)
+
+
+def _write_file(path: str, source: BinaryIO, size: int) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with open(fd, "wb") as file:
+        while size > 0:
+            file.write(part := source.read(min(size, _CHUNK_BYTES)))
+            size -= len(part)
+
+
+def _arrange(fds: list[int], line: socket.socket, self_proc: int, closing: bool) -> socket.socket:
+    """The code's descriptors at 0, 1, 2, …, then the line to the server and /proc/self; every other is closed."""
+    wanted = [*fds[FIRST:], line.detach(), self_proc]
+    spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _SPARE) for fd in wanted]
+    last = len(fds) - FIRST
+    for place, fd in enumerate(spare):
+        os.dup2(fd, place, inheritable=place < last)
+    if closing:
+        kernel.close_from(len(wanted))
+    return socket.socket(fileno=last)
+
+
+def _confine(order: dict[str, Any], guards: frozenset[str], workspace: str, line: socket.socket) -> None:
+    self_proc = line.fileno() + 1
+    _offer_self(self_proc)
+    if "user" in guards:
+        user, group = os.geteuid(), os.getegid()
+        kernel.unshare(kernel.NEWUSER)
+        kernel.map_ids(self_proc, USER, user, group)
+    os.close(self_proc)
+    if "no_new_privs" in guards:
+        kernel.no_new_privileges()
+    _lock_files(order, guards, workspace)
+    if "seccomp" in guards:
+        _filter_calls(line, order["shape"]["network"] != "none")
+    if "capabilities" in guards:
+        kernel.drop_capabilities()
+    _limit(order["limits"], on_disk=order["shape"]["workspace"] is not None)
+    kernel.set_visible(True)  # for the server's look at its memory; to itself it always is
+
+
+def _lock_files(order: dict[str, Any], guards: frozenset[str], workspace: str) -> None:
+    if order["ports"] and "landlock_tcp" in guards:
+        landlock.close_ports(order["ports"])
+    shared = ("/tmp", "/dev/shm") if "mount" in guards else ()
+    write = [workspace, *shared, *(f"/dev/{name}" for name in DEVICES)]
+    listed = ["/"] if "mount" in guards else []
+    landlock.confine(guards, order["read"], listed, write, tcp=order["shape"]["network"] == "none")
+
+
+def _filter_calls(line: socket.socket, network: bool) -> None:
+    """The server hears of what the filter refuses."""
+    listener = seccomp.install(network)
+    if listener >= 0:
+        socket.send_fds(line, [b'{"listener": true}'], [listener])
+        os.close(listener)
+
+
+def _offer_self(self_proc: int) -> None:
+    """When the machine's memory runs out the kernel ends this process first."""
+    try:
+        fd = os.open("oom_score_adj", os.O_WRONLY | os.O_CLOEXEC, dir_fd=self_proc)
+        os.write(fd, b"1000")
+        os.close(fd)
+    except OSError:
+        pass
+
+
+def _limit(given: dict[str, Any], on_disk: bool) -> None:
+    bounds = dict(_SMALL)
+    bounds[resource.RLIMIT_NOFILE] = given["open_files"]
+    bounds[resource.RLIMIT_NPROC] = given["processes"]
+    if not on_disk:
+        bounds[resource.RLIMIT_FSIZE] = given["disk"]
+    if given["cpu"] < math.inf:
+        bounds[resource.RLIMIT_CPU] = int(given["cpu"]) + 1
+    if given["data"]:
+        bounds[resource.RLIMIT_DATA] = given["data"]
+    for kind, most in bounds.items():
+        hard = resource.getrlimit(kind)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (most, most))
+
+
+def _run(task: dict[str, Any]) -> None:
+    if task["code"] is not None:
+        script.run(task["code"], task["argv"], task["env"])
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and other programs do not
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvpe(task["argv"][0], task["argv"], task["env"])
+    except OSError as error:
+        os.write(2, f"cannot run {task['argv'][0]!r}: {error.strerror}\n".encode())
+    os._exit(_NOT_RUN)

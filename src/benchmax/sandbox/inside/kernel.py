@@ -1,0 +1,176 @@
+"""System calls that Python has no function for, by ctypes, with the kernel's own names for flags.
+
+Covered: Linux on x86_64 and aarch64. Elsewhere the functions raise OSError, and no guard that needs them holds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+from typing import Any
+
+NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
+NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
+
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 16384, 1 << 18
+MS_BIND = 4096
+MNT_DETACH = 2
+RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
+"""Of mount_setattr; the same numbers as mount(2) has for them, by chance."""
+
+_PDEATHSIG, _DUMPABLE, _CAPBSET_DROP, _SUBREAPER, _NO_NEW_PRIVS, _AMBIENT = 1, 4, 24, 36, 38, 47
+_AMBIENT_CLEAR = 4
+_CAPABILITIES = 64
+_CAPABILITY_VERSION = 0x20080522
+
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
+_OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
+_MOVE_MOUNT_F_EMPTY_PATH = 4
+
+_OPEN_TREE, _MOVE_MOUNT, _CLOSE_RANGE, _MOUNT_SETATTR = 428, 429, 436, 442
+MACHINE = platform.machine()
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(MACHINE, -1)
+SECCOMP = {"x86_64": 317, "aarch64": 277}.get(MACHINE, -1)
+
+_LARGE, _COLLAPSE = 1 << 21, 25
+_libc: Any = ctypes.CDLL(None, use_errno=True)
+
+
+def call(name: str, *arguments: Any) -> int:
+    """A function of the C library that returns -1 and sets errno when it fails."""
+    result = int(getattr(_libc, name)(*arguments))
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return result
+
+
+def syscall(number: int, *arguments: Any) -> int:
+    return call("syscall", ctypes.c_long(number), *arguments)
+
+
+# Namespaces
+
+
+def unshare(flags: int) -> None:
+    call("unshare", flags)
+
+
+def setns(descriptor: int, flags: int) -> None:
+    call("setns", descriptor, flags)
+
+
+def map_ids(proc: int, inside: int, outside_user: int, outside_group: int) -> None:
+    """Give a new user namespace its one user and group; `proc` is a descriptor of /proc/self."""
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{inside} {outside_user} 1"),
+        ("gid_map", f"{inside} {outside_group} 1"),
+    ):
+        fd = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+        try:
+            os.write(fd, text.encode())
+        finally:
+            os.close(fd)
+
+
+# Mounts
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    call("mount", source.encode(), os.fsencode(target), kind and kind.encode(), flags, data and data.encode())
+
+
+def make_private() -> None:
+    mount("none", "/", None, MS_REC | MS_PRIVATE)
+
+
+def clone_tree(path: str) -> int:
+    """A descriptor of a copy of the mounts at `path` and below, not attached anywhere."""
+    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_RECURSIVE
+    return syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags)
+
+
+def attach_tree(tree: int, target: str) -> None:
+    syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
+    os.close(tree)
+
+
+def restrict_tree(tree: int, attributes: int) -> None:
+    """Set RDONLY, NOSUID, … on a copy of mounts, those below included."""
+    asked = struct.pack("QQQQ", attributes, 0, 0, 0)
+    syscall(_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH | _AT_RECURSIVE, asked, len(asked))
+
+
+def restrict_mount(path: str, attributes: int) -> None:
+    asked = struct.pack("QQQQ", attributes, 0, 0, 0)
+    syscall(_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), 0, asked, len(asked))
+
+
+def pivot_here() -> None:
+    """Make the working directory, which is a mount, the root, and let go of the old one."""
+    if _PIVOT_ROOT < 0:
+        raise OSError(38, f"no number is known for pivot_root on {MACHINE}")
+    syscall(_PIVOT_ROOT, b".", b".")
+    call("umount2", b".", MNT_DETACH)
+    os.chdir("/")
+
+
+# Rights
+
+
+def no_new_privileges() -> None:
+    call("prctl", _NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def drop_capabilities() -> None:
+    """All of them, from every set, the bounding set included."""
+    call("prctl", _AMBIENT, _AMBIENT_CLEAR, 0, 0, 0)
+    for number in range(_CAPABILITIES):
+        if int(_libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)) < 0:
+            break  # EINVAL beyond the last, EPERM where there is none to drop
+    call("capset", struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24))
+
+
+def become(user: int) -> None:
+    """For root: a user and group of this number, without supplementary groups."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    set_visible(True)
+
+
+def set_visible(visible: bool) -> None:
+    """Whether others of this user may read this process's memory; also whether its /proc files are its own."""
+    call("prctl", _DUMPABLE, int(visible), 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    call("prctl", _PDEATHSIG, 9, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """What descendants leave behind becomes this process's child."""
+    call("prctl", _SUBREAPER, 1, 0, 0, 0)
+
+
+def join_pages() -> None:
+    """Put this process's memory into large pages, where it fills them: forks then have fewer to copy and to free."""
+    with open("/proc/self/maps", encoding="utf-8") as file:
+        lines = [line.split() for line in file]
+    for span, rights, *_, name in ([*line, ""][:6] for line in lines):
+        if rights == "rw-p" and name in ("", "[heap]"):
+            low, high = (int(end, 16) for end in span.split("-"))
+            first, last = -(-low // _LARGE) * _LARGE, high // _LARGE * _LARGE
+            if last > first:
+                _libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _COLLAPSE)
+
+
+def close_from(first: int) -> None:
+    """Close every descriptor from `first` on."""
+    try:
+        syscall(_CLOSE_RANGE, first, 0xFFFFFFFF, 0)
+    except OSError:
+        os.closerange(first, os.sysconf("SC_OPEN_MAX"))

@@ -1,0 +1,156 @@
+"""Pid 1 of one call: makes the namespaces and mounts that the call's code will be put into, and then only waits.
+
+It is killed when the call ends, and Linux kills with it whatever is left in its pid namespace. Until then it reaps what
+the code's processes leave behind. The code itself is forked elsewhere (see `body`), so that pid 1 is always small.
+
+A private workspace, /tmp and /dev/shm are one tmpfs of one size. A workspace on the disk is not bounded in size here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from typing import Any
+
+from . import kernel
+from .root import WORKSPACE, readable
+
+JOINED = {
+    "mount": kernel.NEWNS,
+    "ipc": kernel.NEWIPC | kernel.NEWUTS | kernel.NEWCGROUP,
+    "net": kernel.NEWNET,
+}  # fmt: skip
+"""Namespaces that code joins when it is put into a room, by guard."""
+_INODE_BYTES = 4096
+_MOST_INODES = 65_536
+_FLAGS = kernel.MS_NOSUID | kernel.MS_NODEV
+
+
+class Room:
+    """The server's side of one: it is there, and after `hear` it is ready, or not to be had."""
+
+    def __init__(self, shape: dict[str, Any], guards: frozenset[str], setup: dict[str, Any], pidns: int) -> None:
+        self.shape = shape
+        self.proc = self.workspace = -1
+        self.counted = "proc" in guards
+        self.reason = ""
+        self.socket, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if "pid" in guards:
+            kernel.unshare(kernel.NEWPID)
+        try:
+            self.pid = os.fork()
+            if self.pid == 0:
+                _live(far, shape, guards, setup)
+        finally:
+            if "pid" in guards:
+                kernel.setns(pidns, kernel.NEWPID)
+        far.close()
+        self.pidfd = os.pidfd_open(self.pid)
+
+    def hear(self) -> bool:
+        """What it says once; whether it is ready."""
+        data, fds, _, _ = socket.recv_fds(self.socket, 4096, 2)
+        if data == b"ready":
+            self.proc, self.workspace = fds
+            return True
+        self.reason = data.decode("utf-8", "replace") or "it was killed"
+        return False
+
+    def kill(self) -> None:
+        try:
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def is_empty(self) -> bool:
+        """Whether only its pid 1 is left; in doubt not."""
+        if self.proc < 0 or not self.counted:
+            return False
+        return [name for name in os.listdir(self.proc) if name.isdigit()] == ["1"]
+
+    def close(self) -> None:
+        """Reap it; it has ended."""
+        os.waitpid(self.pid, 0)
+        for fd in (self.pidfd, self.proc):
+            if fd >= 0:
+                os.close(fd)
+        self.socket.close()
+
+
+def flags_of(shape: dict[str, Any], guards: frozenset[str]) -> int:
+    """The namespaces of a room, less its pid namespace."""
+    found = sum(flag for name, flag in JOINED.items() if name in guards)
+    return found if shape["network"] == "none" else found & ~kernel.NEWNET
+
+
+def _live(far: socket.socket, shape: dict[str, Any], guards: frozenset[str], setup: dict[str, Any]) -> None:
+    """In the new process. Never returns."""
+    try:
+        line = os.dup2(far.fileno(), 3, inheritable=False)
+        kernel.close_from(4)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that Linux reaps by itself
+        os.setsid()
+        kernel.set_visible(True)  # to who joins; the code inside has another user namespace and may not look
+        ends = socket.socket(fileno=line)
+        try:
+            proc, workspace = _make(shape, guards, setup)
+            socket.send_fds(ends, [b"ready"], [proc, workspace])
+            os.close(proc)
+            os.close(workspace)
+        except OSError as error:
+            ends.send(str(error).encode())
+        ends.recv(1)  # until the server is gone, or kills this process
+    finally:
+        os._exit(0)
+
+
+def _make(shape: dict[str, Any], guards: frozenset[str], setup: dict[str, Any]) -> tuple[int, int]:
+    kernel.unshare(flags_of(shape, guards))
+    if "ipc" in guards:
+        kernel.call("sethostname", b"sandbox", 7)
+    workspace = shape["workspace"] or WORKSPACE
+    if "mount" in guards:
+        kernel.make_private()
+        os.umask(0o022)
+        _make_tree(shape, setup)
+        _make_proc("proc" in guards)
+    folder = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    return os.open("/proc" if "proc" in guards else "/", folder), os.open(workspace, folder)
+
+
+def _make_tree(shape: dict[str, Any], setup: dict[str, Any]) -> None:
+    """A disk, and what of the common tree lies where the disk covers it."""
+    own, workspace = setup["own"], shape["workspace"]
+    shown = [path for path in readable(setup["read"]) if path.startswith("/tmp/")]
+    trees = {path: kernel.clone_tree(path) for path in [*shown, *([workspace] if workspace else [])]}
+    if own is not None and not own.startswith("/tmp/"):  # of the folders of all calls, none but this one's
+        kernel.mount("tmpfs", own, "tmpfs", _FLAGS, "size=64k,nr_inodes=64,mode=755")
+    _make_disk(shape["disk"], private=not workspace)
+    for path, tree in trees.items():
+        os.makedirs(path, exist_ok=True) if os.path.isdir(f"/proc/self/fd/{tree}") else _touch(path)
+        kernel.attach_tree(tree, path)
+
+
+def _touch(path: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+
+
+def _make_disk(size: int, private: bool) -> None:
+    inodes = min(_MOST_INODES, max(64, size // _INODE_BYTES))
+    kernel.mount("tmpfs", "/tmp", "tmpfs", _FLAGS, f"size={size},nr_inodes={inodes},mode=755")
+    places = {"shm": "/dev/shm", "tmp": "/tmp"}
+    if private:
+        places = {"workspace": WORKSPACE, **places}
+    for name in places:
+        os.mkdir(f"/tmp/{name}", 0o700)
+    for name, target in places.items():  # /tmp last, for it covers the others
+        kernel.mount(f"/tmp/{name}", target, None, kernel.MS_BIND)
+
+
+def _make_proc(own: bool) -> None:
+    if own:
+        kernel.mount("proc", "/proc", "proc", _FLAGS | kernel.MS_NOEXEC)
+    else:  # the machine's is below, and must not be seen
+        kernel.mount("tmpfs", "/proc", "tmpfs", _FLAGS, "size=4k,nr_inodes=2,mode=555")

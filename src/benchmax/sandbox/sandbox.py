@@ -1,0 +1,327 @@
+"""The port: `await sandbox.run(Call(…))` for code that ends, `spawn` for processes that stay."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+from benchmax import limits
+from benchmax.errors import SandboxError, SandboxUnavailable, UsageError
+from benchmax.files.links import read_plain
+from benchmax.sandbox.call import Call, EndedBy, Network, Result
+from benchmax.sandbox.capabilities import INSIST, Capabilities, insists, require
+from benchmax.sandbox.connection import Connection, Ended, Process, Setup
+from benchmax.sandbox.inside.guards import GUARDS
+
+logger = logging.getLogger(__name__)
+
+_READ_BYTES = 65_536
+
+
+class Sandbox:
+    """A fork server, and calls to it. Started at the first call, and again when it is lost; one loop's own.
+
+    `modules` are imported once, and at hand in every call with `code`; `warm_up` is source that is run once after them,
+    so that what they do at first use is done. `read` are paths that calls may read besides the system and the
+    interpreter. `own` is a folder below which a call's `workspace` may lie: as root a folder of the sandbox's `user`,
+    in one that others may pass (mode 711). `network` is the most that a call may ask for. `scrap` is a folder that is
+    removed when this process is gone, however it ended.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[str] = (),
+        *,
+        warm_up: str = "",
+        read: Iterable[str | Path] = (),
+        own: Path | None = None,
+        network: Network = "none",
+        insist: bool | None = None,
+        scrap: Path | None = None,
+        _without: Iterable[str] = (),
+    ) -> None:
+        guards = tuple(name for name in GUARDS if name not in set(_without))
+        paths = tuple(dict.fromkeys([sys.prefix, sys.base_prefix, *map(str, read)]))
+        own_path = _text(own and own.resolve())
+        self._setup = Setup(paths, tuple(modules), warm_up, network, own_path, guards, _text(scrap))
+        self._insist = insists() if insist is None else insist
+        self._connection: Connection | None = None
+        self._starting = asyncio.Lock()
+        self._places = asyncio.Semaphore(limits.SANDBOX_CALLS)
+
+    async def __aenter__(self) -> Sandbox:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> Capabilities:
+        """Start the server, unless it runs; SandboxUnavailable where this machine cannot hold code that nobody read."""
+        return _capabilities(await self._connected())
+
+    @property
+    def user(self) -> int:
+        """The number of the user that calls run as, once it is started; a `workspace` must be that user's."""
+        return -1 if self._connection is None else self._connection.user
+
+    async def close(self) -> None:
+        """End the server and every call."""
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    async def _connected(self) -> Connection:
+        async with self._starting:
+            if self._connection is None or self._connection.dead:
+                await self.close()
+                connection = Connection(self._setup)
+                await connection.start()
+                try:
+                    require("boundary", _capabilities(connection), insist=self._insist)
+                except UsageError:
+                    await connection.close()
+                    raise
+                self._connection = connection
+            return self._connection
+
+    async def spawn(self, call: Call, fds: Sequence[int]) -> Process:
+        """Start a call whose descriptors 0, 1, 2, … are `fds`; the caller closes its copies, and reads and waits.
+
+        Limits on output, and files asked for, are the caller's, too.
+        """
+        connection = await self._connected()
+        self._check(call, connection)
+        began = time.monotonic()
+        process = connection.spawn(call, fds, keep=False)
+        process.ended.add_done_callback(lambda ended: _log_end(process.number, ended, time.monotonic() - began))
+        try:
+            await asyncio.shield(process.started)
+        except BaseException:
+            _give_up(process)
+            raise
+        return process
+
+    async def run(self, call: Call) -> Result:
+        """Run a call to its end."""
+        async with self._places:
+            connection = await self._connected()
+            scratch = _scratch(call, connection)
+            try:
+                return await self._run(replace(call, workspace=scratch) if scratch else call, connection)
+            finally:
+                if scratch is not None:
+                    shutil.rmtree(scratch, ignore_errors=True)
+
+    async def _run(self, call: Call, connection: Connection) -> Result:
+        self._check(call, connection)
+        began = time.monotonic()
+        output = _Output(call.limits.output_bytes)
+        stdin = _memory_file(call.stdin)
+        try:
+            process = connection.spawn(call, [stdin, *output.writers], keep=True)
+        except BaseException:
+            output.close()
+            raise
+        finally:
+            os.close(stdin)
+            output.close_writers()
+        output.listen(lambda: process.kill("output"))
+        try:
+            ended = await asyncio.shield(process.ended)  # which is told to others than a caller that gives up
+            await output.finished()
+        except BaseException:
+            _give_up(process)
+            raise
+        finally:
+            output.close()
+        return _result(process.number, call, ended, output, time.monotonic() - began)
+
+    def _check(self, call: Call, connection: Connection) -> None:
+        if call.limits.network == "host" and self._setup.network == "none":
+            raise UsageError("This sandbox has no network. Make it with Sandbox(network='host').")
+        if call.limits.closed_ports and "landlock_tcp" not in connection.guards and not self._insist:
+            why = connection.lacks.get("landlock_tcp", "it was not asked for")
+            raise SandboxUnavailable(f"No port can be closed here: {why}. Use Linux 6.7, or set BENCHMAX_{INSIST}=1.")
+        if call.workspace is not None and "mount" in connection.guards:
+            own = self._setup.own
+            if own is None or not call.workspace.resolve().is_relative_to(own):
+                raise UsageError(f"The workspace {call.workspace} is not below the sandbox's `own` folder. Name it so.")
+
+
+def _capabilities(connection: Connection) -> Capabilities:
+    return Capabilities(connection.guards, connection.lacks, _is_root())
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _is_root() -> bool:
+    """Whether this is the machine's root. That of a user namespace is an ordinary user outside."""
+    if os.geteuid() != 0:
+        return False
+    inside, outside, _ = Path("/proc/self/uid_map").read_text().split("\n")[0].split()
+    return inside == outside
+
+
+def _scratch(call: Call, connection: Connection) -> Path | None:
+    """Where there is no tmpfs of its own, a folder on the disk."""
+    if call.workspace is not None or "mount" in connection.guards:
+        return None
+    folder = tempfile.mkdtemp(prefix="benchmax-call-")
+    if os.geteuid() == 0:
+        os.chown(folder, connection.user, connection.user)
+    return Path(folder)
+
+
+def _memory_file(content: bytes) -> int:
+    if not content:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    writable = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with open(writable, "wb") as file:
+        file.write(content)
+        file.flush()
+        # Memory that no process is charged for must not grow.
+        fcntl.fcntl(writable, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+        return os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _give_up(process: Process) -> None:
+    """End a call that nobody waits for any more."""
+    try:
+        process.kill()
+    except SandboxError:
+        pass
+    process.ended.add_done_callback(_forget)
+
+
+def _forget(future: asyncio.Future[Ended]) -> None:
+    if not future.cancelled() and future.exception() is None and future.result().workspace >= 0:
+        os.close(future.result().workspace)
+
+
+def _result(number: int, call: Call, ended: Ended, output: _Output, seconds: float) -> Result:
+    try:
+        root: int | Path | None = ended.workspace if ended.workspace >= 0 else call.workspace
+        files = _outputs(root, call) if root is not None else {}
+    finally:
+        if ended.workspace >= 0:
+            os.close(ended.workspace)
+    result = Result(
+        exit=ended.exit,
+        stdout=output.text(0),
+        stderr=output.text(1),
+        files=files,
+        ended_by=cast("EndedBy | None", ended.by),
+        seconds=seconds,
+        cpu_seconds=ended.cpu_seconds,
+        memory_bytes=ended.memory_bytes,
+        refused=ended.refused,
+    )
+    _log(number, ended, seconds)
+    return result
+
+
+def _outputs(root: int | Path, call: Call) -> dict[str, bytes]:
+    """Files asked for, opened without following links; nothing of the call runs any more."""
+    found = {}
+    for name in call.outputs:
+        try:
+            found[name] = read_plain(root, name, call.limits.disk_bytes)
+        except OSError:
+            continue
+    return found
+
+
+def _log_end(number: int, future: asyncio.Future[Ended], seconds: float) -> None:
+    if not future.cancelled() and future.exception() is None:
+        _log(number, future.result(), seconds)
+
+
+def _log(number: int, ended: Ended, seconds: float) -> None:
+    """One line a call: as a warning when it was ended or tried what it may not."""
+    wrong = ended.by is not None or ended.refused
+    logger.log(
+        logging.WARNING if wrong else logging.INFO,
+        "Sandbox call %d: %s%s after %.2f s.",
+        number,
+        _end_words(ended),
+        f", was refused {', '.join(ended.refused)}" if ended.refused else "",
+        seconds,
+    )
+
+
+def _end_words(ended: Ended) -> str:
+    if ended.by is None:
+        return f"exit {ended.exit}"
+    return "given up" if ended.by == "killed" else f"ended by its {ended.by} limit"
+
+
+class _Output:
+    """What a call prints on two pipes, up to a limit on both together."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+        self._most = most
+        self._over = False
+        self._parts: tuple[list[bytes], list[bytes]] = ([], [])
+        pipes = (os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC))
+        self._readers: list[int] = [reader for reader, _ in pipes]
+        self.writers = [writer for _, writer in pipes]
+        self._open = len(pipes)
+        self._all: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def listen(self, at_limit: Any) -> None:
+        for index, reader in enumerate(self._readers):
+            os.set_blocking(reader, False)
+            asyncio.get_running_loop().add_reader(reader, self._read, index, reader, at_limit)
+
+    def _read(self, index: int, reader: int, at_limit: Any) -> None:
+        try:
+            data = os.read(reader, _READ_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            asyncio.get_running_loop().remove_reader(reader)
+            self._open -= 1
+            if not self._open and not self._all.done():
+                self._all.set_result(None)
+            return
+        self._parts[index].append(data[: self._left])
+        self._left -= len(self._parts[index][-1])
+        if not self._left and not self._over:
+            self._over = True
+            at_limit()
+
+    async def finished(self) -> None:
+        """All that was written is read; nobody is left to write more."""
+        await self._all
+
+    def text(self, index: int) -> str:
+        text = b"".join(self._parts[index]).decode("utf-8", "replace")
+        return f"{text}\n[cut: the limit is {self._most:,} bytes]" if self._over else text
+
+    def close_writers(self) -> None:
+        while self.writers:
+            os.close(self.writers.pop())
+
+    def close(self) -> None:
+        self.close_writers()
+        while self._readers:
+            reader = self._readers.pop()
+            asyncio.get_running_loop().remove_reader(reader)
+            os.close(reader)

@@ -1,0 +1,203 @@
+"""The platform's small parts where they meet the unexpected: racing threads, hostile bytes, what was left behind."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from benchmax.bundle import BundleMetadata, inspect_bundle
+from benchmax.cli.platform import up as platform_commands
+from benchmax.errors import ConfigError, UsageError
+from benchmax.files import logs
+from benchmax.files.atomic import write_text
+from benchmax.platform.server.problems import Refused
+from benchmax.platform.server.security.rate_limits import Limiter
+from benchmax.platform.server.services.response_cache import ResponseCache
+from benchmax.platform.store.accounts import user_admin as people
+from benchmax.platform.store.accounts import users
+from benchmax.platform.store.accounts.secrets import Vault
+from benchmax.platform.store.database import make_engine, open_database
+from benchmax.platform.store.datadir import DataDir
+from benchmax.platform.store.runs import rollout_search as outline
+from benchmax.platform.store.runs import rollouts, runs
+from benchmax.platform.store.tables import Job
+from benchmax.platform.store.uploads import blobs
+from benchmax.platform.wire.launches import LaunchArg, check_launch_args
+from platform_world import make_run
+
+# The data directory
+
+
+def at_once(work, count=8):
+    """The same work in many threads, let go together."""
+    gate = threading.Barrier(count)
+
+    def each(number):
+        gate.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(each, range(count)))
+
+
+def test_many_writers_of_one_private_file_do_not_meet(tmp_path):
+    for _ in range(20):
+        at_once(lambda number: write_text(tmp_path / "note.json", str(number) * 1000, private=True))
+        assert len(set((tmp_path / "note.json").read_text())) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["note.json"]
+
+
+def test_whoever_comes_first_makes_the_one_key(tmp_path):
+    for number in range(20):
+        data = DataDir(tmp_path / str(number)).create()
+        vaults = at_once(lambda _, data=data: Vault(data), 4)
+        sealed = vaults[0]._fernet.encrypt(b"secret")
+        assert {vault._fernet.decrypt(sealed) for vault in vaults} == {b"secret"}
+
+
+def test_a_database_url_that_cannot_be_read_is_refused_without_its_password():
+    with pytest.raises(UsageError, match=r"postgresql://… cannot be opened.*Give") as refused:
+        make_engine("postgresql://me:s3cret@host:po3t/db")
+    assert not [word for word in ("s3cret", "po3t") if word in str(refused.value)]
+
+
+# The store
+
+
+def test_a_removed_user_comes_in_by_no_door(store):
+    with store.write() as session:
+        user = users.ensure_user(session, "a@example.org")
+        token, row = users.create_device_code(session, "cli")
+        row.user_id = user.id
+        permit, _ = blobs.create_upload(session, user.id, "datasets/a.jsonl", "application/jsonl", 60.0)
+    with store.write() as session:
+        people.remove(session, people.find(session, user.id))
+    with store.write() as session:
+        assert users.poll_device_code(session, token, "cli") == "invalid_grant"
+        assert blobs.claim_upload(session, permit) is None
+
+
+def test_a_tag_is_looked_for_in_all_runs(store):
+    with store.write() as session:
+        first = make_run(session, name="first")
+        first.tags, first.created = ["baseline", "50%"], 1.0
+        second = make_run(session, name="second")
+        second.tags, second.created = ["Baseline"], 2.0
+        for number in range(5):
+            make_run(session, name=f"later {number}")
+    with store.read() as session:
+
+        def found(tag, **more):
+            return [run.name for run in runs.of_owner(session, first.owner_id, tag=tag, **more)]
+
+        assert found("baseline", limit=1) == ["first"]
+        assert found("Baseline", limit=1) == ["second"]
+        assert found("50%", limit=1) == ["first"]
+        assert found("baseline", limit=1, offset=1) == []
+
+
+@pytest.mark.parametrize("prompt", ["1234", "[1, 2, 3]", '"23"', "12 {"])
+def test_a_search_reads_the_prompt_where_the_record_is_gone(store, tmp_path, prompt):
+    record = {"id": "a", "example_id": "e", "messages": [{"role": "user", "content": prompt}], "completion_start": 1}
+    with store.write() as session:
+        run = make_run(session)
+        rollouts.index(session, run.id, [rollouts.row_of(record, file="rollouts/gone.jsonl", offset=0, length=9)])
+    with store.read() as session:
+        found = outline.search(session, tmp_path, run.id, "2", mode="eval")
+    assert [words for _, words in found.rows] == [prompt]
+
+
+def test_kept_charts_count_the_addresses_too(store):
+    response_cache = ResponseCache(most=20_000)
+    with store.write() as session:
+        run = make_run(session)
+    with store.read() as session:
+        for number in range(200):
+            url = SimpleNamespace(path="/scalars", query=f"mode=train&x={number:0500d}")
+            response_cache.answer(SimpleNamespace(url=url, headers={}), session, run, lambda: b"{}")
+    assert len(response_cache._kept) < 40
+
+
+def test_a_limit_holds_for_many_at_once():
+    limiter = Limiter({"key": 1})
+
+    def hit(_):
+        try:
+            limiter.hit("key", "me")
+        except Refused:
+            return 0
+        return 1
+
+    assert sum(at_once(lambda number: sum(hit(number) for _ in range(50)))) == 1
+
+
+# Bundles
+
+
+def test_a_pickle_with_many_values_is_looked_into_quickly():
+    count = 60_000
+    hostile = b"\x80\x04" + b"N" * count + b"(t" * count + b"."
+    before = time.process_time()
+    report = inspect_bundle(hostile, BundleMetadata())
+    assert time.process_time() - before < 5.0
+    assert not report.globals
+
+
+def test_marks_are_followed_as_the_real_machine_does():
+    # A tuple inside a list inside a tuple, then a name that only shows when each mark finds its own values.
+    pickled = b"\x80\x04((]((X\x01\x00\x00\x00atet\x8c\x02os\x8c\x06system\x93t."
+    assert inspect_bundle(pickled, BundleMetadata()).globals == ["os.system"]
+
+
+# The runner
+
+
+def test_a_folder_that_is_no_run_does_not_end_a_reindex(tmp_path):
+    data = DataDir(tmp_path).create()
+    database = open_database(data)
+    with database.write() as session:
+        known = make_run(session).id
+    database.close()
+    for name in (".left", "run_0unknown", known, "zz-left over"):
+        (data.runs / name).mkdir()
+    app = typer.Typer()
+    app.command()(platform_commands.reindex)
+    done = CliRunner().invoke(app, ["--data-dir", str(tmp_path)], catch_exceptions=False)
+    assert f"Rebuilt {known}" in done.stderr
+    assert done.stderr.count("as it is: ") == 3
+    with pytest.raises(UsageError, match="There is no run"):
+        CliRunner().invoke(app, ["run_0unknown", "--data-dir", str(tmp_path)], catch_exceptions=False)
+
+
+# Arguments, logs, clients
+
+
+def test_a_number_beyond_all_numbers_is_a_mistake_like_any_other():
+    spec = LaunchArg(name="seed", label="Seed", type="integer", description="", min=0, max=10)
+    with pytest.raises(ConfigError, match="seed must be"):
+        check_launch_args([spec], {"seed": 10**400})
+
+
+def test_the_last_lines_are_as_many_as_asked_for(tmp_path):
+    log = tmp_path / "server.log"
+    log.write_text("".join(f"{number} {'x' * 3000}\n" for number in range(100)))
+    found = logs.tail(log, 50).splitlines()
+    assert [line.split()[0] for line in found] == [str(number) for number in range(50, 100)]
+    assert logs.tail(log, 500).count("\n") == 99
+
+
+def test_a_job_dropped_by_its_kind_leaves_the_others(store):
+    from benchmax.platform.store.queue import jobs
+
+    with store.write() as session:
+        run = make_run(session)
+        jobs.enqueue(session, run.id)
+        jobs.enqueue(session, run.id, kind="eval", eval_id="evl_1")
+        assert jobs.drop_queued(session, run.id, kind="train") == 1
+        assert {job.kind: job.state for job in session.query(Job)} == {"train": "done", "eval": "queued"}

@@ -1,0 +1,223 @@
+"""Code in a sandbox: what it is given and gives back, what ends it, and what is left when its caller is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from benchmax.errors import SandboxError, SandboxUnavailable, UsageError
+from benchmax.sandbox import Call, Capabilities, Limits, Sandbox, capabilities, require
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox() as opened:
+        yield opened
+
+
+async def test_code_has_its_input_arguments_variables_and_files(sandbox: Sandbox) -> None:
+    code = """
+import os, sys
+print(sys.stdin.read(), sys.argv[1:], os.environ["COLOUR"], open("in/rows.csv").read())
+os.mkdir("out"); open("out/sum", "wb").write(b"6")
+sys.exit(3)
+"""
+    call = Call(code, ["a"], b"hello", {"in/rows.csv": b"1,2,3"}, ["out/sum", "never"], {"COLOUR": "red"})
+    result = await sandbox.run(call)
+    assert (result.exit, result.stdout, result.ended_by) == (3, "hello ['a'] red 1,2,3\n", None)
+    assert result.files == {"out/sum": b"6"}
+
+
+async def test_an_error_reads_as_it_does_in_python(sandbox: Sandbox) -> None:
+    result = await sandbox.run(Call("def f():\n    return 1 / 0\nf()"))
+    assert result.exit == 1
+    assert result.stderr.splitlines()[0] == "Traceback (most recent call last):"
+    assert 'File "main.py", line 2, in f' in result.stderr
+    assert result.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
+async def test_any_program_runs(sandbox: Sandbox) -> None:
+    result = await sandbox.run(Call(argv=["sh", "-c", "cat; echo $((6 * 7)); kill -TERM $$"], stdin=b"in "))
+    assert (result.exit, result.stdout) == (-signal.SIGTERM, "in 42\n")
+    missing = await sandbox.run(Call(argv=["no-such-program"]))
+    assert missing.exit == 127
+    assert "cannot run 'no-such-program'" in missing.stderr
+
+
+async def test_output_over_its_limit_is_cut_and_says_so(sandbox: Sandbox) -> None:
+    call = Call("while True: print('x' * 1000)", limits=Limits(output_bytes=5_000, wall_seconds=20))
+    result = await sandbox.run(call)
+    assert (result.ended_by, result.exit) == ("output", -9)
+    assert result.stdout.endswith("x\n[cut: the limit is 5,000 bytes]")
+
+
+async def test_what_is_read_cannot_be_grown(sandbox: Sandbox) -> None:
+    """Input lies in memory that is nobody's: written to, it would be bounded by nothing."""
+    code = "import os; os.write(os.open('/proc/self/fd/0', os.O_RDWR), b'x' * 100)"
+    result = await sandbox.run(Call(code, stdin=b"hello"))
+    assert result.exit == 1
+    assert "Error" in result.stderr
+
+
+async def test_a_call_given_up_is_ended_and_others_go_on(sandbox: Sandbox) -> None:
+    began = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.5, began.set)
+    given_up = asyncio.create_task(sandbox.run(Call("import time; time.sleep(60)")))
+    await began.wait()
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    before = len(os.listdir("/proc/self/fd"))
+    results = await asyncio.gather(*(sandbox.run(Call(f"print({n})")) for n in range(20)))
+    assert [result.stdout for result in results] == [f"{n}\n" for n in range(20)]
+    assert len(os.listdir("/proc/self/fd")) <= before
+    await sandbox.close()  # with a call whose caller gave up, too
+
+
+async def test_closing_ends_calls_whether_waited_for_or_not() -> None:
+    async with Sandbox() as sandbox:
+        waited = asyncio.create_task(sandbox.run(Call("import time; time.sleep(60)")))
+        given_up = asyncio.create_task(sandbox.run(Call("import time; time.sleep(60)")))
+        await sandbox.run(Call("pass"))
+        given_up.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(SandboxError):
+        await waited
+
+
+async def test_a_server_that_dies_fails_its_calls_and_is_replaced(sandbox: Sandbox) -> None:
+    running = asyncio.create_task(sandbox.run(Call("import time; time.sleep(60)")))
+    await sandbox.run(Call("pass"))
+    assert sandbox._connection is not None
+    sandbox._connection._popen.kill()
+    with pytest.raises(SandboxError):
+        await running
+    assert (await sandbox.run(Call("print(1)"))).stdout == "1\n"
+
+
+async def test_a_process_that_stays_is_spoken_to_and_works_in_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    folder.mkdir()
+    tmp_path.chmod(0o711)
+    (tmp_path / "another").mkdir()
+    code = """
+import os, socket
+with socket.socket(fileno=3) as wire:
+    open("made", "w").write("x")
+    wire.send(repr((os.getcwd(), os.path.exists("../another"))).encode())
+    wire.recv(1)
+"""
+    async with Sandbox(own=tmp_path) as sandbox:
+        os.chown(folder, sandbox.user, -1)
+        ours, theirs = socket.socketpair()
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            given = Limits(wall_seconds=None, cpu_seconds=None, memory_bytes=None)
+            process = await sandbox.spawn(
+                Call(code, workspace=folder, limits=given), [null, null, null, theirs.fileno()]
+            )
+        finally:
+            theirs.close()
+            os.close(null)
+        assert await asyncio.to_thread(ours.recv, 1000) == repr((str(folder), False)).encode()
+        assert (folder / "made").read_text() == "x"
+        ours.close()
+        assert (await process.ended).exit == 0
+        with pytest.raises(UsageError, match="not below"):
+            await sandbox.spawn(Call("pass", workspace=Path("/usr")), [])
+
+
+def test_a_call_names_what_it_runs_and_no_file_elsewhere() -> None:
+    with pytest.raises(UsageError, match="nothing to run"):
+        Call()
+    with pytest.raises(UsageError, match="is not a name below the workspace"):
+        Call("pass", files={"../x": b""})
+
+
+async def test_modules_are_at_hand_and_random_numbers_differ() -> None:
+    async with Sandbox(["random", "fractions"]) as sandbox:
+        call = Call("import sys; print('fractions' in sys.modules); import random; print(random.random())")
+        first, second = [(await sandbox.run(call)).stdout.splitlines() for _ in range(2)]
+    assert first[0] == second[0] == "True"
+    assert first[1] != second[1]
+
+
+async def test_a_module_that_cannot_be_imported_is_named() -> None:
+    with pytest.raises(SandboxError, match="no_such_module cannot be imported"):
+        await Sandbox(["no_such_module"]).start()
+
+
+async def test_this_machine_is_known() -> None:
+    found = await capabilities()
+    assert found.root == (os.geteuid() == 0)
+    assert not found.guards & found.lacks.keys()
+    if found.level == "boundary":
+        require("boundary", found)
+
+
+def test_code_nobody_read_is_refused_without_a_boundary() -> None:
+    weak = Capabilities(frozenset({"landlock_files"}), {"user": "not allowed"}, root=False)
+    assert weak.level == "partial"
+    with pytest.raises(SandboxUnavailable, match="BENCHMAX_SANDBOX_INSIST=1"):
+        require("boundary", weak)
+    assert "max_user_namespaces" in weak.advice()["user"]
+    require("partial", weak)
+    require("boundary", weak, insist=True)
+
+
+async def test_a_sandbox_with_a_guard_missing_does_not_start_unless_insisted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BENCHMAX_SANDBOX_INSIST", raising=False)
+    with pytest.raises(SandboxUnavailable):
+        await Sandbox(_without=["seccomp"]).start()
+    monkeypatch.setenv("BENCHMAX_SANDBOX_INSIST", "1")
+    async with Sandbox(_without=["seccomp"]) as sandbox:
+        assert (await sandbox.run(Call("print(1)"))).stdout == "1\n"
+
+
+async def test_a_port_is_not_left_open_in_silence() -> None:
+    call = Call("pass", limits=Limits(network="host", closed_ports=(80,)))
+    async with Sandbox(network="host", _without=["landlock_tcp"]) as sandbox:
+        with pytest.raises(SandboxUnavailable, match="No port can be closed"):
+            await sandbox.run(call)
+
+
+WITHOUT_NAMESPACES = """
+import asyncio, pathlib
+from benchmax.errors import SandboxUnavailable
+from benchmax.sandbox import Call, Sandbox, capabilities
+pathlib.Path("/proc/sys/user/max_user_namespaces").write_text("0")
+async def main():
+    found = await capabilities()
+    print(found.level, *sorted(found.advice()))
+    try:
+        await Sandbox(insist=False).start()
+    except SandboxUnavailable as error:
+        print("refused")
+    async with Sandbox(insist=True) as sandbox:
+        result = await sandbox.run(Call("print(1); open('/etc/shadow')"))
+        print(result.stdout, "PermissionError" in result.stderr)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(
+    not shutil.which("unshare") or os.geteuid() != 0, reason="takes a user namespace to make a poor one"
+)
+def test_a_machine_without_namespaces_says_so_refuses_and_holds_what_it_can() -> None:
+    command = ["unshare", "-Ur", sys.executable, "-c", WITHOUT_NAMESPACES]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    level, *rest = done.stdout.split()
+    assert level == "partial"
+    assert "user," in rest
+    assert rest[-3:] == ["refused", "1", "True"]
