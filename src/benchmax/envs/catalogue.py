@@ -13,6 +13,7 @@ BUILT_IN = {
     "calculator": "benchmax.envs.calculator.calculator_env.CalculatorEnv",
     "math": "benchmax.envs.math.math_env.MathEnvLocal",
     "crm": "benchmax.envs.crm.crm_env.CRMEnvInProcess",
+    "wikipedia": "benchmax.envs.wikipedia.wiki_env.WikipediaEnv",
 }
 
 

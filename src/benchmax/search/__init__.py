@@ -1,12 +1,12 @@
 """Searching text: documents in a file of their own, found by their words. Environments and the platform use it.
 
-index        opening an index and searching it: start here
-build        making one from a folder of texts or a MediaWiki dump
-feeds, dump  the sources: files, and pages cut out of a dump; compressed reads it, wikitext and plain_text make it text
-writer       the file while it is built; schema: its tables
-corpora      opening an index by a name, `NAME:address`, also one that an installed package adds
-query        words of a query; filters: conditions on metadata; snippet, passages: parts of a text
-factbook     a corpus of countries: the World Factbook of 2015, or invented countries where it was not fetched
+index            opening an index and searching it: start here
+build            making one from a folder of texts or a MediaWiki dump; writer: the file while it is built
+schema           its tables
+sources          folders and dumps, as plain text
+corpora          opening an index by a name: a file, a folder, `platform:CORPUS`, or what an installed package adds
+platform_corpus  a corpus of the platform, searched over HTTP
+query            words of a query; filters: conditions on metadata; snippet, passages: parts of a text
 
 It knows nothing of environments, models or rewards.
 """

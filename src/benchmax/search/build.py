@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmax.errors import NotFoundError, UsageError
-from benchmax.search.dump import DumpFeed
-from benchmax.search.feeds import Entry, Feed, FolderFeed
 from benchmax.search.index import Index, open_index
 from benchmax.search.passages import passages
+from benchmax.search.sources.dump import DumpFeed
+from benchmax.search.sources.feeds import Entry, Feed, FolderFeed
 from benchmax.search.types import Document
 from benchmax.search.writer import IndexWriter
 

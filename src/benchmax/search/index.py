@@ -3,7 +3,8 @@
 FTS5 scores every document that holds any of the words, so a query with common words would take a tenth of a second on
 100,000 articles. Here a query is asked with its rarest words first, as many as a budget of documents to score allows;
 what a word in a tenth of all texts adds to the order is next to nothing. Where all words are common, only the first
-documents that hold them are scored. An article whose title is the query always comes first.
+documents that hold them are scored. Of the best by BM25, those come first whose titles the query names: for "Australia
+coastline" the geography of Australia, not of an island east of Australia. An article whose title is the query is first.
 
 An `Index` is opened at its first use, once in each thread, and can be pickled.
 """
@@ -15,6 +16,7 @@ import random
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,11 @@ TITLE_WEIGHT = 5.0
 FILTERED = 20
 """With filters, this many times as many documents are looked at as are wanted."""
 
+RERANKED = 40
+"""Documents whose titles are compared with the query, at least."""
+
 _SEARCH = (
-    "SELECT d.id, d.title, d.content, d.metadata, -found.rank FROM ("
+    "SELECT found.rowid, d.title, -found.rank FROM ("
     " SELECT rowid, rank FROM words WHERE words MATCH :match AND rowid <= :last"
     f" AND rank MATCH 'bm25({TITLE_WEIGHT}, 1.0)' ORDER BY rank LIMIT :limit"
     ") AS found JOIN documents AS d ON d.n = found.rowid ORDER BY found.rank, d.n"
@@ -66,8 +71,8 @@ class Index:
             return []
         passes = predicate(filters)
         wanted = offset + limit if passes is None else FILTERED * (offset + limit)
-        found = self._titled_first(query, self._ranked(words, wanted))
-        return [hit for hit in found if _passes(passes, hit)][offset : offset + limit]
+        hits = (hit for hit in self._hits(query, words, wanted) if _passes(passes, hit))
+        return list(islice(hits, offset, offset + limit))
 
     def available_modes(self) -> list[str]:
         return [LEXICAL]
@@ -117,20 +122,25 @@ class Index:
 
     # Inside
 
-    def _titled_first(self, query: str, ranked: list[Hit]) -> list[Hit]:
-        """The article that is called what was asked for, then the others."""
-        document = self.article(query)
-        if document is None:
-            return ranked
-        best = ranked[0].score if ranked else 0.0
-        return [Hit(document, best + 1.0), *(hit for hit in ranked if hit.id != document.id)]
+    def _hits(self, query: str, words: Sequence[str], limit: int) -> Iterator[Hit]:
+        """The article that is called what was asked for, then the others; each is read when it is asked for."""
+        ranked = self._ranked(words, limit)
+        called = self.article(query)
+        if called is not None:
+            yield Hit(called, (ranked[0][1] if ranked else 0.0) + 1.0)
+        for number, score in ranked:
+            document = _document(self._rows(f"{_DOCUMENT} WHERE n = ?", number)[0])
+            if called is None or document.id != called.id:
+                yield Hit(document, score)
 
-    def _ranked(self, words: Sequence[str], limit: int) -> list[Hit]:
+    def _ranked(self, words: Sequence[str], limit: int) -> list[tuple[int, float]]:
+        """Numbers and scores of documents, best first: BM25, up to twice that for a title that holds the query."""
         asked, last = self._plan(words)
         if not asked:
             return []
-        rows = self._rows(_SEARCH, match=any_of(asked), last=last, limit=limit)
-        return [Hit(_document(row[:4]), row[4]) for row in rows]
+        rows = self._rows(_SEARCH, match=any_of(asked), last=last, limit=max(limit, RERANKED))
+        scores = ((number, score * (1.0 + _share(title, words))) for number, title, score in rows)
+        return sorted(scores, key=lambda each: -each[1])[:limit]
 
     def _plan(self, words: Sequence[str]) -> tuple[list[str], int]:
         """The words to ask for, and the number of the last document to look at."""
@@ -186,6 +196,12 @@ def open_index(path: str | Path) -> Index:
 
 def _document(row: Sequence[Any]) -> Document:
     return Document(row[0], row[1], row[2], json.loads(row[3]))
+
+
+def _share(title: str, words: Sequence[str]) -> float:
+    """How many of the words a title holds."""
+    named = words_of(title)
+    return sum(word in named for word in words) / len(words)
 
 
 def _passes(passes: Predicate | None, hit: Hit) -> bool:

@@ -138,9 +138,9 @@ class IndexWriter:
         connection: sqlite3.Connection | None = None
         try:
             connection = self._connect()
-            if schema.get_meta(connection, "version") == schema.VERSION:
-                if schema.get_meta(connection, "source") == source:
-                    return connection
+            known = schema.get_meta(connection, "version"), schema.get_meta(connection, "source")
+            if known == (schema.VERSION, source):
+                return connection
         except sqlite3.DatabaseError as error:
             if "locked" in str(error):
                 raise

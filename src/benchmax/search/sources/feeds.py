@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmax import limits
-from benchmax.search.plain_text import ENDINGS, read_text
+from benchmax.search.sources.plain_text import ENDINGS, read_text
 from benchmax.search.types import Document
 
 
@@ -32,14 +32,21 @@ class Entry:
 class Feed(Protocol):
     """A source of documents."""
 
-    identity: str
-    """What a build must have in common with one it goes on with."""
-    updates: bool
-    """Whether an index of it can be brought up to date, instead of being built anew."""
-    total: int
-    """Of `position`; 0 when it is not known."""
-    skipped: int
-    """What could not be read so far."""
+    @property
+    def identity(self) -> str:
+        """What a build must have in common with one it goes on with."""
+
+    @property
+    def updates(self) -> bool:
+        """Whether an index of it can be brought up to date, instead of being built anew."""
+
+    @property
+    def total(self) -> int:
+        """Of `position`; 0 when it is not known."""
+
+    @property
+    def skipped(self) -> int:
+        """What could not be read so far."""
 
     def entries(self, place: Mapping[str, Any], stamps: Mapping[str, str]) -> Iterator[Entry]: ...
 

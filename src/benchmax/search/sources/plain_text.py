@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import PurePath
 from typing import NamedTuple
 
-from benchmax.search.wikitext import tidy
+from benchmax.search.sources.wikitext import tidy
 
 MARKDOWN = frozenset({".md", ".mdx", ".markdown"})
 HTML = frozenset({".html", ".htm"})

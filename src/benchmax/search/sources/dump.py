@@ -14,10 +14,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 from benchmax import limits
-from benchmax.search.compressed import ByteStream, Restart
-from benchmax.search.feeds import Entry
+from benchmax.search.sources.compressed import ByteStream, Restart
+from benchmax.search.sources.feeds import Entry
+from benchmax.search.sources.wikitext import plain
 from benchmax.search.types import Document
-from benchmax.search.wikitext import plain
 
 _OPEN, _CLOSE = b"<page>", b"</page>"
 
