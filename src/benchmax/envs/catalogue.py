@@ -14,6 +14,7 @@ BUILT_IN = {
     "math": "benchmax.envs.math.math_env.MathEnvLocal",
     "crm": "benchmax.envs.crm.crm_env.CRMEnvInProcess",
     "wikipedia": "benchmax.envs.wikipedia.wiki_env.WikipediaEnv",
+    "search": "benchmax.envs.search.search_env.SearchEnv",
 }
 
 

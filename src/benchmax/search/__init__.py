@@ -1,6 +1,6 @@
 """Searching text: documents in a file of their own, found by their words. Environments and the platform use it.
 
-index            opening an index and searching it: start here
+index            opening an index and searching it: start here; memory_index: one without a file
 build            making one from a folder of texts or a MediaWiki dump; writer: the file while it is built
 schema           its tables
 sources          folders and dumps, as plain text

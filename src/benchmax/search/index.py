@@ -182,9 +182,12 @@ class Index:
     def _connection(self) -> sqlite3.Connection:
         held: sqlite3.Connection | None = getattr(self._threads, "connection", None)
         if held is None:
-            held = self._threads.connection = schema.connect_to_read(self.path)
+            held = self._threads.connection = self._connect()
             self._opened.append(held)
         return held
+
+    def _connect(self) -> sqlite3.Connection:
+        return schema.connect_to_read(self.path)
 
 
 def open_index(path: str | Path) -> Index:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.errors import NotFoundError, RecordError
+from benchmax.search.types import Document
 
 VERSION = 1
 TOKENIZER = "porter unicode61 remove_diacritics 2"
@@ -42,6 +43,19 @@ def create(connection: sqlite3.Connection, tokenizer: str) -> None:
     connection.executescript(f"BEGIN;{TABLES.format(tokenizer=tokenizer)}COMMIT;")
     set_meta(connection, "version", VERSION)
     set_meta(connection, "tokenizer", tokenizer)
+
+
+def insert(
+    connection: sqlite3.Connection, document: Document, file: str | None = None, stamp: str | None = None
+) -> None:
+    """Add a document; `file` and its `stamp` tell where it is from."""
+    values = (document.title, document.content)
+    metadata = json.dumps(dict(document.metadata), ensure_ascii=False, allow_nan=False)
+    row = connection.execute(
+        "INSERT INTO documents (id, title, content, metadata, key, file, stamp) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (document.id, *values, metadata, title_key(document.title), file, stamp),
+    )
+    connection.execute("INSERT INTO words (rowid, title, content) VALUES (?, ?, ?)", (row.lastrowid, *values))
 
 
 def title_key(title: str) -> str:

@@ -6,7 +6,6 @@ Documents and the place in their source are committed together. One process at a
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
 from pathlib import Path
@@ -45,15 +44,9 @@ class IndexWriter:
     # Adding
 
     def add(self, document: Document, file: str | None = None, stamp: str | None = None) -> None:
-        """Add a document; one with its id is replaced. `file` and its `stamp` tell where it is from."""
+        """Add a document; one with its id is replaced."""
         self._remove("id", document.id)
-        values = (document.title, document.content)
-        metadata = json.dumps(dict(document.metadata), ensure_ascii=False, allow_nan=False)
-        row = self._connection.execute(
-            "INSERT INTO documents (id, title, content, metadata, key, file, stamp) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (document.id, *values, metadata, schema.title_key(document.title), file, stamp),
-        )
-        self._connection.execute("INSERT INTO words (rowid, title, content) VALUES (?, ?, ?)", (row.lastrowid, *values))
+        schema.insert(self._connection, document, file, stamp)
         self._pending += 1
         self._pending_bytes += len(document.content)
 
