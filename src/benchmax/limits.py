@@ -142,5 +142,22 @@ EXCEL_DUMP_CHARS = _limit("EXCEL_DUMP_CHARS", 8_000, "characters", "a workbook a
 EXCEL_TOOL_CELLS = _limit("EXCEL_TOOL_CELLS", 10_000, "cells", "read or written by one call of a cell tool")
 EXCEL_ANSWER_CELLS = _limit("EXCEL_ANSWER_CELLS", 200_000, "cells", "compared in one area of an answer")
 
+# Search
+INDEX_FILE_BYTES = _limit("INDEX_FILE_BYTES", 32 * MIB, "bytes", "largest file or article that is indexed")
+CORPUS_SECONDS = _limit("CORPUS_SECONDS", 15.0, "seconds", "one answer of the platform about a corpus")
+CORPUS_TRIES = _limit("CORPUS_TRIES", 4, "tries", "one search of a corpus of the platform, the first included")
+
+# The Wikipedia environment
+WIKIPEDIA_ARTICLE_CHARS = _limit("WIKIPEDIA_ARTICLE_CHARS", 10_000, "characters", "an article shown to the model")
+WIKIPEDIA_LIVE_SECONDS = _limit("WIKIPEDIA_LIVE_SECONDS", 10.0, "seconds", "one answer of a live MediaWiki")
+WIKIPEDIA_LIVE_TRIES = _limit("WIKIPEDIA_LIVE_TRIES", 4, "tries", "one call to a live MediaWiki, the first included")
+WIKIPEDIA_LIVE_WAIT = _limit(
+    "WIKIPEDIA_LIVE_WAIT", 50.0, "seconds", "one call to a live MediaWiki, its pauses included"
+)
+WIKIPEDIA_CACHED = _limit("WIKIPEDIA_CACHED", 20_000, "answers", "of a live MediaWiki that are remembered")
+
+# The search environment
+SEARCH_OUTPUT_CHARS = _limit("SEARCH_OUTPUT_CHARS", 10_000, "characters", "one search result shown to the model")
+
 # Batches
 ROLLOUTS_AT_ONCE = _limit("ROLLOUTS_AT_ONCE", 256, "rollouts", "in flight in one batch, unless set")

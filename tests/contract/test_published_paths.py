@@ -54,6 +54,10 @@ NAMES = {
     "benchmax.envs.mcp.provisioners.manual_provisioner": ["ManualProvisioner"],
     "benchmax.envs.mcp.provisioners.skypilot_provisioner": ["SkypilotProvisioner"],
     "benchmax.envs.crm.crm_env": ["CRMEnv", "CRMEnvLocal", "CRMEnvSkypilot"],
+    "benchmax.envs.wikipedia.wiki_env": ["WikipediaEnv"],
+    "benchmax.envs.wikipedia.utils": [],
+    "benchmax.envs.postgres_search": ["SearchEnv"],
+    "benchmax.envs.postgres_search.search_env": ["SearchEnv"],
     "benchmax.utils": ["ensure_safe_python_version"],
     "benchmax.utils.checkpoint": ["CheckpointBase"],
     "benchmax.rubrics.cache": [

@@ -99,6 +99,8 @@ CASES: dict[str, list[tuple[str, str | None]]] = {
     "mcp run": [("servers tool", "mcp")],
     "mcp bench": [("servers", "mcp")],
     "mcp setup": [("servers", "mcp")],
+    "wikipedia index": [("texts --out texts.sqlite", FREE)],
+    "wikipedia fetch": [("missing.tgz", FREE)],
     "limits": [("", FREE)],
 }  # fmt: skip
 """By command: arguments, and the extra that they need."""
@@ -146,6 +148,7 @@ def folder(tmp_path: Path) -> Path:
         "main.py": ENV,
         "rows.csv": "prompt,ground_truth\n" + "a,b\n" * 20,
         "rows.parquet": "",
+        "texts/cats.md": "# Cats\n\nCats purr.",
         "servers/mcp_config.yaml": "mcpServers: {one: {command: python}}",
         "servers/reward_fn.py": "",
         "servers/setup.sh": "",

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from benchmax import plugins
-from benchmax.cli.local import data, env, evals, limits, mcp, models, setup, show, train
+from benchmax.cli.local import data, env, evals, limits, mcp, models, setup, show, train, wikipedia
 from benchmax.cli.local.doctor import doctor
 from benchmax.cli.local.serve import serve
 from benchmax.cli.local.validate import validate
@@ -89,6 +89,7 @@ app.add_typer(webhooks.app, name="webhooks")
 app.add_typer(profile.app, name="profile")
 app.add_typer(data.app, name="data")
 app.add_typer(mcp.app, name="mcp")
+app.add_typer(wikipedia.app, name="wikipedia")
 app.command()(limits.limits)
 
 

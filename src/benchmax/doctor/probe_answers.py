@@ -43,6 +43,7 @@ def exploits(
     if others:
         yield "wrong", others[0]
     yield from _shotgun(truth, gold, golds)
+    yield from _parts(truth, gold, golds)
     much = max(10 * len(gold or ""), 2_000)
     yield "long-garbage", _filler(much)
     if gold:
@@ -72,6 +73,28 @@ def _shotgun(truth: str | None, gold: str | None, golds: Sequence[tuple[str, str
     yield "shotgun", "\n".join(text for _, text in lined)
     listed = ", ".join(each for each, _ in lined)
     yield "shotgun", gold.replace(truth, listed) if truth in gold else listed
+
+
+def _parts(truth: str | None, gold: str | None, golds: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The gold answer's tags without the rest of it, and with that of another: components that look at different
+    parts of a text differ here alone."""
+    tagged = _tagged(gold, truth)
+    if gold is None or not tagged or tagged == gold.strip():
+        return
+    yield "part-of-gold", tagged
+    rests = (text.replace(_tagged(text, other), "").strip() for other, text in golds if _tagged(text, other))
+    other_rest = next((rest for rest in rests if rest and rest not in gold), None)
+    if other_rest:
+        yield "more-than-gold", f"{gold} {other_rest}"
+
+
+def _tagged(gold: str | None, truth: str | None) -> str:
+    """The part of a gold answer that is in tags and holds the truth; "" when there is none."""
+    for tag in tags_of(gold or ""):
+        found = re.search(rf"<{re.escape(tag)}>[^<]*</{re.escape(tag)}>", gold or "")
+        if found and truth and truth in found[0]:
+            return found[0]
+    return ""
 
 
 def _filler(length: int) -> str:

@@ -15,6 +15,8 @@ BUILT_IN = {
     "crm": "benchmax.envs.crm.crm_env.CRMEnvInProcess",
     "excel": "benchmax.envs.excel.excel_env.ExcelEnvInProcess",
     "code": "benchmax.envs.code.code_env.CodeEnv",
+    "wikipedia": "benchmax.envs.wikipedia.wiki_env.WikipediaEnv",
+    "search": "benchmax.envs.search.search_env.SearchEnv",
 }
 
 

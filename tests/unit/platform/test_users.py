@@ -14,7 +14,7 @@ from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import evals, events
 from benchmax.platform.store.tables import TERMINAL, Run, Secret
 from benchmax.platform.store.uploads import blobs, corpora
-from benchmax.platform.store.uploads.filters import predicate
+from benchmax.search.filters import predicate
 from platform_world import make_run
 
 # People and files

@@ -17,7 +17,6 @@ from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.state import Services
 from benchmax.platform.store.tables import Chunk, Corpus
 from benchmax.platform.store.uploads import corpora
-from benchmax.platform.store.uploads.filters import predicate
 from benchmax.platform.wire.base import Success
 from benchmax.platform.wire.corpora import (
     ChunkInfo,
@@ -30,6 +29,7 @@ from benchmax.platform.wire.corpora import (
     SearchRequest,
     SearchResults,
 )
+from benchmax.search.filters import predicate
 
 router = APIRouter(prefix="/v1/corpora", tags=["corpora"])
 

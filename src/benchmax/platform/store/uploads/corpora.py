@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +12,8 @@ from sqlalchemy.orm import Session
 
 from benchmax.platform.store.runs.metrics import write_all
 from benchmax.platform.store.tables import Chunk, Corpus
-from benchmax.platform.store.uploads.filters import Predicate
+from benchmax.search.filters import Predicate
+from benchmax.search.query import any_of, words_of
 
 MOST_CORPORA = 20
 MOST_CHUNKS = 10_000
@@ -68,7 +68,7 @@ def search(
 
     Without a word, all that pass, in the order they came.
     """
-    words = re.findall(r"\w+", query)[:64]
+    words = words_of(query)
     if words:
         ranked = _ranked_postgres if db.get_bind().dialect.name == "postgresql" else _ranked_sqlite
         scores = ranked(db, corpus_id, words)
@@ -90,9 +90,8 @@ def _ranked_sqlite(db: Session, corpus_id: str, words: Sequence[str]) -> list[tu
     size = func.count(), func.avg(func.length(Chunk.content))
     total, average = db.execute(select(*size).where(Chunk.corpus_id == corpus_id)).one()
     scores: dict[int, float] = {}
-    for word in dict.fromkeys(word.lower() for word in words):
-        # Quoted: FTS5 has a language of its own.
-        found = db.execute(_WITH_WORD, {"match": f'"{word}"', "corpus": corpus_id, "word": word}).all()
+    for word in words:
+        found = db.execute(_WITH_WORD, {"match": any_of([word]), "corpus": corpus_id, "word": word}).all()
         rare = math.log(1.0 + (total - len(found) + 0.5) / (len(found) + 0.5))
         for n, chars, cut in found:
             often = max(1.0, (chars - cut) / len(word))

@@ -1,0 +1,78 @@
+"""How right an answer is, by its words alone: 1, 0.5 or 0. For corpora without a judge, and always the same.
+
+1     the same words as the truth, or the same number; words that say nothing ("it is the …") do not count
+0.5   most of the truth and little else, with all of its numbers and no other: part of a list, one name of two
+0     anything else: a longer text that holds the truth somewhere, several candidates, another number
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from benchmax.envs.reward_helpers import exact_match
+
+CHARS = 4_000
+"""Of an answer; a longer one is no answer."""
+ANSWER_CHARS, AROUND_CHARS = 80, 1_000
+"""How long a concise answer may be at least, and what is said around it."""
+HALF_RIGHT = 0.6
+"""The harmonic mean of precision and recall that earns one half."""
+_WORD = re.compile(r"[^\W_]+(?:[.,:'’/-][^\W_]+)*")
+_NUMBER = re.compile(r"\d[\d.,:/-]*")
+_SAYS_NOTHING = frozenset(
+    {
+        "a", "an", "the", "is", "are", "was", "were", "be", "it", "its", "this", "that", "of", "in", "on", "at", "to",
+        "by", "for", "with", "and", "answer", "so", "he", "she", "they", "his", "her",
+    }
+)  # fmt: skip
+
+
+def correctness(answer: str, truth: Any) -> float:
+    """The grade of an answer; `truth` may be a list of accepted answers."""
+    if not answer.strip() or len(answer) > CHARS:
+        return 0.0
+    truths = list(truth) if isinstance(truth, list | tuple) else [truth]
+    return max((_grade(answer, str(each)) for each in truths), default=0.0)
+
+
+def conciseness(answer: str, said: str, truth: Any) -> float:
+    """1 for an answer about as long as the truth with few words around it, less the longer either is."""
+    lengths = [len(str(each)) for each in (truth if isinstance(truth, list | tuple) else [truth])]
+    allowed = max(ANSWER_CHARS, 2 * max(lengths, default=0))
+    return _up_to(len(answer), allowed) * _up_to(len(said), allowed + AROUND_CHARS)
+
+
+def _up_to(length: int, allowed: int) -> float:
+    """1 up to what is allowed, 0 from five times that."""
+    return max(0.0, min(1.0, 1.25 - 0.25 * length / allowed))
+
+
+def _grade(answer: str, truth: str) -> float:
+    if exact_match(answer, truth):
+        return 1.0
+    said, wanted = _words(answer), _words(truth)
+    if not said or not wanted:
+        return 0.0
+    if said == wanted:
+        return 1.0
+    if _numbers(said) != _numbers(wanted):
+        return 0.0
+    shared = (Counter(said) & Counter(wanted)).total()
+    return 0.5 if 2 * shared >= HALF_RIGHT * (len(said) + len(wanted)) else 0.0
+
+
+def _words(text: str) -> list[str]:
+    """The words that say something, numbers without separators of thousands."""
+    found = (word.casefold() for word in _WORD.findall(text))
+    return [_plain(word) for word in found if word not in _SAYS_NOTHING]
+
+
+def _plain(word: str) -> str:
+    return re.sub(r",(?=\d{3}\b)", "", word) if _NUMBER.fullmatch(word) else word
+
+
+def _numbers(words: Iterable[str]) -> set[str]:
+    return {word for word in words if any(char.isdigit() for char in word)}

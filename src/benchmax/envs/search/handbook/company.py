@@ -1,0 +1,111 @@
+"""The records of an invented company, and a short text about each. Nothing in it can be known, only found.
+
+A text says what its record is, then its values:
+
+    Ada Kern, designer. Office: Velmont. Extension: 4821. Joined: 2011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from random import Random
+from typing import TypeAlias
+
+from benchmax.search.memory_index import MemoryIndex
+from benchmax.search.types import Document
+
+SEED = "benchmax handbook 1"
+PEOPLE, PROJECTS, OFFICES, ROOMS = 160, 80, 32, 120
+_FIRST = (
+    "Ada", "Bela", "Cora", "Dario", "Edda", "Finn", "Gala", "Hugo", "Iris", "Jonas", "Kira", "Lino", "Mara", "Nils",
+    "Olga", "Pavel", "Rosa", "Sven", "Tilda", "Viktor",
+)  # fmt: skip
+_LAST = (
+    "Abelt", "Brandis", "Corvin", "Dahlke", "Ekberg", "Farnow", "Gerlach", "Holm", "Imhoff", "Jansky", "Kern", "Lorenz",
+    "Marek", "Novak", "Ostrow", "Prahl",
+)  # fmt: skip
+_START = (
+    "Vel", "Ander", "Bran", "Cast", "Dor", "Elm", "Fair", "Glen", "Harr", "Ivel", "Kings", "Lin", "Mor", "North", "Oak",
+    "Pem",
+)  # fmt: skip
+_END = ("mont", "ford", "bury", "stead", "wick", "haven", "ton", "mere")
+_COLOURS = ("Amber", "Blue", "Coral", "Green", "Ivory", "Jade", "Silver", "Violet")
+_BIRDS = (
+    "Heron", "Kestrel", "Plover", "Merlin", "Osprey", "Falcon", "Curlew", "Dunlin", "Avocet", "Bittern", "Condor",
+    "Egret", "Gannet", "Harrier", "Jacana", "Kiwi", "Lark", "Magpie", "Nuthatch", "Oriole", "Petrel", "Quail", "Robin",
+    "Siskin", "Tern", "Wagtail", "Wren", "Starling", "Swift", "Thrush", "Raven", "Puffin",
+)  # fmt: skip
+_TREES = (
+    "Acacia", "Alder", "Ash", "Aspen", "Beech", "Birch", "Cedar", "Elm", "Hazel", "Holly", "Juniper", "Larch", "Linden",
+    "Maple", "Oak", "Pine", "Rowan", "Spruce", "Willow", "Yew",
+)  # fmt: skip
+_ROLES = ("designer", "engineer", "analyst", "librarian", "surveyor", "planner", "writer", "chemist")
+_Made: TypeAlias = tuple[str, str, str, dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Something that the handbook tells about."""
+
+    id: str
+    kind: str
+    name: str
+    about: str
+    values: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        return f"{self.name}, {self.about}. " + " ".join(f"{label}: {value}." for label, value in self.values.items())
+
+
+@lru_cache(maxsize=1)
+def company() -> dict[str, Record]:
+    """Every record by its name; always the same."""
+    rng = Random(SEED)
+    people = rng.sample([f"{first} {last}" for first, last in product(_FIRST, _LAST)], PEOPLE)
+    offices = rng.sample([start + end for start, end in product(_START, _END)], OFFICES)
+    projects = rng.sample([f"Project {colour} {bird}" for colour, bird in product(_COLOURS, _BIRDS)], PROJECTS)
+    rooms = rng.sample([f"Room {colour} {tree}" for colour, tree in product(_COLOURS, _TREES)], ROOMS)
+    managers = rng.sample(people, OFFICES)
+    made = [_person(rng, name, offices) for name in people]
+    made += [_office(rng, name, manager) for name, manager in zip(offices, managers, strict=True)]
+    made += [_project(rng, name, people, offices) for name in projects]
+    made += [_room(rng, name, offices, people) for name in rooms]
+    rng.shuffle(made)
+    return {each[1]: Record(f"d{number}", *each) for number, each in enumerate(made, 1)}
+
+
+@lru_cache(maxsize=1)
+def handbook_index() -> MemoryIndex:
+    """The index of the texts."""
+    return MemoryIndex(Document(each.id, each.name, each.text) for each in company().values())
+
+
+def _person(rng: Random, name: str, offices: Sequence[str]) -> _Made:
+    values = {"Office": rng.choice(offices), "Extension": _digits(rng, 4), "Joined": _year(rng)}
+    return "person", name, rng.choice(_ROLES), values
+
+
+def _office(rng: Random, name: str, manager: str) -> _Made:
+    return "office", name, "office", {"Manager": manager, "Postcode": _digits(rng, 5), "Opened": _year(rng)}
+
+
+def _project(rng: Random, name: str, people: Sequence[str], offices: Sequence[str]) -> _Made:
+    values = {"Lead": rng.choice(people), "Office": rng.choice(offices), "Budget code": f"B{_digits(rng, 3)}"}
+    return "project", name, "project", values
+
+
+def _room(rng: Random, name: str, offices: Sequence[str], people: Sequence[str]) -> _Made:
+    values = {"Office": rng.choice(offices), "Keeper": rng.choice(people), "Door code": _digits(rng, 4)}
+    return "room", name, "meeting room", values
+
+
+def _digits(rng: Random, count: int) -> str:
+    return str(rng.randrange(10 ** (count - 1), 10**count))
+
+
+def _year(rng: Random) -> str:
+    return str(rng.randrange(1961, 2020))

@@ -1,0 +1,97 @@
+"""The kinds of questions about the handbook, and how each is solved with the search.
+
+An answer comes from the records; a solution reads the texts that the search shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping
+from random import Random
+from typing import Any, NamedTuple, TypeAlias
+
+from benchmax.envs.search.handbook.company import Record, company
+
+Steps: TypeAlias = Generator[tuple[str, dict[str, Any]], str, str | None]
+"""Searches, each of which its result comes back to; it returns the answer with its citations."""
+
+
+class Asked(NamedTuple):
+    """A label of a record's kind: how questions name it, and what a search for it is called."""
+
+    kind: str
+    label: str
+    phrase: str
+
+
+FACTS = (
+    Asked("person", "Extension", "extension of {}"),
+    Asked("person", "Office", "office of {}"),
+    Asked("person", "Joined", "joining year of {}"),
+    Asked("office", "Postcode", "postcode of {}"),
+    Asked("office", "Manager", "manager of {}"),
+    Asked("office", "Opened", "opening year of {}"),
+    Asked("project", "Budget code", "budget code of {}"),
+    Asked("project", "Lead", "lead of {}"),
+    Asked("project", "Office", "office of {}"),
+    Asked("room", "Door code", "door code of {}"),
+    Asked("room", "Keeper", "keeper of {}"),
+    Asked("room", "Office", "office of {}"),
+)
+LINKS = {"Lead": "person", "Keeper": "person", "Manager": "person", "Office": "office"}
+"""Labels whose values are other records, and their kind."""
+KINDS = {"lookup": 0, "two_steps": 1, "three_steps": 2}
+"""How many links lead from the record that a question names to the one that holds the answer."""
+
+
+class Drawn(NamedTuple):
+    question: str
+    answer: str
+    start: str
+    labels: tuple[str, ...]
+    """The links, then the label that is asked for."""
+    records: tuple[Record, ...]
+
+
+def draw(rng: Random, links: int) -> Drawn | None:
+    """A question; None when the way that was drawn leads in a circle."""
+    record = rng.choice(list(company().values()))
+    start, path, labels, phrase = record, [record], list[str](), record.name
+    for _ in range(links):
+        asked = rng.choice([each for each in FACTS if each.kind == record.kind and each.label in LINKS])
+        record = company()[record.values[asked.label]]
+        labels.append(asked.label)
+        path.append(record)
+        phrase = "the " + asked.phrase.format(phrase)
+    last = rng.choice([each for each in FACTS if each.kind == record.kind])
+    answer = record.values[last.label]
+    if len({each.name for each in path}) < len(path) or answer == start.name:
+        return None
+    question = f"What is the {last.phrase.format(phrase)}?"
+    return Drawn(question, answer, start.name, (*labels, last.label), tuple(path))
+
+
+def searches(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The arguments of the searches of a solution."""
+    name, found = str(facts["start"]), list[dict[str, Any]]()
+    for label in facts["labels"]:
+        found.append(_search(name, label))
+        name = company()[name].values[label]
+    return found
+
+
+def _search(name: str, label: str) -> dict[str, Any]:
+    return {"query": f"{name} {label.lower()}", "limit": 1}
+
+
+def solve(facts: Mapping[str, Any]) -> Steps:
+    """Follow the labels from record to record, and cite each."""
+    name, sources = str(facts["start"]), list[str]()
+    for label in facts["labels"]:
+        shown = yield "search", _search(name, label)
+        found = re.search(rf"\[Source: (\w+)\] {re.escape(name)}, .*?\b{re.escape(label)}: ([^.]+)\.", shown)
+        if found is None:
+            return None
+        sources.append(found[1])
+        name = found[2]
+    return f"<answer>{name}</answer> " + " ".join(f"[Source: {source}]" for source in sources)

@@ -1,0 +1,242 @@
+"""Answer a question by searching a corpus, in `<answer>` tags, and cite the texts that say so: `[Source: id]`.
+
+    env = SearchEnv()                                  # an invented company's handbook
+    env = SearchEnv("docs/")                           # a folder, an index's file, `platform:NAME`, …
+    env = SearchEnv(my_client, judge_base_url="https://…/v1", judge_model="…")
+
+`answer_correctness` is 0, 0.5 or 1: by the words alone, or by a judge where one is given. Everything else is multiplied
+by it, so that nothing is earned with a wrong answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.example_id import make_example
+from benchmax.envs.reward_helpers import (
+    count_search_calls,
+    extract_completion_text,
+    extract_last_answer_block,
+    tool_call_efficiency,
+)
+from benchmax.envs.search import grading, results
+from benchmax.envs.search.citations import cited, without_citations
+from benchmax.envs.search.handbook import DEFAULT_LEVEL, LEVELS, handbook_index, make_rows
+from benchmax.envs.search.handbook.levels import NAME
+from benchmax.envs.search.handbook.tasks import searches, solve
+from benchmax.envs.search.judging import AnswerJudge, TokenProvider
+from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition, Unscored
+from benchmax.errors import EnvDefinitionError, JudgeError, UsageError
+from benchmax.search.corpora import open_corpus
+from benchmax.search.types import LEXICAL
+
+MOST_RESULTS = 50
+_CALL = ToolCall("search", json.dumps({"query": "Ina Falk extension", "limit": 1}), "call_shown")
+SHOWN: Messages = [
+    {"role": "user", "content": "What is the extension of Ina Falk?"},
+    {"role": "assistant", "content": "", "tool_calls": [_CALL.to_dict()]},
+    {
+        "role": "tool",
+        "tool_call_id": "call_shown",
+        "name": "search",
+        "content": "[Source: d999] Ina Falk, engineer. Office: Rosdal. Extension: 3907. Joined: 1998.",
+    },
+    {"role": "assistant", "content": "<answer>3907</answer> [Source: d999]"},
+]
+"""A worked example, for the level at which small models begin; nobody of this name works there."""
+_PROMPT = "Search{about}. Answer in <answer> tags and cite the text that says so: [Source: id]."
+
+
+class SearchEnv(BaseEnv):
+    """Questions answered by searching a corpus, with citations.
+
+    One question a row: `{"question": …, "answer": …, "reference_chunks": [{"id": …, "metadata": {…}}]}`; `answer` may
+    be a list of accepted answers.
+    """
+
+    system_prompt = _PROMPT.format(about="")
+    recommended_max_turns = 11
+    recommended_max_tool_calls = 10
+    PRIMARY_REWARD_KEY = "answer_correctness"
+
+    def __init__(
+        self,
+        search: Any = None,
+        judge_base_url: str | None = None,
+        judge_model: str | None = None,
+        judge_token_provider: TokenProvider | None = None,
+        judge_timeout: float = 30.0,
+        w_correctness: float = 1.0,
+        w_conciseness: float = 0.5,
+        w_citation_recall: float = 0.5,
+        w_citation_precision: float = 0.5,
+        w_search_efficiency: float = 0.1,
+        max_search_calls: int = 10,
+        **kwargs: Any,
+    ) -> None:
+        """`search` is a corpus: an object with a method `search`, or what `benchmax.search.open_corpus` opens."""
+        super().__init__(**kwargs)
+        self._is_handbook = search is None or search == NAME
+        self._corpus = handbook_index() if self._is_handbook else _opened(search)
+        self._judge = (
+            AnswerJudge(judge_base_url, judge_model, judge_token_provider, judge_timeout)
+            if judge_base_url or judge_model
+            else None
+        )
+        self.reward_weights = {  # type: ignore[misc]
+            "answer_correctness": w_correctness,
+            "conciseness": w_conciseness,
+            "citation_recall": w_citation_recall,
+            "citation_precision": w_citation_precision,
+            "search_efficiency": w_search_efficiency,
+        }
+        self._max_calls = max_search_calls
+        self._calls: dict[str, int] = {}
+
+    @classmethod
+    def render_system_prompt(cls, corpus_description: str = "") -> str:
+        """The system prompt, with a few words about the corpus."""
+        about = corpus_description.strip().rstrip(".")
+        return _PROMPT.format(about=f" {about}" if about else "")
+
+    # Rows
+
+    @classmethod
+    def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
+        row = dict(example)
+        if missing := [name for name in ("question", "answer") if row.get(name) in (None, "")]:
+            raise ValueError(f"A row needs the columns question and answer; {missing[0]} is missing. Add it.")
+        chunks = [{name: each[name] for name in ("id", "metadata") if each.get(name)} for each in _chunks(row)]
+        task = {"ground_truth": row["answer"], "question": str(row["question"]), "reference_chunks": chunks}
+        if row.get("facts") is not None:
+            task["facts"] = dict(row["facts"])
+        shown = SHOWN if row.get("level") == DEFAULT_LEVEL else []
+        return make_example(
+            prompt_messages=[*shown, {"role": "user", "content": str(row["question"])}],
+            task=task,
+            init_rollout_args={"corpus": row["corpus"]} if row.get("corpus") else None,
+        )
+
+    @classmethod
+    def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:
+        """A level (`rows`, `seed`) of questions about the handbook, made here; any other name is one of the hub."""
+        if dataset_name in LEVELS:
+            return make_rows(dataset_name, **kwargs), None
+        return super().load_dataset(dataset_name, **kwargs)
+
+    # Tools
+
+    async def list_tools(self) -> list[ToolDefinition]:
+        properties: dict[str, Any] = {"query": {"type": "string"}, "limit": {"type": "integer", "default": 10}}
+        modes = list(self._corpus.available_modes()) if hasattr(self._corpus, "available_modes") else []
+        if len(modes) > 1:
+            properties["mode"] = {"enum": modes}
+        schema = {"type": "object", "properties": properties, "required": ["query"]}
+        return [ToolDefinition("search", "Searches texts by words.", schema)]
+
+    async def init_rollout(self, rollout_id: str, corpus: str | None = None, **rollout_args: Any) -> None:
+        if corpus == NAME and not self._is_handbook:
+            raise EnvDefinitionError(
+                "These rows are about the handbook that comes with benchmax, and the tool searches another corpus. "
+                "Give rows about that, with --data."
+            )
+
+    async def run_tool(self, rollout_id: str, tool_name: str, /, **tool_args: Any) -> str:
+        if tool_name != "search":
+            return f"Error: There is no tool {tool_name!r}. Use search."
+        query, limit, mode = tool_args.get("query"), tool_args.get("limit", 10), tool_args.get("mode")
+        if not isinstance(query, str) or not query.strip():
+            return "Error: query must be a text. Give one."
+        if isinstance(limit, bool) or not isinstance(limit, int):
+            return f"Error: limit must be a whole number from 1 to {MOST_RESULTS}."
+        self._calls[rollout_id] = self._calls.get(rollout_id, 0) + 1
+        if self._calls[rollout_id] > self._max_calls:
+            return f"Error: {self._max_calls} searches are all there are. Answer now."
+        try:
+            return await results.search(self._corpus, query, max(1, min(limit, MOST_RESULTS)), mode or LEXICAL)
+        except UsageError as error:  # a mode or filter that the corpus does not have
+            return f"Error: {error}"
+
+    async def release_rollout(self, rollout_id: str) -> None:
+        self._calls.pop(rollout_id, None)
+
+    async def shutdown(self) -> None:
+        if self._judge is not None:
+            await self._judge.close()
+
+    # Rewards
+
+    async def compute_reward(
+        self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
+    ) -> Mapping[str, RewardValue]:
+        task = task or {}
+        said = extract_completion_text(messages)
+        answer = without_citations(extract_last_answer_block(said))
+        try:
+            correct = await self._grade(answer, task)
+        except JudgeError as error:
+            return dict.fromkeys(self.reward_weights, Unscored(str(error)))
+        chunks = task.get("reference_chunks") or []
+        citations = cited(said, chunks)
+        return {
+            "answer_correctness": correct,
+            "conciseness": correct * grading.conciseness(answer, said, task["ground_truth"]),
+            "citation_recall": correct * citations.recall,
+            "citation_precision": correct * citations.precision,
+            "search_efficiency": self._efficiency(messages, correct, len(chunks)),
+        }
+
+    def _efficiency(self, messages: Messages, correct: float, chunks: int) -> float:
+        """Few searches, but not none: an answer that was guessed was not found efficiently."""
+        if count_search_calls(messages) == 0:
+            return 0.0
+        return tool_call_efficiency(
+            messages, correctness_raw=correct, reference_chunk_count=chunks, max_calls=self._max_calls
+        )
+
+    async def _grade(self, answer: str, task: Mapping[str, Any]) -> float:
+        if self._judge is None:
+            return grading.correctness(answer, task["ground_truth"])
+        return await self._judge.grade(str(task.get("question", "")), answer, task["ground_truth"])
+
+    # Solutions
+
+    @classmethod
+    def gold_completion(cls, example: Example) -> str | None:
+        task = example.get("task") or {}
+        truth = task.get("ground_truth")
+        if truth is None:
+            return None
+        marks = " ".join(f"[Source: {each['id']}]" for each in task.get("reference_chunks", ()) if each.get("id"))
+        return f"<answer>{truth[0] if isinstance(truth, list) else truth}</answer> {marks}".strip()
+
+    @classmethod
+    def gold_tool_calls(cls, example: Example) -> list[ToolCall]:
+        facts = (example.get("task") or {}).get("facts")
+        return [ToolCall("search", json.dumps(each)) for each in searches(facts)] if facts else []
+
+    def demonstrate(self, example: Example) -> Generator[Any, str, None] | None:
+        """The searches that lead to the answer of a generated question; other rows have none."""
+        facts = (example.get("task") or {}).get("facts")
+        return _played(facts) if facts else None
+
+
+def _played(facts: Mapping[str, Any]) -> Generator[Any, str, None]:
+    answer = yield from solve(facts)
+    yield answer or "<answer></answer>"
+
+
+def _chunks(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    found = row.get("reference_chunks") or []
+    return [each for each in found if isinstance(each, Mapping)]
+
+
+def _opened(search: Any) -> Any:
+    if isinstance(search, str):
+        return open_corpus(search)
+    if not callable(getattr(search, "search", None)):
+        raise EnvDefinitionError(f"search is {search!r}, which has no method search. Give a corpus, or its address.")
+    return search

@@ -1,0 +1,175 @@
+"""Articles of a live MediaWiki, over its API, politely.
+
+One request at a time and at most so many a second, however many rollouts there are; `maxlag`, so that a busy wiki is
+left alone; a User-Agent that says who asks; a pause that the server asks for is kept; what was asked before is answered
+from memory. A wiki that stays busy is an error that the model reads, within the deadline of a tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import httpx2
+
+import benchmax
+from benchmax import limits
+from benchmax.envs.wikipedia.articles.base import Found
+from benchmax.errors import ToolError, UsageError
+from benchmax.retries import pause, retry_after
+from benchmax.search.sources.plain_text import strip_html
+from benchmax.search.sources.wikitext import tidy
+
+URL = "https://en.wikipedia.org/w/api.php"
+PER_SECOND = 2.0
+MAXLAG = 5
+QUERY_CHARS = 300
+"""The longest query that Wikipedia's search takes."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 20.0
+_BUSY_STATUS = frozenset({429, 500, 502, 503, 504})
+_BUSY_CODES = frozenset({"maxlag", "ratelimited", "readonly", "internal_api_error_DBQueryError"})
+
+
+class LiveArticles:
+    """Asks a MediaWiki. It can be pickled, its keys included: give those as environment variables of a run instead."""
+
+    def __init__(self, keys: Sequence[str] = (), url: str = URL, per_second: float = PER_SECOND) -> None:
+        if per_second <= 0:
+            raise UsageError(f"per_second is {per_second}; give a number above 0.")
+        self._keys, self._url = tuple(keys), url
+        self._turn = _Turn(1.0 / per_second)
+        self._next_key = itertools.cycle(self._keys)
+        self._cache: OrderedDict[tuple[tuple[str, str], ...], Any] = OrderedDict()
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connection] = WeakKeyDictionary()
+
+    async def search(self, q: str, limit: int) -> list[Found]:
+        asked = {"list": "search", "srsearch": q[:QUERY_CHARS], "srlimit": str(limit), "srprop": "snippet"}
+        found = (await self._query(asked)).get("search") or []
+        return [Found(str(each["title"]), _line(str(each.get("snippet") or ""))) for each in found]
+
+    async def article(self, title: str) -> str | None:
+        if any(char in title for char in "|#<>[]{}\n"):  # no title has these, and `|` would ask for several
+            return None
+        found = await self._query({"prop": "extracts", "explaintext": "1", "redirects": "1", "titles": title})
+        pages = found.get("pages") or []
+        if not pages or "missing" in pages[0] or "invalid" in pages[0]:
+            return None
+        return tidy(str(pages[0].get("extract") or ""))
+
+    async def close(self) -> None:
+        held = self._loops.pop(asyncio.get_running_loop(), None)
+        if held is not None:
+            await held.client.aclose()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._keys, self._url, 1.0 / self._turn.apart)
+
+    # Inside
+
+    async def _query(self, asked: dict[str, str]) -> dict[str, Any]:
+        """What the API says of a query; remembered."""
+        key = tuple(sorted(asked.items()))
+        connection = self._connection()
+        if (known := self._remembered(key)) is not None:
+            return known
+        async with connection.one_at_a_time:
+            known = self._remembered(key)  # it was asked while this one waited
+            if known is None:
+                known = await self._answer(connection.client, asked)
+                self._cache[key] = known
+                if len(self._cache) > limits.WIKIPEDIA_CACHED:
+                    self._cache.popitem(last=False)
+        return known
+
+    def _remembered(self, key: tuple[tuple[str, str], ...]) -> dict[str, Any] | None:
+        known: dict[str, Any] | None = self._cache.get(key)
+        return known
+
+    async def _answer(self, client: httpx2.AsyncClient, asked: dict[str, str]) -> dict[str, Any]:
+        deadline, problem = time.monotonic() + limits.WIKIPEDIA_LIVE_WAIT, "it does not answer"
+        for attempt in range(1, limits.WIKIPEDIA_LIVE_TRIES + 1):
+            await asyncio.sleep(self._turn.wait())
+            wanted: float | None = None
+            try:
+                response = await client.get(self._url, params=_parameters(asked), headers=self._headers())
+            except httpx2.TransportError as error:
+                problem = type(error).__name__
+            else:
+                body, busy = _read(response)
+                if busy is None:
+                    return body
+                problem, wanted = busy, retry_after(response.headers)
+            rest = pause(attempt, _FIRST_PAUSE, _LONGEST_PAUSE, wanted)
+            if attempt == limits.WIKIPEDIA_LIVE_TRIES or time.monotonic() + rest > deadline:
+                break
+            await asyncio.sleep(rest)
+        raise ToolError(f"Wikipedia is busy ({problem}). Try again later.")
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {next(self._next_key)}"} if self._keys else {}
+
+    def _connection(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        if loop not in self._loops:
+            self._loops[loop] = _Connection()
+        return self._loops[loop]
+
+
+class _Connection:
+    """What belongs to one event loop."""
+
+    def __init__(self) -> None:
+        agent = f"benchmax/{benchmax.__version__} (environment for reinforcement learning; python-httpx2)"
+        self.client = httpx2.AsyncClient(
+            timeout=limits.WIKIPEDIA_LIVE_SECONDS, headers={"User-Agent": agent}, follow_redirects=False
+        )
+        self.one_at_a_time = asyncio.Lock()
+
+
+class _Turn:
+    """Hands out moments, at least `apart` seconds from one another, to any thread."""
+
+    def __init__(self, apart: float) -> None:
+        self.apart = apart
+        self._lock = threading.Lock()
+        self._next = 0.0
+
+    def wait(self) -> float:
+        """Seconds until the caller's moment."""
+        with self._lock:
+            now = time.monotonic()
+            moment = max(now, self._next)
+            self._next = moment + self.apart
+        return moment - now
+
+
+def _parameters(asked: dict[str, str]) -> dict[str, str]:
+    return {"action": "query", "format": "json", "formatversion": "2", "maxlag": str(MAXLAG), **asked}
+
+
+def _read(response: httpx2.Response) -> tuple[dict[str, Any], str | None]:
+    """The answer; or why to ask again. Raises ToolError for a refusal that asking again does not mend."""
+    if response.status_code in _BUSY_STATUS:
+        return {}, f"HTTP {response.status_code}"
+    try:
+        body = response.json()
+    except ValueError:
+        return {}, "its answer is no JSON"
+    error = body.get("error") if isinstance(body, dict) else {"info": "its answer is no object"}
+    if isinstance(error, dict) and error.get("code") in _BUSY_CODES:
+        return {}, str(error["code"])
+    if error or response.is_error:
+        said = error.get("info") if isinstance(error, dict) else error
+        raise ToolError(f"Wikipedia refuses this: {str(said or f'HTTP {response.status_code}')[:200]}")
+    return body.get("query") or {}, None
+
+
+def _line(snippet: str) -> str:
+    """A snippet as one line of plain text."""
+    return " ".join(strip_html(snippet).content.split())

@@ -1,0 +1,19 @@
+"""Searching text: documents in a file of their own, found by their words. Environments and the platform use it.
+
+index            opening an index and searching it: start here; memory_index: one without a file
+build            making one from a folder of texts or a MediaWiki dump; writer: the file while it is built
+schema           its tables
+sources          folders and dumps, as plain text
+corpora          opening an index by a name: a file, a folder, `platform:CORPUS`, or what an installed package adds
+platform_corpus  a corpus of the platform, searched over HTTP
+query            words of a query; filters: conditions on metadata; snippet, passages: parts of a text
+
+It knows nothing of environments, models or rewards.
+"""
+
+from benchmax.search.build import build_index
+from benchmax.search.corpora import open_corpus
+from benchmax.search.index import Index, open_index
+from benchmax.search.types import ChunkSource, Document, Hit, SearchClient
+
+__all__ = ["ChunkSource", "Document", "Hit", "Index", "SearchClient", "build_index", "open_corpus", "open_index"]

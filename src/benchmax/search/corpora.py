@@ -1,0 +1,59 @@
+"""Opening a corpus by what a person writes.
+
+an index's file      as `benchmax wikipedia index` builds it
+a folder             indexed when it is opened, and again when its files have changed
+platform:CORPUS      a corpus of the platform, by its name or id
+NAME:address         what an installed package adds as `NAME` (entry point group `benchmax.corpora`)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from benchmax import config, plugins
+from benchmax.errors import NotFoundError, UsageError
+from benchmax.search.build import build_index
+from benchmax.search.index import Index, open_index
+from benchmax.search.platform_corpus import PlatformCorpus
+from benchmax.search.types import SearchClient
+
+PLATFORM = "platform"
+PASSAGE_CHARS = 1_200
+"""Of a file in a folder that has no index of its own."""
+
+
+def open_corpus(address: str | Path) -> SearchClient:
+    """The corpus at an address; raises NotFoundError when there is none."""
+    path = Path(address).expanduser()
+    if path.is_dir():
+        return index_of_folder(path)
+    if path.is_file():
+        return open_index(path)
+    name, colon, rest = str(address).partition(":")
+    if colon and name == PLATFORM:
+        return PlatformCorpus(rest)
+    if colon and name in plugins.entries("corpora"):
+        return _checked(plugins.load("corpora", name)(rest), name)
+    known = ", ".join(f"{each}:…" for each in (PLATFORM, *plugins.entries("corpora")))
+    raise NotFoundError(f"There is no corpus {str(address)!r}. Give an index's file, a folder, or one of: {known}")
+
+
+def index_of_folder(folder: Path) -> Index:
+    """The index of a folder's texts, in passages, kept in the cache of this machine and up to date."""
+    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    return build_index(folder, corpora_dir() / f"folder-{name}.sqlite", passage_chars=PASSAGE_CHARS)
+
+
+def corpora_dir() -> Path:
+    """Where indexes are kept that no place was given for."""
+    return config.home() / "corpora"
+
+
+def _checked(found: Any, name: str) -> SearchClient:
+    if isinstance(found, SearchClient):
+        return found
+    raise UsageError(
+        f"The plug-in {name!r} is no corpus: {found!r}. It needs search, embed, available_modes, get_params."
+    )

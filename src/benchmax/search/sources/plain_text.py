@@ -1,0 +1,107 @@
+"""Files as plain text with a title: text, Markdown and HTML."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import PurePath
+from typing import NamedTuple
+
+from benchmax.search.sources.wikitext import tidy
+
+MARKDOWN = frozenset({".md", ".mdx", ".markdown"})
+HTML = frozenset({".html", ".htm"})
+ENDINGS = frozenset({".txt", ".text", ".rst"}) | MARKDOWN | HTML
+"""Of files that are read."""
+_HEADING = re.compile(r"^#{1,2}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
+_SILENT = frozenset({"script", "style", "noscript", "template", "svg", "head"})
+_BLOCKS = frozenset(
+    [
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "br",
+        "dd",
+        "div",
+        "dl",
+        "dt",
+        "figure",
+        "footer",
+        "form",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "header",
+        "hr",
+        "li",
+        "main",
+        "nav",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "table",
+        "td",
+        "th",
+        "tr",
+        "ul",
+    ]
+)
+
+
+class PlainText(NamedTuple):
+    title: str
+    content: str
+
+
+def read_text(name: str, text: str) -> PlainText:
+    """The text of a file, by the ending of its name; its title is its first heading, or its name."""
+    path = PurePath(name)
+    ending = path.suffix.lower()
+    if ending in HTML:
+        title, content = strip_html(text)
+    else:
+        heading = _HEADING.search(text) if ending in MARKDOWN else None
+        title, content = heading[1] if heading else "", text.strip()
+    return PlainText(title or path.stem.replace("_", " "), content)
+
+
+def strip_html(text: str) -> PlainText:
+    """What a page says: its title, and its text without tags, scripts and styles."""
+    reader = _Reader()
+    reader.feed(text)
+    reader.close()
+    return PlainText(" ".join("".join(reader.title).split()), tidy("".join(reader.said)))
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.said: list[str] = []
+        self.title: list[str] = []
+        self._silent = 0
+        self._in_title = False
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self._in_title |= tag == "title"
+        self._silent += tag in _SILENT
+        if tag in _BLOCKS:
+            self.said.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_title &= tag != "title"
+        self._silent = max(0, self._silent - (tag in _SILENT))
+        if tag == "body":
+            self._silent = 0
+        if tag in _BLOCKS:
+            self.said.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        if self._in_title and not self.title:
+            self.title.append(data)
+        elif not self._silent:
+            self.said.append(data)
