@@ -67,21 +67,29 @@ EQUAL_REWARDS = 1e-6
 """Rewards closer than this count as equal when a rollout is judged solved."""
 
 
+Primary = str | Mapping[str, str | None] | None
+"""The component that says whether a task is solved; of a composed environment, that of each part."""
+
+
 class Scored(Protocol):
     """What a rollout earned: in all, and by component."""
 
+    @property
+    def env(self) -> str: ...
     @property
     def reward(self) -> float | None: ...
     @property
     def rewards(self) -> Mapping[str, float]: ...
 
 
-def task_reward(rollout: Scored, primary: str | None = None) -> float | None:
+def task_reward(rollout: Scored, primary: Primary = None) -> float | None:
     """How well the task was done: the component that the environment names as primary, else the total."""
+    if isinstance(primary, Mapping):
+        primary = primary.get(rollout.env)
     return rollout.rewards.get(primary) if primary else rollout.reward
 
 
-def solved(rollout: Scored, primary: str | None = None, full: float = FULL_REWARD) -> bool:
+def solved(rollout: Scored, primary: Primary = None, full: float = FULL_REWARD) -> bool:
     """Whether a rollout solved its task: it earned the full task reward. The only definition: `solve_rate` and
     `pass@k` of training and evaluation, and the curriculum, count with it."""
     reward = task_reward(rollout, primary)
@@ -91,6 +99,11 @@ def solved(rollout: Scored, primary: str | None = None, full: float = FULL_REWAR
 def component(name: str) -> str:
     """The mean of one reward component."""
     return f"reward_stats/{name}/reward/mean"
+
+
+def of_part(part: str, key: str) -> str:
+    """The same number for the rollouts of one part of a composed environment."""
+    return f"env/{part}/{key}"
 
 
 def _share(key: str, title: str, section: Section, about: str, better: Literal["up", "down", ""] = "") -> Metric:
@@ -182,3 +195,5 @@ TABLE = (
     _count(TOKENS_PER_SECOND, "Tokens per second", "speed", "Sampled tokens by the step's time."),
 )
 METRICS = {metric.key: metric for metric in TABLE}
+PART_METRICS = (REWARD, SOLVE_RATE, PASS_AT_K, MAX_AT_K, RESPONSE_TOKENS, TURNS, ROLLOUTS, UNSCORED, TRUNCATED, FAILED)
+"""Those that are recorded for each part of a composed environment as well (`of_part`)."""

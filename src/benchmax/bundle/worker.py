@@ -259,7 +259,7 @@ def _plain(hook: str, value: Any) -> Any:
                 f"compute_group_reward returned {type(value).__name__}. Return a list with one dict per rollout."
             )
         return [_plain_rewards(each) for each in value]
-    if hook == "list_tools":
+    if hook in ("list_tools", "list_part_tools"):
         return _plain_tools(value)
     if hook == "gold_tool_calls":
         return [call.to_dict() for call in value]

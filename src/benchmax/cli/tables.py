@@ -30,6 +30,9 @@ def print_report(report: Report, directory: Path) -> None:
     for name, value in report.components.items():
         table.add_row(f"  {safe(name)}", safe(show_estimate(value)))
     table.add_row("solve rate", safe(show_estimate(report.solve_rate)))
+    for name, part in report.parts.items():
+        earned, solved = show_estimate(part.reward), show_estimate(part.solve_rate)
+        table.add_row(f"  {safe(name)}", safe(f"reward {earned}, solved {solved}, {part.examples} examples"))
     for k in sorted(report.pass_at):
         table.add_row(f"pass@{k}", safe(show_estimate(report.pass_at[k])))
         table.add_row(f"max@{k}", safe(show_estimate(report.max_at[k])))

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import threading
 from collections import defaultdict
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from itertools import islice
 from random import Random
 from statistics import fmean, pstdev
@@ -19,10 +19,12 @@ from benchmax.doctor.evidence_collector import EvidenceCollector
 from benchmax.doctor.findings import ComponentStat, Diagnosis, ScoredAnswer, held_interpreter
 from benchmax.doctor.gold.truths import question
 from benchmax.doctor.interpreter_watch import InterpreterHeld, can_watch, run_in_child
+from benchmax.doctor.parts import examine_parts
 from benchmax.doctor.probe_player import PlayedAnswer
 from benchmax.doctor.recording_host import RecordingHost
 from benchmax.doctor.registry import run_checks
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.composed.composed_env import ComposedEnv
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.datasets.readers import Source, read_rows
 from benchmax.envs.legacy import example_from
@@ -53,6 +55,12 @@ async def examine(
     supervised: bool = False,
 ) -> Diagnosis:
     """Examine an environment on `examples` of its rows. What is wrong becomes a finding and is not raised."""
+    if issubclass(env_class, ComposedEnv):
+        options: dict[str, Any] = {
+            "examples": examples, "seed": seed, "pace": pace, "group_samples": group_samples, "max_turns": max_turns,
+            "max_tool_calls": max_tool_calls, "supervised": supervised,
+        }  # fmt: skip
+        return await _examine_composed(env_class, env_args or {}, _rereadable(rows), _rereadable(eval_rows), options)
     began = perf_counter()
     evidence = Evidence(env_class, dict(env_args or {}), pace=_pace(pace), supervised=supervised)
     rows, eval_rows = _rereadable(rows), _rereadable(eval_rows)
@@ -64,6 +72,19 @@ async def examine(
     budgets = {"max_turns": max_turns, "max_tool_calls": max_tool_calls}
     await _visit(evidence, budgets, group_samples, eval_rows if eval_rows is not None else rows)
     return _conclude(evidence, perf_counter() - began)
+
+
+async def _examine_composed(
+    env_class: type[ComposedEnv],
+    env_args: Mapping[str, Any],
+    rows: Source,
+    eval_rows: Source | None,
+    options: dict[str, Any],
+) -> Diagnosis:
+    async def part(name: str, own: list[Any], held_out: list[Any] | None) -> Diagnosis:
+        return await examine(env_class.parts[name], dict(env_args.get(name) or {}), own, held_out, **options)
+
+    return await examine_parts(env_class, rows, eval_rows, part)
 
 
 def examine_sync(env_class: type[BaseEnv], env_args: dict[str, Any] | None = None, **options: Any) -> Diagnosis:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from statistics import fmean
@@ -11,7 +11,7 @@ from statistics import fmean
 from benchmax.doctor.gold.demonstrations import Demonstrator
 from benchmax.doctor.gold.finder import Gold, GoldFinder
 from benchmax.doctor.lazy_strategies import answer_form, play_lazily
-from benchmax.doctor.learning_signal import Known, Signal, measure
+from benchmax.doctor.learning_signal import Known, Signal, measure, together
 from benchmax.doctor.probe_player import ProbePlayer
 from benchmax.envs.types import Example
 from benchmax.models.base import ModelClient, Sampling
@@ -40,12 +40,15 @@ async def first_samples(
     max_tokens: int = MOST_TOKENS,
     seed: int = 0,
     on_group: OnGroup = lambda done, of: None,
-    known: Known | None = None,
+    known: Mapping[str, Known] | None = None,
 ) -> Signal:
     """Play a few examples several times each, and forecast whether training would learn."""
-    chosen = Random(seed).sample(list(examples), min(prompts, len(examples)))
+    chosen = [
+        example
+        for rows in rows_by_part(host, examples).values()
+        for example in Random(seed).sample(rows, min(prompts, len(rows)))
+    ]
     settings = RolloutSettings(sampling=Sampling(max_tokens=max_tokens, seed=seed))
-    tools = (await host.toolbox()).tools
     known = known or await known_of(host, examples, settings)
     done = 0
 
@@ -57,14 +60,37 @@ async def first_samples(
         return played
 
     groups = await asyncio.gather(*map(group, chosen))
-    return measure(groups, known, tools=bool(tools))
+    return await measure_parts(host, groups, known)
 
 
-async def known_of(host: EnvHost, examples: Sequence[Example], settings: RolloutSettings) -> Known:
-    """What good, lazy and senseless answers earn here."""
+def rows_by_part(host: EnvHost, examples: Sequence[Example]) -> dict[str, list[Example]]:
+    """The rows of each part of a composed environment; all under the empty name in any other."""
+    found: dict[str, list[Example]] = {}
+    for example in examples:
+        found.setdefault(host.part_of(example), []).append(example)
+    return found
+
+
+async def measure_parts(host: EnvHost, groups: Sequence[Sequence[Rollout]], known: Mapping[str, Known]) -> Signal:
+    """What groups show against what is known; of a composed environment, part by part."""
+    if not host.env.composed_of:
+        return measure(groups, known.get("", Known()), tools=bool((await host.toolbox()).tools))
+    signals: dict[str, Signal] = {}
+    for part in known:
+        own = [group for group in groups if group and group[0].env == part]
+        signals[part] = measure(own, known[part], tools=bool((await host.toolbox(part)).tools))
+    return together(signals)
+
+
+async def known_of(host: EnvHost, examples: Sequence[Example], settings: RolloutSettings) -> dict[str, Known]:
+    """What good, lazy and senseless answers earn here, by part."""
     unlimited = replace(settings, max_tokens=None, sampling=Sampling(max_tokens=None))
     player = ProbePlayer(host, unlimited)
-    tools = (await host.toolbox()).tools
+    return {part: await _known(player, part, rows) for part, rows in rows_by_part(host, examples).items()}
+
+
+async def _known(player: ProbePlayer, part: str, examples: Sequence[Example]) -> Known:
+    tools = (await player.host.toolbox(part)).tools
     gold = await GoldFinder(player, tools).find(examples)
     solved = [await Demonstrator(player, gold, tools).solve(example) for example in examples[:MEASURED]]
     rewards = [each.reward for each in solved if each is not None]

@@ -6,7 +6,7 @@ So the questions are: do siblings differ, how much does the best of them earn, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
@@ -78,6 +78,13 @@ class Signal:
     """Whether training is expected to get somewhere without help."""
     forecast: str = ""
     advice: str = ""
+    parts: dict[str, Signal] = field(default_factory=dict)
+    """The same for each part of a composed environment."""
+
+    @property
+    def unready(self) -> set[str]:
+        """The parts that need help; the environment as a whole, which has no name, where it has no parts."""
+        return {name for name, each in (self.parts or {"": self}).items() if not each.ready}
 
     @property
     def laziest(self) -> tuple[str, float] | None:
@@ -129,6 +136,27 @@ def measure(groups: Sequence[Sequence[Rollout]], known: Known = Known(), *, tool
         signal.pass_at_k = fmean(most > known.floor and max(rewards) >= most - SOLVED for rewards in scored)
     _forecast(signal)
     return signal
+
+
+def together(parts: Mapping[str, Signal]) -> Signal:
+    """What the parts of a composed environment show as a whole: it is ready when each of them is."""
+    groups = sum(each.groups for each in parts.values())
+    whole = Signal(groups, max((each.samples for each in parts.values()), default=0), parts=dict(parts))
+    for name in ("reward", "best", "gold", "chance"):
+        setattr(whole, name, _weighted(parts.values(), name))
+    for name in ("floor", "pass_at_k", "spread", "unscored", "cut_off"):
+        setattr(whole, name, _weighted(parts.values(), name) or 0.0)
+    whole.most = max((each.most for each in parts.values() if each.most is not None), default=None)
+    whole.ready, whole.learns = all(e.ready for e in parts.values()), all(e.learns or e.ready for e in parts.values())
+    whole.forecast = " ".join(f"{name}: {each.forecast}" for name, each in parts.items())
+    whole.advice = " ".join(f"{name}: {each.advice}" for name, each in parts.items() if each.advice)
+    return whole
+
+
+def _weighted(parts: Iterable[Signal], name: str) -> float | None:
+    """The mean over groups of a number that some parts may lack."""
+    known = [(each.groups, value) for each in parts if (value := getattr(each, name)) is not None and each.groups]
+    return sum(count * value for count, value in known) / sum(count for count, _ in known) if known else None
 
 
 def _forecast(signal: Signal) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ChatMessage, Example, Messages, RewardValue, ToolCall, ToolDefinition
@@ -33,6 +33,16 @@ PROMPT_COLUMNS = ("prompt_messages", "messages", "prompt")
 def _hook(function: Callable[..., Any]) -> Callable[..., Any]:
     """Type checkers let a hook be written in any shape: plain or async, with named arguments for `**kwargs`."""
     return function
+
+
+class PartFacts(TypedDict):
+    """What rollouts need to know about one of the environments that another is composed of."""
+
+    system_prompt: str
+    max_turns: int | None
+    max_tool_calls: int | None
+    primary: str | None
+    """Its PRIMARY_REWARD_KEY, as the composed environment names that component."""
 
 
 class BaseEnv(ABC):
@@ -48,6 +58,8 @@ class BaseEnv(ABC):
     """The component that says whether the task was solved; the total when not set."""
     PIP_DEPENDENCIES: ClassVar[Sequence[str]] = ()
     NETWORK: ClassVar[Literal["none", "host"]] = "host"
+    composed_of: Mapping[str, PartFacts] = {}
+    """The environments it is composed of, by name (`benchmax.envs.composed`); none in any other environment."""
 
     def __init__(self, **kwargs: Any) -> None:
         """Accept and ignore further arguments."""
@@ -104,6 +116,11 @@ class BaseEnv(ABC):
     async def run_tool(self, rollout_id: str, tool_name: str, **tool_args: Any) -> Any:
         """Run one tool call and return text for the model. An exception becomes an error message for it."""
         raise ToolError(f"{type(self).__name__} lists no tool named {tool_name!r}; implement run_tool to serve it.")
+
+    @_hook
+    async def list_part_tools(self, part: str) -> list[ToolDefinition]:
+        """The tools that rollouts of one of the environments see which this one is composed of."""
+        return list(await self.list_tools())
 
     # Rewards
 
@@ -212,6 +229,13 @@ def overrides(env: BaseEnv | type[BaseEnv], hook: str) -> bool:
     if getattr(own, "__func__", own) is not getattr(base, "__func__", base):  # classmethods are bound anew at each look
         return True
     return not isinstance(env, type) and hook in vars(env)
+
+
+def primary_key(env: BaseEnv) -> str | dict[str, str | None] | None:
+    """The component that says whether a task was solved; of a composed environment, that of each part."""
+    if env.composed_of:
+        return {name: facts["primary"] for name, facts in env.composed_of.items()}
+    return env.PRIMARY_REWARD_KEY
 
 
 def with_system_prompt(messages: Sequence[ChatMessage], system_prompt: str) -> Messages:

@@ -3,6 +3,7 @@
 arithmetic                      an environment with a name (`benchmax.envs.catalogue`)
 my_package.my_module.MyEnv      a dotted path; my_package.my_module:MyEnv is the same
 main.py, main.py:MyEnv          a file, and the class in it when there are several
+math,crm  math=2,main.py:MyEnv  several in one run, with weights (`benchmax.envs.composed`)
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 from benchmax import plugins
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import BUILT_IN, environments
+from benchmax.envs.composed.parts import is_composed, part_name, split_parts
 from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import BenchmaxError, EnvDefinitionError, NotFoundError, UsageError, describe_error
 
@@ -29,6 +31,8 @@ def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]
     """The environment class that `spec` names; dotted paths are looked up in `folder`, by default the current one."""
     if spec in BUILT_IN:
         return load_env_class(BUILT_IN[spec])
+    if is_composed(spec):
+        return _composed(spec, folder)
     if "/" not in spec and spec in plugins.entries("environments"):
         return _environment(plugins.load("environments", spec), spec)
     file, name = split_spec(spec)
@@ -46,6 +50,17 @@ def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]
             "Or give a file (main.py) or a dotted path (package.module.Class)."
         )
     return _choose(_import_module(module, str(folder or Path.cwd())), name, spec)
+
+
+def _composed(spec: str, folder: str | Path | None) -> type[BaseEnv]:
+    from benchmax.envs.composed.composed_env import compose
+
+    named: dict[str, type[BaseEnv] | str] = {}
+    weights: dict[str, float] = {}
+    for part, weight in split_parts(spec).items():
+        name = part_name(part, named)
+        named[name], weights[name] = load_env_class(part, folder), weight
+    return compose(weights=weights, **named)
 
 
 def _environment(found: Any, name: str) -> type[BaseEnv]:
@@ -226,6 +241,8 @@ class _NoHub(BaseEnv):
 
 def find_rows(env_class: type[BaseEnv], data: str | None) -> Any:
     """The rows a person means by `data`: a file, `hf:owner/name`, or a name the environment loads itself."""
+    if data and env_class.composed_of and "=" in data and not os.path.exists(data):
+        return own_rows(env_class, data)  # rows of each part
     if not data or not (data.startswith("hf:") or Path(data).suffix or os.path.isfile(data)):
         return own_rows(env_class, data or None)
     if not data.startswith("hf:") and not os.path.exists(data):

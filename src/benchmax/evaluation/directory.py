@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.composed.parts import with_full_paths
 from benchmax.envs.datasets.load import ExampleSet, load_examples
-from benchmax.envs.loading import check_arguments, find_rows, load_env_class, split_spec
+from benchmax.envs.loading import check_arguments, find_rows, load_env_class
 from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.files.atomic import write_json
 from benchmax.models.base import Sampling
@@ -66,10 +67,7 @@ class EvalSpec:
 
     def located(self) -> EvalSpec:
         """The same with absolute paths, so that it can be continued from any directory."""
-        found = replace(self, folder=str(Path.cwd()), data_sha256=None)
-        file, name = split_spec(self.env)
-        if file.endswith(".py"):
-            found = replace(found, env=str(Path(file).absolute()) + (f":{name}" if name else ""))
+        found = replace(self, env=with_full_paths(self.env), folder=str(Path.cwd()), data_sha256=None)
         if self.data is not None and Path(self.data).is_file():
             data = Path(self.data).absolute()
             found = replace(found, data=str(data), data_sha256=_sha256(data))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmax import limits
+from benchmax.envs.base_env import primary_key
 from benchmax.envs.types import Example
 from benchmax.evaluation.directory import REPORT, ROLLOUTS, claim
 from benchmax.evaluation.report import Report, summarise
@@ -84,7 +85,7 @@ async def evaluate(
         if log:
             log.close()
     rollouts = [done[key] for key in sorted(done)]
-    report = summarise(rollouts, primary=host.env.PRIMARY_REWARD_KEY)
+    report = summarise(rollouts, primary=primary_key(host.env))
     if directory:
         write_json(directory / REPORT, report.to_dict())
     return Evaluation(report, rollouts, len(listed) - len(unique))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -53,6 +53,8 @@ class Report:
     cost_usd: float = 0.0
     seconds_p50: float = 0.0
     seconds_p95: float = 0.0
+    parts: dict[str, Report] = field(default_factory=dict)
+    """The report on each part of a composed environment."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; an interval that is unknown (one example) has null ends."""
@@ -64,6 +66,8 @@ def _plain(value: Any) -> Any:
         return {key: None if abs(number) == float("inf") else number for key, number in value.to_dict().items()}
     if isinstance(value, Reason):
         return {"message": value.message, "count": value.count}
+    if isinstance(value, Report):
+        return value.to_dict()
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     return value
@@ -76,8 +80,15 @@ def by_example(rollouts: Iterable[Rollout]) -> dict[str, list[Rollout]]:
     return dict(groups)
 
 
-def summarise(rollouts: Sequence[Rollout], *, primary: str | None = None) -> Report:
+def summarise(rollouts: Sequence[Rollout], *, primary: metrics.Primary = None) -> Report:
     """The report on a set of rollouts. Unscored samples are counted, and excluded from every mean."""
+    report = _summary(rollouts, primary)
+    for part in primary if isinstance(primary, Mapping) else ():
+        report.parts[part] = _summary([rollout for rollout in rollouts if rollout.env == part], primary)
+    return report
+
+
+def _summary(rollouts: Sequence[Rollout], primary: metrics.Primary) -> Report:
     groups = by_example(rollouts)
     scored = {key: kept for key, group in groups.items() if (kept := [r for r in group if r.reward is not None])}
     report = Report(examples=len(groups), rollouts=len(rollouts), scored=sum(map(len, scored.values())))
@@ -101,7 +112,7 @@ def _share(groups: dict[str, list[Rollout]], value: Callable[[Rollout], float]) 
     return estimate_share([fmean(map(value, group)) for group in groups.values()])
 
 
-def _add_at_k(report: Report, groups: Sequence[Sequence[Rollout]], primary: str | None) -> None:
+def _add_at_k(report: Report, groups: Sequence[Sequence[Rollout]], primary: metrics.Primary) -> None:
     if not groups:
         return
     most = min(len(group) for group in groups)

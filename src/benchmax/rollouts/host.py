@@ -16,7 +16,9 @@ from benchmax import limits
 from benchmax.cross_loop import LoopCalls
 from benchmax.deadlines import current_hook_seconds, shared_timer
 from benchmax.envs.base_env import BaseEnv, overrides
+from benchmax.envs.composed.parts import part_of
 from benchmax.envs.logging import listen_to
+from benchmax.envs.types import Example
 from benchmax.errors import EnvDefinitionError
 from benchmax.rollouts.hooks import Call, EnvLoop, HookThreads, LoopUse
 from benchmax.rollouts.tools import Toolbox
@@ -49,7 +51,7 @@ class EnvHost:
         self._idle: defaultdict[str, float] = defaultdict(float)
         self._old_loops: list[EnvLoop] = []
         self._watch: asyncio.Task[None] | None = None
-        self._toolbox: Toolbox | None = None
+        self._toolboxes: dict[str, Toolbox] = {}
 
     @property
     def env(self) -> BaseEnv:
@@ -113,13 +115,23 @@ class EnvHost:
         """Held by rollouts that are played one after another."""
         return self._alone.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
-    async def toolbox(self) -> Toolbox:
-        """The environment's tools, listed once and checked."""
-        if self._toolbox is None:
-            tools = await self.call("list_tools", deadline=limits.INIT_SECONDS)
-            if self._toolbox is None:  # rollouts that begin together all ask; checking many schemas takes long
-                self._toolbox = Toolbox(tools)
-        return self._toolbox
+    def part_of(self, example: Example) -> str:
+        """The part of a composed environment that the example belongs to; empty in any other environment."""
+        name = part_of(example) if self.env.composed_of else ""
+        return name if name in self.env.composed_of else ""
+
+    def system_prompt(self, part: str = "") -> str:
+        """The system prompt of rollouts of the environment, or of one of its parts."""
+        return self.env.composed_of[part]["system_prompt"] if part else self.env.system_prompt
+
+    async def toolbox(self, part: str = "") -> Toolbox:
+        """The tools of the environment, or of one of its parts, listed once and checked."""
+        if part not in self._toolboxes:
+            asked = ("list_part_tools", part) if part else ("list_tools",)
+            tools = await self.call(*asked, deadline=limits.INIT_SECONDS)
+            if part not in self._toolboxes:  # rollouts that begin together all ask; checking many schemas takes long
+                self._toolboxes[part] = Toolbox(tools)
+        return self._toolboxes[part]
 
     async def call(self, hook: str, *args: Any, deadline: float, **kwargs: Any) -> Any:
         """Run a hook and return its result; `start` is for arguments that may be named like those of this method."""

@@ -67,13 +67,14 @@ def new_rollout(
     step: int | None = None,
 ) -> Rollout:
     """The record of a rollout that is about to be played."""
-    prompt = with_system_prompt(example["prompt_messages"], host.env.system_prompt)
+    part = host.part_of(example)
+    prompt = with_system_prompt(example["prompt_messages"], host.system_prompt(part))
     return Rollout(
         id=new_id(),
         example_id=example["id"],
         sample=sample,
         attempt=attempt,
-        env=host.name,
+        env=part or host.name,
         model=model.name,
         split=split,
         step=step,
@@ -147,9 +148,10 @@ async def play(
     conversation: Conversation | None = None
     time_budget = deadline(settings.max_seconds)
     try:
-        toolbox = await host.toolbox()
+        part = rollout.env if rollout.env in host.env.composed_of else ""
+        toolbox = await host.toolbox(part)
         conversation = model.converse(tools=toolbox.tools, sampling=seeded(settings.sampling, rollout))
-        player = RolloutPlayer(host, rollout, conversation, settings, toolbox, on_turn)
+        player = RolloutPlayer(host, rollout, conversation, settings, toolbox, part, on_turn)
         with time_budget:
             rollout.termination = await player.play()
     except Exception as error:
@@ -180,13 +182,14 @@ class RolloutPlayer:
     conversation: Conversation
     settings: RolloutSettings
     toolbox: Toolbox
+    part: str
     on_turn: OnTurn | None
     tool_calls: int = 0
 
     async def play(self) -> Termination:
         rollout = self.rollout
         new: Sequence[ChatMessage] = list(rollout.messages)
-        most = self.settings.turns_for(self.host.env)
+        most = self.settings.turns_for(self.host.env, self.part)
         while True:
             began = perf_counter()
             try:
@@ -265,7 +268,7 @@ class RolloutPlayer:
 
     async def _tool_turn(self, calls: Sequence[ToolCall]) -> tuple[list[ChatMessage], Termination | None]:
         """Run the calls of one turn at once; those over a budget are answered and not run."""
-        left = self.settings.tool_calls_for(self.host.env) - self.tool_calls
+        left = self.settings.tool_calls_for(self.host.env, self.part) - self.tool_calls
         allowed = max(0, min(left, limits.PARALLEL_TOOL_CALLS))
         self.tool_calls += min(len(calls), allowed)
         if len(calls) == 1 and allowed:

@@ -53,10 +53,13 @@ class RolloutSettings:
         if not isinstance(self.sampling, Sampling):
             raise ConfigError(f"sampling is {self.sampling!r}; give a Sampling(…).")
 
-    def turns_for(self, env: BaseEnv) -> int:
-        return self.max_turns or env.recommended_max_turns or limits.MAX_TURNS
+    def turns_for(self, env: BaseEnv, part: str = "") -> int:
+        """The turns of a rollout of the environment, or of one of its parts."""
+        advised = env.composed_of[part]["max_turns"] if part else env.recommended_max_turns
+        return self.max_turns or advised or limits.MAX_TURNS
 
-    def tool_calls_for(self, env: BaseEnv) -> int:
+    def tool_calls_for(self, env: BaseEnv, part: str = "") -> int:
         if self.max_tool_calls is not None:
             return self.max_tool_calls
-        return limits.MAX_TOOL_CALLS if env.recommended_max_tool_calls is None else env.recommended_max_tool_calls
+        advised = env.composed_of[part]["max_tool_calls"] if part else env.recommended_max_tool_calls
+        return limits.MAX_TOOL_CALLS if advised is None else advised

@@ -162,7 +162,8 @@ def _portable(config: TrainConfig) -> TrainConfig:
     config.model.name = base_name(config.model.name)
     config.output.dir = Path(config.output.dir).name
     config.sft.data = Path(config.sft.data).name
-    for field in ("env", "train", "eval"):
+    config.data.env = ",".join(Path(env).name if Path(env).is_absolute() else env for env in config.data.env.split(","))
+    for field in ("train", "eval"):
         given = getattr(config.data, field)
         setattr(config.data, field, Path(given).name if Path(given).is_absolute() else given)
     return config

@@ -76,7 +76,7 @@ class Trainer:
         on_event: OnEvent = lambda kind, data: None,
         solver: Solver | None = None,
         grace: float | None = None,
-        primary: str | None = None,
+        primary: metrics.Primary = None,
     ) -> None:
         if not train:
             raise DatasetError("There are no training rows. Give data.train a file with at least one usable row.")

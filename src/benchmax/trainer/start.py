@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from benchmax.envs.base_env import with_system_prompt
+from benchmax.envs.base_env import primary_key, with_system_prompt
+from benchmax.envs.composed.parts import is_composed, part_name, split_parts
 from benchmax.envs.types import Example
 from benchmax.errors import ConfigError, DatasetError
 from benchmax.inference.engine.engine import Engine, pick_device
@@ -48,6 +49,8 @@ RESUMABLE = {"limits", "eval", "checkpoint", "watch"}
 PROMPTS_MEASURED = 64
 """Rows whose length is measured before the first step, spread evenly over all."""
 MOST_SLOTS = 512
+NAME_CHARS = 60
+"""Of the environments' part of a run's name."""
 
 
 async def train(
@@ -148,8 +151,10 @@ def _fresh_name(folder: Path, env: str) -> str:
 
 def _short_name(env: str) -> str:
     """The environment's part of a run's name: `main.py:MyEnv` is main, `package.module.MyEnv` is MyEnv."""
+    if is_composed(env):
+        return "-".join(part_name(part) for part in split_parts(env))[:NAME_CHARS]
     file = env.partition(":")[0]
-    return (Path(file).stem if file.endswith(".py") else file.rpartition(".")[2]) or "run"
+    return (Path(file).stem if file.endswith(".py") else file.rpartition("/")[2].rpartition(".")[2]) or "run"
 
 
 async def _train(
@@ -184,7 +189,7 @@ async def _train(
                 run.write_vocabulary(chat.spell([token]) for token in range(chat.vocabulary))
             solver = Solver(sampler.host, chat, rollout_settings(config, Draw("train", 0, 1, 0.0)), task.train)
             trainer = Trainer(
-                run, learner, sampler, task.train, task.held_out, on_event, solver, grace, env.PRIMARY_REWARD_KEY
+                run, learner, sampler, task.train, task.held_out, on_event, solver, grace, primary_key(env)
             )
             trainer.chosen = [each._asdict() for each in chosen]
             warm_up = await _restore(trainer, solver, checkpoint)
@@ -237,13 +242,15 @@ def _facts(run: RunDir, device: str, task: Task) -> dict[str, Any]:
 
 async def check_lengths(rows: Sequence[Example], sampler: EngineSampler) -> str | None:
     """Refuse rows of which none fits the model: every step would be empty. Returns a note when some do not fit."""
-    model, system = sampler.model, sampler.host.env.system_prompt
+    model, host = sampler.model, sampler.host
+
+    async def length(row: Example) -> int:
+        part = host.part_of(row)
+        prompt = with_system_prompt(row["prompt_messages"], host.system_prompt(part))
+        return len(model.chat.prompt(prompt, (await host.toolbox(part)).tools))
+
     try:
-        tools = (await sampler.host.toolbox()).tools
-        lengths = [
-            len(model.chat.prompt(with_system_prompt(row["prompt_messages"], system), tools))
-            for row in rows[:: -(-len(rows) // PROMPTS_MEASURED)]
-        ]
+        lengths = [await length(row) for row in rows[:: -(-len(rows) // PROMPTS_MEASURED)]]
     except Exception:  # the rollouts report it
         return None
     too_long = sum(length >= model.context for length in lengths)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.composed.parts import part_of, with_full_paths
 from benchmax.envs.datasets.split import hold_out
 from benchmax.envs.remote.named import open_named_env
 from benchmax.envs.types import Example
@@ -51,7 +52,7 @@ def _hold_out(config: TrainConfig, rows: list[Example], notes: list[str]) -> tup
     """Keep some rows from training, as long as the others can still fill a step."""
     data = config.data
     least = min(data.min_rows, config.rollouts.prompts_per_step)
-    train, held_out = hold_out(rows, data.eval_share, order=data.hold_out, least=least)
+    train, held_out = hold_out(rows, data.eval_share, order=data.hold_out, least=least, part=part_of)
     if len(held_out) < int(len(rows) * data.eval_share) or len(train) < data.min_rows:
         notes.append(
             f"{len(held_out)} of {len(rows)} rows are held out, which leaves {len(train)} to train on. Add rows, or "
@@ -63,12 +64,11 @@ def _hold_out(config: TrainConfig, rows: list[Example], notes: list[str]) -> tup
 def make_paths_absolute(config: TrainConfig) -> None:
     """Name files by their full path, so that the run can be resumed from any folder."""
     data = config.data
-    file, _, name = data.env.partition(":")
-    if file.endswith(".py"):
-        data.env = str(Path(file).absolute()) + (f":{name}" if name else "")
+    data.env = with_full_paths(data.env)
     for section, field in ((data, "train"), (data, "eval"), (config.sft, "data"), (config, "warm_start")):
         given = getattr(section, field)
         if given and Path(given).is_file():
             setattr(section, field, str(Path(given).absolute()))
     if not is_name(config.model.name) and Path(config.model.name).expanduser().exists():
         config.model.name = str(Path(config.model.name).expanduser().absolute())
+

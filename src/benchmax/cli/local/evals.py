@@ -24,6 +24,7 @@ from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, stderr
 from benchmax.cli.progress import progress
 from benchmax.cli.tables import print_comparison, print_report
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.composed.parts import is_composed, part_name, split_parts
 from benchmax.envs.datasets.load import ExampleSet, load_examples
 from benchmax.envs.loading import find_rows, load_env_class, make_env
 from benchmax.envs.remote import Confinement, open_remote_env
@@ -188,24 +189,30 @@ async def _measure(
 
 
 def parse_env_args(pairs: list[str] | None) -> dict[str, Any]:
-    """KEY=VALUE pairs; a value that is JSON is read as such."""
+    """KEY=VALUE pairs; a value that is JSON is read as such. PART.KEY=VALUE is for a part of a composed environment."""
     arguments: dict[str, Any] = {}
     for pair in pairs or ():
-        key, equals, value = pair.partition("=")
+        name, equals, value = pair.partition("=")
+        part, _, key = name.rpartition(".")
         if not equals or not key.isidentifier():
             raise ConfigError(f"--env-arg {pair!r} is not KEY=VALUE. Write it like --env-arg difficulty=2.")
+        given = arguments.setdefault(part, {}) if part else arguments
         try:
-            arguments[key] = json.loads(value)
+            given[key] = json.loads(value)
         except ValueError:
-            arguments[key] = value
+            given[key] = value
     return arguments
 
 
 def _new_directory(env: str) -> Path:
-    name = Path(env.partition(":")[0]).stem.rpartition(".")[2] or "env"
+    name = "-".join(map(part_name, split_parts(env)))[:60] if is_composed(env) else _file_name(env)
     first = Path("runs") / f"eval-{name}-{datetime.now():%Y%m%d-%H%M%S}"
     others = (first.with_name(f"{first.name}-{number}") for number in count(2))  # begun in the same second
     return first if not first.exists() else next(each for each in others if not each.exists())
+
+
+def _file_name(env: str) -> str:
+    return Path(env.partition(":")[0]).stem.rpartition(".")[2] or "env"
 
 
 def run_interruptible(work: Coroutine[Any, Any, T]) -> tuple[T | None, int]:

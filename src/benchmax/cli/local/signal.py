@@ -11,8 +11,8 @@ from rich.progress import Progress
 
 from benchmax.cli.local.models import open_named
 from benchmax.cli.output import safe, stderr
-from benchmax.doctor.first_samples import first_samples, known_of
-from benchmax.doctor.learning_signal import Known, Signal, measure
+from benchmax.doctor.first_samples import first_samples, known_of, measure_parts
+from benchmax.doctor.learning_signal import Known, Signal
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.loading import make_env
 from benchmax.envs.types import Example
@@ -23,7 +23,7 @@ from benchmax.rollouts.settings import RolloutSettings
 from benchmax.trainer.opening import find_run, split_checkpoint
 
 
-async def _known(client: ModelClient, spec: str, host: EnvHost, examples: Sequence[Example]) -> Known | None:
+async def _known(client: ModelClient, spec: str, host: EnvHost, examples: Sequence[Example]) -> dict[str, Known] | None:
     """With the probability of good answers, where the model's weights are at hand as they are."""
     local = sys.modules.get("benchmax.inference.local")  # not there: the model is served, and needs no PyTorch here
     if local is None or not isinstance(client, local.LocalModel) or find_run(split_checkpoint(spec)[0]):
@@ -81,6 +81,6 @@ def signal_in(
     async def look() -> Signal:
         async with EnvHost(lambda: make_env(env_class, arguments)) as host:
             known = await known_of(host, examples, RolloutSettings(sampling=Sampling(max_tokens=None)))
-            return measure(groups, known, tools=bool((await host.toolbox()).tools))
+            return await measure_parts(host, groups, known)
 
     return asyncio.run(look())

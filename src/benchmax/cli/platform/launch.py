@@ -37,6 +37,7 @@ from benchmax.cli.project import (
     project_rows,
 )
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.composed.parts import part_of_row
 from benchmax.envs.datasets import split
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.datasets.run_rows import check_run_rows
@@ -99,7 +100,7 @@ def launch(
         rows, held_out = again(rows), None if held_out is None else again(held_out)
         names = source_name(rows, "the training rows"), source_name(held_out or (), "the held-out rows")
         check_run_rows(rows, held_out or (), cls, names=names)
-        rows, held_out = (rows, held_out) if held_out is not None else hold_out(rows)
+        rows, held_out = (rows, held_out) if held_out is not None else hold_out(rows, composed=bool(cls.composed_of))
         name, pip = name or config.get("name") or cls.__name__, pip or list(config.get("pip", []))
         project = Project(cls, arguments, rows, held_out, directory, name, pip)
     with platform() as client:
@@ -149,13 +150,13 @@ def _value(text: str) -> Any:
         return text
 
 
-def hold_out(source: Source) -> tuple[Source, Source]:
+def hold_out(source: Source, *, composed: bool = False) -> tuple[Source, Source]:
     """A fifth of the rows set aside for evaluation, evenly, as long as enough are left to train on."""
     rows = list(read_rows(source))
     issues = [row.issue(row.fault) for row in rows if row.fault is not None]
     if issues:
         raise DatasetError(f"The dataset has a row that cannot be read:\n  {issues[0]}", issues)
-    train, aside = split.hold_out([row.data for row in rows])
+    train, aside = split.hold_out([row.data for row in rows], part=part_of_row if composed else lambda row: "")
     if not aside:
         raise DatasetError(
             f"{len(rows)} rows are too few to set some aside for evaluation: {MIN_TRAIN_ROWS} are needed to train. "

@@ -6,7 +6,7 @@ right for rows in order of time. Enough rows always remain for training.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
 from benchmax.limits import MIN_TRAIN_ROWS
@@ -29,8 +29,21 @@ def held_out_indices(
 
 
 def hold_out(
-    rows: Sequence[T], share: float = HELD_OUT_SHARE, *, order: Order = "spread", least: int = MIN_TRAIN_ROWS
+    rows: Sequence[T],
+    share: float = HELD_OUT_SHARE,
+    *,
+    order: Order = "spread",
+    least: int = MIN_TRAIN_ROWS,
+    part: Callable[[T], str] = lambda row: "",
 ) -> tuple[list[T], list[T]]:
-    """(training rows, held-out rows), each in the order given."""
-    aside = set(held_out_indices(len(rows), share, order=order, least=least))
+    """(training rows, held-out rows), each in the order given. Rows of each `part` are split by the rule apart."""
+    places: dict[str, list[int]] = {}
+    for at, row in enumerate(rows):
+        places.setdefault(part(row), []).append(at)
+    each = -(-least // max(1, len(places)))
+    aside = {
+        own[index]
+        for own in places.values()
+        for index in held_out_indices(len(own), share, order=order, least=each)
+    }
     return [row for at, row in enumerate(rows) if at not in aside], [rows[at] for at in sorted(aside)]

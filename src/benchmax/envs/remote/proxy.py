@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.composed.parts import is_composed, split_parts, with_full_paths
 from benchmax.envs.datasets.load import LENIENT, DatasetReport, ExampleSet
 from benchmax.envs.datasets.readers import Source, named_rows, source_name
 from benchmax.envs.demonstration import remote_script
@@ -34,6 +35,7 @@ ATTRIBUTES = (
     "recommended_max_tool_calls",
     "reward_weights",
     "PRIMARY_REWARD_KEY",
+    "composed_of",
 )
 """Read once, when the environment starts."""
 PLAIN_HOOKS = ("dataset_preprocess", "playground_preprocess", "gold_completion", "gold_tool_calls")
@@ -156,6 +158,9 @@ class _Hooks(RemoteEnv):
     async def list_tools(self) -> list[ToolDefinition]:
         return await self._call("list_tools", ())  # type: ignore[no-any-return]
 
+    async def list_part_tools(self, part: str) -> list[ToolDefinition]:
+        return await self._call("list_part_tools", (), (part,))  # type: ignore[no-any-return]
+
     async def run_tool(self, rollout_id: str, tool_name: str, **tool_args: Any) -> Any:
         return await self._call("run_tool", [rollout_id], (rollout_id, tool_name), tool_args)
 
@@ -256,9 +261,7 @@ def _clean_up(pool: EnvPool, workdir: Path) -> None:
 def _source_in(workdir: Path, source: BundleLike | str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
     """What the children open, as JSON; a bundle is written to the working directory."""
     if isinstance(source, str):
-        file, colon, name = source.partition(":")
-        spec = f"{Path(file).absolute()}{colon}{name}" if file.endswith(".py") else source
-        return {"spec": spec, "args": dict(arguments or {}), "path": str(Path.cwd())}
+        return {"spec": with_full_paths(source), "args": dict(arguments or {}), "path": str(Path.cwd())}
     folder = _folder(workdir / "bundle", 0o755)
     for name, content in (
         ("env-cls.pkl", source.pickled),
@@ -279,10 +282,13 @@ def _own_code(source: BundleLike | str) -> tuple[str, ...]:
     """Where the code of an environment lies that is no bundle."""
     if not isinstance(source, str):
         return ()
-    file, home = source.partition(":")[0], Path.home()
-    folders = [Path(file).absolute().parent] if file.endswith(".py") else []
-    if any(home.is_relative_to(folder) for folder in folders):
-        raise ConfigError(f"In its sandbox {file} would read all of {home}. Put it into a folder of its own.")
+    home = Path.home()
+    parts = split_parts(source) if is_composed(source) else [source]
+    files = [file for part in parts if (file := part.partition(":")[0]).endswith(".py")]
+    folders = [Path(file).absolute().parent for file in files]
+    for file, folder in zip(files, folders, strict=True):
+        if home.is_relative_to(folder):
+            raise ConfigError(f"In its sandbox {file} would read all of {home}. Put it into a folder of its own.")
     if not home.is_relative_to(Path.cwd()):
         folders.append(Path.cwd())
     return tuple(map(str, folders))

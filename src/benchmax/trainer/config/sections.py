@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from benchmax.envs.composed.parts import spec_of
 from benchmax.envs.datasets.split import HELD_OUT_SHARE, Order
 from benchmax.limits import MIN_TRAIN_ROWS, ROLLOUT_SECONDS
 
@@ -60,7 +61,8 @@ class LoraConfig(Section):
 
 class DataConfig(Section):
     env: str = ""
-    """The environment: `package.module:Class` or `file.py:Class`."""
+    """The environment: a name of `benchmax env list`, `package.module:Class` or `file.py:Class`. Several are given as
+    `math,crm`, as a list, or as a table of weights: `{math = 2, crm = 1}`."""
     env_args: dict[str, Any] = {}
     """Arguments of the environment's constructor: texts, finite numbers, true, false, lists and tables."""
     train: str = ""
@@ -81,6 +83,11 @@ class DataConfig(Section):
     curriculum: Literal["auto", "none", "pass_rate"] = "auto"
     """`pass_rate` draws prompts whose samples differ in reward more often than those that always earn the same; `auto`
     does so once rows are seen to differ in difficulty."""
+
+    @field_validator("env", mode="before")
+    @classmethod
+    def _several(cls, env: Any) -> Any:
+        return spec_of(env)
 
     @field_validator("env_args")
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from statistics import fmean
@@ -84,12 +84,14 @@ class RolloutCollector:
 
     def _observe(self, group: Sequence[Rollout]) -> None:
         """Record how often the model solves this row, for the curriculum."""
-        trainer, gold = self._trainer, self._trainer.progress.gold
+        trainer = self._trainer
+        gold, primary = trainer.progress.gold, trainer.primary
         scored = [rollout for rollout in group if rollout.reward is not None]
         # Without a primary component, a task is solved by all that known solutions earn, which need not be 1.
-        full = metrics.FULL_REWARD if gold is None or trainer.primary else gold
+        named = primary.get(group[0].env) if isinstance(primary, Mapping) else primary
+        full = metrics.FULL_REWARD if gold is None or named else gold
         if scored:
-            rate = fmean(metrics.solved(rollout, trainer.primary, full) for rollout in scored)
+            rate = fmean(metrics.solved(rollout, primary, full) for rollout in scored)
             trainer.stream.observe(group[0].example_id, rate)
 
     async def demonstrations(self, groups: Sequence[Sequence[Rollout]]) -> list[TokenSequence]:
@@ -104,7 +106,8 @@ class RolloutCollector:
             paid = [reward for reward in silent if reward is not None]
             if len(paid) < max(2, config.min_scored * len(group)):
                 continue
-            solution = await solver.solve(rows[group[0].example_id])
-            if solution is not None and solution.reward > max(paid) + solver.margin(solution.reward):
+            row = rows[group[0].example_id]
+            solution = await solver.solve(row)
+            if solution is not None and solution.reward > max(paid) + solver.margin(row, solution.reward):
                 found.append(replace(solution.sequence, group=index, shown=True))
         return found

@@ -1,14 +1,18 @@
 """Which prompts come next: seeded epochs over the training rows, or a curriculum over them.
 
+Parts of a composed environment are spread evenly over an epoch, so that every step has prompts of each.
+
 The state is small and exact, so a resumed run draws the prompts an unbroken one would have drawn.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from benchmax.envs.composed.parts import part_of
 from benchmax.envs.types import Example
 
 MEMORY = 0.5
@@ -34,6 +38,7 @@ class PromptStream:
         self.drawn = 0
         """Positions passed in the stream, including examples that the curriculum refused."""
         self.rates: dict[str, float] = {}
+        self._parts = Counter(map(part_of, self.examples))
         self._different = len({example["id"] for example in self.examples})
         self._drawing_by_rate = False
         self._epoch = -1
@@ -82,8 +87,20 @@ class PromptStream:
         if epoch != self._epoch:
             self._epoch, self._order = epoch, list(range(len(self.examples)))
             random.Random(f"{self.seed} epoch {epoch}").shuffle(self._order)
+            if len(self._parts) > 1:
+                self._order = self._spread(self._order)
         self.drawn += 1
         return self.examples[self._order[place]]
+
+    def _spread(self, order: list[int]) -> list[int]:
+        """The same order within each part, the parts spread evenly."""
+        passed: Counter[str] = Counter()
+        places: dict[int, float] = {}
+        for index in order:
+            part = part_of(self.examples[index])
+            places[index] = (passed[part] + 0.5) / self._parts[part]
+            passed[part] += 1
+        return sorted(order, key=places.__getitem__)
 
     def _wanted(self, example: Example) -> bool:
         if example["id"] not in self.rates or not self._drawing_by_rate:

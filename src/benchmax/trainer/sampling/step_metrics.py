@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 
 from benchmax import metrics
 from benchmax.rollouts.record import Rollout
 
 
-def rollout_metrics(groups: Sequence[Sequence[Rollout]], primary: str | None = None) -> dict[str, float]:
+def rollout_metrics(groups: Sequence[Sequence[Rollout]], primary: metrics.Primary = None) -> dict[str, float]:
     """Metrics of groups of siblings. Unscored samples are counted, never taken as 0.
 
-    `primary` is the environment's PRIMARY_REWARD_KEY: the component that says whether a task is solved.
+    `primary` is the component that says whether a task is solved. Where each part of a composed environment has its
+    own, the parts are measured apart, too.
     """
+    values = _metrics(groups, primary)
+    for part in primary if isinstance(primary, Mapping) else ():
+        own = _metrics([group for group in groups if group and group[0].env == part], primary)
+        values |= {metrics.of_part(part, key): own[key] for key in metrics.PART_METRICS if key in own}
+    return values
+
+
+def _metrics(groups: Sequence[Sequence[Rollout]], primary: metrics.Primary) -> dict[str, float]:
     rollouts = [rollout for group in groups for rollout in group]
     if not rollouts:
         return {}
@@ -38,7 +47,7 @@ def response_tokens(rollout: Rollout) -> int:
     return rollout.usage.completion_tokens
 
 
-def _reward_metrics(groups: Sequence[Sequence[Rollout]], primary: str | None) -> dict[str, float]:
+def _reward_metrics(groups: Sequence[Sequence[Rollout]], primary: metrics.Primary) -> dict[str, float]:
     scored = [kept for group in groups if (kept := [rollout for rollout in group if rollout.reward is not None])]
     rewards = [[rollout.reward or 0.0 for rollout in group] for group in scored]
     solved = [[metrics.solved(rollout, primary) for rollout in group] for group in scored]

@@ -31,18 +31,19 @@ HINT = "\n\nThe solution, for your eyes only, is: {solution}\nGive the answer in
 
 async def hinted_solutions(solver: Solver, trainer: Trainer, rows: Sequence[Example]) -> list[Solution]:
     """The best of each row's hinted answers, where it is paid more than nonsense."""
-    gold = await solver.gold()
     asked = [(row, hinted) for row in rows if (hinted := with_hint(row)) is not None]
     draw = Draw("hint", 0, HINTED, trainer.config.rollouts.temperature)
     groups = await trainer.sampler.sample([hinted for _, hinted in asked], draw, trainer.on_group)
-    tools = (await solver.host.toolbox()).tools
+    host = solver.host
     found: list[Solution] = []
     for (row, _), group in zip(asked, groups, strict=True):
         paid = [each for each in group if each.ok and each.reward is not None and not each.cut_off and each.tokens]
         best = max(paid, key=lambda each: each.reward or 0.0, default=None)
-        if best is None or best.reward is None or best.reward <= gold.floor + 1e-9:
+        part = host.part_of(row)
+        if best is None or best.reward is None or best.reward <= (await solver.gold(part)).floor + 1e-9:
             continue
-        prompt = solver.chat.prompt(with_system_prompt(row["prompt_messages"], solver.host.env.system_prompt), tools)
+        tools = (await host.toolbox(part)).tools
+        prompt = solver.chat.prompt(with_system_prompt(row["prompt_messages"], host.system_prompt(part)), tools)
         segments = [TokenSegment(prompt, sampled=False), *best.tokens[1:]]
         found.append(Solution(row["id"], demonstration_sequence(segments), best.reward, "hint", best))
     return found

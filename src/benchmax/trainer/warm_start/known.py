@@ -20,7 +20,7 @@ MOST_BYTES = 6 << 30
 """The largest model that is loaded a second time to compute probabilities."""
 
 
-async def known_to(model: LocalModel, host: EnvHost, examples: Sequence[Example]) -> Known:
+async def known_to(model: LocalModel, host: EnvHost, examples: Sequence[Example]) -> dict[str, Known]:
     """What good, lazy and senseless answers earn, and how probable the good ones are to an untrained model."""
     settings = RolloutSettings(sampling=Sampling(max_tokens=None))
 

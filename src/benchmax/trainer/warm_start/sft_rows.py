@@ -9,10 +9,11 @@ included; what comes before is context.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
 from benchmax.envs.base_env import BaseEnv, overrides, with_system_prompt
+from benchmax.envs.composed.parts import part_of
 from benchmax.envs.datasets.load import DatasetReport, load_examples
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.datasets.rows import Finding, Row, RowFault, check_messages, check_shape, json_type
@@ -39,7 +40,7 @@ class SftRow(NamedTuple):
     is_chat: bool
     """Whether the prompt is as the row gives it."""
     tools: tuple[ToolDefinition, ...] = ()
-    """The row's own tools, in place of the environment's."""
+    """The row's own tools, or those of its part, in place of the environment's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +49,20 @@ class PromptContext:
 
     env: BaseEnv | None = None
     tools: Sequence[ToolDefinition] = ()
+    part_tools: Mapping[str, Sequence[ToolDefinition]] = field(default_factory=dict)
+    """Those of each part of a composed environment."""
 
     @classmethod
     async def of(cls, host: EnvHost) -> PromptContext:
-        return cls(host.env, (await host.toolbox()).tools)
+        by_part = {part: (await host.toolbox(part)).tools for part in host.env.composed_of}
+        return cls(host.env, (await host.toolbox()).tools, by_part)
 
     @property
     def system_prompt(self) -> str:
         return self.env.system_prompt if self.env else ""
 
-    def prompt_of(self, row: Mapping[str, Any]) -> Messages:
-        """The prompt of a rollout of the row; RowFault when the environment cannot make one."""
+    def prompt_of(self, row: Mapping[str, Any]) -> tuple[Messages, Sequence[ToolDefinition]]:
+        """The prompt of a rollout of the row, and its tools; RowFault when the environment cannot make one."""
         try:
             (example,) = load_examples([row], type(self.env) if self.env else None, lenient=True)
         except DatasetError as error:
@@ -67,7 +71,8 @@ class PromptContext:
                 advice = "give the columns it reads beside the completion, or the whole chat as `messages`"
                 found = [finding._replace(fix=advice) for finding in found]
             raise RowFault(*found) from error
-        return with_system_prompt(example["prompt_messages"], self.system_prompt)
+        prompt = with_system_prompt(example["prompt_messages"], self.system_prompt)
+        return prompt, self.part_tools.get(part_of(example), self.tools)
 
 
 def sft_sequences(
@@ -112,8 +117,9 @@ def _read(row: Row, context: PromptContext) -> SftRow:
     for column in CHAT_COLUMNS:
         if row.data.get(column):
             return _chat(column, row.data[column])._replace(tools=_tools(row.data.get("tools")))
-    prompt = context.prompt_of(row.data)
-    return SftRow(prompt, [{"role": "assistant", "content": _answer(row.data)}], is_chat=False)
+    prompt, tools = context.prompt_of(row.data)
+    answer = _answer(row.data)
+    return SftRow(prompt, [{"role": "assistant", "content": answer}], is_chat=False, tools=tuple(tools))
 
 
 def _chat(column: str, messages: Any) -> SftRow:

@@ -14,15 +14,15 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from benchmax import metrics
-from benchmax.doctor.first_samples import MEASURED
-from benchmax.doctor.learning_signal import Known, Signal, measure
+from benchmax.doctor.first_samples import MEASURED, measure_parts, rows_by_part
+from benchmax.doctor.learning_signal import Known, Signal
 from benchmax.envs.types import Example
 from benchmax.rollouts.record import Rollout
 from benchmax.trainer.config.chosen_settings import ChosenSetting, fit_to_size, fit_to_solutions
@@ -102,7 +102,8 @@ class WarmStart:
 
     async def _fit_lengths(self) -> None:
         """Allow rollouts as long as known solutions need."""
-        shown = [each.rollout for each in await self.solver.solve_all(self.solver.rows[:MEASURED])]
+        rows = [row for own in rows_by_part(self.solver.host, self.solver.rows).values() for row in own[:MEASURED]]
+        shown = [each.rollout for each in await self.solver.solve_all(rows)]
         device = self.trainer.learner.policy.device.type
         self._record_chosen(fit_to_solutions(self.config, self.solver.host.env, shown, device))
 
@@ -124,11 +125,12 @@ class WarmStart:
 
     # Measuring
 
-    async def _measure(self, groups: Sequence[Sequence[Rollout]], known: Known | None = None) -> Signal:
-        tools = bool((await self.solver.host.toolbox()).tools)
+    async def _measure(
+        self, groups: Sequence[Sequence[Rollout]], known: Mapping[str, Known] | None = None
+    ) -> Signal:
         if known is None:
             known = await self.solver.known(self.trainer.learner.mean_probability)
-        return measure(groups, known, tools=tools)
+        return await measure_parts(self.solver.host, groups, known)
 
     async def _sample_first(self) -> list[list[Rollout]]:
         """The samples of the first step, with the current weights; the stream of prompts does not advance."""
@@ -161,9 +163,10 @@ class WarmStart:
         if wanted == "off" or (wanted == "auto" and signal.ready):
             self.trainer.first_groups = groups
             return WarmStartRecord("off" if wanted == "off" else "none", signal.forecast)
-        how, solutions = "gold", await self._solutions() if wanted in ("auto", "gold") else []
+        rows = self._rows(signal)
+        how, solutions = "gold", await self._solutions(rows) if wanted in ("auto", "gold") else []
         if not self._worth(solutions, signal) and wanted in ("auto", "hint"):
-            how, solutions = "hint", await hinted_solutions(self.solver, self.trainer, self._rows())
+            how, solutions = "hint", await hinted_solutions(self.solver, self.trainer, rows)
         if not self._worth(solutions, signal):
             self.trainer.first_groups = groups
             return WarmStartRecord("none", f"{signal.forecast} {UNSOLVED}")
@@ -189,14 +192,15 @@ class WarmStart:
         why = f"the rows of {Path(config.sft.data or config.warm_start).name}"
         return WarmStartRecord("file", why, rows=len(self.file), steps=steps, doses=config.sft.epochs)
 
-    def _rows(self) -> list[Example]:
-        rows = list(self.solver.rows)
+    def _rows(self, signal: Signal) -> list[Example]:
+        """Rows to solve; of a composed environment those of parts that need help, or of all when none does."""
+        parts = signal.unready or {*signal.parts, ""}
+        rows = [row for row in self.solver.rows if self.solver.host.part_of(row) in parts]
         random.Random(f"{self.config.seed} warm start").shuffle(rows)
         return rows[: self.config.sft.rows]
 
-    async def _solutions(self) -> list[Solution]:
+    async def _solutions(self, rows: Sequence[Example]) -> list[Solution]:
         found: list[Solution] = []
-        rows = self._rows()
         for at, row in enumerate(rows):
             if (solution := await self.solver.solve(row)) is not None:
                 found.append(solution)
@@ -210,8 +214,11 @@ class WarmStart:
         if len(solutions) < FEWEST:
             return False
         paid = fmean(each.reward for each in solutions)
-        scale = max(paid, signal.gold or paid) - signal.floor
-        return paid > (signal.reward or signal.floor) + 0.1 * scale
+        helped = [signal.parts[part] for part in sorted(signal.unready) if part in signal.parts] or [signal]
+        floor = fmean(each.floor for each in helped)
+        reward = fmean(each.floor if each.reward is None else each.reward for each in helped)
+        scale = max(paid, signal.gold or paid) - floor
+        return paid > reward + 0.1 * scale
 
     async def _show(self, solutions: Sequence[Solution]) -> tuple[int, int]:
         """Supervised steps until the model's own samples have signal; returns the number of doses and of steps."""
@@ -226,11 +233,18 @@ class WarmStart:
             groups = await self._sample_first()
             signal = await self._measure(groups, known)
             trainer.emit("dose", dose=dose, **signal.to_dict())
-            share = ((signal.reward or signal.floor) - signal.floor) / max(1e-9, gold - signal.floor)
-            if (signal.spread >= ENOUGH_SPREAD and share >= ENOUGH_SHARE) or share >= NEARLY_ALL:
+            if all(_can_go_on(each, gold) for each in (signal.parts or {"": signal}).values()):
                 break
         trainer.first_groups = groups
         return dose, steps.done
 
     def _on_step(self, step: int, steps: int, loss: float) -> None:
         self.trainer.notify("sft", step=step, steps=steps, loss=loss)
+
+
+def _can_go_on(signal: Signal, gold: float) -> bool:
+    """Whether samples have enough signal to learn from without solutions."""
+    if not signal.groups:  # a part that has no prompt among the first samples
+        return True
+    share = ((signal.reward or signal.floor) - signal.floor) / max(1e-9, gold - signal.floor)
+    return (signal.spread >= ENOUGH_SPREAD and share >= ENOUGH_SHARE) or share >= NEARLY_ALL

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmax.envs.base_env import primary_key
 from benchmax.errors import UsageError
 from benchmax.platform.runner.children.child_files import (
     EVALUATING,
@@ -70,7 +71,7 @@ async def _score(env: RemoteEnv, saved: list[Rollout], folder: Path, run_dir: Pa
                 fresh.id = f"{fresh.id[: ID_CHARS - 13]}-{folder.name[-12:]}"
                 log.append(fresh)
                 done.append(fresh)
-            write_json(folder / REPORT_FILE, summarise(done, primary=host.env.PRIMARY_REWARD_KEY).to_dict())
+            write_json(folder / REPORT_FILE, summarise(done, primary=primary_key(host.env)).to_dict())
     refuse_unscored(done)
 
 

@@ -54,6 +54,7 @@ async def train_run(run_dir: Path, message: Mapping[str, Any], phase: Phase) -> 
 
 
 async def load_task(env: Any, files: Mapping[str, Path]) -> Task:
+    from benchmax.envs.composed.parts import part_of
     from benchmax.envs.datasets.split import hold_out
     from benchmax.limits import MIN_TRAIN_ROWS
     from benchmax.trainer.task import Task
@@ -61,7 +62,7 @@ async def load_task(env: Any, files: Mapping[str, Path]) -> Task:
     train = await _examples(env, files["train_dataset_path"], MIN_TRAIN_ROWS)
     held_out = await _eval_examples(env, files)
     if not held_out:
-        train, held_out = hold_out(train, order="last")  # as runs of before did, which may be resumed
+        train, held_out = hold_out(train, order="last", part=part_of)  # as runs of before did, which may be resumed
     return Task(lambda: env, train, held_out)
 
 

@@ -68,6 +68,7 @@ class Chat:
         self._shown = list(shown)
         self._inbox: asyncio.Queue[Turn] = asyncio.Queue()
         self._tools: list[dict[str, Any]] = []
+        self._system_prompt = ""
 
     @classmethod
     @asynccontextmanager
@@ -76,7 +77,9 @@ class Chat:
     ) -> AsyncIterator[Chat]:
         """`shown` are the turns with which every prompt of the environment begins: what is typed comes after them."""
         chat = cls(host, model, example, shown)
-        chat._tools = [asdict(tool) for tool in (await host.toolbox()).tools]
+        part = host.part_of(example) if example else next(iter(host.env.composed_of), "")
+        chat._tools = [asdict(tool) for tool in (await host.toolbox(part)).tools]
+        chat._system_prompt = host.system_prompt(part)
         # All turns are played in one task: context variables of the rollout (its logs, its id) belong to the task.
         player = asyncio.create_task(chat._play_turns(), name="benchmax-chat")
         try:
@@ -90,7 +93,7 @@ class Chat:
         prompt = list(self._example["prompt_messages"]) if self._example else self._shown
         return {
             "model": self._model.name,
-            "system_prompt": self._host.env.system_prompt,
+            "system_prompt": self._system_prompt,
             "tools": self._tools,
             "prompt_messages": prompt,
         }
