@@ -226,7 +226,7 @@ class _NoHub(BaseEnv):
 
 def find_rows(env_class: type[BaseEnv], data: str | None) -> Any:
     """The rows a person means by `data`: a file, `hf:owner/name`, or a name the environment loads itself."""
-    if not data or not (data.startswith("hf:") or Path(data).suffix or os.path.isfile(data)):
+    if not data or os.path.isdir(data) or not (data.startswith("hf:") or Path(data).suffix or os.path.isfile(data)):
         return own_rows(env_class, data or None)
     if not data.startswith("hf:") and not os.path.exists(data):
         raise NotFoundError(_no_file(Path(data)))

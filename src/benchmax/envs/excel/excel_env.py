@@ -27,7 +27,7 @@ from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner, SkypilotProvisioner
 from benchmax.envs.remote.wire import RemoteError
 from benchmax.envs.types import Messages, RewardValue, ToolDefinition
-from benchmax.errors import ToolError, UsageError
+from benchmax.errors import ToolError
 
 WORKDIR = Path(__file__).parent / "workdir"
 
@@ -53,7 +53,7 @@ class ExcelEnvInProcess(ExcelBase):
         **rollout_args: Any,
     ) -> None:
         check_row(self._level, level)
-        content = await asyncio.to_thread(_workbook, rollout_args)
+        content = await asyncio.to_thread(workbook_of, rollout_args)
         self._rollouts[rollout_id] = RolloutFiles(content, input_filename, output_filename)
 
     async def release_rollout(self, rollout_id: str) -> None:
@@ -89,12 +89,6 @@ class ExcelEnvInProcess(ExcelBase):
         await asyncio.to_thread(Path(dst_path).write_bytes, content)
 
 
-def _workbook(given: Mapping[str, Any]) -> bytes:
-    if not (given.get("sheets") or given.get("workbook")):
-        raise UsageError("A rollout needs a workbook: give `sheets` or `workbook` in init_rollout_args.")
-    return workbook_of(given)
-
-
 class ExcelEnv(ExcelBase, ParallelMcpEnv):
     """The tools on MCP servers, one for each rollout. What a rollout wrote is fetched, and judged in this process."""
 
@@ -120,7 +114,7 @@ class ExcelEnv(ExcelBase, ParallelMcpEnv):
         **rollout_args: Any,
     ) -> None:
         check_row(self._level, level)
-        content = await asyncio.to_thread(_workbook, rollout_args)
+        content = await asyncio.to_thread(workbook_of, rollout_args)
         await super().init_rollout(rollout_id)
         self._outputs[rollout_id] = output_filename
         names = json.dumps({"input": input_filename, "output": output_filename})
