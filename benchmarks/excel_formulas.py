@@ -350,7 +350,7 @@ async def compared(count: int, seed: int) -> list[tuple[str, str, Any, Any]]:
     cells = {"Made": list(column)}
     async with WorkbookSandbox(libreoffice=False) as books:
         ours = await books.read(content, cells)
-    other = SecondOpinion()
+    other = SecondOpinion(seconds=300)
     theirs = await other.values(content, cells, [])
     await other.close()
     if theirs is None:

@@ -35,10 +35,12 @@ WORKDIR = Path(__file__).parent / "workdir"
 class ExcelEnvInProcess(ExcelBase):
     """Tasks on workbooks, solved with formulas, cell tools and Python code, and judged by value after recalculation."""
 
-    def __init__(self, level: str = DEFAULT_LEVEL, **kwargs: Any) -> None:
+    def __init__(self, level: str = DEFAULT_LEVEL, books: WorkbookSandbox | None = None, **kwargs: Any) -> None:
+        """`books` is a sandbox that several environments share, and that whoever made it closes."""
         super().__init__(**kwargs)
         self._level, self._listed = level, tools_of(level)
-        self._books = WorkbookSandbox()
+        self._own = books is None
+        self._books = books or WorkbookSandbox()
         self._rollouts: dict[str, RolloutFiles] = {}
 
     async def list_tools(self) -> list[ToolDefinition]:
@@ -71,7 +73,8 @@ class ExcelEnvInProcess(ExcelBase):
         return {"spreadsheet": await score_workbook(self._books, files.written.get(files.output), task or {})}
 
     async def shutdown(self) -> None:
-        await self._books.close()
+        if self._own:
+            await self._books.close()
 
     # Workspaces
 

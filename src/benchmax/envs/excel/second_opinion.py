@@ -29,8 +29,6 @@ PROGRAM = Path(__file__).parent / "workbooks" / "libreoffice.py"
 _READ = ("/etc/libreoffice", "/var/lib/libreoffice", "/var/spool/libreoffice", "/etc/fonts")
 _PYTHONS = ("/usr/bin/python3", "/usr/lib/libreoffice/program/python")
 _START_SECONDS = 90.0
-_UNREADABLE = "#ERROR!"
-"""What ironcalc makes of a formula that is none; LibreOffice guesses what was meant."""
 _LINE_BYTES = 32 * limits.MIB
 _LIMITS = Limits(
     wall_seconds=None, cpu_seconds=None, memory_bytes=2 * limits.EXCEL_MEMORY_BYTES, disk_bytes=limits.EXCEL_FILE_BYTES
@@ -50,43 +48,35 @@ def python_with_uno() -> str | None:
 
 
 def needs_opinion(read: Mapping[str, Any]) -> bool:
-    """Whether ironcalc could not say, or computed an error where a formula is."""
-    for cells in (read["cells"], *read["cases"]):
-        for sheet, values in cells.items():
-            formulas = set(read["formulas"].get(sheet, ()))
-            if any(_in_doubt(value) for name, value in values.items() if name in formulas):
-                return True
-    return False
+    """Whether there is a cell of which ironcalc cannot say."""
+    tables = [read["cells"], *read["cases"]]
+    return any(_unknown(value) for cells in tables for values in cells.values() for value in values.values())
 
 
 def with_opinion(read: dict[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with LibreOffice's in place of unknown ones, and beside errors."""
+    """The values with LibreOffice's in place of unknown ones."""
     cases = [_merged(ours, theirs) for ours, theirs in zip(read["cases"], found["cases"], strict=True)]
     return {**read, "cells": _merged(read["cells"], found["cells"]), "cases": cases}
 
 
 def _merged(ours: Mapping[str, Mapping[str, Any]], theirs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {
-        sheet: {name: _settled(value, theirs.get(sheet, {}).get(name)) for name, value in values.items()}
+        sheet: {
+            name: theirs.get(sheet, {}).get(name, value) if _unknown(value) else value for name, value in values.items()
+        }
         for sheet, values in ours.items()
     }
 
 
-def _settled(ours: Any, theirs: Any) -> Any:
-    unknown = isinstance(theirs, dict) and "unknown" in theirs
-    if not _in_doubt(ours) or ours == theirs or unknown:
-        return ours
-    return theirs if "unknown" in ours else {"either": [ours, theirs]}
-
-
-def _in_doubt(value: Any) -> bool:
-    return isinstance(value, dict) and ("unknown" in value or value.get("error", _UNREADABLE) != _UNREADABLE)
+def _unknown(value: Any) -> bool:
+    return isinstance(value, dict) and "unknown" in value
 
 
 class SecondOpinion:
     """One LibreOffice, one question at a time, on one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = limits.EXCEL_CALL_SECONDS) -> None:
+        self._seconds = seconds
         self._sandbox: Sandbox | None = None
         self._process: Process | None = None
         self._reader: asyncio.StreamReader | None = None
@@ -101,7 +91,7 @@ class SecondOpinion:
             try:
                 if self._process is None:
                     await asyncio.wait_for(self._start(), _START_SECONDS)
-                return await asyncio.wait_for(self._ask(content, cells, cases), limits.EXCEL_CALL_SECONDS)
+                return await asyncio.wait_for(self._ask(content, cells, cases), self._seconds)
             except (TimeoutError, OSError, ValueError, BenchmaxError) as error:
                 logger.info("LibreOffice has no answer: %s: %s", type(error).__name__, error)
                 await self._end()

@@ -20,6 +20,7 @@ _REFERENCE = re.compile(
 )
 _INTERSECTION = re.compile(r"[A-Za-z0-9$)]\s+(?=[$'(]?[A-Za-z])(?!(?i:and|or)\b)")
 _THREE_D = re.compile(r"(?:[A-Za-z0-9_]+:[A-Za-z0-9_]+|'[^']*:[^']*')!")
+_QUOTED = re.compile(r"'(?:[^']|'')*'!")
 _FORMAT = re.compile(r'\bTEXT\([^"]*"[^"]*[?@][^"]*"\)', re.IGNORECASE)
 """Fractions and texts, which ironcalc's TEXT does not format."""
 _HOUR = re.compile(r"(?<![A-Za-z0-9_.])HOUR\((?!\s*\")", re.IGNORECASE)
@@ -99,12 +100,13 @@ def doubt(formula: str, as_read: str) -> str | None:
         return "a number format is not applied here"
     if "[" in plain:
         return "references to tables and other files are not computed here"
-    if "#" in plain and re.search(r"[A-Za-z0-9]#", plain):
-        return "references to spilled ranges are not computed here"
     if _THREE_D.search(plain):
         return "references across sheets are not computed here"
+    plain = _QUOTED.sub("Q!", plain)
+    if re.search(r"[A-Za-z0-9]#", plain):
+        return "references to spilled ranges are not computed here"
     if as_read == formula and _INTERSECTION.search(plain):
         return "intersections of ranges are not computed here"
-    if bare(as_read)[2:].count("@") > plain[2:].count("@"):
+    if _QUOTED.sub("Q!", bare(as_read))[2:].count("@") > plain[2:].count("@"):
         return "a range was taken for one of its cells"
     return None
