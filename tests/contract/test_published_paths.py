@@ -54,6 +54,7 @@ NAMES = {
     "benchmax.envs.mcp.provisioners.manual_provisioner": ["ManualProvisioner"],
     "benchmax.envs.mcp.provisioners.skypilot_provisioner": ["SkypilotProvisioner"],
     "benchmax.envs.crm.crm_env": ["CRMEnv", "CRMEnvLocal", "CRMEnvSkypilot"],
+    "benchmax.envs.excel.excel_env": ["ExcelEnv", "ExcelEnvLocal", "ExcelEnvSkypilot"],
     "benchmax.utils": ["ensure_safe_python_version"],
     "benchmax.utils.checkpoint": ["CheckpointBase"],
     "benchmax.rubrics.cache": [

@@ -55,6 +55,7 @@ class ExcelEnvInProcess(ExcelBase):
         **rollout_args: Any,
     ) -> None:
         check_row(self._level, level)
+        await self._books.start()  # a machine without a sandbox is told at once, and not to the model
         content = await asyncio.to_thread(workbook_of, rollout_args)
         self._rollouts[rollout_id] = RolloutFiles(content, input_filename, output_filename)
 

@@ -94,13 +94,21 @@ class WorkbookSandbox:
             await self._sandbox.close()
         await self._second.close()
 
+    async def start(self) -> None:
+        """Start the sandbox, unless it runs; SandboxUnavailable where this machine has none."""
+        await self._io.run(self._started)
+
+    async def _started(self) -> Sandbox:
+        if self._sandbox is None:
+            self._sandbox = Sandbox(self._modules, warm_up=_WARM_UP, read=[INSIDE], insist=self._insist)
+        await self._sandbox.start()
+        return self._sandbox
+
     async def run(self, call: Call) -> Result:
         return await self._io.run(lambda: self._run(call))
 
     async def _run(self, call: Call) -> Result:
-        if self._sandbox is None:
-            self._sandbox = Sandbox(self._modules, warm_up=_WARM_UP, read=[INSIDE], insist=self._insist)
-        return await self._sandbox.run(call)
+        return await (await self._started()).run(call)
 
     # Operations
 
