@@ -58,6 +58,7 @@ NAMES = {
     "benchmax.envs.wikipedia.utils": [],
     "benchmax.envs.postgres_search": ["SearchEnv"],
     "benchmax.envs.postgres_search.search_env": ["SearchEnv"],
+    "benchmax.envs.excel.excel_env": ["ExcelEnv", "ExcelEnvLocal", "ExcelEnvSkypilot"],
     "benchmax.utils": ["ensure_safe_python_version"],
     "benchmax.utils.checkpoint": ["CheckpointBase"],
     "benchmax.rubrics.cache": [

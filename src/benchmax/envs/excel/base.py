@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.excel import rows as row_shapes
+from benchmax.envs.excel import spreadsheetbench
 from benchmax.envs.excel.levels import DEFAULT_LEVEL, LEVELS, make_rows, tools_of
 from benchmax.envs.excel.tools import INPUT, OUTPUT
 from benchmax.envs.types import Example, Messages, ToolCall
@@ -54,15 +56,23 @@ class ExcelBase(BaseEnv):
             init_rollout_args={
                 "input_filename": source,
                 "output_filename": output,
-                **{name: row[name] for name in ("level", "sheets", "workbook") if row.get(name) is not None},
+                **{
+                    name: row[name]
+                    for name in ("level", "sheets", "workbook", "input_src_path")
+                    if row.get(name) is not None
+                },
             },
         )
 
     @classmethod
     def load_dataset(cls, dataset_name: str = DEFAULT_LEVEL, **kwargs: Any) -> tuple[Any, str | None]:
-        """A level, made here (`rows`, `seed`); any other name is one of the hub."""
+        """A level, made here (`rows`, `seed`); `spreadsheetbench`, or its folder; any other name is the hub's."""
         if dataset_name in LEVELS:
             return make_rows(dataset_name, **kwargs), None
+        if dataset_name == spreadsheetbench.NAME or Path(dataset_name, "dataset.json").is_file():
+            named = dataset_name == spreadsheetbench.NAME
+            folder = kwargs.pop("path", None) or (spreadsheetbench.find_folder() if named else dataset_name)
+            return spreadsheetbench.load_rows(folder, **kwargs), str(folder)
         return super().load_dataset(dataset_name, **kwargs)
 
     @classmethod

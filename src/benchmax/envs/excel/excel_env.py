@@ -27,7 +27,7 @@ from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner, SkypilotProvisioner
 from benchmax.envs.remote.wire import RemoteError
 from benchmax.envs.types import Messages, RewardValue, ToolDefinition
-from benchmax.errors import ToolError, UsageError
+from benchmax.errors import ToolError
 
 WORKDIR = Path(__file__).parent / "workdir"
 
@@ -35,10 +35,12 @@ WORKDIR = Path(__file__).parent / "workdir"
 class ExcelEnvInProcess(ExcelBase):
     """Tasks on workbooks, solved with formulas, cell tools and Python code, and judged by value after recalculation."""
 
-    def __init__(self, level: str = DEFAULT_LEVEL, **kwargs: Any) -> None:
+    def __init__(self, level: str = DEFAULT_LEVEL, books: WorkbookSandbox | None = None, **kwargs: Any) -> None:
+        """`books` is a sandbox that several environments share, and that whoever made it closes."""
         super().__init__(**kwargs)
         self._level, self._listed = level, tools_of(level)
-        self._books = WorkbookSandbox()
+        self._own = books is None
+        self._books = books or WorkbookSandbox()
         self._rollouts: dict[str, RolloutFiles] = {}
 
     async def list_tools(self) -> list[ToolDefinition]:
@@ -53,7 +55,8 @@ class ExcelEnvInProcess(ExcelBase):
         **rollout_args: Any,
     ) -> None:
         check_row(self._level, level)
-        content = await asyncio.to_thread(_workbook, rollout_args)
+        await self._books.start()  # a machine without a sandbox is told at once, and not to the model
+        content = await asyncio.to_thread(workbook_of, rollout_args)
         self._rollouts[rollout_id] = RolloutFiles(content, input_filename, output_filename)
 
     async def release_rollout(self, rollout_id: str) -> None:
@@ -71,7 +74,8 @@ class ExcelEnvInProcess(ExcelBase):
         return {"spreadsheet": await score_workbook(self._books, files.written.get(files.output), task or {})}
 
     async def shutdown(self) -> None:
-        await self._books.close()
+        if self._own:
+            await self._books.close()
 
     # Workspaces
 
@@ -87,12 +91,6 @@ class ExcelEnvInProcess(ExcelBase):
         files = self._rollouts[rollout_id]
         content = {files.input: files.content, **files.written}[src_filename]
         await asyncio.to_thread(Path(dst_path).write_bytes, content)
-
-
-def _workbook(given: Mapping[str, Any]) -> bytes:
-    if not (given.get("sheets") or given.get("workbook")):
-        raise UsageError("A rollout needs a workbook: give `sheets` or `workbook` in init_rollout_args.")
-    return workbook_of(given)
 
 
 class ExcelEnv(ExcelBase, ParallelMcpEnv):
@@ -120,7 +118,7 @@ class ExcelEnv(ExcelBase, ParallelMcpEnv):
         **rollout_args: Any,
     ) -> None:
         check_row(self._level, level)
-        content = await asyncio.to_thread(_workbook, rollout_args)
+        content = await asyncio.to_thread(workbook_of, rollout_args)
         await super().init_rollout(rollout_id)
         self._outputs[rollout_id] = output_filename
         names = json.dumps({"input": input_filename, "output": output_filename})

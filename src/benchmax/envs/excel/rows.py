@@ -12,11 +12,13 @@ import io
 import json
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from benchmax import limits
 from benchmax.envs.excel.workbooks.dump import cell_text, sheet_text
 from benchmax.envs.excel.workbooks.ranges import parse_area
+from benchmax.errors import UsageError
 
 _HEADS = (
     "Instruction",
@@ -62,10 +64,14 @@ def _cell(value: Any) -> str:
 
 
 def workbook_of(given: Mapping[str, Any]) -> bytes:
-    """The workbook of a row's `workbook` or `sheets`."""
+    """The workbook of a row's `workbook`, `sheets` or `input_src_path`."""
     if given.get("workbook"):
         return base64.b64decode(given["workbook"])
-    return _built(json.dumps(given["sheets"]))
+    if given.get("sheets"):
+        return _built(json.dumps(given["sheets"]))
+    if given.get("input_src_path"):
+        return Path(given["input_src_path"]).read_bytes()
+    raise UsageError("A rollout needs a workbook: give `sheets`, `workbook` or `input_src_path` in init_rollout_args.")
 
 
 @lru_cache(maxsize=256)

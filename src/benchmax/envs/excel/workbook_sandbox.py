@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from benchmax import extras, limits
+from benchmax.envs.excel.second_opinion import SecondOpinion, needs_opinion, with_opinion
 from benchmax.envs.mcp.io_loop import IoLoop
 from benchmax.errors import SandboxError, ToolError
 from benchmax.sandbox import Call, Limits, Result, Sandbox
@@ -66,11 +67,14 @@ class Edited:
 class WorkbookSandbox:
     """Operations on workbooks, given and returned as bytes."""
 
-    def __init__(self, modules: Sequence[str] = MODULES, *, insist: bool | None = None) -> None:
+    def __init__(
+        self, modules: Sequence[str] = MODULES, *, insist: bool | None = None, libreoffice: bool = True
+    ) -> None:
         extras.require("The Excel environment", "envs")
         self._io = IoLoop("benchmax-excel")
         self._modules, self._insist = tuple(modules), insist
         self._sandbox: Sandbox | None = None
+        self._asks, self._second = libreoffice, SecondOpinion()
 
     async def __aenter__(self) -> WorkbookSandbox:
         return self
@@ -88,14 +92,23 @@ class WorkbookSandbox:
     async def _close(self) -> None:
         if self._sandbox is not None:
             await self._sandbox.close()
+        await self._second.close()
+
+    async def start(self) -> None:
+        """Start the sandbox, unless it runs; SandboxUnavailable where this machine has none."""
+        await self._io.run(self._started)
+
+    async def _started(self) -> Sandbox:
+        if self._sandbox is None:
+            self._sandbox = Sandbox(self._modules, warm_up=_WARM_UP, read=[INSIDE], insist=self._insist)
+        await self._sandbox.start()
+        return self._sandbox
 
     async def run(self, call: Call) -> Result:
         return await self._io.run(lambda: self._run(call))
 
     async def _run(self, call: Call) -> Result:
-        if self._sandbox is None:
-            self._sandbox = Sandbox(self._modules, warm_up=_WARM_UP, read=[INSIDE], insist=self._insist)
-        return await self._sandbox.run(call)
+        return await (await self._started()).run(call)
 
     # Operations
 
@@ -126,7 +139,11 @@ class WorkbookSandbox:
         styles: bool = False,
     ) -> dict[str, Any]:
         """Values of cells after recalculation, and for each case after the cells it names were changed."""
-        return await self._operate(content, do="read", cells=cells, cases=list(cases), styles=styles)
+        read = await self._operate(content, do="read", cells=cells, cases=list(cases), styles=styles)
+        found = None
+        if self._asks and needs_opinion(read):
+            found = await self._io.run(lambda: self._second.values(content, cells, cases))
+        return read if found is None else with_opinion(read, found)
 
     async def expect(self, content: bytes, position: str, sheet: str | None = None) -> dict[str, Any]:
         """What an answer workbook holds at a position."""

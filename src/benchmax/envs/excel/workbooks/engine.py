@@ -30,7 +30,18 @@ class Recalculated:
         self._index = {} if self._model is None else _indexes(self._model)
         self._formulas = dict(_formulas(book))
         self._changed: set[Place] = set()
+        self._correct()
         self._doubts = self._in_doubt()
+
+    def _correct(self) -> None:
+        """Have ironcalc compute in another way what it is known to get wrong."""
+        if self._model is None:
+            return
+        wrong = {place: right for place, each in self._formulas.items() if (right := formulas.corrected(each)) != each}
+        for (sheet, row, column), formula in wrong.items():
+            self._model.update_cell_with_formula(self._index[sheet], row, column, formula)
+        if wrong:
+            self._model.evaluate()
 
     def formula(self, place: Place) -> str | None:
         return self._formulas.get(place)

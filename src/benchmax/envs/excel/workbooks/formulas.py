@@ -20,6 +20,10 @@ _REFERENCE = re.compile(
 )
 _INTERSECTION = re.compile(r"[A-Za-z0-9$)]\s+(?=[$'(]?[A-Za-z])(?!(?i:and|or)\b)")
 _THREE_D = re.compile(r"(?:[A-Za-z0-9_]+:[A-Za-z0-9_]+|'[^']*:[^']*')!")
+_QUOTED = re.compile(r"'(?:[^']|'')*'!")
+_FORMAT = re.compile(r'\bTEXT\([^"]*"[^"]*[?@][^"]*"\)', re.IGNORECASE)
+"""Fractions and texts, which ironcalc's TEXT does not format."""
+_HOUR = re.compile(r"(?<![A-Za-z0-9_.])HOUR\((?!\s*\")", re.IGNORECASE)
 _NAME = re.compile(r"(?<![A-Za-z0-9_.$!'])([A-Za-z_\\][A-Za-z0-9_.]*)(?![A-Za-z0-9_.(!:])")
 DYNAMIC = frozenset({"INDIRECT", "OFFSET"})
 """Functions whose references are not in the text."""
@@ -79,19 +83,30 @@ def unsupported() -> frozenset[str]:
     return frozenset(name for row, name in enumerate(known, 1) if model.get_cell_value(0, row, 1) == "#NAME?")
 
 
+def corrected(formula: str) -> str:
+    """The formula with which ironcalc computes what this one means.
+
+    HOUR does not round, and takes 13:00 of most days for 12: a millisecond is added to its argument.
+    """
+    return _HOUR.sub("HOUR(1E-8+", formula) if _HOUR.search(bare(formula)) else formula
+
+
 def doubt(formula: str, as_read: str) -> str | None:
     """Why ironcalc may not compute this formula as Excel does; `as_read` is the formula as it understood it."""
     plain = bare(formula)
     if missing := functions(formula) & unsupported():
         return f"{min(missing)} is not computed here"
+    if _FORMAT.search(formula):
+        return "a number format is not applied here"
     if "[" in plain:
         return "references to tables and other files are not computed here"
-    if "#" in plain and re.search(r"[A-Za-z0-9]#", plain):
-        return "references to spilled ranges are not computed here"
     if _THREE_D.search(plain):
         return "references across sheets are not computed here"
+    plain = _QUOTED.sub("Q!", plain)
+    if re.search(r"[A-Za-z0-9]#", plain):
+        return "references to spilled ranges are not computed here"
     if as_read == formula and _INTERSECTION.search(plain):
         return "intersections of ranges are not computed here"
-    if bare(as_read)[2:].count("@") > plain[2:].count("@"):
+    if _QUOTED.sub("Q!", bare(as_read))[2:].count("@") > plain[2:].count("@"):
         return "a range was taken for one of its cells"
     return None
