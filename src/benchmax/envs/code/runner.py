@@ -41,6 +41,8 @@ MODULES = (
 _INSIDE = Path(__file__).with_name("inside")
 _PACKAGE = "code_inside"
 _TRIES = 3
+_GRACE_SECONDS = 0.2
+"""From the end of a line to that of its process."""
 T = TypeVar("T")
 
 
@@ -198,20 +200,24 @@ class _Line:
             await self._writer.drain()
             return plain.load(await self._reader.readline())
         except (OSError, ValueError):  # gone; a line that is too long; no message
-            self.close()
+            self._kill()
             return None
 
     async def end(self) -> str:
         """Why there are no more answers; SandboxError when the sandbox is gone."""
-        self.close()
         ended = await asyncio.shield(self._process.ended)
         if ended.by in (None, "killed"):
             return "the process ended, or its answer is too long"
         return f"the process was ended by its {ended.by} limit"
 
     def close(self) -> None:
+        """It ends by itself when its line does; a while later it is made to."""
         self.ended = True
         self._writer.close()
+        asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._kill)
+
+    def _kill(self) -> None:
+        self.ended = True
         try:
             self._process.kill()
         except SandboxError:
