@@ -156,7 +156,7 @@ COSTLY = {
     "deep brackets": "import os\ndef NAME(*a):\n    os.write(3, b'[' * 100000 + b'\\n')",
     "memory": "def NAME(*a):\n    x = []\n    while True: x.append(bytearray(10**8))",
     "processes": "import os\ndef NAME(*a):\n    while True: os.fork()",
-    "a handler for everything": "def NAME(*a):\n    while True:\n        try: NAME()\n        except BaseException: pass",
+    "a handler for everything": "def NAME(*a):\n    while True:\n        try: NAME()\n        except: pass",
 }
 
 

@@ -162,7 +162,7 @@ def _with_prefix(source: str, name: str, prefix: str) -> str:
         return source
     if not defines(source, name) and not source.startswith((" ", "\t")):
         source = textwrap.indent(source, "    ")
-    return f"{prefix.rstrip()}\n{source}"
+    return prefix + source
 
 
 def _score(tally: Tally) -> RewardValue:

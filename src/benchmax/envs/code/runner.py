@@ -94,19 +94,23 @@ class Runner:
         await self._sandbox()[0].start()
 
     async def close(self) -> None:
-        """End what this loop started."""
+        """End what this loop started, and what closed loops did."""
+        self._abandon_closed()
         found = self._sandboxes.pop(asyncio.get_running_loop(), None)
         if found is not None:
             await found[0].close()
 
     def _sandbox(self) -> tuple[Sandbox, asyncio.Semaphore]:
         loop = asyncio.get_running_loop()
-        for closed in [each for each in self._sandboxes if each.is_closed()]:
-            del self._sandboxes[closed]  # whose server ends with its socket
+        self._abandon_closed()
         if loop not in self._sandboxes:
             sandbox = Sandbox(MODULES, warm_up=self._preparation)
             self._sandboxes[loop] = (sandbox, asyncio.Semaphore(limits.CODE_SOLUTIONS))
         return self._sandboxes[loop]
+
+    def _abandon_closed(self) -> None:
+        for closed in [each for each in self._sandboxes if each.is_closed()]:
+            self._sandboxes.pop(closed)[0].abandon()
 
     # What is asked of it
 
