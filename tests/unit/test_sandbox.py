@@ -16,6 +16,7 @@ import pytest
 
 from benchmax.errors import SandboxError, SandboxUnavailable, UsageError
 from benchmax.sandbox import Call, Capabilities, Limits, Sandbox, capabilities, require
+from benchmax.sandbox.inside.server import Server
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 
@@ -221,3 +222,17 @@ def test_a_machine_without_namespaces_says_so_refuses_and_holds_what_it_can() ->
     assert level == "partial"
     assert "user," in rest
     assert rest[-3:] == ["refused", "1", "True"]
+
+
+def test_an_event_of_a_closed_descriptor_is_not_taken_for_that_of_its_number_s_next_owner() -> None:
+    server = object.__new__(Server)
+    called: list[str] = []
+
+    def close_the_other() -> None:
+        server._on[8] = lambda: called.append("would block")
+
+    server._on = {7: close_the_other, 8: lambda: called.append("closed")}
+    server._serve([(7, 1), (8, 1), (9, 1)])
+    assert called == []
+    server._serve([(8, 1)])
+    assert called == ["would block"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from benchmax.sandbox.inside.guards import ADVICE, BOUNDARY, GUARDS
 Level = Literal["boundary", "partial", "none"]
 _ORDER: tuple[Level, ...] = ("none", "partial", "boundary")
 INSIST = "SANDBOX_INSIST"
+INNER = frozenset({"landlock_files", "landlock_scope", "seccomp", "no_new_privs", "capabilities", "descriptors"})
+"""What must hold within a sandbox, where no namespace is to be had: neither files nor memory nor signals of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,11 @@ class Capabilities:
     def missing(self) -> frozenset[str]:
         """What a boundary would need besides."""
         return (BOUNDARY | ({"uid"} if self.root else frozenset())) - self.guards
+
+    @property
+    def within(self) -> bool:
+        """Whether this process is in a sandbox, which holds the machine, and can hold code from itself."""
+        return os.environ.get("BENCHMAX_SANDBOXED") == "1" and self.guards >= INNER
 
     def advice(self) -> dict[str, str]:
         """Of guards that do not hold, those with one reason together: what is lost, why, and what to do."""

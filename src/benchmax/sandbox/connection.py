@@ -10,6 +10,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,7 @@ VARIABLES = {
     "USER": "sandbox",
     "TMPDIR": "/tmp",
     "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
-    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "ARROW_DEFAULT_MEMORY_POOL": "system", "BENCHMAX_SANDBOXED": "1",
 }  # fmt: skip
 """What every call has. Many calls share few cores, and threads of a library that are started before a fork are lost."""
 
@@ -203,8 +204,17 @@ class Connection:
     async def close(self) -> None:
         """End the server, and with it every call; returns when they are gone."""
         self._lost()
+        await asyncio.to_thread(self._wait)
+
+    def abandon(self) -> None:
+        """The same without a loop; nobody waits for calls any more."""
+        self.dead = True
+        self._sock.close()
+        self._wait()
+
+    def _wait(self) -> None:
         try:
-            await asyncio.to_thread(self._popen.wait, _END_SECONDS)
+            self._popen.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             self._popen.kill()
             self._popen.wait()
@@ -242,13 +252,22 @@ def _payload(call: Call) -> int:
             "files": [(name, len(content)) for name, content in call.files.items()],
         }
     ).encode()
-    fd = os.memfd_create("call", os.MFD_CLOEXEC)
+    fd = nameless_file()
     with open(fd, "wb", closefd=False) as file:
         file.write(len(head).to_bytes(8, "little") + head)
         for content in call.files.values():
             file.write(content)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
+
+
+def nameless_file() -> int:
+    """A file in memory; within a sandbox, where there is none, one on the disk that nobody else can open."""
+    try:
+        return os.memfd_create("call", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    except OSError:
+        with tempfile.TemporaryFile() as file:
+            return os.dup(file.fileno())
 
 
 def _ended(message: dict[str, Any], fds: list[int]) -> Ended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import logging
 import os
@@ -21,7 +22,7 @@ from benchmax.errors import SandboxError, SandboxUnavailable, UsageError
 from benchmax.files.links import read_plain
 from benchmax.sandbox.call import Call, EndedBy, Network, Result
 from benchmax.sandbox.capabilities import INSIST, Capabilities, insists, require
-from benchmax.sandbox.connection import Connection, Ended, Process, Setup
+from benchmax.sandbox.connection import Connection, Ended, Process, Setup, nameless_file
 from benchmax.sandbox.inside.guards import GUARDS
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,12 @@ class Sandbox:
             await self._connection.close()
             self._connection = None
 
+    def abandon(self) -> None:
+        """The same where its loop is closed, and nothing can be awaited in it any more."""
+        if self._connection is not None:
+            self._connection.abandon()
+            self._connection = None
+
     async def _connected(self) -> Connection:
         async with self._starting:
             if self._connection is None or self._connection.dead:
@@ -91,7 +98,8 @@ class Sandbox:
                 connection = Connection(self._setup)
                 await connection.start()
                 try:
-                    require("boundary", _capabilities(connection), insist=self._insist)
+                    found = _capabilities(connection)
+                    require("boundary", found, insist=self._insist or found.within)
                 except UsageError:
                     await connection.close()
                     raise
@@ -106,8 +114,11 @@ class Sandbox:
         connection = await self._connected()
         self._check(call, connection)
         began = time.monotonic()
-        process = connection.spawn(call, fds, keep=False)
+        scratch = _scratch(call, connection)
+        process = connection.spawn(replace(call, workspace=scratch) if scratch else call, fds, keep=False)
         process.ended.add_done_callback(lambda ended: _log_end(process.number, ended, time.monotonic() - began))
+        if scratch is not None:
+            process.ended.add_done_callback(lambda _: shutil.rmtree(scratch, ignore_errors=True))
         try:
             await asyncio.shield(process.started)
         except BaseException:
@@ -191,12 +202,13 @@ def _scratch(call: Call, connection: Connection) -> Path | None:
 def _memory_file(content: bytes) -> int:
     if not content:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    writable = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    writable = nameless_file()
     with open(writable, "wb") as file:
         file.write(content)
         file.flush()
-        # Memory that no process is charged for must not grow.
-        fcntl.fcntl(writable, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+        # Memory that no process is charged for must not grow; a file on the disk has no seals.
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(writable, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
         return os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
 
 

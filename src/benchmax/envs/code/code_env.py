@@ -19,7 +19,7 @@ from benchmax.envs.code import rows as row_shapes
 from benchmax.envs.code.answers import defines, final_code
 from benchmax.envs.code.levels import DEFAULT_LEVEL, LEVELS, make_rows
 from benchmax.envs.code.runner import Outcome, Runner, Tally
-from benchmax.envs.code.scoring import Case, chance, read_cases, same, worth
+from benchmax.envs.code.scoring import Case, chance, read_cases, same, worth, written
 from benchmax.envs.code.trying import run_python
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import Example, Messages, RewardValue, ToolDefinition, Unscored
@@ -162,7 +162,7 @@ def _with_prefix(source: str, name: str, prefix: str) -> str:
         return source
     if not defines(source, name) and not source.startswith((" ", "\t")):
         source = textwrap.indent(source, "    ")
-    return f"{prefix.rstrip()}\n{source}"
+    return prefix + source
 
 
 def _score(tally: Tally) -> RewardValue:
@@ -178,6 +178,6 @@ def _log_first(name: str, cases: list[Case], outcomes: list[Outcome], held: list
     if all(held):
         return
     case, got = cases[held.index(False)], outcomes[held.index(False)]
-    said = got.failed or f"returned {got.value!r:.200}"
-    arguments = ", ".join(map(repr, case.args))
-    logger.info("%d of %d tests hold. %s(%.300s): %s.", sum(held), len(held), name, arguments, said)
+    said = got.failed or f"returned {written(got.value)}"
+    arguments = ", ".join(map(written, case.args))
+    logger.info("%d of %d tests hold. %s(%s): %s.", sum(held), len(held), name, arguments, said)

@@ -71,7 +71,10 @@ def _setup(row: Mapping[str, Any]) -> str:
 
 def prefix_of(row: Mapping[str, Any]) -> str:
     """What a solution may leave out: the imports, helpers and head that the question shows."""
-    return "" if row.get("tests") is not None or _asserts(row) else _text(row, "prompt")
+    if row.get("tests") is not None or _asserts(row):
+        return ""
+    head = _text(row, "prompt").rstrip()
+    return f"{head}\n    pass\n" if head.endswith(":") else f"{head}\n"
 
 
 def solution_of(row: Mapping[str, Any]) -> str | None:

@@ -41,6 +41,8 @@ MODULES = (
 _INSIDE = Path(__file__).with_name("inside")
 _PACKAGE = "code_inside"
 _TRIES = 3
+_GRACE_SECONDS = 0.2
+"""From the end of a line to that of its process."""
 T = TypeVar("T")
 
 
@@ -92,19 +94,23 @@ class Runner:
         await self._sandbox()[0].start()
 
     async def close(self) -> None:
-        """End what this loop started."""
+        """End what this loop started, and what closed loops did."""
+        self._abandon_closed()
         found = self._sandboxes.pop(asyncio.get_running_loop(), None)
         if found is not None:
             await found[0].close()
 
     def _sandbox(self) -> tuple[Sandbox, asyncio.Semaphore]:
         loop = asyncio.get_running_loop()
-        for closed in [each for each in self._sandboxes if each.is_closed()]:
-            del self._sandboxes[closed]  # whose server ends with its socket
+        self._abandon_closed()
         if loop not in self._sandboxes:
             sandbox = Sandbox(MODULES, warm_up=self._preparation)
             self._sandboxes[loop] = (sandbox, asyncio.Semaphore(limits.CODE_SOLUTIONS))
         return self._sandboxes[loop]
+
+    def _abandon_closed(self) -> None:
+        for closed in [each for each in self._sandboxes if each.is_closed()]:
+            self._sandboxes.pop(closed)[0].abandon()
 
     # What is asked of it
 
@@ -198,20 +204,24 @@ class _Line:
             await self._writer.drain()
             return plain.load(await self._reader.readline())
         except (OSError, ValueError):  # gone; a line that is too long; no message
-            self.close()
+            self._kill()
             return None
 
     async def end(self) -> str:
         """Why there are no more answers; SandboxError when the sandbox is gone."""
-        self.close()
         ended = await asyncio.shield(self._process.ended)
         if ended.by in (None, "killed"):
             return "the process ended, or its answer is too long"
         return f"the process was ended by its {ended.by} limit"
 
     def close(self) -> None:
+        """It ends by itself when its line does; a while later it is made to."""
         self.ended = True
         self._writer.close()
+        asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._kill)
+
+    def _kill(self) -> None:
+        self.ended = True
         try:
             self._process.kill()
         except SandboxError:

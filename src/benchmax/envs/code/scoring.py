@@ -49,6 +49,15 @@ def _same_number(value: float, expected: float) -> bool:
         return False
 
 
+def written(value: Any, most: int = 200) -> str:
+    """Plain data for people, cut; whole numbers of thousands of digits are not written out."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return "a number that is too long to show"
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def chance(cases: Sequence[Case]) -> float:
     """The share of cases that the best constant, or the best of the arguments as it came, holds."""
     if not cases:

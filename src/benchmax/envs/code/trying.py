@@ -9,7 +9,7 @@ from typing import Any
 from benchmax import limits
 from benchmax.envs.code.answers import defines
 from benchmax.envs.code.runner import Outcome, Runner
-from benchmax.envs.code.scoring import Case, same
+from benchmax.envs.code.scoring import Case, same, written
 from benchmax.sandbox import Result
 
 
@@ -34,8 +34,8 @@ def _printed(result: Result) -> str:
 
 
 def _tried(name: str, case: Case, got: Outcome) -> str:
-    call = f"{name}({', '.join(map(repr, case.args))})"
+    call = f"{name}({', '.join(map(written, case.args))})"
     if got.failed:
         return f"{call}: {got.failed}"
     right = same(got.value, case.expected)
-    return f"{call} == {got.value!r:.500}" + (", right" if right else f", not {case.expected!r}")
+    return f"{call} == {written(got.value)}" + (", right" if right else f", not {written(case.expected)}")

@@ -94,10 +94,14 @@ class Server:
         else:
             self._ready({"ready": None, "data": zygote._data_bytes()})
         while not self._over:
-            for fd, _ in self._poll.poll(self._pause()):
-                if fd in self._on:
-                    self._on[fd]()
+            self._serve(self._poll.poll(self._pause()))
             self._look()
+
+    def _serve(self, events: list[tuple[int, int]]) -> None:
+        """What was closed meanwhile is passed over, also where its number is another's by now, which would block."""
+        for fd, then in [(fd, self._on.get(fd)) for fd, _ in events]:
+            if then is not None and self._on.get(fd) is then:
+                then()
 
     # What is listened to
 

@@ -8,14 +8,18 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from benchmax.envs.code.levels import lines
+from benchmax.envs.code.levels import algorithms, cases, lines, steps
 from benchmax.envs.code.levels.task import MakeTask, Task
 
-LEVELS: dict[str, Sequence[MakeTask]] = {"lines": lines.makers()}
+LEVELS: dict[str, Sequence[MakeTask]] = {
+    "lines": lines.makers(),
+    "steps": steps.makers(),
+    "cases": cases.makers(),
+    "algorithms": algorithms.makers(),
+}
 DEFAULT_LEVEL = "lines"
 ROWS = 1_000
 _TRIES = 50
@@ -29,22 +33,18 @@ def make_rows(level: str = DEFAULT_LEVEL, *, rows: int | None = ROWS, seed: int 
     found: dict[str, Task] = {}
     while makers and len(found) < wanted:
         for make in list(makers):
-            task = _new_task(make, draw, found)
-            if task is None:
+            if not _add_task(make, draw, found):
                 makers.remove(make)
-            else:
-                found[_asked(task)] = task
     made = [task.as_row(level) for task in found.values()][:wanted]
     draw.shuffle(made)
     return made
 
 
-def _asked(task: Task) -> str:
-    """What is asked, whatever names and examples are: rows that are held out ask what no other row asks."""
-    words = "|".join(task.params.split(", "))
-    return re.sub(rf"\b(?:{words})\b", "_", task.asked)
-
-
-def _new_task(make: MakeTask, draw: random.Random, found: dict[str, Task]) -> Task | None:
-    tasks = (make(draw) for _ in range(_TRIES))
-    return next((task for task in tasks if task is not None and _asked(task) not in found), None)
+def _add_task(make: MakeTask, draw: random.Random, found: dict[str, Task]) -> bool:
+    """Whether there was one more."""
+    for _ in range(_TRIES):
+        plan = make(draw)
+        if plan.key not in found and (task := plan.task(draw)) is not None:
+            found[plan.key] = task
+            return True
+    return False

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from benchmax.envs.code.levels import inputs
-from benchmax.envs.code.levels.task import DrawArgs, MakeTask, Task, make_task
+from benchmax.envs.code.levels.task import MakeTask, TaskPlan
+
+DrawArgs: TypeAlias = Callable[[random.Random], Sequence[Any]]
 
 
 class Op(NamedTuple):
@@ -116,10 +118,10 @@ def _any(draw: random.Random) -> int:
 
 
 def _maker(op: MakeOp, params: Sequence[str], names: Sequence[str], args: DrawArgs, small: bool) -> MakeTask:
-    def make(draw: random.Random) -> Task | None:
+    def make(draw: random.Random) -> TaskPlan:
         param, constant = draw.choice(params), (_small if small else _any)(draw)
         made = op(param, constant, draw.randint(2, 20))
-        return make_task(draw, draw.choice(names), param, made.says, f"return {made.code}", made.right, args, shown=1)
+        return TaskPlan(draw.choice(names), param, made.says, f"return {made.code}", made.right, args, shown=1)
 
     return make
 

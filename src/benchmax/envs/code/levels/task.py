@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,9 @@ from typing import Any, TypeAlias
 
 from benchmax.envs.code.scoring import Case, cases_to_text, chance
 
-HIDDEN = 8
+HIDDEN = 10
 MOST_CHANCE = 0.5
-_DRAWN = 40
+_DRAWN = 28
 """Calls to choose the tests from."""
 _TRIES = 8
 
@@ -56,34 +57,43 @@ class Task:
         }
 
 
-MakeTask: TypeAlias = Callable[[random.Random], "Task | None"]
-DrawArgs: TypeAlias = Callable[[random.Random], Sequence[Any]]
-
-
 def _arguments(case: Case) -> str:
     return ", ".join(map(repr, case.args))
 
 
-def make_task(
-    draw: random.Random,
-    name: str,
-    params: str,
-    asked: str,
-    body: str,
-    right: Callable[..., Any],
-    args: DrawArgs,
-    *,
-    edges: Sequence[Sequence[Any]] = (),
-    shown: int = 2,
-) -> Task | None:
-    """A task whose tests are drawn from `args`, `edges` among them; None when they could be guessed."""
-    for _ in range(_TRIES):
-        calls = _different([*edges, *(tuple(args(draw)) for _ in range(_DRAWN))])
-        cases = [Case(call, right(*copy.deepcopy(call))) for call in calls]
-        examples, tests = _chosen(draw, cases, shown, len(edges))
-        if examples and len(tests) == HIDDEN and chance(tests) <= MOST_CHANCE:
-            return Task(name, params, asked, body, tuple(examples), tuple(tests))
-    return None
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """A task before its tests are drawn."""
+
+    name: str
+    params: str
+    asked: str
+    body: str
+    right: Callable[..., Any]
+    """Computes what is right."""
+    args: Callable[[random.Random], Sequence[Any]]
+    """Draws the arguments of a call."""
+    edges: Sequence[Sequence[Any]] = ()
+    """Arguments that are among the hidden tests."""
+    shown: int = 2
+
+    @property
+    def key(self) -> str:
+        """What is asked, whatever names and examples are: rows that are held out ask what no other row asks."""
+        return re.sub(rf"\b(?:{'|'.join(self.params.split(', '))})\b", "_", self.asked)
+
+    def task(self, draw: random.Random) -> Task | None:
+        """The task with its tests; None when they could be guessed."""
+        for _ in range(_TRIES):
+            calls = _different([*self.edges, *(tuple(self.args(draw)) for _ in range(_DRAWN))])
+            cases = [Case(call, self.right(*copy.deepcopy(call))) for call in calls]
+            examples, tests = _chosen(draw, cases, self.shown, len(self.edges))
+            if examples and len(tests) == HIDDEN and chance(tests) <= MOST_CHANCE:
+                return Task(self.name, self.params, self.asked, self.body, tuple(examples), tuple(tests))
+        return None
+
+
+MakeTask: TypeAlias = Callable[[random.Random], TaskPlan]
 
 
 def _different(calls: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:

@@ -1,0 +1,13 @@
+"""Algorithms: something to search, count or simulate, with parameters that make each task another.
+
+What is right is found by trying everything, or in another way than the solution: each checks the other.
+"""
+
+from __future__ import annotations
+
+from benchmax.envs.code.levels.algorithms import grids, numbers, texts
+from benchmax.envs.code.levels.task import MakeTask
+
+
+def makers() -> list[MakeTask]:
+    return [*numbers.MAKERS, *texts.MAKERS, *grids.MAKERS]
