@@ -89,6 +89,7 @@ bench: setup ## every number in the documents
 	$(BIN)/python benchmarks/mcp_popular.py
 	$(BIN)/python benchmarks/results.py
 	$(BIN)/python benchmarks/platform_reads.py --database both
+	$(BIN)/python benchmarks/search.py
 
 soak: setup ## load and fault tests that take long
 	$(BIN)/pytest -m 'slow and not gpu' --timeout 3600

@@ -1,4 +1,4 @@
-"""For tests of the CRM environment: a model that plays its demonstrations, and a server with Salesforce's API."""
+"""For tests of the CRM environment: its examples, and a server with Salesforce's API."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,10 +19,7 @@ from benchmax.envs.crm.crm_env import CRMEnvInProcess
 from benchmax.envs.crm.org.base import QueryError
 from benchmax.envs.crm.org.embedded import EmbeddedOrg
 from benchmax.envs.crm.tasks import make_rows
-from benchmax.envs.demonstration import turn_after
 from benchmax.envs.types import Example
-from benchmax.models.scripted import ScriptedModel
-from benchmax.rollouts import EnvHost, run_rollout
 
 PAGE = 50
 TOKEN = "00Dsession"
@@ -30,26 +27,6 @@ TOKEN = "00Dsession"
 
 def examples(level: str, rows: int, seed: int = 0) -> list[Example]:
     return [CRMEnvInProcess.dataset_preprocess(row) for row in make_rows(level, rows=rows, seed=seed)]
-
-
-def demonstrator(env: Any, example: Example) -> ScriptedModel:
-    """A model that plays the solution of one example."""
-
-    async def turn(messages: list[Any]) -> Any:
-        said = messages[len(example["prompt_messages"]) :]
-        results = [[message["content"]] for message in said if message["role"] == "tool"]
-        return await turn_after(env.demonstrate, example, results)
-
-    return ScriptedModel(turn)
-
-
-async def play_all(env: Any, chosen: list[Example], model_of: Callable[[Example], Any] | None = None) -> list[Any]:
-    """Play examples at once, each with a model of its own: the demonstration's, unless told."""
-    async with EnvHost(env) as host:
-        models = [demonstrator(env, each) if model_of is None else model_of(each) for each in chosen]
-        return await asyncio.gather(
-            *(run_rollout(host, each, model) for each, model in zip(chosen, models, strict=True))
-        )
 
 
 class SalesforceServer:

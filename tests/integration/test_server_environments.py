@@ -8,6 +8,7 @@ from sqlalchemy import delete
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.catalogue import BUILT_IN
 from benchmax.platform.runner.supervisor import Supervisor
+from benchmax.platform.server.services import catalogue
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import OneOffJob
@@ -230,6 +231,17 @@ def test_launch_of_a_built_in_without_any_upload(client, live):
     assert [each["name"] for each in config["args"] if each["given"]] == ["max_steps"]
     assert client.get(f"/v1/train/runs/{run_id}").json()["name"] == "arithmetic"
     assert {each["id"] for each in client.get("/v1/environments").json()["environments"]} >= set(BUILT_IN)
+
+
+def test_an_environment_without_its_rows_is_listed_all_the_same(client, tmp_path, monkeypatch):
+    """Its corpus was not fetched; the others are not concerned."""
+    monkeypatch.setenv("BENCHMAX_HOME", str(tmp_path))
+    catalogue._counted.cache_clear()
+    listed = {each["id"]: each for each in client.get("/v1/environments").json()["environments"]}
+    catalogue._counted.cache_clear()
+    assert set(listed) >= set(BUILT_IN)
+    assert listed["wikipedia"]["bringsRows"] is False
+    assert listed["search"]["ownRows"] == 640
 
 
 @pytest.mark.parametrize(

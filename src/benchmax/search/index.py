@@ -28,7 +28,7 @@ from benchmax.search.types import LEXICAL, Document, Hit
 
 MOST_HITS = 100
 """Of one search."""
-SCORED = 6_000
+SCORED = 4_000
 """Documents that one search scores, about."""
 KNOWN_WORDS = 100_000
 """Words whose frequency is remembered."""
@@ -45,6 +45,7 @@ _SEARCH = (
     f" AND rank MATCH 'bm25({TITLE_WEIGHT}, 1.0)' ORDER BY rank LIMIT :limit"
     ") AS found JOIN documents AS d ON d.n = found.rowid ORDER BY found.rank, d.n"
 )
+_COUNT = "SELECT count(*), max(rowid) FROM (SELECT rowid FROM words WHERE words MATCH ? LIMIT ?)"
 _DOCUMENT = "SELECT id, title, content, metadata FROM documents"
 
 
@@ -159,8 +160,8 @@ class Index:
         known = self._frequency.get(word)
         if known is not None:
             return known
-        rows = self._rows("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", any_of([word]), SCORED + 1)
-        count = float(len(rows)) if len(rows) <= SCORED else self._size() * SCORED / max(1, rows[-1][0])
+        [(found, last)] = self._rows(_COUNT, any_of([word]), SCORED + 1)
+        count = float(found) if found <= SCORED else self._size() * SCORED / max(1, last)
         if len(self._frequency) < KNOWN_WORDS:
             self._frequency[word] = count
         return count

@@ -49,6 +49,12 @@ class PlatformCorpus:
     def get_params(self) -> dict[str, Any]:
         return {"corpus": self.corpus, "base_url": self.base_url}
 
+    async def close(self) -> None:
+        """Close the connections of this event loop."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.corpus, self.base_url)
 

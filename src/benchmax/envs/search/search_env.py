@@ -10,6 +10,7 @@ by it, so that nothing is earned with a wrong answer.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
@@ -81,18 +82,21 @@ class SearchEnv(BaseEnv):
         super().__init__(**kwargs)
         self._is_handbook = search is None or search == NAME
         self._corpus = handbook_index() if self._is_handbook else _opened(search)
+        self._opened_here = isinstance(search, str) and not self._is_handbook
         self._judge = (
             AnswerJudge(judge_base_url, judge_model, judge_token_provider, judge_timeout)
             if judge_base_url or judge_model
             else None
         )
-        self.reward_weights = {  # type: ignore[misc]
-            "answer_correctness": w_correctness,
-            "conciseness": w_conciseness,
-            "citation_recall": w_citation_recall,
-            "citation_precision": w_citation_precision,
-            "search_efficiency": w_search_efficiency,
-        }
+        self.reward_weights = _shares(  # type: ignore[misc]
+            {
+                "answer_correctness": w_correctness,
+                "conciseness": w_conciseness,
+                "citation_recall": w_citation_recall,
+                "citation_precision": w_citation_precision,
+                "search_efficiency": w_search_efficiency,
+            }
+        )
         self._max_calls = max_search_calls
         self._calls: dict[str, int] = {}
 
@@ -164,6 +168,9 @@ class SearchEnv(BaseEnv):
         self._calls.pop(rollout_id, None)
 
     async def shutdown(self) -> None:
+        close = getattr(self._corpus, "close", None) if self._opened_here else None
+        if close is not None and inspect.isawaitable(closing := close()):
+            await closing
         if self._judge is not None:
             await self._judge.close()
 
@@ -222,6 +229,14 @@ class SearchEnv(BaseEnv):
         """The searches that lead to the answer of a generated question; other rows have none."""
         facts = (example.get("task") or {}).get("facts")
         return _played(facts) if facts else None
+
+
+def _shares(weights: Mapping[str, float]) -> dict[str, float]:
+    """The weights as shares of their sum, so that a perfect answer earns 1."""
+    total = sum(weights.values())
+    if total <= 0 or min(weights.values()) < 0:
+        raise EnvDefinitionError("The weights w_… must not be negative, and at least one must be above 0.")
+    return {name: weight / total for name, weight in weights.items()}
 
 
 def _played(facts: Mapping[str, Any]) -> Generator[Any, str, None]:

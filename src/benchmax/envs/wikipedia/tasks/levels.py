@@ -15,7 +15,7 @@ from benchmax.envs.wikipedia.factbook.world import NAME, World, open_world
 from benchmax.envs.wikipedia.tasks.kinds import KINDS, Drawn, Kind, played
 from benchmax.search.index import Index
 
-ROWS = 640
+ROWS = 400
 _MISSES = 2_000
 """Draws in a row that bring nothing new: the level has no more questions."""
 _SHARE = 0.03

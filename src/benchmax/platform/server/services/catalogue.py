@@ -10,6 +10,7 @@ import ast
 import hashlib
 import inspect
 import json
+import logging
 import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -25,13 +26,15 @@ from benchmax.bundle.metadata import BundleMetadata
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import environments
 from benchmax.envs.loading import load_env_class, own_rows
-from benchmax.errors import NotFoundError, UsageError
+from benchmax.errors import BenchmaxError, NotFoundError, UsageError
 from benchmax.platform.server.services.datasets import uploaded
 from benchmax.platform.store.tables import Run
 from benchmax.platform.store.uploads import uploads
 from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.platform.store.uploads.uploads import OURS, Uploaded
 from benchmax.platform.wire.environments import EnvironmentDetails, EnvironmentInfo, SourceFile
+
+logger = logging.getLogger(__name__)
 
 SHOWN_BYTES = 200 * 1024
 """Of one source file."""
@@ -83,7 +86,7 @@ def _id(uploaded: Uploaded) -> str:
 def info(store: BlobStore, environment: Environment, tools: Mapping[str, list[str]]) -> EnvironmentInfo:
     known = tools.get(environment.id)
     if environment.uploaded is None:
-        return _built_in(environment.id).model_copy(update={"tools": known})
+        return _built_in(environment.id).model_copy(update={"tools": known, **_own_rows(environment.id)})
     uploaded = environment.uploaded
     manifest = _manifest(str(store.path(uploaded.metadata_sha256)))
     folder = uploaded.folder.split("/")
@@ -175,7 +178,6 @@ def _built_in(name: str) -> EnvironmentInfo:
     env_class = load_env_class(name)
     module = inspect.getdoc(inspect.getmodule(env_class)) or env_class.__doc__ or ""
     source = "".join(path.read_text("utf-8") for path in _source_files(name))
-    brings = overrides(env_class, "load_dataset")
     return EnvironmentInfo(
         id=name,
         name=env_class.__name__,
@@ -185,9 +187,23 @@ def _built_in(name: str) -> EnvironmentInfo:
         digest=hashlib.sha256(source.encode()).hexdigest(),
         python_version=BundleMetadata().python_version,
         created_at=None,
-        brings_rows=brings,
-        own_rows=len(list(own_rows(env_class))) if brings else None,
     )
+
+
+def _own_rows(name: str) -> dict[str, bool | int]:
+    """What it says about its rows; nothing when they cannot be had, as those of a corpus that was not fetched."""
+    if not overrides(load_env_class(name), "load_dataset"):
+        return {}
+    try:
+        return {"brings_rows": True, "own_rows": _counted(name)}
+    except BenchmaxError as error:
+        logger.warning("The rows of %s cannot be had: %s", name, error)
+        return {}
+
+
+@cache
+def _counted(name: str) -> int:
+    return len(list(own_rows(load_env_class(name))))
 
 
 def _source_files(name: str) -> list[Path]:
