@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from benchmax import plugins
+from benchmax.envs.composed.parts import is_composed, split_parts
 
 BUILT_IN = {
     "arithmetic": "benchmax.envs.arithmetic.arithmetic_env.ArithmeticEnv",
@@ -41,6 +42,8 @@ def member_class(name: str) -> Any:
 
 
 def is_named(name: str) -> bool:
-    """Whether a name is in the catalogue: of an environment, of one of a family, or of several with commas."""
-    family, slash, member = name.partition("/")
+    """Whether a name is in the catalogue: of an environment, of one of a family, or of several of these."""
+    if is_composed(name):
+        return all(map(is_named, split_parts(name)))
+    family, slash, _ = name.partition("/")
     return name in environments() or bool(slash and name in members(family))

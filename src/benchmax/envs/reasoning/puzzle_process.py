@@ -54,8 +54,8 @@ PARSED = ("games.puzzle24", "games.countdown")
 """Modules that imported sympy's `parse_expr` by name."""
 _TOKEN = re.compile(r"\s*(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+|[A-Za-z]+|\*\*|[-+*/^()=,|])")
 _NAMES = frozenset("sin cos tan sec csc cot asin acos atan sinh cosh tanh exp log ln sqrt Abs pi".split())
-_LABELS = ({"true", "false"}, {"yes", "no"})
-"""Answers of which there are only these two."""
+_LABELS = frozenset({"true", "false", "yes", "no"})
+"""Answers that are right or wrong: one scorer takes any text for `True`."""
 
 
 # Scoring
@@ -99,10 +99,9 @@ def score(task: str, answer: str, entry: dict[str, Any]) -> float:
     if isinstance(truth, str):
         if answer.strip() == truth.strip():
             return 1.0
-        for labels in _LABELS:
-            if truth.strip().lower() in labels and answer.strip().lower() not in labels:
-                return 0.0
-    if is_exact(task):
+        if truth.strip().lower() in _LABELS:
+            return float(answer.strip().lower() == truth.strip().lower())
+    if is_exact(task) or not _uses_its_numbers(task, answer, entry):
         return 0.0
     try:
         value = float(_scorer(task).score_answer(answer, entry))
@@ -110,6 +109,13 @@ def score(task: str, answer: str, entry: dict[str, Any]) -> float:
         return 0.0
     value = min(1.0, max(0.0, value)) if isfinite(value) else 0.0
     return 0.0 if value <= FLOOR else value
+
+
+def _uses_its_numbers(task: str, answer: str, entry: dict[str, Any]) -> bool:
+    """Whether an expression has the numbers of its puzzle; the scorer of puzzle24 takes any four."""
+    if task != "puzzle24":
+        return True
+    return sorted(map(int, re.findall(r"\d+", answer)[:8])) == sorted(entry["metadata"]["numbers"])
 
 
 def is_exact(task: str) -> bool:

@@ -27,6 +27,8 @@ LEVELS = ("easy", "default", "medium", "hard")
 ROWS = 400
 FEW_ROWS = {"knight_swap": 48, "sokoban": 96}
 """Of tasks whose puzzles take long to make."""
+FEWEST = 64
+"""Easy puzzles, below which `default` ones are taken where no level is named."""
 SHOWN_CHARS = 600
 """The longest puzzle, with its answer, that is shown before another."""
 
@@ -78,7 +80,7 @@ class ReasoningEnv(BaseEnv):
     @classmethod
     def _read(cls, name: str) -> tuple[str, str, dict[str, Any]]:
         """Task, level and settings that a dataset's name means."""
-        task, level, settings = cls.puzzle, "easy", dict[str, Any]()
+        task, level, settings = cls.puzzle, "", dict[str, Any]()
         for word in filter(None, name.split(":")):
             setting, equals, value = word.partition("=")
             if equals:
@@ -123,7 +125,9 @@ async def _score(answer: str, task: Mapping[str, Any]) -> float:
 
 def _puzzles(task: str, level: str, settings: Mapping[str, Any], seed: int, rows: int) -> list[dict[str, Any]]:
     """Rows of one task, each with the same solved puzzle before it where there is a short one."""
-    made = make_puzzles(task, level, settings, seed=seed, rows=rows + 1)
+    made = make_puzzles(task, level or "easy", settings, seed=seed, rows=rows + 1)
+    if not level and len(made) < min(rows, FEWEST):  # there are hardly any easy ones
+        made = max(made, make_puzzles(task, "default", settings, seed=seed, rows=rows + 1), key=len)
     short = (row for row in made if "answer" in row and len(row["question"]) + len(row["answer"]) <= SHOWN_CHARS)
     if (shown := next(short, None)) is None:
         return made[:rows]
