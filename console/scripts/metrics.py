@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmax import limits
 from benchmax.envs.datasets.readers import FORMATS
-from benchmax.metrics import TABLE, Metric
+from benchmax.metrics import PART_METRICS, TABLE, Metric, of_part
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TYPESCRIPT = ROOT / "console" / "src" / "chart" / "metrics.generated.ts"
@@ -41,6 +41,9 @@ def typescript() -> str:
         "export const KNOWN_METRICS: KnownMetric[] = [",
         *(f"  {json.dumps(_fields(metric), ensure_ascii=False)}," for metric in TABLE),
         "];",
+        "",
+        "/** Those that each environment of a composed run has, too: `env/NAME/KEY`. */",
+        f"export const PART_METRICS: string[] = {json.dumps(list(PART_METRICS), ensure_ascii=False)};",
         "",
     ]
     return "\n".join(lines)
@@ -74,6 +77,8 @@ def _fields(metric: Metric) -> dict[str, object]:
 def document(text: str) -> str:
     """The page with the table as it is now."""
     rows = [f"| `{metric.key}` | {metric.title} | {metric.about} |" for metric in TABLE]
+    parts = ", ".join(f"`{key}`" for key in PART_METRICS)
+    rows.append(f"| `{of_part('NAME', 'KEY')}` | NAME: … | The same of one environment of a composed run: {parts}. |")
     table = "\n".join(["| metric | in the console | what it is |", "| --- | --- | --- |", *rows])
     return re.sub(f"{BEGIN}.*?{END}", lambda _: f"{BEGIN}\n{table}\n\n{END}", text, flags=re.DOTALL)
 

@@ -110,6 +110,15 @@ SANDBOX_ENV_PROCESSES = _limit(
 SANDBOX_START_SECONDS = _limit("SANDBOX_START_SECONDS", 120.0, "seconds", "start of a sandbox, imports included")
 
 # Ready environments
+REASONING_ANSWER_CHARS = _limit(
+    "REASONING_ANSWER_CHARS", 20_000, "characters", "longest answer that the reasoning environment scores"
+)
+REASONING_SCORE_SECONDS = _limit(
+    "REASONING_SCORE_SECONDS", 2.0, "seconds", "processor time to score one puzzle; an answer that takes longer is wrong"
+)
+REASONING_MAKE_SECONDS = _limit(
+    "REASONING_MAKE_SECONDS", 300.0, "seconds", "processor time to make the puzzles of one dataset"
+)
 MATH_ANSWER_CHARS = _limit("MATH_ANSWER_CHARS", 300, "characters", "longest answer that the math environment judges")
 MATH_JUDGE_SECONDS = _limit(
     "MATH_JUDGE_SECONDS", 1.0, "seconds", "processor time to compare two answers; one that takes longer is wrong"

@@ -46,3 +46,6 @@ export const KNOWN_METRICS: KnownMetric[] = [
   {"key": "seconds/update", "name": "Update time", "section": "speed", "about": "Seconds to learn from them.", "unit": "s", "better": "", "min": 0},
   {"key": "tokens_per_second", "name": "Tokens per second", "section": "speed", "about": "Sampled tokens by the step's time.", "unit": "", "better": "", "min": 0},
 ];
+
+/** Those that each environment of a composed run has, too: `env/NAME/KEY`. */
+export const PART_METRICS: string[] = ["reward/mean", "solve_rate", "pass@k", "max@k", "response_tokens/mean", "turns/mean", "rollouts", "unscored", "truncated", "failed"];

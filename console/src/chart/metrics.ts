@@ -1,12 +1,23 @@
 // Metric keys in words: what a chart is called, how its value comes about, and where it stands on the page.
 
-import { KNOWN_METRICS } from "./metrics.generated";
+import { KNOWN_METRICS, PART_METRICS } from "./metrics.generated";
 
 export type Metric = { key: string; name: string; about?: string; section: Section; min?: number; max?: number };
-export type Section = "main" | "components" | "rewards" | "rollouts" | "updates" | "speed" | "other";
+export type Section =
+  | "main"
+  | "environments"
+  | "parts"
+  | "components"
+  | "rewards"
+  | "rollouts"
+  | "updates"
+  | "speed"
+  | "other";
 
 export const SECTIONS: Record<Exclude<Section, "main">, string> = {
+  environments: "Environments",
   components: "Reward components",
+  parts: "More about each environment",
   rewards: "More about rewards",
   rollouts: "Rollouts",
   updates: "Updates of the model",
@@ -18,6 +29,11 @@ export const MAIN = KNOWN_METRICS.filter((each) => each.section === "main").map(
 
 const KNOWN = new Map(KNOWN_METRICS.map((each) => [each.key, each]));
 
+/** A number of one of the environments that a run is composed of. */
+const PART = /^env\/([^/]+)\/(.+)$/;
+/** Shown of each environment before everything else. */
+const PART_FIRST = PART_METRICS.slice(0, 2);
+
 const COMPONENT = /^reward_stats\/(.+)\/reward\/mean$/;
 
 /** The reward components among the keys, in order. */
@@ -28,6 +44,16 @@ export function components(keys: Iterable<string>): string[] {
 export function metric(key: string): Metric {
   const known = KNOWN.get(key);
   if (known) return known;
+  const [, environment, measured] = PART.exec(key) ?? [];
+  const whole = measured === undefined ? undefined : KNOWN.get(measured);
+  if (environment !== undefined && whole && PART_METRICS.includes(whole.key))
+    return {
+      ...whole,
+      key,
+      name: `${environment}: ${whole.name}`,
+      section: PART_FIRST.includes(whole.key) ? "environments" : "parts",
+      about: `${whole.about} Of the environment “${environment}” alone.`,
+    };
   const component = COMPONENT.exec(key)?.[1];
   if (component)
     return {

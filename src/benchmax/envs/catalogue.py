@@ -6,7 +6,11 @@ the name of a built-in environment.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 from benchmax import plugins
+from benchmax.envs.composed.parts import is_composed, split_parts
 
 BUILT_IN = {
     "arithmetic": "benchmax.envs.arithmetic.arithmetic_env.ArithmeticEnv",
@@ -17,10 +21,33 @@ BUILT_IN = {
     "code": "benchmax.envs.code.code_env.CodeEnv",
     "wikipedia": "benchmax.envs.wikipedia.wiki_env.WikipediaEnv",
     "search": "benchmax.envs.search.search_env.SearchEnv",
+    "telestich": "benchmax.envs.telestich.telestich_env.TelestichEnv",
+    "reasoning": "benchmax.envs.reasoning.reasoning_env.ReasoningEnv",
 }
+FAMILIES = {"reasoning": "benchmax.envs.reasoning.tasks"}
+"""Names before a slash, `reasoning/leg_counting`, and the module that knows their members."""
 
 
 def environments() -> dict[str, str]:
     """The dotted path of every environment that has a name."""
     added = {name: entry.value.replace(":", ".") for name, entry in plugins.entries("environments").items()}
     return added | BUILT_IN
+
+
+def members(family: str) -> list[str]:
+    """The environments of a family, by their whole names."""
+    return [f"{family}/{name}" for name in import_module(FAMILIES[family]).members()] if family in FAMILIES else []
+
+
+def member_class(name: str) -> Any:
+    """The class of an environment of a family; None for a name of no family, NotFoundError for one it does not have."""
+    family, slash, member = name.partition("/")
+    return import_module(FAMILIES[family]).member(member) if slash and family in FAMILIES else None
+
+
+def is_named(name: str) -> bool:
+    """Whether a name is in the catalogue: of an environment, of one of a family, or of several of these."""
+    if is_composed(name):
+        return all(map(is_named, split_parts(name)))
+    family, slash, _ = name.partition("/")
+    return name in environments() or bool(slash and name in members(family))

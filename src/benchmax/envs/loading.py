@@ -1,6 +1,7 @@
 """Finds an environment, its arguments and its rows by what a person types.
 
 arithmetic                      an environment with a name (`benchmax.envs.catalogue`)
+reasoning/leg_counting          one of a family of environments
 my_package.my_module.MyEnv      a dotted path; my_package.my_module:MyEnv is the same
 main.py, main.py:MyEnv          a file, and the class in it when there are several
 math,crm  math=2,main.py:MyEnv  several in one run, with weights (`benchmax.envs.composed`)
@@ -21,7 +22,7 @@ from typing import Any
 
 from benchmax import plugins
 from benchmax.envs.base_env import BaseEnv, overrides
-from benchmax.envs.catalogue import BUILT_IN, environments
+from benchmax.envs.catalogue import BUILT_IN, environments, member_class
 from benchmax.envs.composed.parts import is_composed, part_name, split_parts
 from benchmax.envs.datasets.readers import FORMATS
 from benchmax.errors import BenchmaxError, EnvDefinitionError, NotFoundError, UsageError, describe_error
@@ -33,6 +34,8 @@ def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]
         return load_env_class(BUILT_IN[spec])
     if is_composed(spec):
         return _composed(spec, folder)
+    if (member := member_class(spec)) is not None:
+        return _environment(member, spec)
     if "/" not in spec and spec in plugins.entries("environments"):
         return _environment(plugins.load("environments", spec), spec)
     file, name = split_spec(spec)

@@ -7,6 +7,7 @@ All of them take time in proportion to the text, also for adversarial text.
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import sys
@@ -21,6 +22,8 @@ from benchmax.envs.types import Transcript
 
 _TOOL_CALL = "<tool_call>"
 _ANSWER_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE | re.ASCII)
+# Ends at the next tag, whichever it is: linear for a text of opening tags alone.
+_ANSWER_BLOCK = re.compile(r"<answer>((?:[^<]|<(?!/?answer>))*+)</answer>", re.IGNORECASE)
 _SOURCE = re.compile(r"\[source:([^\[\]]++)\]", re.IGNORECASE | re.ASCII)
 _NUMBER = re.compile(
     r"(?:(?<![\w.)])[-+])?(?:(?:[0-9]{1,3}(?:,[0-9]{3})++(?![0-9])|[0-9]++)(?:\.[0-9]*+)?|\.[0-9]++)"
@@ -79,6 +82,21 @@ def extract_last_answer_block(text: str) -> str:
         elif start is not None:
             answer, start = text[start : tag.start()].strip(), None
     return answer
+
+
+def only_answer(completion: Any, most_chars: int) -> str | None:
+    """What stands in `<answer>` tags in the last turn with text; None when nothing does, when it is longer than
+    `most_chars`, or when there are different answers: listing many earns nothing."""
+    found = {html.unescape(block).strip() for block in _ANSWER_BLOCK.findall(_last_text(completion))}
+    answer = found.pop() if len(found) == 1 else ""
+    return answer if 0 < len(answer) <= most_chars else None
+
+
+def _last_text(completion: Any) -> str:
+    if isinstance(completion, str):
+        return completion
+    texts = (extract_completion_text([turn]) for turn in reversed(_turns(completion)))
+    return next((text for text in texts if text), "")
 
 
 # --- comparing with a known answer ---

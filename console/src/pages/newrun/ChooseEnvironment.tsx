@@ -1,12 +1,12 @@
 import { useState } from "react";
 import type { Environment } from "../../api/environments";
-import { Command, cx, ErrorNote, Link, Plain, SearchBox, Skeleton, Ticked } from "../../ui";
+import { Check, Command, cx, ErrorNote, Link, Plain, SearchBox, Skeleton, Ticked } from "../../ui";
 import { EnvironmentFoot } from "../environments/List";
 import type { Form } from "./form";
 
 const SEARCH_FROM = 9;
 
-/** One of the environments, as a group of radio buttons. */
+/** One of the environments, as a group of radio buttons, and built-in ones that are trained on together with it. */
 export function ChooseEnvironment({ form }: { form: Form }) {
   const [wanted, setWanted] = useState("");
   const { environments, environment } = form;
@@ -17,6 +17,7 @@ export function ChooseEnvironment({ form }: { form: Form }) {
     `${each.name} ${each.id} ${each.path}`.toLowerCase().includes(wanted.toLowerCase()),
   );
   const choose = (each: Environment) => form.choose({ environment: each.id });
+  const parts = environment?.kind === "builtin" ? environment.id.split(",") : [];
   return (
     <div className="stack">
       {ordered.length >= SEARCH_FROM && (
@@ -29,12 +30,12 @@ export function ChooseEnvironment({ form }: { form: Form }) {
       )}
       <div className="env-grid" role="radiogroup" aria-label="Environment">
         {shown.map((each) => (
-          <label key={each.id} className={cx("choice", each.id === environment?.id && "choice-on")}>
+          <label key={each.id} className={cx("choice", isChosen(each, environment) && "choice-on")}>
             <input
               type="radio"
               name="environment"
               value={each.id}
-              checked={each.id === environment?.id}
+              checked={isChosen(each, environment)}
               onChange={() => choose(each)}
             />
             <span className="choice-body">
@@ -49,6 +50,21 @@ export function ChooseEnvironment({ form }: { form: Form }) {
           </label>
         ))}
       </div>
+      {parts.length > 0 && (
+        <fieldset className="row small together">
+          <legend>Together with</legend>
+          {ordered
+            .filter((each) => each.kind === "builtin" && each.bringsRows && each.id !== parts[0])
+            .map((each) => (
+              <Check
+                key={each.id}
+                label={each.id}
+                checked={parts.includes(each.id)}
+                onChange={() => form.choose({ environment: toggled(parts, each.id).join(",") })}
+              />
+            ))}
+        </fieldset>
+      )}
       <div className="row small muted">
         <span>Yours is not here? Run this in its folder, or read</span>
         <Link href="/environments">what an environment is</Link>
@@ -56,4 +72,14 @@ export function ChooseEnvironment({ form }: { form: Form }) {
       </div>
     </div>
   );
+}
+
+/** Whether an environment is the chosen one, or the first of several. */
+function isChosen(each: Environment, chosen: Environment | null): boolean {
+  return chosen !== null && (each.id === chosen.id || each.id === chosen.id.split(",")[0]);
+}
+
+/** The names with one more or one less. */
+function toggled(names: readonly string[], name: string): string[] {
+  return names.includes(name) ? names.filter((each) => each !== name) : [...names, name];
 }

@@ -17,7 +17,7 @@ export function useForm() {
   const like = search.get("like") || null;
   const likeRun = useLikeRun(like);
   const args = useMemo(() => ({ ...served, data: asGiven(served.data, likeRun.data?.given) }), [served, likeRun.data]);
-  const named = (id: string | null | undefined) => environments.data?.find((each) => each.id === id) ?? null;
+  const named = (id: string | null | undefined) => find(environments.data ?? [], id);
   const dataset = search.get("dataset") || null;
   const chosen = named(search.get("environment"));
   const preview = usePreview(dataset, readAs(chosen), 20);
@@ -49,6 +49,25 @@ export function useForm() {
     setArg: (name: string, text: string | null) => search.set({ [ARG + name]: text }),
     /** Another environment or dataset makes the doctor's report worthless. */
     choose: (change: Record<string, string | null>) => search.set({ ...change, report: null }),
+  };
+}
+
+/** One environment, or several built-in ones with commas between their names. */
+function find(all: readonly Environment[], id: string | null | undefined): Environment | null {
+  const one = all.find((each) => each.id === id);
+  if (one || !id?.includes(",")) return one ?? null;
+  const parts = id.split(",").map((name) => all.find((each) => each.id === name && each.kind === "builtin"));
+  const known = parts.filter((each) => each !== undefined);
+  if (known.length < parts.length || !known[0]) return null;
+  const rows = known.map((each) => each.ownRows ?? 0);
+  return {
+    ...known[0],
+    id,
+    name: known.map((each) => each.name).join(", "),
+    path: id,
+    description: "",
+    bringsRows: known.every((each) => each.bringsRows),
+    ownRows: Math.min(...rows) * rows.length,
   };
 }
 

@@ -199,7 +199,11 @@ function Body({
           key={`${section} ${pattern !== ""}`}
           title={SECTIONS[section]}
           aside={preview(groups.get(section)!)}
-          open={pattern !== "" || (section === "components" && groups.get(section)!.length <= 3)}
+          open={
+            pattern !== "" ||
+            section === "environments" ||
+            (section === "components" && groups.get(section)!.length <= 3)
+          }
         >
           <Grid metrics={groups.get(section)!} sources={sources} view={view} small />
         </Fold>

@@ -109,6 +109,11 @@ def part_of_row(row: Any) -> str:
     return found if isinstance(found, str) else ""
 
 
+def mixed_part(row: Any) -> str:
+    """The part of a row as `ComposedEnv.load_dataset` makes it; empty for any other row, whatever its columns mean."""
+    return part_of_row(row) if isinstance(row, Mapping) and set(row) == {"env", "row"} else ""
+
+
 def own_task(task: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """A task as its part made it."""
     return {key: value for key, value in (task or {}).items() if key != PART} or None

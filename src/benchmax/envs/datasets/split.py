@@ -6,7 +6,7 @@ right for rows in order of time. Enough rows always remain for training.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeVar
 
 from benchmax.limits import MIN_TRAIN_ROWS
@@ -28,6 +28,18 @@ def held_out_indices(
     return [(number + 1) * count // aside - 1 for number in range(aside)]
 
 
+def held_out_of_parts(
+    parts: Iterable[str], share: float = HELD_OUT_SHARE, *, order: Order = "spread", least: int = MIN_TRAIN_ROWS
+) -> set[int]:
+    """The same for rows that belong to several parts, each of which is split by the rule."""
+    places: dict[str, list[int]] = {}
+    for at, part in enumerate(parts):
+        places.setdefault(part, []).append(at)
+    each = -(-least // max(1, len(places)))
+    counts = {part: held_out_indices(len(own), share, order=order, least=each) for part, own in places.items()}
+    return {places[part][index] for part, indices in counts.items() for index in indices}
+
+
 def hold_out(
     rows: Sequence[T],
     share: float = HELD_OUT_SHARE,
@@ -37,13 +49,5 @@ def hold_out(
     part: Callable[[T], str] = lambda row: "",
 ) -> tuple[list[T], list[T]]:
     """(training rows, held-out rows), each in the order given. Rows of each `part` are split by the rule apart."""
-    places: dict[str, list[int]] = {}
-    for at, row in enumerate(rows):
-        places.setdefault(part(row), []).append(at)
-    each = -(-least // max(1, len(places)))
-    aside = {
-        own[index]
-        for own in places.values()
-        for index in held_out_indices(len(own), share, order=order, least=each)
-    }
+    aside = held_out_of_parts(map(part, rows), share, order=order, least=least)
     return [row for at, row in enumerate(rows) if at not in aside], [rows[at] for at in sorted(aside)]

@@ -6,35 +6,19 @@ that listing every number earns nothing. Numbers are compared here; everything e
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Callable
 from typing import Any
 
 from benchmax import limits
 from benchmax.envs.math.numbers import read_number, same_number
-from benchmax.envs.reward_helpers import extract_completion_text
-from benchmax.envs.types import Transcript
-
-# Ends at the next tag, whichever it is: linear for a text of opening tags alone.
-_ANSWER = re.compile(r"<answer>((?:[^<]|<(?!/?answer>))*+)</answer>", re.IGNORECASE)
+from benchmax.envs.reward_helpers import only_answer
 
 SameAnswer = Callable[[str, str], bool]
 
 
 def final_answer(messages: Any) -> str | None:
     """The one answer of the last turn with text; None when there is none, or several that differ."""
-    found = {html.unescape(block).strip() for block in _ANSWER.findall(_last_text(messages))}
-    answer = found.pop() if len(found) == 1 else ""
-    return answer if 0 < len(answer) <= limits.MATH_ANSWER_CHARS else None
-
-
-def _last_text(messages: Any) -> str:
-    if isinstance(messages, str):
-        return messages
-    turns = messages.completion if isinstance(messages, Transcript) else list(messages or ())
-    texts = (extract_completion_text([turn]) for turn in reversed(turns))
-    return next((text for text in texts if text), "")
+    return only_answer(messages, limits.MATH_ANSWER_CHARS)
 
 
 def decide(answer: str, truth: str) -> bool | None:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from benchmax.envs.catalogue import environments
+from benchmax.envs.catalogue import environments, is_named
 from benchmax.envs.datasets.readers import FORMATS, file_format
 from benchmax.envs.datasets.run_rows import check_count
 from benchmax.errors import UsageError
@@ -147,7 +147,7 @@ def _keep(
 
 def _reader(services: Services, caller: Principal, environment: str | None) -> str | None:
     """Whose columns the rows must have: a built-in environment's, or those that an uploaded one is known to read."""
-    if not environment or environment in environments():
+    if not environment or is_named(environment):
         return environment or None
     with services.database.read() as db:
         uploaded = catalogue.find(db, caller.user_id, environment).uploaded

@@ -24,7 +24,7 @@ from benchmax import limits
 from benchmax.bundle.errors import BundlingError
 from benchmax.bundle.metadata import BundleMetadata
 from benchmax.envs.base_env import BaseEnv, overrides
-from benchmax.envs.catalogue import environments
+from benchmax.envs.catalogue import environments, is_named
 from benchmax.envs.loading import load_env_class, own_rows
 from benchmax.errors import BenchmaxError, NotFoundError, UsageError
 from benchmax.platform.server.services.datasets import uploaded
@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 SHOWN_BYTES = 200 * 1024
 """Of one source file."""
 _INSPECTED_BYTES = 16 * limits.MIB
+SIGNS = {",": ".and.", "=": ".by.", "/": ".of."}
+"""What stands for signs of `math=2,reasoning/leg_counting` in the paths of uploads."""
 NOT_THERE = "You have no such environment. `list_environments` shows them."
 
 
@@ -61,7 +63,16 @@ def find(db: Session, owner_id: str, environment_id: str) -> Environment:
     for each in everything(db, owner_id):
         if each.id == environment_id:
             return each
+    if _is_named(environment_id):  # several built-in ones, or one of a family
+        return Environment(environment_id, None)
     raise NotFoundError(NOT_THERE)
+
+
+def _is_named(name: str) -> bool:
+    try:
+        return is_named(name)
+    except UsageError:  # a weight that is none
+        return False
 
 
 def of_run(db: Session, run: Run) -> str | None:
@@ -69,7 +80,9 @@ def of_run(db: Session, run: Run) -> str | None:
     path = run.paths.get("env_cls_path", "")
     if path.startswith(OURS):
         name = path.removeprefix(OURS).partition("/")[0]
-        return name if name in environments() else None
+        for sign, word in SIGNS.items():
+            name = name.replace(word, sign)
+        return name if _is_named(name) else None
     launched = (run.blobs.get("env_cls_path"), run.blobs.get("env_metadata_path"))
     known = uploads.environments_of(db, run.owner_id)
     return next((_id(each) for each in known if (each.cls_sha256, each.metadata_sha256) == launched), None)
@@ -182,7 +195,7 @@ def _built_in(name: str) -> EnvironmentInfo:
         id=name,
         name=env_class.__name__,
         kind="builtin",
-        path=environments()[name],
+        path=environments().get(name, name),
         description=_first_paragraph(module),
         digest=hashlib.sha256(source.encode()).hexdigest(),
         python_version=BundleMetadata().python_version,
@@ -224,7 +237,10 @@ def bundle_paths(db: Session, store: BlobStore, owner_id: str, environment: Envi
     from benchmax.bundle import dump_bundle
 
     bundle = dump_bundle(load_env_class(environment.id))
-    folder = f"{OURS}{environment.id}/{hashlib.sha256(bundle.pickled).hexdigest()[:16]}"
+    name = environment.id
+    for sign, word in SIGNS.items():
+        name = name.replace(sign, word)
+    folder = f"{OURS}{name}/{hashlib.sha256(bundle.pickled).hexdigest()[:16]}"
     files = {
         "env_cls_path": (f"{folder}/env-cls.pkl", bundle.pickled),
         "env_metadata_path": (f"{folder}/{uploads.MANIFEST}", bundle.metadata.to_json_bytes()),

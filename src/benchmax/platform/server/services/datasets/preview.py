@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.catalogue import environments
+from benchmax.envs.catalogue import is_named
 from benchmax.envs.datasets.load import check_dataset, iter_examples
 from benchmax.envs.datasets.readers import read_rows
 from benchmax.envs.datasets.rows import RowIssue
@@ -49,7 +49,7 @@ def row_class(environment: str | None) -> type[BaseEnv] | None:
     """The class whose columns the rows must have. Built-in classes only: no code of a user is loaded here."""
     if environment == OWN_CODE:
         return AnyColumns
-    return load_env_class(environment) if environment in environments() else None
+    return load_env_class(environment) if environment is not None and is_named(environment) else None
 
 
 def check_file(file: Path, path: str, environment: str | None) -> int:

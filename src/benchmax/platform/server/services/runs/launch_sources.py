@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from benchmax.envs.datasets.run_rows import check_count
-from benchmax.envs.datasets.split import HELD_OUT_SHARE, held_out_indices
+from benchmax.envs.composed.parts import mixed_part
+from benchmax.envs.datasets.split import HELD_OUT_SHARE, held_out_of_parts
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.catalogue import Environment
@@ -150,8 +151,7 @@ def _datasets(
 
 def _split(services: Services, owner_id: str, rows: Any, share: float) -> dict[str, str]:
     """Three passes over the rows, none of which holds them all."""
-    count = sum(1 for _ in rows())
-    aside = set(held_out_indices(count, share))
+    aside = held_out_of_parts(map(mixed_part, rows()), share)
     train = uploaded.store_rows(services.blobs, _chosen(rows(), lambda at: at not in aside))
     held_out = uploaded.store_rows(services.blobs, _chosen(rows(), lambda at: at in aside))
     folder = f"{SPLITS}{train[0][:8]}{held_out[0][:8]}"
