@@ -17,8 +17,9 @@ MODULES = {
     ),
     "mcp": ("mcp", "yaml"),
     "postgres": ("psycopg",),
-    "envs": ("math_verify", "simple_salesforce", "requests", "sympy", "openpyxl", "ironcalc", "pandas"),
-    "envs": ("math_verify", "reasoning_gym", "simple_salesforce", "requests", "sympy"),
+    "envs": (
+        "math_verify", "reasoning_gym", "simple_salesforce", "requests", "sympy", "openpyxl", "ironcalc", "pandas",
+    ),
 }  # fmt: skip
 """The modules benchmax imports from each extra, the best known first."""
 

@@ -246,7 +246,6 @@ def find_rows(env_class: type[BaseEnv], data: str | None) -> Any:
     """The rows a person means by `data`: a file, `hf:owner/name`, or a name the environment loads itself."""
     if data and env_class.composed_of and "=" in data and not os.path.exists(data):
         return own_rows(env_class, data)  # rows of each part
-    if not data or not (data.startswith("hf:") or Path(data).suffix or os.path.isfile(data)):
     if not data or os.path.isdir(data) or not (data.startswith("hf:") or Path(data).suffix or os.path.isfile(data)):
         return own_rows(env_class, data or None)
     if not data.startswith("hf:") and not os.path.exists(data):
