@@ -1,9 +1,10 @@
 """Removes secrets from text, by value: as they are, in the encodings of other programs, and in pieces.
 
 A value is found in every form that a log or a message may have it in (JSON, URL, base64 inside a longer text such as
-Basic auth, hexadecimal, HTML; upper or lower case), line by line when it has several, with line breaks inserted into
-it, and where a limit on the length of a text cut it in two. Characters written by their
-number, as URLs, JSON, HTML and Python do, are decoded, twice where one encoding is inside another.
+Basic auth, hexadecimal, lists of bytes, HTML; upper or lower case), line by line when it has several, with line breaks
+or colours inserted into it, and where a limit on the length of a text cut it in two, at an end of the text or in its
+middle. Characters written by their number, as URLs, JSON, HTML and Python do, are decoded, twice where one encoding is
+inside another. The time that this takes grows with the length of the text, whatever is in it.
 
     hide = Redactor([value])
     hide("the key is …")        # the key is [secret]
@@ -15,6 +16,8 @@ import base64
 import html
 import json
 import re
+import sys
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -27,16 +30,33 @@ CODED_CHARS = 8
 """Values of at least this length are also found in other encodings, and in either case."""
 PIECE_CHARS = 8
 """The shortest piece of a cut value that is recognised."""
-_BROKEN_CHARS = 24
-"""Forms of at least this length are also found with line breaks or spaces in them."""
-_CUT_CHARS = 4
-"""What may follow a cut: `…` or `...`, and a quote."""
+_BROKEN_CHARS = 16
+"""Forms of at least this length are also found with line breaks, spaces, colours or invisible characters in them."""
 
-_BREAKS = re.compile(r"(?:\\+[nrt]|\s)+")
+_BREAKS = re.compile(r"(?:(?<!\\)\\+[nrt]|[\s\0\u200b-\u200d\u2060\ufeff]|\x1b\[[0-9;]*[a-z])+")
+"""A run of backslashes is looked at from its first alone: there may be a million."""
+_BYTES = re.compile(r"(?:(?:0x)?[0-9a-f]{2}(?:[:,-]\s?|\s)){7,}(?:0x)?[0-9a-f]{2}")
+_BYTE_BREAKS = re.compile(r"(?:0x|[\s:,-])+")
+"""`73:6b:2d`, `0x73, 0x6b, 0x2d`, and what is between two bytes of it."""
 _NUMBERED = re.compile(
-    r"%([0-9a-f]{2})|\\+u00([0-9a-f]{2})|\\+x([0-9a-f]{2})|&#x([0-9a-f]{1,4});|&#([0-9]{1,5});|\\+([/\"'])|&(quot|amp|lt|gt);"
+    r"%(?P<hex1>[0-9a-f]{2})"
+    r"|(?<!\\)\\+(?:u0000(?P<hex2>[0-9a-f]{4})|u\{(?P<hex3>[0-9a-f]{1,6})\}|u(?P<hex4>[0-9a-f]{4})|x(?P<hex5>[0-9a-f]{2})"
+    r"|(?P<octal>[0-3][0-7]{2})|(?P<itself>[/\"']))"
+    r"|&#x0*(?P<hex6>[0-9a-f]{1,6});|&#0*(?P<decimal>[0-9]{1,7});|&(?P<name>quot|amp|lt|gt);"
 )
 """Signs written by their number or name, in lower case."""
+_CUT_OFF = re.compile(
+    r"(?:%[0-9a-f]?|\\+(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?)?"
+    r"(?:[….\s\"')]{0,4}\Z|[\"'\s]{0,2}(?:…|\.{2}|[\[(<]{1,2}(?:…|\.{2}|\d|truncated|cut|snip)))"
+)
+"""What follows the first part of a value that was cut: the end of the text, or a mark of the cut."""
+_CUT_ON = re.compile(
+    r"(?:\A[….\s\"'(]{0,4}|(?:…|\.{2}"
+    r"|(?:chars|characters|bytes|truncated|more|omitted|left out|cut|snip)[^\])>\n]{0,9}[\])>]{1,2})[\"'\s]{0,2})\Z"
+)
+"""What stands before the last part of one."""
+_CUT_CHARS = 40
+"""As much of the text is looked at for such a mark."""
 _NAMED = {"quot": '"', "amp": "&", "lt": "<", "gt": ">"}
 _WRITINGS = 2
 """How often signs may have been written so, one inside the other."""
@@ -54,6 +74,10 @@ class Redactor:
         self._forms = _Forms(forms)
         squeezed = {_BREAKS.sub("", form) for form in forms}
         self._squeezed = _Forms(each for each in squeezed if len(each) >= _BROKEN_CHARS)
+        coded = {
+            part.encode("utf-8", "surrogatepass").hex() for value in values - self._exact for part in _parts(value)
+        }
+        self._bytes = _Forms(each for each in coded if len(each) >= _BROKEN_CHARS)
 
     def __bool__(self) -> bool:
         return bool(self._exact or self._forms)
@@ -64,16 +88,18 @@ class Redactor:
         if self._forms:
             lower = _lower(text)
             spans += self._forms.find(lower)
-            spans += self._broken(lower)
+            spans += _broken(lower, _BREAKS, self._squeezed)
+            spans += self._in_bytes(lower)
             spans += self._numbered(lower)
         return _cut_out(text, spans) if spans else text
 
-    def _broken(self, lower: str) -> list[tuple[int, int]]:
-        """Where values are that contain line breaks."""
-        if not self._squeezed or (squeezed := _BREAKS.sub("", lower)) == lower:
-            return []
-        found = self._squeezed.find(squeezed)
-        return [_stretched(lower, span) for span in found] if found else []
+    def _in_bytes(self, lower: str) -> list[tuple[int, int]]:
+        """Where values are that are written as a list of their bytes."""
+        return [
+            (found.start() + start, found.start() + end)
+            for found in _BYTES.finditer(lower)
+            for start, end in _broken(found[0], _BYTE_BREAKS, self._bytes)
+        ]
 
     def _numbered(self, lower: str) -> list[tuple[int, int]]:
         """Where values stand of which signs are written by their numbers."""
@@ -100,16 +126,23 @@ def hide_texts(value: Any, hide: Callable[[str], str]) -> Any:
 
 def _forms(value: str) -> set[str]:
     """The forms a value may be written in."""
-    parts = {value, value.strip()} | {line.strip() for line in value.splitlines()}
-    parts = {part for part in parts if len(part) >= CODED_CHARS}
-    found = {form for part in parts for form in (*_escaped(part), *_coded(part.encode("utf-8", "surrogatepass")))}
+    found = {form for part in _parts(value) for form in (*_escaped(part), *_coded(part))}
     # Base64 once more, as in a file of secrets.
     inner = {form for part in {value, value.strip()} for form in _in_base64(part.encode("utf-8", "surrogatepass"))}
     return found | {form for each in inner for form in _in_base64(each.encode())}
 
 
+def _parts(value: str) -> set[str]:
+    """The whole, and its lines."""
+    parts = {value, value.strip()} | {line.strip() for line in value.splitlines()}
+    return {part for part in parts if len(part) >= CODED_CHARS}
+
+
 def _escaped(part: str) -> Iterator[str]:
     yield part
+    if not part.isascii():
+        yield part.encode("utf-8", "surrogatepass").decode("latin-1")  # byte by byte, as `%C3%A4` and `\\xc3\\xa4` are
+        yield from (unicodedata.normalize("NFC", part), unicodedata.normalize("NFD", part))
     for form in (json.dumps(part, ensure_ascii=False)[1:-1], json.dumps(part)[1:-1], repr(part)[1:-1]):
         yield form
         yield json.dumps(form, ensure_ascii=False)[1:-1]  # JSON in JSON, as in the arguments of a tool call
@@ -118,10 +151,15 @@ def _escaped(part: str) -> Iterator[str]:
     yield from (quote(encoded), quote(encoded, safe=""), quote_plus(encoded))
 
 
-def _coded(part: bytes) -> Iterator[str]:
-    """Hexadecimal, and base64 for every alignment of the value."""
-    yield part.hex()
-    yield from _in_base64(part)
+def _coded(part: str) -> Iterator[str]:
+    """Hexadecimal, a list of bytes, and base64 for every alignment of the value."""
+    encoded, inner = part.encode("utf-8", "surrogatepass"), json.dumps(part)[1:-1]
+    yield encoded.hex()
+    yield ",".join(map(str, encoded))
+    yield from _in_base64(encoded)
+    yield from _in_base64(part.encode("utf-16-le", "surrogatepass"))
+    if inner != part:
+        yield from _in_base64(inner.encode())
 
 
 def _in_base64(part: bytes) -> Iterator[str]:
@@ -163,11 +201,11 @@ def _read_numbers(text: str) -> tuple[str, _Places]:
 
 
 def _sign(found: re.Match[str]) -> str:
-    *hexadecimal, decimal, itself, name = found.groups()
-    if itself or name:
-        return itself or _NAMED[name]
-    number = int(decimal) if decimal else int(next(filter(None, hexadecimal)), 16)
-    return _lower(chr(number)) if 0 < number < 0xD800 else "\ufffd"
+    kind = str(found.lastgroup)
+    if kind in ("itself", "name"):
+        return found["itself"] or _NAMED[found["name"]]
+    number = int(found[kind], {"octal": 8, "decimal": 10}.get(kind, 16))
+    return _lower(chr(number)) if 0 < number < 0xD800 or 0xDFFF < number <= sys.maxunicode else "\ufffd"
 
 
 def _lower(text: str) -> str:
@@ -209,47 +247,53 @@ def _occurrences(text: str, form: str) -> Spans:
 
 
 def _cut_at_the_end(text: str, form: str) -> Spans:
-    """The first part of a form, at the end of the text: `sk-012…`."""
-    end = len(text.rstrip("…. \"')"))
-    end = len(text) if len(text) - end > _CUT_CHARS else end
-    at = text.find(form[:PIECE_CHARS], max(0, end - len(form)), end)
+    """The first part of a form, before a cut: `sk-012…`."""
+    at = text.find(form[:PIECE_CHARS])
     while at >= 0:
-        if form.startswith(text[at:end]):
-            yield at, end
-            return
-        at = text.find(form[:PIECE_CHARS], at + 1, end)
+        size = _longest(PIECE_CHARS, len(form), lambda size: text.startswith(form[:size], at))  # noqa: B023
+        if _CUT_OFF.match(text, at + size):
+            yield at, at + size
+        at = text.find(form[:PIECE_CHARS], at + 1)
 
 
 def _cut_at_the_start(text: str, form: str) -> Spans:
-    """The last part of a form, at the start of the text: `…789`."""
-    start = len(text) - len(text.lstrip("…. \"'("))
-    start = 0 if start > _CUT_CHARS else start
-    at = text.find(form[-PIECE_CHARS:], start, start + len(form))
+    """The last part of a form, after a cut: `…789`."""
+    at = text.find(form[-PIECE_CHARS:])
     while at >= 0:
         end = at + PIECE_CHARS
-        if form.endswith(text[start:end]):
+        size = _longest(PIECE_CHARS, len(form), lambda size: text.endswith(form[-size:], 0, end))  # noqa: B023
+        start = end - size
+        if _CUT_ON.search(text[max(0, start - _CUT_CHARS) : start] if start > _CUT_CHARS else text[:start]):
             yield start, end
-            return
-        at = text.find(form[-PIECE_CHARS:], at + 1, start + len(form))
+        at = text.find(form[-PIECE_CHARS:], at + 1)
 
 
-def _stretched(text: str, span: tuple[int, int]) -> tuple[int, int]:
-    """A span of the text without breaks, as a span of the text with them."""
-    kept, before, lengths = [], 0, []
-    at = 0
-    for broken in _BREAKS.finditer(text):
-        kept.append(before)
-        lengths.append(at)
-        before += broken.start() - at
+def _longest(least: int, most: int, fits: Callable[[int], bool]) -> int:
+    """The largest number that fits, when every smaller one does."""
+    while least < most:
+        middle = (least + most + 1) // 2
+        least, most = (middle, most) if fits(middle) else (least, middle - 1)
+    return least
+
+
+def _broken(lower: str, breaks: re.Pattern[str], forms: _Forms) -> list[tuple[int, int]]:
+    """Where forms are that have breaks in them."""
+    if not forms or (squeezed := breaks.sub("", lower)) == lower:
+        return []
+    found = forms.find(squeezed)
+    places = _without(breaks, lower) if found else _Places([], [])
+    return [(places.before(start), places.before(end - 1) + 1) for start, end in found]
+
+
+def _without(breaks: re.Pattern[str], text: str) -> _Places:
+    """Where the pieces between breaks are."""
+    places, made, at = _Places([0], [0]), 0, 0
+    for broken in breaks.finditer(text):
+        made += broken.start() - at
         at = broken.end()
-    kept.append(before)
-    lengths.append(at)
-
-    def place(index: int) -> int:
-        piece = bisect_right(kept, index) - 1
-        return lengths[piece] + index - kept[piece]
-
-    return place(span[0]), place(span[1] - 1) + 1
+        places.made.append(made)
+        places.text.append(at)
+    return places
 
 
 def _cut_out(text: str, spans: list[tuple[int, int]]) -> str:
