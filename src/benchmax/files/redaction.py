@@ -45,18 +45,15 @@ _NUMBERED = re.compile(
     r"|&#x0*(?P<hex6>[0-9a-f]{1,6});|&#0*(?P<decimal>[0-9]{1,7});|&(?P<name>quot|amp|lt|gt);"
 )
 """Signs written by their number or name, in lower case."""
-_CUT_OFF = re.compile(
-    r"(?:%[0-9a-f]?|\\+(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?)?"
-    r"(?:[….\s\"')]{0,4}\Z|[\"'\s]{0,2}(?:…|\.{2}|[\[(<]{1,2}(?:…|\.{2}|\d|truncated|cut|snip)))"
-)
-"""What follows the first part of a value that was cut: the end of the text, or a mark of the cut."""
+_CUT_OFF = re.compile(r"…|\.{2,}|[\[(<]{1,2}(?:…|\.{2}|\d|truncated|cut|snip)")
 _CUT_ON = re.compile(
-    r"(?:\A[….\s\"'(]{0,4}|(?:…|\.{2}"
-    r"|(?:chars|characters|bytes|truncated|more|omitted|left out|cut|snip)[^\])>\n]{0,9}[\])>]{1,2})[\"'\s]{0,2})\Z"
+    r"(?:…|\.{2,}|(?:chars|characters|bytes|truncated|more|omitted|left out|cut|snip)[^\])>\n]{0,9}[\])>]{1,2})"
+    r"[\"'\s]{0,2}"
 )
-"""What stands before the last part of one."""
-_CUT_CHARS = 40
-"""As much of the text is looked at for such a mark."""
+"""What follows the first part of a text that was cut, and what stands before its last part."""
+_HALF_A_SIGN = re.compile(r"(?:%[0-9a-f]?|\\(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?)\Z")
+_CUT_CHARS = 4
+"""What may be at a cut end of a text beside the value: `…` or `...`, and a quote."""
 _NAMED = {"quot": '"', "amp": "&", "lt": "<", "gt": ">"}
 _WRITINGS = 2
 """How often signs may have been written so, one inside the other."""
@@ -230,13 +227,13 @@ class _Forms:
 
     def find(self, text: str) -> list[tuple[int, int]]:
         pieces = {text[at : at + PIECE_CHARS] for at in range(len(text) - PIECE_CHARS + 1)}
-        return [
-            span
-            for piece in self._by_piece.keys() & pieces
-            for form in self._by_piece[piece]
-            for find in (_occurrences, _cut_at_the_end, _cut_at_the_start)
-            for span in find(text, form)
-        ]
+        present = {form for piece in self._by_piece.keys() & pieces for form in self._by_piece[piece]}
+        if not present:
+            return []
+        ends, starts = _cut_ends(text), _cut_starts(text)
+        spans = [span for form in present for span in _occurrences(text, form)]
+        spans += [span for form in present for end in ends for span in _cut_off(text, form, end)]
+        return spans + [span for form in present for start in starts for span in _cut_on(text, form, start)]
 
 
 def _occurrences(text: str, form: str) -> Spans:
@@ -246,34 +243,49 @@ def _occurrences(text: str, form: str) -> Spans:
         at = text.find(form, at + len(form))
 
 
-def _cut_at_the_end(text: str, form: str) -> Spans:
+def _cut_ends(text: str) -> list[int]:
+    """Where a value may end too early: before every mark of a cut, and at the end of the text."""
+    whole = len(text.rstrip("…. \"')"))
+    last = len(text) if len(text) - whole > _CUT_CHARS else whole
+    found = [mark.start() - len(near) + len(near.rstrip("\"' \n")) for mark, near in _marks(_CUT_OFF, text)]
+    return [_before_half_a_sign(text, end) for end in (*found, last)]
+
+
+def _marks(kind: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], str]]:
+    """The marks, and the two characters before each."""
+    return ((mark, text[max(0, mark.start() - 2) : mark.start()]) for mark in kind.finditer(text))
+
+
+def _before_half_a_sign(text: str, end: int) -> int:
+    half = _HALF_A_SIGN.search(text[max(0, end - 6) : end])
+    return end - len(half[0]) if half else end
+
+
+def _cut_starts(text: str) -> list[int]:
+    """Where a value may begin too late: at the start of the text, and after every mark of a cut."""
+    first = len(text) - len(text.lstrip("…. \"'("))
+    return [0 if first > _CUT_CHARS else first, *(mark.end() for mark in _CUT_ON.finditer(text))]
+
+
+def _cut_off(text: str, form: str, end: int) -> Spans:
     """The first part of a form, before a cut: `sk-012…`."""
-    at = text.find(form[:PIECE_CHARS])
+    at = text.find(form[:PIECE_CHARS], max(0, end - len(form)), end)
     while at >= 0:
-        size = _longest(PIECE_CHARS, len(form), lambda size: text.startswith(form[:size], at))  # noqa: B023
-        if _CUT_OFF.match(text, at + size):
-            yield at, at + size
-        at = text.find(form[:PIECE_CHARS], at + 1)
+        if form.startswith(text[at:end]):
+            yield at, end
+            return
+        at = text.find(form[:PIECE_CHARS], at + 1, end)
 
 
-def _cut_at_the_start(text: str, form: str) -> Spans:
+def _cut_on(text: str, form: str, start: int) -> Spans:
     """The last part of a form, after a cut: `…789`."""
-    at = text.find(form[-PIECE_CHARS:])
+    at = text.find(form[-PIECE_CHARS:], start, start + len(form))
     while at >= 0:
         end = at + PIECE_CHARS
-        size = _longest(PIECE_CHARS, len(form), lambda size: text.endswith(form[-size:], 0, end))  # noqa: B023
-        start = end - size
-        if _CUT_ON.search(text[max(0, start - _CUT_CHARS) : start] if start > _CUT_CHARS else text[:start]):
+        if form.endswith(text[start:end]):
             yield start, end
-        at = text.find(form[-PIECE_CHARS:], at + 1)
-
-
-def _longest(least: int, most: int, fits: Callable[[int], bool]) -> int:
-    """The largest number that fits, when every smaller one does."""
-    while least < most:
-        middle = (least + most + 1) // 2
-        least, most = (middle, most) if fits(middle) else (least, middle - 1)
-    return least
+            return
+        at = text.find(form[-PIECE_CHARS:], at + 1, start + len(form))
 
 
 def _broken(lower: str, breaks: re.Pattern[str], forms: _Forms) -> list[tuple[int, int]]:
