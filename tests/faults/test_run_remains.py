@@ -241,6 +241,26 @@ def test_another_runs_processes_are_not_taken_for_ones_own(sent_away, tmp_path):
     assert is_running(stray)
 
 
+MAKES_ONE = """
+import os, signal
+from benchmax.files.temp_dirs import make_owned_dir
+folder = make_owned_dir("benchmax-env-")
+os.mkfifo(folder / "made")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_folders_of_a_child_that_was_killed_are_removed(tmp_path, monkeypatch):
+    """Nobody of the run is left to do it: whoever guards its environment is killed with it."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    process = RunProcess.start(tmp_path, command=(sys.executable, "-c", MAKES_ONE))
+    wait_until(lambda: not process.poll())
+    assert process.code == -signal.SIGKILL
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 def test_when_no_runner_comes_back(sent_away):
     process, stray = sent_away
     process.release()  # as the kernel does when a runner dies

@@ -10,8 +10,9 @@ import pytest
 from benchmax.platform.server.security import stream_watch
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.runs import runs
-from benchmax.platform.store.tables import ApiKey, DeviceCode
+from benchmax.platform.store.tables import ApiKey, BlobPath, DeviceCode, Upload
 from platform_world import LiveServer, make_run
+from runner_world import wait_until
 
 GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
@@ -164,3 +165,49 @@ def test_streams_end_with_the_key_and_with_the_publication(world, monkeypatch):
     with world.database.write() as session:
         runs.get(session, run_id).status = "complete"
     assert kept.ends(20)
+
+
+@pytest.mark.parametrize(("days", "role"), [(1, "member"), (1, "admin"), (None, "admin")])
+def test_a_key_makes_no_user_who_outlives_it(world, days, role):
+    _, key = world.user("boss@example.org", role="admin", days=days)
+    name = f"{role}-{days}@example.org"
+    with world.client(key) as client:
+        answer = client.post("/v1/users", json={"name": name, "password": "a long password", "role": role})
+        assert answer.status_code == 403
+        client.delete(f"/v1/keys/{key_id(world, key)}")
+    with world.client() as stranger:
+        assert stranger.post("/login", json={"email": name, "password": "a long password"}).status_code == 401
+
+
+def test_an_administrator_who_signed_in_makes_another(world):
+    user_id, _ = world.user("boss@example.org", role="admin")
+    with world.database.write() as session:
+        cookie = users.open_login(session, user_id)
+    body = {"name": "second@example.org", "password": "a long password", "role": "admin"}
+    with world.client(cookies={"benchmax_session": cookie}) as browser:
+        assert browser.post("/v1/users", json=body, headers={"Origin": world.url}).status_code == 201
+
+
+@pytest.mark.parametrize("end", ["the key", "the user"])
+def test_an_upload_that_is_under_way_ends_with_its_key(world, end):
+    user_id, key = world.user(f"under-way-{end[4:]}@example.org")
+    _, boss = world.user("boss@example.org", role="admin")
+    with world.client(key) as client:
+        asked = client.get("/v1/storage/upload-url", params={"path": "datasets/a.jsonl", "mimeType": "x/y"}).json()
+
+    def is_under_way():
+        with world.database.read() as session:
+            return session.query(Upload).filter_by(owner_id=user_id).one().used
+
+    def pieces():
+        yield b"{}"
+        wait_until(is_under_way)
+        with world.client(boss if end == "the user" else key) as client:
+            address = f"/v1/users/{user_id}" if end == "the user" else f"/v1/keys/{key_id(world, key)}"
+            assert client.delete(address).status_code == 200
+        yield b"{}"
+
+    with world.client() as stranger:
+        assert stranger.put(asked["uploadUrl"], content=pieces()).status_code == 403
+    with world.database.read() as session:
+        assert session.query(BlobPath).filter_by(owner_id=user_id).all() == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import textwrap
+import time
+import unicodedata
 import urllib.parse
 
 import pytest
@@ -62,6 +64,19 @@ FORMS = {
     "HTML in hexadecimal": "".join(f"&#x{ord(sign):x};" for sign in TOKEN),
     "Python": "".join(f"\\x{ord(sign):02x}" for sign in TOKEN),
     "base64 twice": b64(b64(TOKEN)),
+    "base64 of UTF-16": base64.b64encode(TOKEN.encode("utf-16-le")).decode(),
+    "HTML with zeros": "".join(f"&#x{ord(sign):06X};" for sign in TOKEN),
+    "JavaScript": "".join(f"\\u{{{ord(sign):x}}}" for sign in TOKEN),
+    "Python with eight digits": "".join(f"\\U{ord(sign):08x}" for sign in TOKEN),
+    "octal": "".join(f"\\{ord(sign):03o}" for sign in TOKEN),
+    "bytes with colons": TOKEN.encode().hex(":"),
+    "bytes with dashes": TOKEN.encode().hex("-").upper(),
+    "bytes with spaces": TOKEN.encode().hex(" "),
+    "bytes of C": ", ".join(hex(byte) for byte in TOKEN.encode()),
+    "a list of bytes": json.dumps({"type": "Buffer", "data": list(TOKEN.encode())}),
+    "coloured": f"{TOKEN[:9]}\x1b[31m{TOKEN[9:]}\x1b[0m",
+    "invisible characters": "\u200b".join(TOKEN),
+    "zeros": "\0".join(TOKEN),
 }
 
 
@@ -73,6 +88,68 @@ def test_every_form_of_a_token_is_hidden(form):
     assert told.endswith(" after")
     for piece in pieces_of(FORMS[form]) if form != "JSON" else [TOKEN]:
         assert piece not in told or piece in json.dumps({"key": ""}), told
+
+
+PHRASE = "pässwörd geheim-日本"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "".join(f"%{byte:02X}" for byte in PHRASE.encode()),
+        repr(PHRASE.encode()),
+        json.dumps(PHRASE),
+        "".join(f"\\u{ord(sign):04x}" for sign in PHRASE),
+        PHRASE.encode().decode("latin-1"),
+        unicodedata.normalize("NFD", PHRASE),
+        b64(json.dumps({"key": PHRASE})),
+        "\n".join(textwrap.wrap(PHRASE, 6)),
+    ],
+)
+def test_a_phrase_that_is_not_ascii_is_hidden(written):
+    told = Redactor([PHRASE])(f"before {written} after")
+    assert MARK in told
+    assert "geheim" not in told
+
+
+@pytest.mark.parametrize(
+    "mark", ["…", "...", " … ", "...(truncated)", "[312 more characters]", "\n[90 bytes cut]\n", " <snip> "]
+)
+def test_a_secret_cut_in_the_middle_of_a_text_is_hidden(mark):
+    for text in (
+        f"log: {TOKEN[:14]}{mark} and more",
+        f"a list {mark}{TOKEN[-14:]} and more",
+        f"x {TOKEN[:12]}{mark}{TOKEN[-12:]} y",
+    ):
+        told = Redactor([TOKEN])(text)
+        assert TOKEN[:8] not in told
+        assert TOKEN[-8:] not in told
+        assert told.replace(MARK, "").strip("x y") != ""
+
+
+def test_a_piece_of_a_secret_that_was_not_cut_is_an_ordinary_word():
+    address = "https://hooks.example.org/services/T0000/secret-of-mine"
+    for text in ("see https://hooks.example.org/services/T0001", "https://hooks.example.org/ (the host)"):
+        assert Redactor([address])(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\\" * 300_000,
+        "%25" * 100_000,
+        "&#x" * 100_000,
+        f" {TOKEN[:9]}" * 30_000,
+        "ab " * 100_000,
+        f"{TOKEN[:9]}\n{TOKEN[9:]} " * 5_000,
+    ],
+    ids=["backslashes", "percent", "html", "beginnings", "bytes", "broken"],
+)
+def test_no_text_takes_long(text):
+    """The runner reads what runs of all users wrote: one line of one of them must not hold it up."""
+    began = time.process_time()
+    Redactor([TOKEN, PEM])(text)
+    assert time.process_time() - began < 10
 
 
 def test_what_stands_around_a_secret_stays():

@@ -8,4 +8,5 @@ links       opens files below a directory that others may write to
 locks       locks between processes, released when their holder ends
 logs        opens, rotates and tails the log of a process
 redaction   removes secrets from text
+temp_dirs   temporary directories that are removed also when their maker was killed
 """

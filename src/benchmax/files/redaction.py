@@ -1,9 +1,10 @@
 """Removes secrets from text, by value: as they are, in the encodings of other programs, and in pieces.
 
 A value is found in every form that a log or a message may have it in (JSON, URL, base64 inside a longer text such as
-Basic auth, hexadecimal, HTML; upper or lower case), line by line when it has several, with line breaks inserted into
-it, and where a limit on the length of a text cut it in two. Characters written by their
-number, as URLs, JSON, HTML and Python do, are decoded, twice where one encoding is inside another.
+Basic auth, hexadecimal, lists of bytes, HTML; upper or lower case), line by line when it has several, with line breaks
+or colours inserted into it, and where a limit on the length of a text cut it in two, at an end of the text or in its
+middle. Characters written by their number, as URLs, JSON, HTML and Python do, are decoded, twice where one encoding is
+inside another. The time that this takes grows with the length of the text, whatever is in it.
 
     hide = Redactor([value])
     hide("the key is …")        # the key is [secret]
@@ -15,6 +16,8 @@ import base64
 import html
 import json
 import re
+import sys
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -27,16 +30,30 @@ CODED_CHARS = 8
 """Values of at least this length are also found in other encodings, and in either case."""
 PIECE_CHARS = 8
 """The shortest piece of a cut value that is recognised."""
-_BROKEN_CHARS = 24
-"""Forms of at least this length are also found with line breaks or spaces in them."""
-_CUT_CHARS = 4
-"""What may follow a cut: `…` or `...`, and a quote."""
+_BROKEN_CHARS = 16
+"""Forms of at least this length are also found with line breaks, spaces, colours or invisible characters in them."""
 
-_BREAKS = re.compile(r"(?:\\+[nrt]|\s)+")
+_BREAKS = re.compile(r"(?:(?<!\\)\\+[nrt]|[\s\0\u200b-\u200d\u2060\ufeff]|\x1b\[[0-9;]*[a-z])+")
+"""A run of backslashes is looked at from its first alone: there may be a million."""
+_BYTES = re.compile(r"(?:(?:0x)?[0-9a-f]{2}(?:[:,-]\s?|\s)){7,}(?:0x)?[0-9a-f]{2}")
+_BYTE_BREAKS = re.compile(r"(?:0x|[\s:,-])+")
+"""`73:6b:2d`, `0x73, 0x6b, 0x2d`, and what is between two bytes of it."""
 _NUMBERED = re.compile(
-    r"%([0-9a-f]{2})|\\+u00([0-9a-f]{2})|\\+x([0-9a-f]{2})|&#x([0-9a-f]{1,4});|&#([0-9]{1,5});|\\+([/\"'])|&(quot|amp|lt|gt);"
+    r"%(?P<hex1>[0-9a-f]{2})"
+    r"|(?<!\\)\\+(?:u0000(?P<hex2>[0-9a-f]{4})|u\{(?P<hex3>[0-9a-f]{1,6})\}|u(?P<hex4>[0-9a-f]{4})|x(?P<hex5>[0-9a-f]{2})"
+    r"|(?P<octal>[0-3][0-7]{2})|(?P<itself>[/\"']))"
+    r"|&#x0*(?P<hex6>[0-9a-f]{1,6});|&#0*(?P<decimal>[0-9]{1,7});|&(?P<name>quot|amp|lt|gt);"
 )
 """Signs written by their number or name, in lower case."""
+_CUT_OFF = re.compile(r"…|\.{2,}|[\[(<]{1,2}(?:…|\.{2}|\d|truncated|cut|snip)")
+_CUT_ON = re.compile(
+    r"(?:…|\.{2,}|(?:chars|characters|bytes|truncated|more|omitted|left out|cut|snip)[^\])>\n]{0,9}[\])>]{1,2})"
+    r"[\"'\s]{0,2}"
+)
+"""What follows the first part of a text that was cut, and what stands before its last part."""
+_HALF_A_SIGN = re.compile(r"(?:%[0-9a-f]?|\\(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?)\Z")
+_CUT_CHARS = 4
+"""What may be at a cut end of a text beside the value: `…` or `...`, and a quote."""
 _NAMED = {"quot": '"', "amp": "&", "lt": "<", "gt": ">"}
 _WRITINGS = 2
 """How often signs may have been written so, one inside the other."""
@@ -54,6 +71,10 @@ class Redactor:
         self._forms = _Forms(forms)
         squeezed = {_BREAKS.sub("", form) for form in forms}
         self._squeezed = _Forms(each for each in squeezed if len(each) >= _BROKEN_CHARS)
+        coded = {
+            part.encode("utf-8", "surrogatepass").hex() for value in values - self._exact for part in _parts(value)
+        }
+        self._bytes = _Forms(each for each in coded if len(each) >= _BROKEN_CHARS)
 
     def __bool__(self) -> bool:
         return bool(self._exact or self._forms)
@@ -64,16 +85,18 @@ class Redactor:
         if self._forms:
             lower = _lower(text)
             spans += self._forms.find(lower)
-            spans += self._broken(lower)
+            spans += _broken(lower, _BREAKS, self._squeezed)
+            spans += self._in_bytes(lower)
             spans += self._numbered(lower)
         return _cut_out(text, spans) if spans else text
 
-    def _broken(self, lower: str) -> list[tuple[int, int]]:
-        """Where values are that contain line breaks."""
-        if not self._squeezed or (squeezed := _BREAKS.sub("", lower)) == lower:
-            return []
-        found = self._squeezed.find(squeezed)
-        return [_stretched(lower, span) for span in found] if found else []
+    def _in_bytes(self, lower: str) -> list[tuple[int, int]]:
+        """Where values are that are written as a list of their bytes."""
+        return [
+            (found.start() + start, found.start() + end)
+            for found in _BYTES.finditer(lower)
+            for start, end in _broken(found[0], _BYTE_BREAKS, self._bytes)
+        ]
 
     def _numbered(self, lower: str) -> list[tuple[int, int]]:
         """Where values stand of which signs are written by their numbers."""
@@ -100,16 +123,23 @@ def hide_texts(value: Any, hide: Callable[[str], str]) -> Any:
 
 def _forms(value: str) -> set[str]:
     """The forms a value may be written in."""
-    parts = {value, value.strip()} | {line.strip() for line in value.splitlines()}
-    parts = {part for part in parts if len(part) >= CODED_CHARS}
-    found = {form for part in parts for form in (*_escaped(part), *_coded(part.encode("utf-8", "surrogatepass")))}
+    found = {form for part in _parts(value) for form in (*_escaped(part), *_coded(part))}
     # Base64 once more, as in a file of secrets.
     inner = {form for part in {value, value.strip()} for form in _in_base64(part.encode("utf-8", "surrogatepass"))}
     return found | {form for each in inner for form in _in_base64(each.encode())}
 
 
+def _parts(value: str) -> set[str]:
+    """The whole, and its lines."""
+    parts = {value, value.strip()} | {line.strip() for line in value.splitlines()}
+    return {part for part in parts if len(part) >= CODED_CHARS}
+
+
 def _escaped(part: str) -> Iterator[str]:
     yield part
+    if not part.isascii():
+        yield part.encode("utf-8", "surrogatepass").decode("latin-1")  # byte by byte, as `%C3%A4` and `\\xc3\\xa4` are
+        yield from (unicodedata.normalize("NFC", part), unicodedata.normalize("NFD", part))
     for form in (json.dumps(part, ensure_ascii=False)[1:-1], json.dumps(part)[1:-1], repr(part)[1:-1]):
         yield form
         yield json.dumps(form, ensure_ascii=False)[1:-1]  # JSON in JSON, as in the arguments of a tool call
@@ -118,10 +148,15 @@ def _escaped(part: str) -> Iterator[str]:
     yield from (quote(encoded), quote(encoded, safe=""), quote_plus(encoded))
 
 
-def _coded(part: bytes) -> Iterator[str]:
-    """Hexadecimal, and base64 for every alignment of the value."""
-    yield part.hex()
-    yield from _in_base64(part)
+def _coded(part: str) -> Iterator[str]:
+    """Hexadecimal, a list of bytes, and base64 for every alignment of the value."""
+    encoded, inner = part.encode("utf-8", "surrogatepass"), json.dumps(part)[1:-1]
+    yield encoded.hex()
+    yield ",".join(map(str, encoded))
+    yield from _in_base64(encoded)
+    yield from _in_base64(part.encode("utf-16-le", "surrogatepass"))
+    if inner != part:
+        yield from _in_base64(inner.encode())
 
 
 def _in_base64(part: bytes) -> Iterator[str]:
@@ -163,11 +198,11 @@ def _read_numbers(text: str) -> tuple[str, _Places]:
 
 
 def _sign(found: re.Match[str]) -> str:
-    *hexadecimal, decimal, itself, name = found.groups()
-    if itself or name:
-        return itself or _NAMED[name]
-    number = int(decimal) if decimal else int(next(filter(None, hexadecimal)), 16)
-    return _lower(chr(number)) if 0 < number < 0xD800 else "\ufffd"
+    kind = str(found.lastgroup)
+    if kind in ("itself", "name"):
+        return found["itself"] or _NAMED[found["name"]]
+    number = int(found[kind], {"octal": 8, "decimal": 10}.get(kind, 16))
+    return _lower(chr(number)) if 0 < number < 0xD800 or 0xDFFF < number <= sys.maxunicode else "\ufffd"
 
 
 def _lower(text: str) -> str:
@@ -192,13 +227,13 @@ class _Forms:
 
     def find(self, text: str) -> list[tuple[int, int]]:
         pieces = {text[at : at + PIECE_CHARS] for at in range(len(text) - PIECE_CHARS + 1)}
-        return [
-            span
-            for piece in self._by_piece.keys() & pieces
-            for form in self._by_piece[piece]
-            for find in (_occurrences, _cut_at_the_end, _cut_at_the_start)
-            for span in find(text, form)
-        ]
+        present = {form for piece in self._by_piece.keys() & pieces for form in self._by_piece[piece]}
+        if not present:
+            return []
+        ends, starts = _cut_ends(text), _cut_starts(text)
+        spans = [span for form in present for span in _occurrences(text, form)]
+        spans += [span for form in present for end in ends for span in _cut_off(text, form, end)]
+        return spans + [span for form in present for start in starts for span in _cut_on(text, form, start)]
 
 
 def _occurrences(text: str, form: str) -> Spans:
@@ -208,10 +243,32 @@ def _occurrences(text: str, form: str) -> Spans:
         at = text.find(form, at + len(form))
 
 
-def _cut_at_the_end(text: str, form: str) -> Spans:
-    """The first part of a form, at the end of the text: `sk-012…`."""
-    end = len(text.rstrip("…. \"')"))
-    end = len(text) if len(text) - end > _CUT_CHARS else end
+def _cut_ends(text: str) -> list[int]:
+    """Where a value may end too early: before every mark of a cut, and at the end of the text."""
+    whole = len(text.rstrip("…. \"')"))
+    last = len(text) if len(text) - whole > _CUT_CHARS else whole
+    found = [mark.start() - len(near) + len(near.rstrip("\"' \n")) for mark, near in _marks(_CUT_OFF, text)]
+    return [_before_half_a_sign(text, end) for end in (*found, last)]
+
+
+def _marks(kind: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], str]]:
+    """The marks, and the two characters before each."""
+    return ((mark, text[max(0, mark.start() - 2) : mark.start()]) for mark in kind.finditer(text))
+
+
+def _before_half_a_sign(text: str, end: int) -> int:
+    half = _HALF_A_SIGN.search(text[max(0, end - 6) : end])
+    return end - len(half[0]) if half else end
+
+
+def _cut_starts(text: str) -> list[int]:
+    """Where a value may begin too late: at the start of the text, and after every mark of a cut."""
+    first = len(text) - len(text.lstrip("…. \"'("))
+    return [0 if first > _CUT_CHARS else first, *(mark.end() for mark in _CUT_ON.finditer(text))]
+
+
+def _cut_off(text: str, form: str, end: int) -> Spans:
+    """The first part of a form, before a cut: `sk-012…`."""
     at = text.find(form[:PIECE_CHARS], max(0, end - len(form)), end)
     while at >= 0:
         if form.startswith(text[at:end]):
@@ -220,10 +277,8 @@ def _cut_at_the_end(text: str, form: str) -> Spans:
         at = text.find(form[:PIECE_CHARS], at + 1, end)
 
 
-def _cut_at_the_start(text: str, form: str) -> Spans:
-    """The last part of a form, at the start of the text: `…789`."""
-    start = len(text) - len(text.lstrip("…. \"'("))
-    start = 0 if start > _CUT_CHARS else start
+def _cut_on(text: str, form: str, start: int) -> Spans:
+    """The last part of a form, after a cut: `…789`."""
     at = text.find(form[-PIECE_CHARS:], start, start + len(form))
     while at >= 0:
         end = at + PIECE_CHARS
@@ -233,23 +288,24 @@ def _cut_at_the_start(text: str, form: str) -> Spans:
         at = text.find(form[-PIECE_CHARS:], at + 1, start + len(form))
 
 
-def _stretched(text: str, span: tuple[int, int]) -> tuple[int, int]:
-    """A span of the text without breaks, as a span of the text with them."""
-    kept, before, lengths = [], 0, []
-    at = 0
-    for broken in _BREAKS.finditer(text):
-        kept.append(before)
-        lengths.append(at)
-        before += broken.start() - at
+def _broken(lower: str, breaks: re.Pattern[str], forms: _Forms) -> list[tuple[int, int]]:
+    """Where forms are that have breaks in them."""
+    if not forms or (squeezed := breaks.sub("", lower)) == lower:
+        return []
+    found = forms.find(squeezed)
+    places = _without(breaks, lower) if found else _Places([], [])
+    return [(places.before(start), places.before(end - 1) + 1) for start, end in found]
+
+
+def _without(breaks: re.Pattern[str], text: str) -> _Places:
+    """Where the pieces between breaks are."""
+    places, made, at = _Places([0], [0]), 0, 0
+    for broken in breaks.finditer(text):
+        made += broken.start() - at
         at = broken.end()
-    kept.append(before)
-    lengths.append(at)
-
-    def place(index: int) -> int:
-        piece = bisect_right(kept, index) - 1
-        return lengths[piece] + index - kept[piece]
-
-    return place(span[0]), place(span[1] - 1) + 1
+        places.made.append(made)
+        places.text.append(at)
+    return places
 
 
 def _cut_out(text: str, spans: list[tuple[int, int]]) -> str:

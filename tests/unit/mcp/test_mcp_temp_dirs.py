@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmax.envs.mcp.temp_dirs import LOCK, make_owned_dir, remove_orphaned_dirs, remove_tree
+from benchmax.files.temp_dirs import LOCK, make_owned_dir, remove_orphaned_dirs, remove_tree
 
 MAKES_ONE = """
-from benchmax.envs.mcp.temp_dirs import make_owned_dir
+from benchmax.files.temp_dirs import make_owned_dir
 print(make_owned_dir('benchmax-mcp-'), flush=True)
 input()
 """

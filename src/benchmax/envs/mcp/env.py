@@ -27,11 +27,11 @@ from benchmax.envs.mcp.io_loop import IoLoop
 from benchmax.envs.mcp.packed_workdir import PackedWorkdir
 from benchmax.envs.mcp.pool import Health, ServerPool, read_file
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner
-from benchmax.envs.mcp.temp_dirs import make_owned_dir, remove_tree
 from benchmax.envs.mcp.workdir import check_workdir, write_workdir
 from benchmax.envs.remote.wire import rebuild, transcript_starts
 from benchmax.envs.types import Messages, RewardValue, ToolDefinition, ToolResult, Unscored
 from benchmax.errors import EnvDefinitionError, ToolError
+from benchmax.files.temp_dirs import make_owned_dir, remove_tree
 
 OutputParser = Callable[[str], Any]
 _LIST_SECONDS = 90.0

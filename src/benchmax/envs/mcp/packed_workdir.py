@@ -20,9 +20,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.temp_dirs import LOCK, make_owned_dir, remove_tree
 from benchmax.envs.mcp.workdir import CONFIG_NAMES, check_workdir
 from benchmax.errors import EnvDefinitionError
+from benchmax.files.temp_dirs import LOCK, make_owned_dir, remove_tree
 
 MOST_BYTES = 32 * 2**20
 """The largest packed workdir that a bundle takes."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import sys
-import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +24,7 @@ from benchmax.envs.remote.process_limits import Confinement, ProcessLimits, code
 from benchmax.envs.remote.routing import deciding_hook, routing_key
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, EnvDefinitionError
+from benchmax.files.temp_dirs import make_owned_dir, remove_tree
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +80,7 @@ class RemoteEnv(BaseEnv):
             raise ConfigError("A bundle brings its constructor_args with it. Give them to dump_bundle instead.")
         python = str(python or sys.executable)
         read = (*code_paths(python), *_own_code(source)) if sandbox is not None else ()
-        workdir = Path(tempfile.mkdtemp(prefix="benchmax-env-"))
+        workdir = make_owned_dir("benchmax-env-")
         self._confined = sandbox is not None
         spec = ProcessSpec(
             source=_source_in(workdir, source, constructor_args),
@@ -255,7 +254,7 @@ def _plain_hook(pool: EnvPool, hook: str) -> Any:
 def _clean_up(pool: EnvPool, workdir: Path) -> None:
     """End what is left of an environment that was closed, or garbage-collected without being closed."""
     pool.kill()
-    shutil.rmtree(workdir, ignore_errors=True)
+    remove_tree(workdir)
 
 
 def _source_in(workdir: Path, source: BundleLike | str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from benchmax.errors import BenchmaxError, UsageError
 from benchmax.files.links import read_plain
+from benchmax.files.temp_dirs import remove_orphaned_dirs
 from benchmax.platform.runner.children.child_files import CHILD_FILE, EXIT_FILE, PROCESS_FILE, read_object, write_object
 from benchmax.platform.runner.ingest import NothingToRead, Reader
 from benchmax.platform.runner.jobs import outcome
@@ -152,6 +153,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Work until stopped and every child has ended."""
+        remove_orphaned_dirs()  # of children that ended while no runner was there
         while not (self.stopping and not self.watched and not self.sessions.open):
             self.tick()
             self._beat()

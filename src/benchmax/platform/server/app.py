@@ -14,14 +14,13 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from anyio import to_thread
 from fastapi import FastAPI
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
 from benchmax.files.atomic import write_text
 from benchmax.models.address_rules import AddressRules
-from benchmax.platform.server import logs, problems
+from benchmax.platform.server import logs, problems, threads
 from benchmax.platform.server.routes import console
 from benchmax.platform.server.routes.routers import ROUTERS
 from benchmax.platform.server.security.middleware import Guard
@@ -36,7 +35,6 @@ from benchmax.platform.store.database import Database, open_database
 from benchmax.platform.store.uploads import uploads
 from benchmax.platform.wire.base import Problem
 
-THREADS = 16
 STOP_SECONDS = 2.0
 LOCAL_USER = "local@localhost"
 
@@ -48,8 +46,7 @@ def create_app(settings: ServerSettings, database: Database) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        # More threads than this only wait for each other: they share one interpreter.
-        to_thread.current_default_thread_limiter().total_tokens = THREADS
+        threads.prepare()
         services.blobs.sweep(older_than=0.0)  # one data directory has one server: nobody uploads now
         with database.write() as db:
             forget_removed(db)

@@ -38,9 +38,9 @@ from benchmax.envs.mcp.fork.sandbox import adopt_orphans, hide
 from benchmax.envs.mcp.server_config import memory_bytes
 from benchmax.envs.mcp.setup.cache import SetupCache
 from benchmax.envs.mcp.setup.install import Installed, install
-from benchmax.envs.mcp.temp_dirs import make_owned_dir, remove_orphaned_dirs, remove_tree
 from benchmax.envs.mcp.workdir import Workdir, read_workdir
 from benchmax.errors import BenchmaxError, UsageError
+from benchmax.files.temp_dirs import make_owned_dir, remove_orphaned_dirs, remove_tree
 
 T = TypeVar("T")
 SECRET_VARIABLE = "BENCHMAX_MCP_SECRET"

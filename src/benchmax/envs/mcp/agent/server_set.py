@@ -14,8 +14,8 @@ from typing import Any
 from benchmax.envs.mcp.agent.rollout_dirs import RolloutDirs
 from benchmax.envs.mcp.agent.server_launcher import Server, ServerLauncher
 from benchmax.envs.mcp.client.mcp_session import NoAnswer, RpcError
-from benchmax.envs.mcp.temp_dirs import remove_tree
 from benchmax.errors import McpError, ToolError
+from benchmax.files.temp_dirs import remove_tree
 
 LIST_SECONDS = 20.0
 LOSS_SECONDS = 1.5

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.temp_dirs import make_owned_dir, remove_orphaned_dirs, remove_tree
 from benchmax.errors import EnvDefinitionError
+from benchmax.files.temp_dirs import make_owned_dir, remove_orphaned_dirs, remove_tree
 
 START_SECONDS = 1_860.0
 """setup.sh may install a great deal."""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from benchmax.envs.remote.process_limits import PASSED_ON
 from benchmax.files.logs import open_log
+from benchmax.files.temp_dirs import remove_orphaned_dirs
 from benchmax.platform.runner.children.child_files import PROCESS_FILE, read_object, write_object
 from benchmax.platform.runner.processes import process_ids, process_tags
 from benchmax.platform.runner.processes.parent_watch import Policy, fifo_path
@@ -213,6 +214,7 @@ class RunProcess:
             self._signal(signal.SIGKILL)
             self._code = self._popen.wait()
         self._kill_remains()
+        remove_orphaned_dirs()
         self.release()
         fifo_path(self.run_dir, self.pid).unlink(missing_ok=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from sqlalchemy import select
 
 from benchmax.errors import UsageError
@@ -15,6 +15,7 @@ from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.services.models import is_here
 from benchmax.platform.server.services.runs.run_views import key_info
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import audit, users
 from benchmax.platform.store.accounts import secrets as vault
 from benchmax.platform.store.tables import Endpoint
@@ -32,7 +33,7 @@ from benchmax.platform.wire.accounts import (
 from benchmax.platform.wire.base import Success
 from benchmax.platform.wire.models import EndpointInfo, EndpointList, EndpointRequest
 
-router = APIRouter(prefix="/v1", tags=["account"])
+router = Router(prefix="/v1", tags=["account"])
 
 _SecretName = Annotated[str, Path(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -15,6 +15,7 @@ from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router, in_threads
 from benchmax.platform.store.tables import Chunk, Corpus
 from benchmax.platform.store.uploads import corpora
 from benchmax.platform.wire.base import Success
@@ -31,7 +32,7 @@ from benchmax.platform.wire.corpora import (
 )
 from benchmax.search.filters import predicate
 
-router = APIRouter(prefix="/v1/corpora", tags=["corpora"])
+router = Router(prefix="/v1/corpora", tags=["corpora"])
 
 CorpusId = Annotated[str, Path(max_length=80)]
 
@@ -109,6 +110,7 @@ def list_chunks(
 
 
 @router.post("/{corpus_id}/search")
+@in_threads("reads")
 def search(services: Services, caller: Caller, corpus_id: CorpusId, body: SearchRequest) -> SearchResults:
     """Chunks that hold words of the query, best first; `metadata` names values they must have.
 

@@ -6,7 +6,7 @@ import re
 from itertools import islice
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
@@ -22,12 +22,13 @@ from benchmax.platform.server.services.datasets import stored_rows, uploaded
 from benchmax.platform.server.services.datasets.preview import PREVIEW_ROWS
 from benchmax.platform.server.services.runs.launch import row_reader
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router, in_threads, read_file
 from benchmax.platform.store.tables import Blob
 from benchmax.platform.store.uploads import blobs, uploads
 from benchmax.platform.wire.base import Success
 from benchmax.platform.wire.datasets import DatasetInfo, DatasetList, DatasetPreview, RowAdded, RowRequest
 
-router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
+router = Router(prefix="/v1/datasets", tags=["datasets"])
 
 _COUNTED_BYTES = 4 * 1024 * 1024
 _COUNTED_FILES = 50
@@ -73,14 +74,15 @@ def _is_there(services: Services, blob: Blob) -> bool:
     return services.blobs.path(blob.sha256).is_file()
 
 
-@router.get("/preview")
+@router.get("/preview", response_model=DatasetPreview)
+@in_threads("files")
 def preview(
     services: Services,
     caller: Caller,
     path: BlobPathText,
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
     environment: EnvironmentName = None,
-) -> DatasetPreview:
+) -> Response:
     """The first rows of an uploaded dataset, and what is wrong with any of the first 100,000.
 
     Without `environment`, rows that have no prompt are read as the built-in environment that knows their columns;
@@ -90,7 +92,8 @@ def preview(
         found = blobs.find(db, caller.user_id, path)
     if found is None:
         raise Refused(404, "You have no upload of that name. Check the path.")
-    return _read_as(services, caller, path, found[1].sha256, found[1].size, limit, environment)
+    seen = _read_as(services, caller, path, found[1].sha256, found[1].size, limit, environment)
+    return Response(seen.model_dump_json(by_alias=True), media_type="application/json")  # not encoded in the loop
 
 
 def _read_as(
@@ -125,7 +128,7 @@ async def create_dataset(
             sha256 = await run_in_threadpool(incoming.keep)
     except (ClientDisconnect, OSError) as error:
         raise broken_upload(error) from None
-    return await run_in_threadpool(_keep, services, caller, path, sha256, incoming.size, environment)
+    return await read_file(caller.user_id, _keep, services, caller, path, sha256, incoming.size, environment)
 
 
 def _keep(
@@ -167,6 +170,7 @@ def _path(name: str) -> str:
 
 
 @router.post("/rows", status_code=201)
+@in_threads("files")
 def add_row(services: Services, caller: Caller, body: RowRequest) -> RowAdded:
     """Add a row: the path names a new version of the file, and runs that were launched with the old one keep it."""
     if body.create:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from sqlalchemy.orm import Session
 
 from benchmax.platform.server.problems import Refused
@@ -14,6 +14,7 @@ from benchmax.platform.server.services.catalogue import Environment
 from benchmax.platform.server.services.datasets import uploaded
 from benchmax.platform.server.services.runs.launch import models
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.tables import OneOffJob
 from benchmax.platform.wire.environments import (
@@ -26,7 +27,7 @@ from benchmax.platform.wire.environments import (
     EnvironmentList,
 )
 
-router = APIRouter(prefix="/v1/environments", tags=["environments"])
+router = Router(prefix="/v1/environments", tags=["environments"])
 
 EnvironmentId = Annotated[str, Path(max_length=80)]
 MOST_AT_ONCE = 2

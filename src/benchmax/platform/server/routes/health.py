@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
 from sqlalchemy import text
 
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router
 
-router = APIRouter(tags=["health"])
+router = Router(tags=["health"])
 
 
 @router.get("/healthz")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request
+from fastapi import Path, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
@@ -14,9 +14,10 @@ from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.services import models
 from benchmax.platform.server.services.completions import answer
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router
 from benchmax.platform.wire.models import ChatBody, ModelCard, ModelCards
 
-router = APIRouter(prefix="/v1", tags=["models"])
+router = Router(prefix="/v1", tags=["models"])
 
 _ANSWER: dict[int | str, dict[str, Any]] = {
     200: {

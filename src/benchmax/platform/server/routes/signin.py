@@ -7,7 +7,7 @@ import time
 from typing import Annotated, Any
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from benchmax.platform.server.problems import Refused
@@ -16,6 +16,7 @@ from benchmax.platform.server.security.authentication import COOKIE, Caller, coo
 from benchmax.platform.server.security.middleware import client_address
 from benchmax.platform.server.security.passwords import check_password, hash_password
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import audit, users
 from benchmax.platform.store.tables import ApiKey
 from benchmax.platform.wire.accounts import (
@@ -31,7 +32,7 @@ from benchmax.platform.wire.accounts import (
 )
 from benchmax.platform.wire.base import Success
 
-router = APIRouter(tags=["sign-in"])
+router = Router(tags=["sign-in"])
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 DEVICE_DAYS = 90

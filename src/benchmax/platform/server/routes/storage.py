@@ -6,7 +6,7 @@ import asyncio
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
@@ -15,11 +15,12 @@ from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
 from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router, in_threads, run_write
 from benchmax.platform.store.tables import Upload
-from benchmax.platform.store.uploads import blobs
+from benchmax.platform.store.uploads import blobs, uploads
 from benchmax.platform.wire.datasets import StoredFile, StoredFiles, UploadUrl
 
-router = APIRouter(tags=["storage"])
+router = Router(tags=["storage"])
 
 SUFFIXES = (*FORMATS, ".yaml", ".yml", ".pkl", ".pickle")
 _MINUTES = 60
@@ -27,6 +28,7 @@ BlobPathText = Annotated[str, Query(min_length=1, max_length=blobs.PATH_CHARS)]
 
 
 @router.get("/v1/storage/upload-url")
+@in_threads("writes")
 def upload_url(
     request: Request,
     services: Services,
@@ -56,15 +58,15 @@ _ANY_BODY: dict[str, Any] = {"requestBody": {"content": {"application/octet-stre
 @router.put("/v1/storage/uploads/{token}", status_code=201, openapi_extra=_ANY_BODY)
 async def upload(request: Request, services: Services, token: Annotated[str, Path(max_length=200)]) -> dict[str, Any]:
     """Take a file. The token in the address is what allows it; no other credentials are asked for."""
-    permit = await run_in_threadpool(_claim, services, token)
+    permit = await run_write(_claim, services, token)
     try:
         with services.blobs.receive() as incoming:
             async for piece in pieces(request, services.settings.idle_seconds):
                 await run_in_threadpool(incoming.write, piece)
             sha256 = await run_in_threadpool(incoming.keep)
-        await run_in_threadpool(_name, services, permit, sha256, incoming.size)
+        await run_write(_name, services, permit, sha256, incoming.size)
     except BaseException as error:
-        await asyncio.shield(run_in_threadpool(_give_back, services, permit))
+        await asyncio.shield(run_write(_give_back, services, permit))
         if isinstance(error, ClientDisconnect | OSError):
             raise broken_upload(error) from None
         raise
@@ -102,7 +104,12 @@ def _claim(services: Services, token: str) -> Upload:
 
 def _name(services: Services, permit: Upload, sha256: str, size: int) -> None:
     with services.database.write() as db:
-        blobs.name_blob(db, permit, sha256, size)
+        if allowed := blobs.is_allowed(db, permit):
+            blobs.name_blob(db, permit, sha256, size)
+        else:
+            uploads.note_nameless(db, sha256, size)
+    if not allowed:
+        raise Refused(403, "The key that asked for this address was revoked meanwhile. Use another.")
 
 
 def _give_back(services: Services, permit: Upload) -> None:

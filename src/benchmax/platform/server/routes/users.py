@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 
 from benchmax.errors import UsageError
 from benchmax.platform.server.problems import Refused
-from benchmax.platform.server.security.authentication import Caller, Principal
+from benchmax.platform.server.security.authentication import Caller, Principal, shown_key
 from benchmax.platform.server.security.passwords import hash_password
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import user_admin, users
-from benchmax.platform.store.tables import User
+from benchmax.platform.store.tables import ApiKey, User
 from benchmax.platform.wire.accounts import UserInfo, UserList, UserRequest
 from benchmax.platform.wire.base import Success
 
-router = APIRouter(prefix="/v1/users", tags=["users"])
+router = Router(prefix="/v1/users", tags=["users"])
 
 _NOT_THERE = "There is no such user, or you are not an administrator. `list_users` shows who you may see."
 
@@ -35,6 +36,7 @@ def create_user(services: Services, caller: Caller, body: UserRequest) -> UserIn
     _administrator(caller)
     hashed = hash_password(body.password)
     with services.database.write() as db:
+        _check_key(shown_key(db, caller), body.role)
         if users.by_email(db, body.name) is not None:
             raise UsageError(f"There is a user {body.name!r} already. Choose another name.")
         user = users.ensure_user(db, body.name, body.role)
@@ -63,6 +65,13 @@ def _administrator(caller: Principal) -> None:
         raise Refused(404, _NOT_THERE)
     if beyond := set(users.SCOPES) - caller.scopes:  # a new user has every scope: so must the caller
         raise Refused(403, f"Making a user needs a key that has the scope {', '.join(sorted(beyond))} too.")
+
+
+def _check_key(key: ApiKey | None, role: str) -> None:
+    """A password is a way in that outlives the key it was set with: an administrator's needs a person."""
+    if key is not None and (role == "admin" or key.expires is not None):
+        what = "An administrator" if role == "admin" else "With a key that expires, a user"
+        raise Refused(403, f"{what} is not made by a key. Sign in with the link that `benchmax up` prints.")
 
 
 def _info(user: User, runs: int) -> UserInfo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from sqlalchemy.orm import Session
 
 from benchmax.errors import UsageError
@@ -15,6 +15,7 @@ from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.services.models import is_here
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router
 from benchmax.platform.store.accounts import users, webhooks
 from benchmax.platform.store.tables import Delivery, Webhook
 from benchmax.platform.wire.base import Success
@@ -27,7 +28,7 @@ from benchmax.platform.wire.webhooks import (
     WebhookRequest,
 )
 
-router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"])
+router = Router(prefix="/v1/webhooks", tags=["webhooks"])
 
 WebhookId = Annotated[str, Path(max_length=80)]
 

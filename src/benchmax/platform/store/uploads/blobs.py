@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 from benchmax.errors import UsageError
 from benchmax.platform.store.accounts.users import digest, works
 from benchmax.platform.store.runs.metrics import write_all
-from benchmax.platform.store.tables import ApiKey, Blob, BlobPath, Upload
+from benchmax.platform.store.tables import ApiKey, Blob, BlobPath, Upload, User
 
 PATH_CHARS = 500
 _PART = re.compile(r"[A-Za-z0-9._@+=-][A-Za-z0-9._@+= -]*")
@@ -142,11 +142,18 @@ def claim_upload(db: Session, token: str) -> Upload | None:
     row = db.scalars(select(Upload).where(Upload.digest == digest(token)).with_for_update()).one_or_none()
     if row is None or row.used or row.expires <= time.time():
         return None
-    key = db.get(ApiKey, row.key_id) if row.key_id else None
-    if row.key_id and (key is None or not works(key)):
+    if not is_allowed(db, row):
         return None
     row.used = True
     return row
+
+
+def is_allowed(db: Session, upload: Upload) -> bool:
+    """Whether the key that asked for the address still works, and the user was not removed meanwhile."""
+    owner = db.get(User, upload.owner_id)
+    key = db.get(ApiKey, upload.key_id) if upload.key_id else None
+    works_still = upload.key_id is None or (key is not None and works(key))
+    return works_still and owner is not None and owner.deleted is None
 
 
 def reopen_upload(db: Session, upload: Upload) -> None:

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 from sqlalchemy.orm import Session
 from starlette.background import BackgroundTask
-from starlette.concurrency import run_in_threadpool
 
 from benchmax.errors import UsageError
 from benchmax.files.links import open_plain
@@ -26,6 +25,7 @@ from benchmax.platform.server.services.runs import forks
 from benchmax.platform.server.services.runs.launch import specs
 from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_assets
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router, in_threads, run_write
 from benchmax.platform.store.queue import jobs, one_off_jobs
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import OneOffJob, Run
@@ -33,7 +33,7 @@ from benchmax.platform.wire.launch_args import total_steps
 from benchmax.platform.wire.launches import RUN_PATHS, ForkRequest, Launched, check_launch_args
 from benchmax.platform.wire.runs import DownloadPending
 
-router = APIRouter(prefix="/v1/train/runs/{run_id}", tags=["checkpoints"])
+router = Router(prefix="/v1/train/runs/{run_id}", tags=["checkpoints"])
 
 CheckpointName = Annotated[str, Path(max_length=40, pattern=r"^(best|latest|step-\d{1,9})$")]
 Format = Literal["adapter", "merged"]
@@ -63,7 +63,7 @@ async def download(
     """
     until = time.monotonic() + wait
     while True:
-        path, pending = await run_in_threadpool(_look, services, run, caller, name, format)
+        path, pending = await run_write(_look, services, run, caller, name, format)
         if path is not None:
             return _file(services, run, path)
         if time.monotonic() >= until or await request.is_disconnected():
@@ -133,6 +133,7 @@ def _is_fresh(path: FilePath, checkpoint: FilePath) -> bool:
 
 
 @router.post("/fork", status_code=201)
+@in_threads("files")
 def fork(services: Services, parent: OwnedRun, caller: Caller, body: ForkRequest) -> Launched:
     """A new run that begins with the weights of a checkpoint, on the same environment and rows or on others."""
     given = {name: value for name, value in body.args.items() if value is not None}

@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 from pathlib import PurePosixPath
 
-from fastapi import APIRouter
-
 from benchmax.errors import UsageError
 from benchmax.platform.server.security.authentication import Caller
 from benchmax.platform.server.services.runs.launch import RUN_TYPES, specs
 from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_assets, supervised_rows
 from benchmax.platform.server.services.runs.run_views import environment_name
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router, in_threads
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import runs
 from benchmax.platform.wire.launch_args import sft_args, sft_steps, total_steps
@@ -25,7 +24,7 @@ from benchmax.platform.wire.launches import (
     check_launch_args,
 )
 
-router = APIRouter(tags=["launch"])
+router = Router(tags=["launch"])
 
 
 @router.get("/v1/train/launch-args")
@@ -35,6 +34,7 @@ def list_launch_args(caller: Caller) -> LaunchArgs:
 
 
 @router.post("/v1/train/runs/launch", status_code=201)
+@in_threads("files")
 def launch(services: Services, caller: Caller, body: LaunchRequest) -> Launched:
     """Check the uploads and the arguments, then queue the run."""
     _check_type(body.type)
@@ -62,6 +62,7 @@ def launch(services: Services, caller: Caller, body: LaunchRequest) -> Launched:
 
 
 @router.post("/v1/train/runs/sft", status_code=201)
+@in_threads("files")
 def launch_sft(services: Services, caller: Caller, body: SftRequest) -> Launched:
     """A supervised run: rows are chats that end with the assistant, or a `prompt` with a `completion`."""
     given, unused = sft_args({**body.args, **({"model": body.model} if body.model else {})})

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from fastapi.responses import StreamingResponse
 
 from benchmax.errors import UsageError
@@ -15,11 +15,12 @@ from benchmax.platform.server.security.authentication import Caller, Principal
 from benchmax.platform.server.security.run_access import own_run
 from benchmax.platform.server.services.live_sessions import Broken, Event, event_stream, talk
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue.live_sessions import SessionFolder
 from benchmax.platform.wire.base import Success
 from benchmax.platform.wire.playground import Say, SessionInfo, SessionOpened, SessionRequest
 
-router = APIRouter(prefix="/v1/playground/sessions", tags=["playground"])
+router = Router(prefix="/v1/playground/sessions", tags=["playground"])
 
 SessionId = Annotated[str, Path(max_length=80)]
 _STREAM: dict[int | str, dict[str, Any]] = {

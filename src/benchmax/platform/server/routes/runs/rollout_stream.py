@@ -11,7 +11,6 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -24,11 +23,12 @@ from benchmax.platform.server.services.live_sessions import Broken, Event, event
 from benchmax.platform.server.services.models import ChosenModel, choose
 from benchmax.platform.server.services.runs.launch import check_bundle
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router, read_file
 from benchmax.platform.store.uploads import blobs
 from benchmax.platform.store.uploads.uploads import manifest_bytes
 from benchmax.platform.wire.rollout_requests import BatchRequest, RolloutEnv, RolloutOptions, RolloutRequest
 
-router = APIRouter(tags=["rollouts"])
+router = Router(tags=["rollouts"])
 
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "`data: {json}` lines"}
@@ -53,7 +53,7 @@ async def stream_rollout(services: Services, caller: Caller, body: RolloutReques
 @router.post("/v1/rollout/batch/stream", response_class=StreamingResponse, responses=_STREAM)
 async def stream_batch(services: Services, caller: Caller, body: BatchRequest) -> StreamingResponse:
     """Play examples as groups: batch_started, rollout_completed…, batch_completed."""
-    rows = (await run_in_threadpool(_rows, services, caller, body))[: body.max_examples]
+    rows = (await read_file(caller.user_id, _rows, services, caller, body))[: body.max_examples]
     if not rows:
         raise UsageError("The dataset has no rows. Send dataset_bytes or the dataset_path of an upload.")
     if body.model is not None:

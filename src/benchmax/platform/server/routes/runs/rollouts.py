@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
@@ -18,6 +18,7 @@ from benchmax.platform.server.security.run_access import NOT_FOUND, VisibleRun
 from benchmax.platform.server.services.runs.rollout_views import Order, Wanted, rollout_item, scope_of, token_runs
 from benchmax.platform.server.services.runs.run_views import EvalId, Limit, Mode, Page
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router
 from benchmax.platform.store.runs import comparisons, evals, rollout_search, rollouts, runs
 from benchmax.platform.store.tables import RolloutRow, Run
 from benchmax.platform.wire.evals import ComparedComponent, ComparedGroup, Comparison, ComparisonSummary
@@ -34,7 +35,7 @@ from benchmax.platform.wire.rollouts import (
     StepOutline,
 )
 
-router = APIRouter(prefix="/v1/train/runs/{run_id}/rollouts", tags=["rollouts"])
+router = Router(prefix="/v1/train/runs/{run_id}/rollouts", tags=["rollouts"])
 
 OtherRunId = Annotated[str | None, Query(alias="otherRunId", max_length=80)]
 _NO_ROLLOUT = "The run has no such rollout. Its Rollouts page, or GET …/rollouts/summary, shows those it has."

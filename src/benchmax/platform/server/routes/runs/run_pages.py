@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 
@@ -23,6 +23,7 @@ from benchmax.platform.server.services.runs.launch import specs
 from benchmax.platform.server.services.runs.run_logs import Process, Wanted
 from benchmax.platform.server.services.runs.run_views import Limit, run_infos
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import metrics, run_summaries, runs
 from benchmax.platform.store.tables import Run
@@ -39,7 +40,7 @@ from benchmax.platform.wire.runs import (
     SystemSeries,
 )
 
-router = APIRouter(prefix="/v1/train", tags=["runs"])
+router = Router(prefix="/v1/train", tags=["runs"])
 
 _CSV = ("id", "name", "status", "statusReason", "createdAt", "startedAt", "endedAt", "elapsedSeconds", "model",
         "latestStep", "totalSteps", "rewardFirst", "rewardLatest", "evalRewardFirst", "evalRewardLatest", "errorRate",

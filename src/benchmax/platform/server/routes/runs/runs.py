@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
@@ -21,6 +21,7 @@ from benchmax.platform.server.services.live_sessions import reach_of
 from benchmax.platform.server.services.runs.run_views import Limit, eval_info, log_line, run_info, run_infos
 from benchmax.platform.server.services.sse import event_info
 from benchmax.platform.server.state import Services
+from benchmax.platform.server.threads import Router
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import evals, events, metrics, rollouts, runs
 from benchmax.platform.store.tables import TERMINAL, Endpoint, Run
@@ -39,7 +40,7 @@ from benchmax.platform.wire.runs import (
     ScalarPoint,
 )
 
-router = APIRouter(prefix="/v1/train/runs", tags=["runs"])
+router = Router(prefix="/v1/train/runs", tags=["runs"])
 
 _Config = Annotated[bool, Query(alias="includeConfig")]
 LOG_LINES = 10_000

@@ -6,7 +6,6 @@ A file that is large, or can only be read whole, is read by `bounded_rows` in a 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -18,6 +17,7 @@ from benchmax.envs.datasets.readers import file_format, read_rows
 from benchmax.envs.datasets.rows import Finding, check_messages
 from benchmax.envs.datasets.text_readers import JSON_FILE_BYTES
 from benchmax.errors import DatasetError, UsageError
+from benchmax.files.temp_dirs import make_owned_dir, remove_tree
 from benchmax.platform.server.services.datasets import bounded_rows
 from benchmax.platform.server.services.datasets.preview import PREVIEW_ROWS, check_file, make_preview, readable_rows
 from benchmax.platform.store.uploads.blobs import BlobStore
@@ -31,13 +31,15 @@ def dataset_file(store: BlobStore, sha256: str, path: str) -> Iterator[Path]:
     most = JSON_FILE_BYTES if known is None else known.most_bytes
     if most is not None and store.path(sha256).stat().st_size > most:
         raise UsageError(f"{path} is too large to be read at once. Upload it as .jsonl.")
-    with tempfile.TemporaryDirectory(prefix="benchmax-") as folder:
-        link = Path(folder) / f"dataset{suffix}"
+    folder = make_owned_dir("benchmax-rows-")
+    link = folder / f"dataset{suffix}"
+    try:
         os.symlink(store.path(sha256).absolute(), link)
-        try:
-            yield link
-        except UsageError as error:  # it names the file, and that name is the server's own business
-            raise UsageError(str(error).replace(str(link), path)) from None
+        yield link
+    except UsageError as error:  # it names the file, and that name is the server's own business
+        raise UsageError(str(error).replace(str(link), path)) from None
+    finally:
+        remove_tree(folder)
 
 
 def preview(

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmax.files.locks import lock_file
 
-PREFIXES = ("benchmax-mcp-", "benchmax-servers-", "benchmax-workdir-")
+PREFIXES = ("benchmax-mcp-", "benchmax-servers-", "benchmax-workdir-", "benchmax-env-", "benchmax-rows-")
 LOCK = ".owner-lock"
 _MOST_ROUNDS = 100_000
 """More than any tree is deep. A directory that another process keeps filling is left after so many rounds."""

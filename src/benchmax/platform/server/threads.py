@@ -1,0 +1,113 @@
+"""Which threads a route's function runs in, so that who only reads waits neither for writers nor for large files.
+
+A write waits, in its thread, for a database that is locked; a file is read for seconds. In one pool for all, sixteen of
+either would hold up every other request. So each kind has threads of its own. One user has few of those for files.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
+from fastapi import APIRouter
+
+from benchmax.platform.server.problems import Refused
+
+Kind: TypeAlias = Literal["reads", "writes", "files"]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS: dict[Kind, int] = {"reads": 16, "writes": 8, "files": 6}
+"""More only wait for each other: they share one interpreter."""
+FILES_PER_USER = 2
+"""Files that are read at one time for one user."""
+FILES_ASKED = 16
+"""Those that wait for their turn included; more are refused."""
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Router(APIRouter):
+    """Runs plain functions of unsafe methods in the writers' threads, and marked ones where `in_threads` says."""
+
+    def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        unsafe = set(options.get("methods") or ()) - _SAFE
+        kind: Kind = getattr(endpoint, "threads", "writes" if unsafe else "reads")
+        if kind != "reads" and not inspect.iscoroutinefunction(endpoint):
+            endpoint = _moved(endpoint, kind)
+        super().add_api_route(path, endpoint, **options)
+
+
+def in_threads(kind: Kind) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Mark a route's function: what it does is not what its method says."""
+
+    def mark(endpoint: Callable[P, T]) -> Callable[P, T]:
+        endpoint.threads = kind  # type: ignore[attr-defined]
+        return endpoint
+
+    return mark
+
+
+def prepare() -> None:
+    """Size the pool that FastAPI uses for reads; within an event loop."""
+    to_thread.current_default_thread_limiter().total_tokens = THREADS["reads"]
+
+
+async def run_write(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    return await to_thread.run_sync(functools.partial(function, *args, **kwargs), limiter=_pools().writes)
+
+
+async def read_file(user_id: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a function that reads a user's file; Refused (429) when too many of the user's wait already."""
+    pools = _pools()
+    async with pools.turn(user_id):
+        return await to_thread.run_sync(functools.partial(function, *args, **kwargs), limiter=pools.files)
+
+
+def _moved(endpoint: Callable[..., T], kind: Kind) -> Callable[..., Any]:
+    @functools.wraps(endpoint)
+    async def run(**given: Any) -> T:
+        if kind == "files":
+            return await read_file(given["caller"].user_id, endpoint, **given)
+        return await run_write(endpoint, **given)
+
+    return run
+
+
+class _Pools:
+    """The threads of one event loop."""
+
+    def __init__(self) -> None:
+        self.writes = CapacityLimiter(THREADS["writes"])
+        self.files = CapacityLimiter(THREADS["files"])
+        self._turns: dict[str, CapacityLimiter] = {}
+        self._asked: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def turn(self, user_id: str) -> AsyncIterator[None]:
+        if self._asked[user_id] >= FILES_ASKED:
+            raise Refused(429, f"{FILES_ASKED} of your files are read or wait for it. Try again.", Retry_After="5")
+        self._asked[user_id] += 1
+        try:
+            async with self._turns.setdefault(user_id, CapacityLimiter(FILES_PER_USER)):
+                yield
+        finally:
+            self._asked[user_id] -= 1
+            if not self._asked[user_id]:
+                del self._asked[user_id], self._turns[user_id]
+
+
+_of_this_loop: RunVar[_Pools] = RunVar("benchmax_threads")
+
+
+def _pools() -> _Pools:
+    try:
+        return _of_this_loop.get()
+    except LookupError:
+        _of_this_loop.set(found := _Pools())
+        return found
