@@ -69,7 +69,7 @@ def test_a_comparison_is_started_and_followed(open_page, world, recorded):
     run_id = world.add_run(recorded, name="to compare")
     page = open_page(f"/experiments/{run_id}/compare")
     page.get_by_label("Model").select_option(label="Base model, before training")
-    page.get_by_label("Samples of each").fill("2")
+    page.get_by_label("Samples per row").fill("2")
     page.get_by_role("button", name="Start").click()
     page.get_by_text("Waits for a free slot").wait_for()
     with world.database.read() as session:

@@ -39,9 +39,39 @@ def test_runs_are_archived_together_and_taken_back(open_page, world):
     page.get_by_role("button", name="Archived").click()
     page.get_by_label("Filter runs").fill("old")
     page.get_by_label("Choose old 1").check()
-    page.get_by_role("button", name="Take back").click()
+    page.get_by_role("button", name="Unarchive").click()
     page.get_by_text("1 run", exact=True).wait_for()
     until(page, lambda: names(page), ["old 2"])
+
+
+def test_runs_that_are_selected_are_compared_in_one_chart(open_page, world):
+    made = {}
+    for name, rate in (("paired slow", 1e-4), ("paired fast", 1e-3)):
+        made[name] = world.add_run(name=name, args={"learning_rate": rate})
+        world.add_points(made[name], [(step, "train", 1e9 + step, {"reward/mean": step / 4}) for step in range(3)])
+    world.add_run(name="paired, not begun")
+    page = open_page("/experiments?q=paired")
+    page.get_by_label("Choose paired slow").check()
+    page.get_by_text("1 run selected").wait_for()
+    assert page.get_by_role("link", name="Compare", exact=True).count() == 0, "there is nothing to compare it with"
+    page.get_by_label("Choose all runs of the list").check()
+    page.get_by_role("link", name="Compare", exact=True).click()
+    page.get_by_role("region", name="Settings that differ").get_by_text("0.0001").wait_for()
+    keys = page.locator(".chart").first.locator(".chart-key")
+    until(page, keys.count, 2)
+
+
+def test_a_curve_of_one_point_is_a_dot(open_page, world):
+    run = world.add_run(name="one step")
+    world.add_points(run, [(0, "train", 1e9, {"reward/mean": 0.4})], total=1)
+    page = open_page(f"/experiments/{run}")
+    canvas = page.locator(".chart canvas").first
+    canvas.wait_for()
+    green = """canvas => { const at = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        let count = 0;
+        for (let i = 0; i < at.length; i += 4) count += at[i + 3] > 200 && at[i + 1] > at[i] + 60 && at[i + 1] > 90;
+        return count > 5; }"""
+    until(page, lambda: canvas.evaluate(green), True)
 
 
 def test_a_pinned_run_is_the_baseline(open_page, world):
@@ -76,13 +106,13 @@ def test_all_runs_of_the_list_are_chosen_at_once_and_a_refusal_is_said(open_page
     kept, gone = (world.add_run(name=f"bulk {name}") for name in ("kept", "gone"))
     page = open_page("/experiments?q=bulk")
     page.get_by_label("Choose all runs of the list").check()
-    page.get_by_text("2 runs chosen").wait_for()
+    page.get_by_text("2 runs selected").wait_for()
     page.route(f"**/runs/{gone}", lambda route: route.fulfill(status=400, json={"error": "The disk is full."}))
     page.watch.allow("400")
     page.get_by_role("button", name="Archive", exact=True).click()
     page.get_by_role("alert").get_by_text("The disk is full.").wait_for()
     page.get_by_text("1 run not changed").wait_for()
-    page.get_by_text("1 run chosen").wait_for()
+    page.get_by_text("1 run selected").wait_for()
     assert page.get_by_label("Choose bulk gone").is_checked()
     assert kept
 
@@ -153,7 +183,8 @@ def test_the_cursor_shows_in_every_chart(open_page, world):
 
 
 @pytest.mark.parametrize(
-    ("process", "expected"), [("child", "the tool `search` failed"), ("environment", "What the training itself did")]
+    ("process", "expected"),
+    [("child", "the tool `search` failed"), ("environment", "What the training itself did"), ("", "during rollouts")],
 )
 def test_logs(open_page, world, process, expected):
     page = open_page(f"/experiments/{world.runs['recorded']}/logs?process={process}")
@@ -161,7 +192,7 @@ def test_logs(open_page, world, process, expected):
 
 
 def test_log_levels_and_search(open_page, world):
-    page = open_page(f"/experiments/{world.runs['recorded']}/logs?level=ERROR")
+    page = open_page(f"/experiments/{world.runs['recorded']}/logs?process=child&level=ERROR")
     page.get_by_text("the tool `search` failed").wait_for()
     until(page, page.locator(".log-line").count, 1)
 

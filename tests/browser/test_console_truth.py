@@ -274,7 +274,7 @@ def test_a_run_is_made_public_after_a_question(open_page, world):
     run = world.add_run(name="to be shown")
     page = open_page(f"/experiments/{run}")
     page.get_by_role("button", name="More").click()
-    page.get_by_role("menuitem", name=re.compile("Show to everybody")).click()
+    page.get_by_role("menuitem", name=re.compile("^Make public")).click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_text("every prompt and every answer").wait_for()
     assert page.locator(".chip", has_text="public").count() == 0

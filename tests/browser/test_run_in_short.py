@@ -41,6 +41,33 @@ def test_whether_it_learned_is_said_with_the_numbers(open_page, world, held, wor
     assert words in " ".join(learned.inner_text().split())
 
 
+def test_the_share_that_is_solved_is_of_the_same_evaluation(open_page, world):
+    run = run_of(world, (0.1, 0.2, 0.7, 0.8), name="solved")
+    held = ((0, 0.1, 0.0), (2, 0.8, 0.6), (4, 0.76, 0.5))
+    lines = [
+        (at, "eval", 1e9 + at, {"reward/mean": reward, "solve_rate": solved, **SPREAD}) for at, reward, solved in held
+    ]
+    world.add_points(run, lines)
+    page = open_page(f"/experiments/{run}")
+    learned = answer(page, "Did it learn?")
+    learned.get_by_text("Yes", exact=True).wait_for()
+    assert "0.100 → 0.800; 60% of them solved" in " ".join(learned.inner_text().split())
+
+
+def test_a_checkpoint_has_only_what_was_measured_of_it(open_page, world, recorded):
+    run = world.add_run(recorded, name="between evaluations")
+    folder = world.data.run(run) / "checkpoints"
+    (folder / "best").unlink()
+    kept = sorted(folder.glob("step-*"))
+    kept[-1].rename(folder / "step-11")
+    page = open_page(f"/experiments/{run}/checkpoints")
+    row = page.get_by_role("row").filter(has_text="11")
+    row.wait_for()
+    cells = row.get_by_role("cell").all_inner_texts()
+    assert cells[1] != "–"
+    assert cells[2] == "–", "held-out rows were played after steps 8 and 12"
+
+
 def test_signs_of_cheating_are_counted_and_lead_to_their_rollouts(open_page, world):
     from benchmax.platform.store.runs import events
 
@@ -106,7 +133,7 @@ def test_the_best_checkpoint_is_named_with_what_it_earned(open_page, world, reco
     told = answer(page, "What is its best checkpoint?")
     told.get_by_text(best, exact=True).wait_for()
     assert re.search(r"Held-out reward \d\.\d{3}, the highest", told.inner_text())
-    told.get_by_role("link", name="Talk with it").click()
+    told.get_by_role("link", name="Chat with it").click()
     page.wait_for_url(re.compile(f"/playground.*checkpoint={best}"))
 
 

@@ -32,7 +32,7 @@ def test_a_key_is_shown_once_works_as_scoped_and_ends_when_revoked(open_page, wo
     page.get_by_label("Name").fill("reader")
     page.get_by_role("checkbox", name=re.compile("Write")).uncheck()
     page.get_by_label("Expires after").select_option("7")
-    button(page, "Make the key").click()
+    button(page, "Create key").click()
     text = page.get_by_test_id("new-key").inner_text()
     with world.client(text) as client:
         assert client.get("/v1/whoami").json()["scopes"] == ["read"]
@@ -59,11 +59,11 @@ def test_a_key_needs_a_name(open_page, world):
     button(page, "New key").click()
     for name in ("", "   "):
         page.get_by_label("Name").fill(name)
-        button(page, "Make the key").click()
+        button(page, "Create key").click()
         assert page.get_by_label("Name").evaluate("(input) => !input.validity.valid")
     assert page.get_by_test_id("new-key").count() == 0
     page.get_by_label("Name").fill("named")
-    button(page, "Make the key").click()
+    button(page, "Create key").click()
     page.get_by_test_id("new-key").wait_for()
 
 
@@ -72,7 +72,7 @@ def test_a_key_needs_a_scope(open_page):
     button(page, "New key").click()
     for name in ("Read", "Write"):
         page.get_by_role("checkbox", name=re.compile(name)).uncheck()
-    button(page, "Make the key", disabled=True).wait_for()
+    button(page, "Create key", disabled=True).wait_for()
     page.keyboard.press("Escape")
     page.get_by_role("dialog").wait_for(state="detached")
 

@@ -129,7 +129,9 @@ def test_training_goes_on_from_there_and_is_at_least_as_good(helped):
 
 def test_held_out_rows_are_never_shown(helped):
     done, _ = helped
-    shown = {rollout.example_id for rollout in read_rollouts(done.path / "rollouts" / "warm_start-0.jsonl")}
+    solutions = list(read_rollouts(done.path / "rollouts" / "warm_start-0.jsonl"))
+    assert {rollout.split for rollout in solutions} == {"demonstration"}
+    shown = {rollout.example_id for rollout in solutions}
     held_out = {row["id"] for row in task(CopyEnv).held_out}
     assert shown
     assert not shown & held_out

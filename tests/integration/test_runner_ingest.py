@@ -98,6 +98,20 @@ def test_everything_arrives_once(world):
         assert rollouts.read_body(run.path, row)["id"] == row.id
 
 
+def test_solutions_that_were_shown_are_no_evaluation(world):
+    """Older runs recorded them with the split of an evaluation."""
+    store, _data, run_id, run = world
+    run.write_rollouts("eval", 0, [rollout("eval", 0, sample) for sample in range(2)])
+    run.write_rollouts("warm_start", 0, [rollout("eval", None, sample, "solved") for sample in range(8)])
+    run.write_rollouts("warm_eval", 0, [rollout("warm_start", 0, sample, "warm") for sample in range(2)])
+    drain(Ingest(store, run_id, run.path))
+    with store.read() as session:
+        counts = {
+            mode: rollouts.mode_average(session, run_id, mode=mode)["count"] for mode in rollouts.modes(session, run_id)
+        }
+    assert counts == {"eval": 2, "demonstration": 8, "warm_start": 2}
+
+
 def test_torn_lines_wait(world):
     store, _, run_id, run = world
     ingest = Ingest(store, run_id, run.path)

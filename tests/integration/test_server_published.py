@@ -4,7 +4,9 @@ import base64
 import json
 import pickle
 import sys
+import uuid
 
+import cloudpickle
 import pytest
 
 from benchmax.bundle import dump_bundle
@@ -72,3 +74,19 @@ def test_a_python_that_is_installed_but_on_no_path_is_taken(launch, tmp_path, mo
     (folder / "python3.98").touch(0o755)
     monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
     assert launch(dump_bundle(CounterEnv).pickled, manifest(python_version="3.98")).status_code == 201
+
+
+def test_runs_of_one_environment_are_recognised_however_often_it_is_packed(live, key, launch):
+    """cloudpickle packs a class into other bytes in every process; here its random id is another."""
+    packed = dump_bundle(CounterEnv).pickled
+    [old] = [id for id in cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID if id.encode() in packed]
+    again = packed.replace(old.encode(), uuid.uuid4().hex.encode())
+    other = packed.replace(b"Count.", b"Kount.")
+    digests = []
+    for pickled, rows in ((packed, ROWS), (again, ROWS), (other, ROWS), (packed, ROWS + ROWS)):
+        run = launch(pickled, manifest(), rows).json()["runId"]
+        with live.client(key) as client:
+            digests.append(client.get(f"/v1/train/runs/{run}").json()["taskDigest"])
+    first, second, changed, rows = digests
+    assert first == second
+    assert len({first, changed, rows}) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -22,6 +23,7 @@ from benchmax.bundle import (
     bundle_digest,
     bundle_env,
     dump_bundle,
+    fingerprint,
     inspect_bundle,
     load_bundle,
     load_env_from_bundle,
@@ -118,6 +120,61 @@ def test_a_class_of_main_travels(tmp_path):
     subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, cwd=tmp_path)
     env = load_env_from_files(tmp_path / "p", tmp_path / "m", trust=True, instantiate=True)
     assert type(env).__name__ == "Env"
+
+
+PACKED = """
+    import cloudpickle, sys
+    from pathlib import Path
+    from benchmax.bundle import dump_bundle
+    from benchmax.envs.base_env import BaseEnv
+
+    class Helper:
+        "A second class that is packed by value."
+
+    class Env(BaseEnv):
+        async def compute_reward(self, rollout_id, messages, task, **kw):
+            return {"x": float(Helper is not None and self.a - self.b in REWARDED)}
+
+    plain = cloudpickle.dumps((Env, {}))
+    for name, pickled in (("plain", plain), ("bundle", dump_bundle(Env).pickled)):
+        Path(sys.argv[1], name).write_bytes(pickled)
+"""
+
+
+def packed_elsewhere(folder, *changes, seed=0):
+    """What two clients make of an environment in a process of their own: cloudpickle's bytes, and ours."""
+    script = textwrap.dedent(PACKED).replace("REWARDED", "(1.0, 2.0)")
+    for old, new in changes:
+        script = script.replace(old, new)
+    folder.mkdir()
+    env = {**os.environ, "PYTHONHASHSEED": str(seed)}
+    subprocess.run([sys.executable, "-c", script, str(folder)], check=True, env=env)
+    return (folder / "plain").read_bytes(), (folder / "bundle").read_bytes()
+
+
+def test_the_same_environment_packs_into_the_same_bytes(tmp_path):
+    (first_plain, first), (second_plain, second) = (packed_elsewhere(tmp_path / name) for name in "ab")
+    assert first_plain != second_plain
+    assert first == second
+    assert packed_elsewhere(tmp_path / "c", ("1.0", "3.0"))[1] != first
+    assert cloudpickle.loads(first)[0].__name__ == "Env"
+
+
+def test_a_class_that_is_packed_and_opened_here_is_the_same_class():
+    class Env(Plain): ...
+
+    assert opened(dump_bundle(Env), instantiate=False)[0] is Env
+
+
+def test_an_environment_is_recognised_whoever_packed_it(tmp_path):
+    members = ("(1.0, 2.0)", '{"yes", "no", "maybe"}')
+    one, two = (packed_elsewhere(tmp_path / f"{seed}", members, seed=seed)[0] for seed in (1, 2))
+    assert one != two
+    assert fingerprint(one) == fingerprint(two)
+    for index, change in enumerate([("maybe", "never"), ("self.a - self.b", "self.b - self.a")]):
+        assert fingerprint(packed_elsewhere(tmp_path / f"other{index}", members, change)[0]) != fingerprint(one)
+    with pytest.raises(ValidationError, match="not a readable pickle"):
+        fingerprint(b"no pickle")
 
 
 async def test_chains_of_local_modules_travel(tmp_path, monkeypatch):

@@ -300,9 +300,18 @@ function strokes(line: Line, color: string): uPlot.Series[] {
     stroke: color,
     width: line.aside ? 1.25 : 2,
     spanGaps: true,
-    points: line.dots ? { show: true, size: 5, fill: color, stroke: color } : { show: false },
+    points: { show: line.dots || alone, size: 5, fill: color, stroke: color },
   };
   return [raw, bold];
+}
+
+/** Whether a line has one point only: there is nothing to draw but a dot. */
+function alone(plot: uPlot, index: number): boolean {
+  let count = 0;
+  for (const value of plot.data[index] ?? []) {
+    if (typeof value === "number" && ++count > 1) return false;
+  }
+  return count === 1;
 }
 
 type Bounds = { min?: number; max?: number; grounded?: boolean };

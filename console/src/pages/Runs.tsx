@@ -28,6 +28,7 @@ import {
   useSearch,
 } from "../ui";
 import { Dialog } from "../ui/Dialog";
+import { MOST_BESIDE } from "./run/context";
 import { columns, runHref } from "./runs/columns";
 import { HELP, parse } from "./runs/filter";
 import "./runs/runs.css";
@@ -198,15 +199,16 @@ function Chosen({ runs, onDone }: ChosenProps) {
   const archive = runs.some((run) => !run.archived);
   return (
     <div className="chosen">
-      <strong>{format.plural(runs.length, "run")} chosen</strong>
+      <strong>{format.plural(runs.length, "run")} selected</strong>
       <span className="grow" />
+      {runs.length > 1 && <Compare runs={runs} />}
       <Button
         size="small"
         icon={<Icon name="archive" />}
         busy={change.isPending}
         onClick={() => every((run) => change.mutateAsync({ id: run.id, archived: archive }))}
       >
-        {archive ? "Archive" : "Take back"}
+        {archive ? "Archive" : "Unarchive"}
       </Button>
       <Button size="small" onClick={() => setAsking("tag")}>
         Add a tag
@@ -270,6 +272,21 @@ function Chosen({ runs, onDone }: ChosenProps) {
         </Field>
       </Dialog>
     </div>
+  );
+}
+
+/** Their curves in one chart, with a table of the settings that differ. */
+function Compare({ runs }: { runs: RunInfo[] }) {
+  const [first, ...others] = runs.filter((run) => run.latestStep !== null);
+  if (!first || others.length === 0) return null;
+  if (others.length > MOST_BESIDE) return <span className="muted small">Compare {MOST_BESIDE + 1} at most</span>;
+  return (
+    <Link
+      className="button button-small"
+      href={`/experiments/${first.id}/train?with=${others.map((run) => run.id).join(",")}`}
+    >
+      <Icon name="runs" /> Compare
+    </Link>
   );
 }
 

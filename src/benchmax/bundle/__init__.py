@@ -6,6 +6,7 @@
 
 pack            from a class to a bundle; `local_modules` finds the user's files that must be included
 metadata        the manifest
+class_ids       the same environment packs into the same bytes; `fingerprint` recognises one that another client packed
 inspection      what a bundle would import; `pickle_names` reads that out of its pickle
 compatibility   whether this benchmax can run a bundle
 load            opening one, which runs its code
@@ -25,6 +26,7 @@ from benchmax.bundle.errors import (
     IncompatiblePythonError,
     ValidationError,
 )
+from benchmax.bundle.fingerprint import fingerprint
 from benchmax.bundle.inspection import BundleReport, inspect_bundle
 from benchmax.bundle.load import load_bundle, load_env_from_bundle, load_env_from_files, validate_bundle_compatibility
 from benchmax.bundle.local_modules import unregistered_local_refs
@@ -49,6 +51,7 @@ __all__ = [
     "check_compatible",
     "dump_bundle",
     "envs_venv",
+    "fingerprint",
     "inspect_bundle",
     "known_row_reader",
     "load_bundle",

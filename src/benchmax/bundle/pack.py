@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from benchmax.bundle.class_ids import stable_bytes
 from benchmax.bundle.compatibility import check_reward_style
 from benchmax.bundle.errors import BundlingError, ValidationError
 from benchmax.bundle.local_modules import late_imports, packable, unregistered_local_refs
@@ -145,7 +146,7 @@ def _pickle(content: tuple[type[BaseEnv], dict[str, Any]]) -> bytes:
     import cloudpickle
 
     try:
-        return bytes(cloudpickle.dumps(content))
+        return stable_bytes(cloudpickle.dumps(content))
     except Exception as error:
         raise BundlingError(_unpackable_part(content, error)) from error
 

@@ -68,6 +68,8 @@ SCORABLE = frozenset(
     }
 )
 """Terminations after which a reward is computed: the model caused them, not a failure around it."""
+DEMONSTRATION = "demonstration"
+"""The split of a solution that a model was shown; nobody sampled it, so no average counts it."""
 
 
 @dataclass(slots=True)

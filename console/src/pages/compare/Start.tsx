@@ -59,7 +59,7 @@ export function Start({ run, onStarted, first }: { run: string; onStarted: (id: 
             </Select>
           )}
         </Field>
-        <Field label="Rows" hint="All, when empty.">
+        <Field label="Rows" hint="All when empty.">
           {(id) => (
             <Input
               id={id}
@@ -72,7 +72,7 @@ export function Start({ run, onStarted, first }: { run: string; onStarted: (id: 
             />
           )}
         </Field>
-        <Field label="Samples of each" hint="More narrow the interval.">
+        <Field label="Samples per row" hint="More samples narrow the interval.">
           {(id) => (
             <Input
               id={id}

@@ -151,8 +151,8 @@ function useDownload(id: string) {
 function value(series: Series | undefined, step: number | null): number | null {
   if (!series || step === null) return null;
   const index = nearest(series.x, step);
-  // A checkpoint of step n holds what was learned in the steps up to it.
-  return index >= 0 && Math.abs(series.x[index]! - step) <= 1 ? series.y[index]! : null;
+  // What was measured of other weights is not said of these.
+  return index >= 0 && series.x[index] === step ? series.y[index]! : null;
 }
 
 function Name({ row }: { row: Checkpoint }) {

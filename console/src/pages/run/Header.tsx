@@ -348,7 +348,7 @@ export function Actions() {
             onSelect: () => change.mutate({ id, pinned: !run.pinned }),
           },
           {
-            label: run.isPublic ? "Make private" : "Show to everybody with the link…",
+            label: run.isPublic ? "Make private" : "Make public…",
             icon: "link",
             onSelect: () => (run.isPublic ? change.mutate({ id, isPublic: false }) : setAsking("publish")),
           },

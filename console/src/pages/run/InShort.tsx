@@ -57,8 +57,10 @@ function Answer({
 
 function Learned({ train, held, live }: { train: Mean[]; held: Mean[]; live: boolean }) {
   const { id } = useRun();
-  const solved = useScalars(id, "eval").data?.get("solve_rate")?.y.at(-1);
+  const rate = useScalars(id, "eval").data?.get("solve_rate");
   const found = learned(train, held);
+  // Both numbers are of one evaluation.
+  const solved = found && rate?.y[rate.x.indexOf(found.step)];
   const question = live ? "Does it learn?" : "Did it learn?";
   if (!found)
     return (
@@ -75,7 +77,7 @@ function Learned({ train, held, live }: { train: Mean[]; held: Mean[]; live: boo
         </b>
         {found.fell !== null && <>, now {format.reward(found.fell)}</>}
         {found.heldOut ? (
-          solved !== undefined && <>; {format.percent(solved, 0)} of them solved</>
+          typeof solved === "number" && <>; {format.percent(solved, 0)} of them solved</>
         ) : (
           <>; held-out rows were not evaluated twice yet</>
         )}
@@ -213,11 +215,11 @@ function Best({ held }: { held: Mean[] }) {
         ) : (
           <>The newest; none was evaluated. </>
         )}
-        <Link href={tabHref("checkpoints")}>Download or go on from it</Link>
+        <Link href={tabHref("checkpoints")}>Download it or continue from it</Link>
         {run.isOwner && (
           <>
             {" · "}
-            <Link href={tabHref("playground", { checkpoint: best.name })}>Talk with it</Link>
+            <Link href={tabHref("playground", { checkpoint: best.name })}>Chat with it</Link>
           </>
         )}
       </span>

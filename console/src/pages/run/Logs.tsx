@@ -21,17 +21,19 @@ import { useRun } from "./context";
 type Row = Schemas["LogRow"];
 type Process = "child" | "trainer" | "environment";
 const PROCESSES: { value: Process; label: string; title: string }[] = [
-  { value: "child", label: "Everything", title: "All the run's process printed" },
-  { value: "trainer", label: "Trainer", title: "The trainer's own log" },
   { value: "environment", label: "Environment", title: "What the environment logged" },
+  { value: "trainer", label: "Trainer", title: "The trainer's own log" },
+  { value: "child", label: "Output", title: "What the run's process printed" },
 ];
 const PAGE = 1000;
 const KEPT = 20_000;
 
 export default function Logs() {
-  const { live } = useRun();
+  const { run, live } = useRun();
   const search = useSearch();
-  const process = (search.get("process", "child") as Process) ?? "child";
+  // What a process printed last says why it failed; a run without an environment has no log of one.
+  const first = run.status === "failed" || run.type === "sft" ? "child" : "environment";
+  const process = PROCESSES.find((each) => each.value === search.get("process"))?.value ?? first;
   const level = search.get("level");
   const [follow, setFollow] = useState(true);
   const { lines, error, pending, retry } = useLines(process, level, live);
@@ -46,7 +48,7 @@ export default function Logs() {
         <Segments
           label="Process"
           value={process}
-          onChange={(value) => search.set({ process: value === "child" ? null : value })}
+          onChange={(value) => search.set({ process: value === first ? null : value })}
           options={PROCESSES}
         />
         <Select aria-label="Level" value={level} onChange={(event) => search.set({ level: event.target.value })}>

@@ -26,7 +26,7 @@ import {
   useStored,
 } from "../../ui";
 import { beginning, type Told } from "../runs/status";
-import { useRun } from "./context";
+import { MOST_BESIDE, useRun } from "./context";
 import { Differences } from "./Differences";
 import { OnTheWay } from "./OnTheWay";
 import { doing, MARK_WORDS } from "./words";
@@ -75,9 +75,6 @@ export function Plots({ mode, story }: { mode: Mode; story?: React.ReactNode }) 
     </div>
   );
 }
-
-/** As many runs as there are colours for beside this one. */
-const MOST_BESIDE = 6;
 
 function beside(ids: string): string[] {
   return [...new Set(ids.split(",").filter(Boolean))].slice(0, MOST_BESIDE);

@@ -18,3 +18,6 @@ export function useRun(): RunView {
   if (!view) throw new Error("useRun is for tabs of the run page.");
   return view;
 }
+
+/** As many runs as there are colours for beside one in a chart. */
+export const MOST_BESIDE = 6;

@@ -7,7 +7,16 @@ type RunEvent = Schemas["RunEvent"];
 
 /** A mean with its standard error, and the step it was measured after. */
 export type Mean = { value: number; error: number; step: number };
-export type Verdict = { word: string; tone: Tone; from: number; to: number; heldOut: boolean; fell: number | null };
+export type Verdict = {
+  word: string;
+  tone: Tone;
+  from: number;
+  to: number;
+  /** Where `to` was measured. */
+  step: number;
+  heldOut: boolean;
+  fell: number | null;
+};
 
 /** So many standard errors of a difference are more than chance. */
 const SURE = 2;
@@ -44,9 +53,9 @@ export function learned(train: readonly Mean[], held: readonly Mean[]): Verdict 
   const [first, last] = [seen[0], seen.at(-1)];
   if (!first || !last || seen.length < 2) return null;
   const best = seen.reduce((top, each) => (each.value > top.value ? each : top));
-  const told = { from: first.value, to: best.value, heldOut, fell: null };
+  const told = { from: first.value, to: best.value, step: best.step, heldOut, fell: null };
   if (first.value - last.value > sure(first, last) && best.value - first.value <= sure(first, best))
-    return { ...told, word: "It got worse", tone: "bad", to: last.value };
+    return { ...told, word: "It got worse", tone: "bad", to: last.value, step: last.step };
   if (best.value - first.value <= sure(first, best)) return { ...told, word: "Not so far", tone: "neutral" };
   const lost = Math.max(sure(best, last), LOST * (best.value - first.value));
   const fell = best.value - last.value > lost ? last.value : null;

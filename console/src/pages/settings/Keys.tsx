@@ -162,7 +162,7 @@ function NewKey({ onClose }: { onClose: () => void }) {
   return (
     <FormDialog
       title="New API key"
-      action="Make the key"
+      action="Create key"
       sending={create}
       disabled={!scopes.length}
       onSend={send}

@@ -36,6 +36,7 @@ from benchmax.platform.store.runs import cursors, evals, events, ingested, rollo
 from benchmax.platform.store.runs import metrics as run_metrics
 from benchmax.platform.store.tables import TERMINAL
 from benchmax.platform.store.text import clean, clean_json
+from benchmax.rollouts.record import DEMONSTRATION
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ PRINT_BYTES = 1024
 
 METRICS, EVENTS, STATUS = "metrics.jsonl", "events.jsonl", "status.json"
 MODES = ("train", "eval")
+SHOWN = "rollouts/warm_start-"
+"""Solutions that the model was shown. In older runs they bear the split of an evaluation, which they are not."""
 
 
 class Line(NamedTuple):
@@ -381,9 +384,10 @@ def _rollout_rows(pieces: list[Piece], **more: str) -> tuple[list[dict[str, Any]
     rows: list[dict[str, Any]] = []
     logs: list[dict[str, Any]] = []
     for piece in pieces:
+        mode = {"mode": DEMONSTRATION} if piece.name.startswith(SHOWN) else more
         for line in piece.lines:
             try:
-                row = rollouts.row_of(line.value, file=piece.name, offset=line.offset, length=line.length, **more)
+                row = rollouts.row_of(line.value, file=piece.name, offset=line.offset, length=line.length, **mode)
                 logs += rollouts.logs_of(line.value)
                 rows.append(row)
             except (LookupError, TypeError, ValueError, AttributeError) as error:

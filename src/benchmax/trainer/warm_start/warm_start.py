@@ -16,6 +16,8 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -24,7 +26,7 @@ from benchmax import metrics
 from benchmax.doctor.first_samples import MEASURED, measure_parts, rows_by_part
 from benchmax.doctor.learning_signal import Known, Signal
 from benchmax.envs.types import Example
-from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.record import DEMONSTRATION, Rollout
 from benchmax.trainer.config.chosen_settings import ChosenSetting, fit_to_size, fit_to_solutions
 from benchmax.trainer.display.plan import plan
 from benchmax.trainer.learning.batch import Batch, TokenSequence, sequence_of
@@ -170,7 +172,8 @@ class WarmStart:
         if not self._worth(solutions, signal):
             self.trainer.first_groups = groups
             return WarmStartRecord("none", f"{signal.forecast} {UNSOLVED}")
-        self.trainer.run.write_rollouts("warm_start", 0, (each.rollout for each in solutions))
+        shown = (replace(each.rollout, split=DEMONSTRATION, step=0) for each in solutions)
+        self.trainer.run.write_rollouts("warm_start", 0, shown)
         record = WarmStartRecord(how, signal.forecast, rows=len(solutions))
         record.sources = dict(Counter(each.source for each in solutions))
         record.doses, record.steps = await self._show(solutions)

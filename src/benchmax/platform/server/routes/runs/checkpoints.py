@@ -172,6 +172,6 @@ def _sources(
     """Paths, blobs and the number of training rows: the parent's, or those the fork names."""
     if not given.keys().isdisjoint((*RUN_PATHS, *SOURCES)) or parent.kind == "sft":
         assets, rows, _ = checked_assets(services, caller.user_id, given)
-        return assets.paths, assets.blobs, rows
+        return assets.paths, assets.recorded(), rows
     train = "train_dataset_path"
     return parent.paths, parent.blobs, stored_rows.count(services.blobs, parent.blobs[train], parent.paths[train])

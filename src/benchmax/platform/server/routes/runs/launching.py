@@ -42,6 +42,7 @@ def launch(services: Services, caller: Caller, body: LaunchRequest) -> Launched:
     given = {name: value for name, value in body.args.items() if name not in (*RUN_PATHS, *SOURCES)}
     args, warnings = check_launch_args(specs(), given)
     assets, rows, more = checked_assets(services, caller.user_id, body.args)
+    blobs = assets.recorded()
     with services.database.write() as db:
         run = runs.create(
             db,
@@ -51,7 +52,7 @@ def launch(services: Services, caller: Caller, body: LaunchRequest) -> Launched:
             args=args,
             asked={name: value for name, value in given.items() if value is not None},
             paths=assets.paths,
-            blobs=assets.blobs,
+            blobs=blobs,
             total_steps=total_steps(args, rows),
         )
         for name, value in body.extra_secrets.items():

@@ -30,6 +30,8 @@ RUN_TYPES = ("simple", "simple-r5", "simple-cpu")
 _INSPECTED_BYTES = 16 * limits.MIB
 """A larger bundle is not inspected; its run fails with what is missing."""
 _OLDEST_MINOR = 11
+FINGERPRINT = "env_fingerprint"
+"""Beside the digests of a run's uploads: what its environment is recognised by when it is packed again."""
 _NAMED_BUNDLE = "Launch with the paths `upload_training_run` returned."
 
 
@@ -71,6 +73,15 @@ class Assets:
         if manifest.sha256 is not None and manifest.sha256 != self.blobs["env_cls_path"]:
             raise UsageError("The bundle is not the one its metadata describes (SHA-256). Upload it again.")
         check_bundle(self._store.path(self.blobs["env_cls_path"]), manifest)
+
+    def recorded(self) -> dict[str, str]:
+        """What a run keeps of its uploads: their digests, and the fingerprint of its environment."""
+        from benchmax.bundle import fingerprint
+
+        pickled = self._store.path(self.blobs["env_cls_path"])
+        if pickled.stat().st_size > _INSPECTED_BYTES:
+            return self.blobs
+        return {**self.blobs, FINGERPRINT: fingerprint(pickled.read_bytes())}
 
     def count(self, name: str) -> int:
         """Usable rows of one of the two datasets; DatasetError for rows that the run could not use."""

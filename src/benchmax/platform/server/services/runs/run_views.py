@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from benchmax.platform.server.security.authentication import Principal
+from benchmax.platform.server.services.runs.launch import FINGERPRINT
 from benchmax.platform.store.datadir import DataDir
 from benchmax.platform.store.runs import run_summaries
 from benchmax.platform.store.runs.run_summaries import RunSummary
@@ -88,8 +89,9 @@ def environment_name(path: str) -> str:
 
 def _task_digest(run: Run) -> str:
     """Equal for runs that train on the same rows of the same environment."""
-    names = ("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path")
-    known = [run.blobs.get(name, "") for name in names]
+    files = ("train_dataset_path", "eval_dataset_path")
+    packed = (FINGERPRINT,) if FINGERPRINT in run.blobs else ("env_cls_path", "env_metadata_path")
+    known = [run.blobs.get(name, "") for name in (*packed, *files)]
     return hashlib.sha256(" ".join(known).encode()).hexdigest()[:16] if any(known) else ""
 
 
