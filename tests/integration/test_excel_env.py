@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox nee
 @pytest.fixture(scope="module")
 def books() -> Iterator[WorkbookSandbox]:
     """One for all tests: each starts a process that loads its packages."""
-    opened = WorkbookSandbox()
+    opened = WorkbookSandbox(libreoffice=False)
     yield opened
     asyncio.run(opened.close())
 

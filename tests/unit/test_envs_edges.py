@@ -22,6 +22,7 @@ from benchmax.envs.loading import find_rows, load_env_class
 from benchmax.envs.reward_helpers import percent_of_text_a_in_text_b
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import EnvDefinitionError, NotFoundError, ToolError
+from benchmax.rollouts.tool_schema import argument_check
 
 # Names
 
@@ -145,3 +146,9 @@ def test_calls_do_not_keep_their_loop_alive() -> None:
     assert gone() is None
     calls.schedule(print)
     assert not calls._queue
+
+
+def test_a_parameter_may_have_several_types() -> None:
+    schema = {"type": "object", "properties": {"value": {"type": ["string", "number"]}}, "required": ["value"]}
+    check = argument_check(ToolDefinition("set_cell", "Sets it.", schema))
+    assert [check({"value": each}) is None for each in ("x", 1, 1.5, True, None)] == [True, True, True, False, False]

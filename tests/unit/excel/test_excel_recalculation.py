@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import sys
 from collections.abc import Iterator
 
 import openpyxl
 import pytest
+from openpyxl.cell.rich_text import CellRichText, TextBlock
+from openpyxl.cell.text import InlineFont
+from openpyxl.chart import BarChart
 from openpyxl.worksheet.formula import ArrayFormula
 
 from benchmax.envs.excel.reward import judge, score_workbook
@@ -15,7 +19,7 @@ from benchmax.envs.excel.rows import workbook_of
 from benchmax.envs.excel.second_opinion import python_with_uno
 from benchmax.envs.excel.workbook_sandbox import WorkbookError, WorkbookSandbox
 from benchmax.envs.types import Unscored
-from excel_books import BOOKS, DIV, day
+from excel_books import BOOKS, DIV, N_A, day
 from excel_world import saved
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
@@ -156,6 +160,23 @@ async def test_cases_change_the_workbook_as_it_was(books) -> None:
     read = await books.read(content, {"S": ["A3", "A4"]}, cases)
     assert [each["S"]["A3"] for each in read["cases"]] == [12, 21, 2, {"error": "#VALUE!"}, 45358]
     assert [each["S"]["A4"] for each in read["cases"]] == [10, 1, "none", "x", 45356]
+
+
+async def test_what_is_no_formula_is_read_as_it_stands(books) -> None:
+    """Rich texts, merged cells, dates, errors and a chart's own sheet among the others."""
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet["A1"] = CellRichText("plain ", TextBlock(InlineFont(b=True), "bold"))
+    sheet["A2"], sheet["A3"], sheet["A4"] = datetime.datetime(2024, 3, 5), "#N/A", "=A1"
+    sheet.merge_cells("B1:C2")
+    sheet["B1"] = 7
+    cells = ["A1", "A2", "A3", "B1", "C2"]
+    expected = {"A1": "plain bold", "A2": day("2024-03-05"), "A3": N_A, "B1": 7, "C2": None}
+    assert await score_workbook(books, saved(book), {"expected": {"Sheet": expected}}) == 1.0
+    book.create_chartsheet("Chart").add_chart(BarChart())
+    read = await books.read(saved(book), {"Sheet": [*cells, "A4"]})
+    assert all(judge(read["cells"]["Sheet"][name], value) is True for name, value in expected.items())
+    assert judge(read["cells"]["Sheet"]["A4"], "plain bold") is not False
 
 
 async def test_workbooks_that_are_none_are_worth_nothing(books) -> None:

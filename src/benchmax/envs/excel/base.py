@@ -46,6 +46,8 @@ class ExcelBase(BaseEnv):
         row = dict(example)
         if missing := [name for name in ("instruction", "answer_position", "expected") if row.get(name) is None]:
             raise ValueError(f"An Excel row needs the column {missing[0]}. Add it, or load the rows with load_dataset.")
+        if not any(row.get(name) for name in row_shapes.SOURCES):
+            raise ValueError(f"An Excel row needs a workbook in one of {', '.join(row_shapes.SOURCES)}. Add one.")
         source, output = row.get("input_filename") or INPUT, row.get("output_filename") or OUTPUT
         short = row.get("level") in _SHORT
         content = row_shapes.short_prompt(row) if short else row_shapes.full_prompt(row, source, output)
@@ -56,11 +58,7 @@ class ExcelBase(BaseEnv):
             init_rollout_args={
                 "input_filename": source,
                 "output_filename": output,
-                **{
-                    name: row[name]
-                    for name in ("level", "sheets", "workbook", "input_src_path")
-                    if row.get(name) is not None
-                },
+                **{name: row[name] for name in ("level", *row_shapes.SOURCES) if row.get(name) is not None},
             },
         )
 

@@ -18,8 +18,9 @@ from typing import Any
 from benchmax import limits
 from benchmax.envs.excel.workbooks.dump import cell_text, sheet_text
 from benchmax.envs.excel.workbooks.ranges import parse_area
-from benchmax.errors import UsageError
 
+EMPTY: dict[str, dict[str, Any]] = {"Sheet1": {}}
+SOURCES = ("sheets", "workbook", "input_src_path")
 _HEADS = (
     "Instruction",
     "Spreadsheet Path",
@@ -64,14 +65,14 @@ def _cell(value: Any) -> str:
 
 
 def workbook_of(given: Mapping[str, Any]) -> bytes:
-    """The workbook of a row's `workbook`, `sheets` or `input_src_path`."""
+    """The workbook of a row's `workbook`, `sheets` or `input_src_path`; an empty one without any."""
     if given.get("workbook"):
         return base64.b64decode(given["workbook"])
     if given.get("sheets"):
         return _built(json.dumps(given["sheets"]))
     if given.get("input_src_path"):
         return Path(given["input_src_path"]).read_bytes()
-    raise UsageError("A rollout needs a workbook: give `sheets`, `workbook` or `input_src_path` in init_rollout_args.")
+    return _built(json.dumps(EMPTY))
 
 
 @lru_cache(maxsize=256)

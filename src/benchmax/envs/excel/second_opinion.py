@@ -60,12 +60,11 @@ def with_opinion(read: dict[str, Any], found: Mapping[str, Any]) -> dict[str, An
 
 
 def _merged(ours: Mapping[str, Mapping[str, Any]], theirs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        sheet: {
-            name: theirs.get(sheet, {}).get(name, value) if _unknown(value) else value for name, value in values.items()
-        }
-        for sheet, values in ours.items()
-    }
+    def settled(sheet: str, name: str, value: Any) -> Any:
+        found = theirs.get(sheet, {}).get(name, value)
+        return found if _unknown(value) and not _unknown(found) else value
+
+    return {sheet: {name: settled(sheet, name, each) for name, each in cells.items()} for sheet, cells in ours.items()}
 
 
 def _unknown(value: Any) -> bool:

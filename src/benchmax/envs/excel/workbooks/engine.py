@@ -28,6 +28,8 @@ class Recalculated:
         self.book = book
         self._model, self.problem = _load(path)
         self._index = {} if self._model is None else _indexes(self._model)
+        if not all(sheet.title in self._index for sheet in book.worksheets):
+            self._model, self.problem = None, self.problem or "it has sheets of another kind"
         self._formulas = dict(_formulas(book))
         self._changed: set[Place] = set()
         self._correct()
@@ -63,10 +65,15 @@ class Recalculated:
     def value(self, place: Place) -> Value:
         if place in self._doubts:
             return {"unknown": self._doubts[place]}
+        cell = self.book[place[0]].cell(place[1], place[2])
+        if (
+            place not in self._formulas
+            and place not in self._changed
+            and (cell.value is not None or self._model is None)
+        ):
+            return {"error": cell.value} if cell.data_type == "e" else as_json(cell.value)
         if self._model is None:
-            if place in self._formulas:
-                return {"unknown": f"the workbook cannot be computed here ({self.problem})"}
-            return as_json(self.book[place[0]].cell(place[1], place[2]).value)
+            return {"unknown": f"the workbook cannot be computed here ({self.problem})"}
         return _value(self._model, self._index[place[0]], place[1], place[2])
 
     def dated(self, place: Place) -> Value:
