@@ -183,6 +183,16 @@ def test_the_doctor_groups_what_it_finds_by_severity(open_page, world):
     assert "ground_truth" in page.locator("main").inner_text()
 
 
+def test_ready_environments_show_levels_tools_and_how_to_train(open_page, world):
+    page = open_page("/environments")
+    tile = page.get_by_role("link", name=re.compile("MathEnvLocal"))
+    tile.get_by_text("arithmetic, sums, expressions, fractions, algebra, words, competition").wait_for()
+    assert tile.locator("dd", has_text=re.compile("^calculate$")).count() == 1
+    page.get_by_role("link", name=re.compile("CodeEnv")).click()
+    page.get_by_text("lines, steps, cases, algorithms").wait_for()
+    page.get_by_text("benchmax train code", exact=True).wait_for()
+
+
 def test_a_model_tries_the_environment_and_the_report_says_whether_it_can_learn(open_page, world):
     page = open_page("/environments/arithmetic?tab=doctor")
     page.get_by_label("Model to try it with").select_option(world.model)

@@ -104,6 +104,19 @@ def test_the_source_is_shown_and_nothing_is_opened(client, uploaded):
     assert "class ArithmeticEnv" in "".join(file["text"] for file in shown["files"])
 
 
+def test_built_ins_tell_their_levels_and_tools_before_anybody_looked(client):
+    listed = {each["id"]: each for each in client.get("/v1/environments").json()["environments"]}
+    assert listed["code"]["datasets"] == ["lines", "steps", "cases", "algorithms"]
+    assert listed["calculator"]["tools"] == ["calculate"]
+    assert client.get("/v1/environments/math").json()["tools"] == ["calculate"]
+
+
+def test_the_doctor_finds_nothing_in_code_where_it_is_sandboxed_itself(client, boss):
+    report = examine(client, boss, "code", {})
+    assert (report["status"], report["ok"]) == ("complete", True), report
+    assert [each for each in report["findings"] if each["severity"] in ("error", "warning")] == []
+
+
 def test_another_users_environment_is_not_there(client, stranger, uploaded):
     mine = adder(client)["id"]
     assert stranger.get(f"/v1/environments/{mine}").status_code == 404

@@ -2340,6 +2340,11 @@ export interface components {
             bringsRows: boolean;
             /** Ownrows */
             ownRows?: number | null;
+            /**
+             * Datasets
+             * @default []
+             */
+            datasets: string[];
             /** Files */
             files: components["schemas"]["SourceFile"][];
             /** Manifest */
@@ -2383,6 +2388,11 @@ export interface components {
             bringsRows: boolean;
             /** Ownrows */
             ownRows?: number | null;
+            /**
+             * Datasets
+             * @default []
+             */
+            datasets: string[];
         };
         /** EnvironmentList */
         EnvironmentList: {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
+from typing import NamedTuple
 
 from benchmax import plugins
 from benchmax.envs.composed.parts import is_composed, split_parts
@@ -26,6 +27,31 @@ BUILT_IN = {
 }
 FAMILIES = {"reasoning": "benchmax.envs.reasoning.tasks"}
 """Names before a slash, `reasoning/leg_counting`, and the module that knows their members."""
+
+
+class Listing(NamedTuple):
+    """What lists of environments say of one, without making it."""
+
+    datasets: tuple[str, ...] = ()
+    """Names that its `load_dataset` makes rows for, the one that is taken when none is given first."""
+    tools: tuple[str, ...] = ()
+    """Tools that it has when it is made without arguments."""
+
+
+LISTINGS = {
+    "arithmetic": Listing(("sums", "sums2")),
+    "calculator": Listing(("products",), ("calculate",)),
+    "math": Listing(
+        ("arithmetic", "sums", "expressions", "fractions", "algebra", "words", "competition"), ("calculate",)
+    ),
+    "crm": Listing(("lookup", "steps", "reports"), ("search_knowledge_articles",)),
+    "code": Listing(("lines", "steps", "cases", "algorithms")),
+}
+
+
+def listing(name: str) -> Listing:
+    """Of a built-in environment; of others nothing is known before they are made."""
+    return LISTINGS.get(name, Listing())
 
 
 def environments() -> dict[str, str]:

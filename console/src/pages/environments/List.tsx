@@ -67,9 +67,36 @@ function Tile({ environment }: { environment: Environment }) {
           "No description. Its docstring is shown here."
         )}
       </p>
+      <Ready environment={environment} />
+      {environment.kind === "builtin" && <code className="env-train">{trainCommand(environment)}</code>}
       <EnvironmentFoot environment={environment} />
     </Link>
   );
+}
+
+/** Of a ready environment: the levels of its rows, and its tools. */
+export function Ready({ environment }: { environment: Environment }) {
+  const { datasets = [], tools } = environment;
+  if (environment.kind !== "builtin") return null;
+  return (
+    <dl className="env-ready">
+      {datasets.length > 0 && (
+        <div>
+          <dt>{datasets.length === 1 ? "rows" : "levels"}</dt>
+          <dd>{datasets.join(", ")}</dd>
+        </div>
+      )}
+      <div>
+        <dt>tools</dt>
+        <dd>{tools ? tools.join(", ") || "none" : "not known yet"}</dd>
+      </div>
+    </dl>
+  );
+}
+
+/** What to type to train on a ready environment. */
+export function trainCommand(environment: Environment): string {
+  return `benchmax train ${environment.id}`;
 }
 
 /** Where it comes from, in a line. */

@@ -2,6 +2,7 @@
 import { type EnvironmentDetails, useEnvironment } from "../../api/environments";
 import {
   Card,
+  Command,
   Empty,
   ErrorNote,
   Icon,
@@ -16,7 +17,7 @@ import {
   useSearch,
 } from "../../ui";
 import { Doctor } from "./Doctor";
-import { EnvironmentFoot } from "./List";
+import { EnvironmentFoot, Ready, trainCommand } from "./List";
 import { Source } from "./Source";
 
 const TABS = [
@@ -52,6 +53,12 @@ export function EnvironmentView({ id }: { id: string }) {
               </p>
             )}
             <EnvironmentFoot environment={data} />
+            <Ready environment={data} />
+            {data.kind === "builtin" && (
+              <div>
+                <Command text={trainCommand(data)} />
+              </div>
+            )}
           </div>
           {data.problems.map((problem) => (
             <Note key={problem} tone="bad">

@@ -14,7 +14,7 @@ from benchmax.cli.local.models import open_named
 from benchmax.cli.local.show import transcript
 from benchmax.cli.output import Json, new_table, print_json, print_table, safe, stderr
 from benchmax.envs.base_env import BaseEnv, overrides
-from benchmax.envs.catalogue import BUILT_IN, environments
+from benchmax.envs.catalogue import BUILT_IN, environments, listing
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import find_rows, load_env_class, make_env
 from benchmax.errors import UsageError
@@ -30,29 +30,44 @@ Name = Annotated[str, typer.Argument(help="A name of `env list`, main.py[:Class]
 @app.command("list")
 def list_(json: Json = False) -> None:
     """List the environments that come with benchmax, and those that installed packages add."""
-    found = [{"name": name, "class": path, "built_in": name in BUILT_IN} for name, path in environments().items()]
+    found = environments()
     if json:
-        print_json(found)
+        print_json([{"name": name, "class": path, **_listed(name)} for name, path in found.items()])
         return
-    table = new_table("name", "class", "")
-    for each in found:
-        table.add_row(str(each["name"]), str(each["class"]), "" if each["built_in"] else "plug-in")
+    table = new_table("name", "rows", "tools", "class")
+    for name, path in found.items():
+        known = listing(name)
+        table.add_row(
+            name, ", ".join(known.datasets), ", ".join(known.tools), path if name in BUILT_IN else f"{path}, a plug-in"
+        )
     print_table(table)
+
+
+def _listed(name: str) -> dict[str, Any]:
+    known = listing(name)
+    return {"built_in": name in BUILT_IN, "datasets": list(known.datasets), "tools": list(known.tools)}
 
 
 @app.command()
 def show(name: Name, json: Json = False) -> None:
     """Say what an environment asks for, which tools it has, and where its rows come from."""
     env_class = load_env_class(name)
-    facts = asyncio.run(_facts(env_class))
+    facts = {**asyncio.run(_facts(env_class)), "datasets": list(listing(name).datasets)}
     if json:
         print_json({"name": name, **facts})
         return
     stderr.print(f"[bold]{safe(name)}[/]  {safe(facts['class'])}", soft_wrap=True)
     stderr.print(safe(facts["about"]), soft_wrap=True)
     stderr.print(f"tools: {safe(', '.join(facts['tools']) or 'none')}", soft_wrap=True)
-    stderr.print(f"rows: {'its own' if facts['brings_rows'] else 'give some with --data'}")
+    stderr.print(f"rows: {safe(_rows(facts))}", soft_wrap=True)
     stderr.print(f"Train on it: benchmax train {safe(name)}", soft_wrap=True)
+
+
+def _rows(facts: dict[str, Any]) -> str:
+    if not facts["brings_rows"]:
+        return "give some with --data"
+    first, *others = facts["datasets"] or ["its own"]
+    return f"{first}; with --data: {', '.join(others)}" if others else first
 
 
 async def _facts(env_class: type[BaseEnv]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The CRM environments: the same tasks and tools, in three places.
+"""Questions about a company's customers, cases and agents, answered with the tools of a CRM: the same in three places.
 
 CRMEnvInProcess   tools in this process, milliseconds a rollout; what `benchmax train crm` uses
 CRMEnvLocal       an MCP server for every rollout, on this machine

@@ -21,12 +21,14 @@ class EnvironmentInfo(Wire):
     digest: str
     python_version: str
     tools: list[str] | None = None
-    """Known when the doctor has looked at it."""
+    """Known of a built-in, and when the doctor has looked at it."""
     created_at: Time | None
     brings_rows: bool = False
     """Whether it can be launched without a dataset."""
     own_rows: int | None = None
     """How many rows it brings."""
+    datasets: list[str] = []
+    """Names of the rows it makes, such as levels of difficulty; the first is what it takes when none is given."""
 
 
 class EnvironmentList(Wire):

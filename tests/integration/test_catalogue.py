@@ -1,0 +1,65 @@
+"""What is listed of the ready environments is so, and each is played by hand as a notebook does it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmax.cli.app import app
+from benchmax.envs.catalogue import BUILT_IN, LISTINGS
+from benchmax.envs.demonstration import Script
+from benchmax.envs.loading import load_env_class, make_env, own_rows
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+async def test_the_listing_says_what_there_is(name):
+    env_class, listed = load_env_class(name), LISTINGS[name]
+    env = make_env(env_class, {})
+    try:
+        assert tuple(tool.name for tool in await env.list_tools()) == listed.tools
+    finally:
+        await env.shutdown()
+    assert own_rows(env_class)[:3] == own_rows(env_class, listed.datasets[0])[:3]
+    assert all(own_rows(env_class, each) for each in listed.datasets[1:])
+
+
+def test_every_built_in_is_listed():
+    assert list(LISTINGS) == list(BUILT_IN)
+    done = CliRunner().invoke(app, ["env", "list", "--json"])
+    found = {each["name"]: each for each in json.loads(done.stdout)}
+    assert found["code"]["datasets"] == ["lines", "steps", "cases", "algorithms"]
+    assert found["math"]["tools"] == ["calculate"]
+
+
+async def by_hand(name: str) -> float:
+    """list_tools → init_rollout → run_tool → compute_reward → release_rollout."""
+    env_class = load_env_class(name)
+    env = make_env(env_class, {"tools": True} if name == "code" else {})
+    try:
+        assert await env.list_tools()
+        example = env.dataset_preprocess(own_rows(env_class)[0])
+        await env.init_rollout("one", **(example["init_rollout_args"] or {}))
+        script = await Script.of(env.demonstrate, example)
+        turn = await script.turn()
+        while not isinstance(turn, str):
+            said = [await env.run_tool("one", call.name, **call.arguments_dict()) for call in turn]
+            turn = await script.turn([str(getattr(each, "text", each)) for each in said])
+        messages = [{"role": "assistant", "content": turn}]
+        rewards = await env.compute_reward("one", messages, example["task"])
+        await env.release_rollout("one")
+        return rewards[env.PRIMARY_REWARD_KEY]
+    finally:
+        await env.shutdown()
+
+
+@pytest.mark.parametrize("name", ["math", "crm", "code"])
+async def test_by_hand_where_a_loop_runs_already(name):
+    assert await by_hand(name) == 1.0
+
+
+@pytest.mark.parametrize("name", ["math", "crm", "code"])
+def test_by_hand_in_a_script(name):
+    assert asyncio.run(by_hand(name)) == 1.0
