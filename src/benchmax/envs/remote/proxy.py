@@ -25,6 +25,7 @@ from benchmax.envs.remote.process_limits import Confinement, ProcessLimits, code
 from benchmax.envs.remote.routing import deciding_hook, routing_key
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, EnvDefinitionError
+from benchmax.search.corpora import public_dir
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +79,8 @@ class RemoteEnv(BaseEnv):
         if constructor_args is not None and not isinstance(source, str):
             raise ConfigError("A bundle brings its constructor_args with it. Give them to dump_bundle instead.")
         python = str(python or sys.executable)
-        read = (*code_paths(python), *_own_code(source)) if sandbox is not None else ()
+        corpora = {"BENCHMAX_CORPORA": str(public_dir())} if public_dir().is_dir() else {}
+        read = (*code_paths(python), *_own_code(source), *corpora.values()) if sandbox is not None else ()
         workdir = Path(tempfile.mkdtemp(prefix="benchmax-env-"))
         self._confined = sandbox is not None
         spec = ProcessSpec(
@@ -87,7 +89,7 @@ class RemoteEnv(BaseEnv):
             workdir=_folder(workdir / "processes", 0o711),
             read=(*read, str(workdir / "bundle")),
             confinement=_wanted(source, sandbox),
-            variables=dict(variables or {}),
+            variables={**corpora, **(variables or {})},
             limits=process_limits,
             start_seconds=start_seconds,
             cancel_seconds=cancel_seconds,
