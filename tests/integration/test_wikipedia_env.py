@@ -14,6 +14,8 @@ import pytest
 
 from benchmax.doctor import examine
 from benchmax.envs.catalogue import environments
+from benchmax.envs.remote import open_remote_env
+from benchmax.envs.remote.process_limits import Confinement
 from benchmax.envs.types import Example, Transcript
 from benchmax.envs.wikipedia.articles.base import GET, SEARCH, TOOLS
 from benchmax.envs.wikipedia.factbook.world import INDEX, factbook_dir, open_world
@@ -21,6 +23,7 @@ from benchmax.envs.wikipedia.tasks import KINDS, LEVELS, make_rows
 from benchmax.envs.wikipedia.wiki_env import WikipediaEnv
 from benchmax.errors import EnvDefinitionError, UsageError
 from benchmax.models.scripted import ScriptedModel
+from benchmax.sandbox import capabilities
 from benchmax.search import build_index
 from ready_world import play_all, random_caller
 
@@ -217,6 +220,17 @@ def test_the_command_line_knows_it(tmp_path: Path) -> None:
         capture_output=True, text=True, cwd=tmp_path, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout)["report"]["reward"]["mean"] == 1.0
+
+
+@pytest.mark.parametrize("confined", [False, True])
+async def test_it_runs_in_a_process_of_its_own_and_in_a_sandbox(confined: bool) -> None:
+    if confined and (await capabilities()).level != "boundary":
+        pytest.skip("this machine cannot confine code")
+    env = await open_remote_env(environments()["wikipedia"], sandbox=Confinement() if confined else None)
+    try:
+        assert "Airports: 59" in await env.run_tool("r", SEARCH, q="Chad airports", limit=1)
+    finally:
+        await env.shutdown()
 
 
 async def test_a_thousand_searches_at_once_hold_nobody_up() -> None:

@@ -9,6 +9,7 @@ NAME:address         what an installed package adds as `NAME` (entry point group
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,11 @@ def index_of_folder(folder: Path) -> Index:
 def corpora_dir() -> Path:
     """Where indexes are kept that no place was given for."""
     return config.home() / "corpora"
+
+
+def public_dir() -> Path:
+    """Where corpora are kept that all may read, environments in a sandbox too: `BENCHMAX_CORPORA`, if it is set."""
+    return Path(os.environ.get("BENCHMAX_CORPORA") or corpora_dir() / "public")
 
 
 def _checked(found: Any, name: str) -> SearchClient:

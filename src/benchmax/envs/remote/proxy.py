@@ -25,6 +25,7 @@ from benchmax.envs.remote.routing import deciding_hook, routing_key
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, EnvDefinitionError
 from benchmax.files.temp_dirs import make_owned_dir, remove_tree
+from benchmax.search.corpora import public_dir
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +82,9 @@ class RemoteEnv(BaseEnv):
         python = str(python or sys.executable)
         read = (*code_paths(python), *_own_code(source)) if sandbox is not None else ()
         workdir = make_owned_dir("benchmax-env-")
+        corpora = {"BENCHMAX_CORPORA": str(public_dir())} if public_dir().is_dir() else {}
+        read = (*code_paths(python), *_own_code(source), *corpora.values()) if sandbox is not None else ()
+        workdir = Path(tempfile.mkdtemp(prefix="benchmax-env-"))
         self._confined = sandbox is not None
         spec = ProcessSpec(
             source=_source_in(workdir, source, constructor_args),
@@ -88,7 +92,7 @@ class RemoteEnv(BaseEnv):
             workdir=_folder(workdir / "processes", 0o711),
             read=(*read, str(workdir / "bundle")),
             confinement=_wanted(source, sandbox),
-            variables=dict(variables or {}),
+            variables={**corpora, **(variables or {})},
             limits=process_limits,
             start_seconds=start_seconds,
             cancel_seconds=cancel_seconds,

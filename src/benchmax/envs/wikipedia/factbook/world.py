@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from benchmax.errors import NotFoundError
-from benchmax.search.corpora import corpora_dir
+from benchmax.search.corpora import public_dir
 from benchmax.search.index import Index
 
 NAME = "factbook"
@@ -30,7 +30,7 @@ class World:
 
 
 def factbook_dir() -> Path:
-    return corpora_dir() / "factbook-2015"
+    return public_dir() / "factbook-2015"
 
 
 def open_world() -> World:
