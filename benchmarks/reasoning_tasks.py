@@ -63,7 +63,9 @@ def main() -> int:
             print(f"{task:28} {type(error).__name__}: {error}", flush=True)
             continue
         passed += seen.diagnosis.ok
-        found = ", ".join(f"{each.severity} {each.check}" for each in seen.diagnosis.findings if each.severity != "info")
+        found = ", ".join(
+            f"{each.severity} {each.check}" for each in seen.diagnosis.findings if each.severity != "info"
+        )
         solved = f"{seen.solved}/{seen.known} of {seen.rows} solved"
         print(f"{task:28} {solved:22} {time.perf_counter() - began:5.1f} s  {found}", flush=True)
     print(f"{passed} tasks pass the doctor without error")

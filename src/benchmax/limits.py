@@ -114,7 +114,10 @@ REASONING_ANSWER_CHARS = _limit(
     "REASONING_ANSWER_CHARS", 20_000, "characters", "longest answer that the reasoning environment scores"
 )
 REASONING_SCORE_SECONDS = _limit(
-    "REASONING_SCORE_SECONDS", 2.0, "seconds", "processor time to score one puzzle; an answer that takes longer is wrong"
+    "REASONING_SCORE_SECONDS",
+    2.0,
+    "seconds",
+    "processor time to score one puzzle; an answer that takes longer is wrong",
 )
 REASONING_MAKE_SECONDS = _limit(
     "REASONING_MAKE_SECONDS", 300.0, "seconds", "processor time to make the puzzles of one dataset"

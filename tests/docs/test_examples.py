@@ -11,6 +11,8 @@ from markdown_blocks import ROOT
 PROMISED = {
     "first_environment.py": "all cities  1.00",
     "tool_environment.py": "rewards   [1.0, 1.0, 1.0, 1.0]",
+    "model_as_tool.py": "the expert: 4 calls, 12 cached",
+    "simulated_user.py": "booked 1.00 of 16 trips",
     "rubric_environment.py": "2 of 3 scored; the judge failed 2 times",
 }
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+
 import pytest
 from sqlalchemy import delete
 
@@ -12,6 +15,7 @@ from benchmax.platform.server.services import catalogue
 from benchmax.platform.store.queue import one_off_jobs
 from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import OneOffJob
+from benchmax.platform.store.uploads.blobs import BlobStore
 from benchmax.platform.training_run import upload_training_run
 from platform_world import LiveServer
 from runner_world import drive
@@ -225,8 +229,6 @@ def test_launch_by_environment_and_one_dataset(client, uploaded, live):
     assert launched.status_code == 201, launched.text
     with live.database.read() as session:
         run = runs.get(session, launched.json()["runId"])
-    from benchmax.platform.store.uploads.blobs import BlobStore
-
     store = BlobStore(live.data.blobs)
     parts = {name: list(store.lines(run.blobs[f"{name}_dataset_path"])) for name in ("train", "eval")}
     assert (len(parts["train"]), len(parts["eval"])) == (22, 8)
@@ -255,6 +257,25 @@ def test_an_environment_without_its_rows_is_listed_all_the_same(client, tmp_path
     assert set(listed) >= set(BUILT_IN)
     assert listed["wikipedia"]["bringsRows"] is False
     assert listed["search"]["ownRows"] == 640
+def test_several_built_ins_are_launched_together(client, live):
+    """Their bundle, their rows by weight, and each one's share held out; nothing but names of the catalogue."""
+    name = "arithmetic=2,reasoning/gcd"
+    launched = client.post("/v1/train/runs/launch", json={"args": {"environment": name}})
+    assert launched.status_code == 201, launched.text
+    with live.database.read() as db:
+        run = runs.get(db, launched.json()["runId"])
+        assert catalogue.of_run(db, run) == name
+    store = BlobStore(live.data.blobs)
+    train, held_out = (
+        [json.loads(line)["env"] for line in store.lines(run.blobs[f"{split}_dataset_path"])]
+        for split in ("train", "eval")
+    )
+    assert Counter(train)["arithmetic"] == pytest.approx(2 * Counter(train)["gcd"], abs=2)
+    assert Counter(held_out)["arithmetic"] == pytest.approx(2 * Counter(held_out)["gcd"], abs=2)
+    assert client.get("/v1/environments/arithmetic,calculator").json()["ownRows"] > 100
+    for wrong in ("arithmetic,main.py:Evil", "arithmetic,/etc/x.py", "arithmetic=x,calculator", "reasoning/none"):
+        refused = client.post("/v1/train/runs/launch", json={"args": {"environment": wrong}})
+        assert refused.status_code == 404, refused.text
 
 
 @pytest.mark.parametrize(

@@ -69,10 +69,10 @@ def test_no_hostile_answer_is_right_or_slow(judge):
 def test_a_judge_whose_process_was_lost_starts_another():
     judge = Judge()
     assert judge.same("49 pi", "49\\pi")
-    process = judge._free.get()
+    process = judge._processes._free.get()
     process._process.kill()
     process._process.wait()
-    judge._free.put(process)
+    judge._processes._free.put(process)
     assert judge.same("49 pi", "49\\pi")
     judge.close()
 

@@ -114,7 +114,10 @@ async def test_cheats_and_random_words_earn_little() -> None:
 async def test_a_judge_compares_the_poems_of_a_group() -> None:
     def judge(messages: Sequence[ChatMessage]) -> str:
         asked = str(messages[-1]["content"])
-        first, second = (re.search(rf'name="{place} response" id="(\w+)">\n(.*?)\n</data', asked, re.DOTALL) for place in ("first", "second"))
+        first, second = (
+            re.search(rf'name="{place} response" id="(\w+)">\n(.*?)\n</data', asked, re.DOTALL)
+            for place in ("first", "second")
+        )
         assert first is not None
         assert second is not None
         winner = "first" if len(first[2]) > len(second[2]) else "second"

@@ -76,7 +76,7 @@ def known_row_reader(pickled: bytes, metadata: BundleMetadata) -> str | None:
     None: its own code, or a package, reads them, and only a run shows which rows it accepts.
     """
     names = names_in(pickled)
-    if names.hooks:
+    if names.hooks or any(module.startswith("benchmax.envs.composed") for module in names.all_modules()):
         return None
     built_in = [name for name, place in environments().items() if Global(*_split_name(place)) in names.globals]
     if built_in:

@@ -71,4 +71,3 @@ def make_paths_absolute(config: TrainConfig) -> None:
             setattr(section, field, str(Path(given).absolute()))
     if not is_name(config.model.name) and Path(config.model.name).expanduser().exists():
         config.model.name = str(Path(config.model.name).expanduser().absolute())
-

@@ -15,6 +15,7 @@ from benchmax.cli.local.show import transcript
 from benchmax.cli.output import Json, new_table, print_json, print_table, safe, stderr
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import BUILT_IN, environments, listing
+from benchmax.envs.catalogue import BUILT_IN, FAMILIES, environments, members
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import find_rows, load_env_class, make_env
 from benchmax.errors import UsageError
@@ -24,13 +25,19 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Environments that have a name.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="A name of `env list`, main.py[:Class] or package.module.Class.")]
+Name = Annotated[
+    str, typer.Argument(help="A name of `env list`, main.py[:Class], package.module.Class, or several: math,crm.")
+]
 
 
 @app.command("list")
 def list_(json: Json = False) -> None:
     """List the environments that come with benchmax, and those that installed packages add."""
     found = environments()
+    found = [
+        {"name": name, "class": path, "built_in": name in BUILT_IN, "members": members(name)}
+        for name, path in environments().items()
+    ]
     if json:
         print_json([{"name": name, "class": path, **_listed(name)} for name, path in found.items()])
         return
@@ -40,6 +47,11 @@ def list_(json: Json = False) -> None:
         table.add_row(
             name, ", ".join(known.datasets), ", ".join(known.tools), path if name in BUILT_IN else f"{path}, a plug-in"
         )
+    table = new_table("name", "class", "")
+    for each in found:
+        table.add_row(str(each["name"]), str(each["class"]), "" if each["built_in"] else "plug-in")
+    for family, module in FAMILIES.items():
+        table.add_row(f"{family}/TASK", f"{module}.*", f"{len(members(family))}: benchmax env show {family}")
     print_table(table)
 
 
@@ -60,6 +72,11 @@ def show(name: Name, json: Json = False) -> None:
     stderr.print(safe(facts["about"]), soft_wrap=True)
     stderr.print(f"tools: {safe(', '.join(facts['tools']) or 'none')}", soft_wrap=True)
     stderr.print(f"rows: {safe(_rows(facts))}", soft_wrap=True)
+    for part, tools in facts.get("parts", {}).items():
+        stderr.print(f"  {safe(part)}: {safe(', '.join(tools) or 'none')}", soft_wrap=True)
+    if family := members(name):
+        stderr.print(f"{len(family)} more by name: {safe(', '.join(family))}", soft_wrap=True)
+    stderr.print(f"rows: {'its own' if facts['brings_rows'] else 'give some with --data'}")
     stderr.print(f"Train on it: benchmax train {safe(name)}", soft_wrap=True)
 
 
@@ -74,6 +91,7 @@ async def _facts(env_class: type[BaseEnv]) -> dict[str, Any]:
     env = make_env(env_class, {})
     try:
         tools = [tool.name for tool in await env.list_tools()]
+        parts = {part: [tool.name for tool in await env.list_part_tools(part)] for part in env.composed_of}
     finally:
         await env.shutdown()
     about = inspect.getdoc(env_class) or inspect.getdoc(inspect.getmodule(env_class)) or ""
@@ -82,6 +100,7 @@ async def _facts(env_class: type[BaseEnv]) -> dict[str, Any]:
         "about": " ".join(about.split("\n\n")[0].split()),
         "tools": tools,
         "brings_rows": overrides(env_class, "load_dataset"),
+        **({"parts": parts} if parts else {}),
     }
 
 

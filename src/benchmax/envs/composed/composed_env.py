@@ -108,7 +108,12 @@ class ComposedEnv(BaseEnv):
         name = cls._known(env or next(iter(cls.parts)))
         made = cls.parts[name].playground_preprocess(prompt=prompt, messages=messages, **kwargs)
         arguments: dict[str, Any] = {**(made.get("init_rollout_args") or {}), PART: name}
-        return {"id": made["id"], "prompt_messages": made["prompt_messages"], "task": None, "init_rollout_args": arguments}
+        return {
+            "id": made["id"],
+            "prompt_messages": made["prompt_messages"],
+            "task": None,
+            "init_rollout_args": arguments,
+        }
 
     @classmethod
     def load_dataset(cls, dataset_name: str = "", **kwargs: Any) -> tuple[list[dict[str, Any]], None]:

@@ -53,7 +53,10 @@ EVALUATED = (
 PARSED = ("games.puzzle24", "games.countdown")
 """Modules that imported sympy's `parse_expr` by name."""
 _TOKEN = re.compile(r"\s*(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+|[A-Za-z]+|\*\*|[-+*/^()=,|])")
-_NAMES = frozenset("sin cos tan sec csc cot asin acos atan sinh cosh tanh exp log ln sqrt Abs pi".split())
+_NAMES = frozenset(
+    {"sin", "cos", "tan", "sec", "csc", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "ln",
+     "sqrt", "Abs", "pi"}
+)  # fmt: skip
 _LABELS = frozenset({"true", "false", "yes", "no"})
 """Answers that are right or wrong: one scorer takes any text for `True`."""
 
@@ -275,7 +278,7 @@ def _row(task: str, entry: dict[str, Any]) -> dict[str, Any] | None:
     answer = next((each for each in _answers(entry) if each and score(task, each, kept) >= 1.0), None)
     if answer is None and entry["answer"] is not None:
         return None  # its scorer refuses its own answer, or that is empty: no model could give it
-    row = {"task": task, "question": str(entry["question"]).strip(), "entry": write_entry(entry)}
+    row: dict[str, Any] = {"task": task, "question": str(entry["question"]).strip(), "entry": write_entry(entry)}
     if answer is not None:
         row["answer"] = answer
     if is_exact(task):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,9 +17,7 @@ _processes: dict[int, LineProcesses] = {}
 """By the process that asks: a fork must not write into the pipes of its parent."""
 
 
-def make_puzzles(
-    task: str, level: str, settings: Mapping[str, Any], *, seed: int, rows: int
-) -> list[dict[str, Any]]:
+def make_puzzles(task: str, level: str, settings: Mapping[str, Any], *, seed: int, rows: int) -> list[dict[str, Any]]:
     """Rows of a task, the same for the same arguments."""
     order = {"task": task, "level": level, "settings": dict(settings), "seed": seed, "rows": rows}
     said = _asked({"make": order})
@@ -45,4 +44,5 @@ def _asked(message: Mapping[str, Any]) -> dict[str, Any]:
             SCRIPT, list(map(str, times)), patience=4 * max(times), what="Scoring puzzles",
             variables={"PYTHONHASHSEED": "0", "MPLBACKEND": "Agg"},
         )  # fmt: skip
+        atexit.register(_processes[os.getpid()].close)
     return _processes[os.getpid()].ask(message)

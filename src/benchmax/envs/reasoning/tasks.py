@@ -32,8 +32,7 @@ TASKS: dict[str, str] = {
     ),
     "code": "bf codeio",
     "cognition": (
-        "color_cube_rotation figlet_font modulo_grid needle_haystack number_sequence rectangle_count "
-        "rubiks_cube"
+        "color_cube_rotation figlet_font modulo_grid needle_haystack number_sequence rectangle_count rubiks_cube"
     ),
     "games": (
         "boxnet countdown emoji_mystery futoshiki kakurasu knight_swap mahjong_puzzle maze mini_sudoku "

@@ -149,9 +149,7 @@ class TelestichEnv(BaseEnv):
 
 
 def _question(word: str, theme: str, letters: str) -> str:
-    return (
-        f"Write a poem of {len(word)} lines about {theme}. The {_ASKED[letters]} of the lines spell {word.upper()}."
-    )
+    return f"Write a poem of {len(word)} lines about {theme}. The {_ASKED[letters]} of the lines spell {word.upper()}."
 
 
 def poem(word: str, theme: str, letters: str) -> str:
@@ -178,9 +176,7 @@ def _shuffled(words: str, draw: random.Random) -> list[str]:
     return draw.sample(words.split(), len(words.split()))
 
 
-def _refilled(
-    kept: dict[str, list[str]], source: Mapping[str, str], draw: random.Random
-) -> dict[str, list[str]]:
+def _refilled(kept: dict[str, list[str]], source: Mapping[str, str], draw: random.Random) -> dict[str, list[str]]:
     return {letter: words or _shuffled(source[letter], draw) for letter, words in kept.items()}
 
 

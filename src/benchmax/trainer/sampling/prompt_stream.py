@@ -95,10 +95,11 @@ class PromptStream:
     def _spread(self, order: list[int]) -> list[int]:
         """The same order within each part, the parts spread evenly."""
         passed: Counter[str] = Counter()
-        places: dict[int, float] = {}
+        places: dict[int, tuple[float, int]] = {}
+        turns = {part: turn for turn, part in enumerate(self._parts)}
         for index in order:
             part = part_of(self.examples[index])
-            places[index] = (passed[part] + 0.5) / self._parts[part]
+            places[index] = (passed[part] + 0.5) / self._parts[part], turns[part]
             passed[part] += 1
         return sorted(order, key=places.__getitem__)
 

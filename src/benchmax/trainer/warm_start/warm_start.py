@@ -127,9 +127,7 @@ class WarmStart:
 
     # Measuring
 
-    async def _measure(
-        self, groups: Sequence[Sequence[Rollout]], known: Mapping[str, Known] | None = None
-    ) -> Signal:
+    async def _measure(self, groups: Sequence[Sequence[Rollout]], known: Mapping[str, Known] | None = None) -> Signal:
         if known is None:
             known = await self.solver.known(self.trainer.learner.mean_probability)
         return await measure_parts(self.solver.host, groups, known)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from benchmax.envs.datasets.run_rows import check_count
 from benchmax.envs.composed.parts import mixed_part
+from benchmax.envs.datasets.run_rows import check_count
 from benchmax.envs.datasets.split import HELD_OUT_SHARE, held_out_of_parts
 from benchmax.errors import NotFoundError, UsageError
 from benchmax.platform.server.services import catalogue
