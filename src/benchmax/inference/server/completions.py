@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from benchmax.envs.types import ChatMessage, ToolDefinition
 from benchmax.errors import BenchmaxError, ContextExceeded
-from benchmax.inference.local import LocalModel, Sampled, finish_reason
+from benchmax.inference.local import LocalModel
+from benchmax.inference.tokens.token_model import Sampled, finish_reason
 from benchmax.inference.server import openai_api as api
 from benchmax.inference.server.stream import TextStream
 from benchmax.inference.tokens.chat import parse_reply
