@@ -1,9 +1,10 @@
 """A model that takes token ids and returns token ids, behind the model port.
 
 Subclasses implement `complete`, over whatever samples: the engine in this process, or an outside trainer's. All else is
-here, once, so that every one of them sees the same prompt, the same deltas and the same log-probs. A conversation keeps
-the ids it was given and the ids that were sampled, one after the other, and asks to go on from there. A reply's segments
-are those very ids. A turn that failed changes nothing, so it can be repeated.
+here, once, so that every one of them sees the same prompt, the same deltas and the same log-probs.
+
+A conversation keeps the ids it was given and the ids that were sampled, one after the other, and asks to go on from
+there. A reply's segments are those very ids. A turn that failed changes nothing, so it can be repeated.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from typing import Any
 
 from benchmax.envs.types import ToolDefinition
 from benchmax.inference.local import LocalModel, OnTokens
-from benchmax.inference.tokens.token_model import Sampled, TokenConversation
 from benchmax.inference.server.stream import TextStream
 from benchmax.inference.tokens.chat import parse_reply
+from benchmax.inference.tokens.token_model import Sampled, TokenConversation
 from benchmax.models.base import Sampling
 
 LIMITS: dict[str, Any] = {"slots": 8, "kv_bytes": 1024**3}
