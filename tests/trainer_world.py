@@ -19,7 +19,6 @@ from statistics import stdev
 from typing import Any, NamedTuple
 
 from benchmax import BaseEnv, Unscored
-from benchmax.envs.example_id import make_example
 from benchmax.envs.types import Example, ToolDefinition
 from benchmax.prompts.tools import mcp2openai, render_tool_call, render_tool_response, render_tools_prompt
 
@@ -161,9 +160,12 @@ class Case:
     max_turns: int = 3
 
     @property
+    def row(self) -> dict[str, Any]:
+        return {"prompt": f"What is 2 + 2? ({self.name})", "ground_truth": "4"}
+
+    @property
     def example(self) -> Example:
-        question = f"What is 2 + 2? ({self.name})"
-        return make_example(prompt_messages=[{"role": "user", "content": question}], task={"ground_truth": "4"})
+        return self.env.dataset_preprocess(self.row)
 
     def __str__(self) -> str:
         return f"{self.template.name}-{self.name}"

@@ -126,3 +126,4 @@ CRM_LIVE_TRIES = _limit("CRM_LIVE_TRIES", 4, "tries", "one call to a live org th
 
 # Batches
 ROLLOUTS_AT_ONCE = _limit("ROLLOUTS_AT_ONCE", 256, "rollouts", "in flight in one batch, unless set")
+FAILED_BATCHES = _limit("FAILED_BATCHES", 8, "batches", "without a scored rollout in a row, in an outside trainer")

@@ -3,6 +3,7 @@
 adapter       what an adapter says of itself, and the door `benchmax.trainers`
 versions      which trainers are installed here, which versions work, what to pin
 engine_model  an outside trainer's engine behind our model port, token ids in and out
+batched_engine  an engine that generates in the trainer's own thread, in batches
 batches       a trainer's batch of rows played as groups of rollouts
 trajectory    a rollout as trainers take it: ids, masks, log-probs, rewards for each token
 examples      examples carried through a trainer's dataset

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Sequence
 
 from benchmax import limits
 from benchmax.envs.types import Example
+from benchmax.errors import RolloutError
 from benchmax.models.base import ModelClient
 from benchmax.rollouts.groups import run_group
 from benchmax.rollouts.host import EnvHost
@@ -87,10 +88,24 @@ def summary(rollouts: Sequence[Rollout]) -> dict[str, float]:
     return numbers
 
 
-def first_failure(rollouts: Sequence[Rollout]) -> str | None:
-    """The first thing that went wrong, as one line for a log; None when nothing did."""
-    failed = [rollout for rollout in rollouts if rollout.error is not None]
-    if not failed or failed[0].error is None:
-        return None
-    error = failed[0].error
-    return f"{len(failed)} of {len(rollouts)} rollouts failed; the first: {error.where}: {error.type}: {error.message}"
+class FailedBatches:
+    """Counts the batches in a row that nothing could be learned from: a trainer would go on with them for ever."""
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+
+    def observe(self, rollouts: Sequence[Rollout]) -> None:
+        """Log what failed; raises RolloutError after too many batches without a scored rollout."""
+        failed = [rollout for rollout in rollouts if rollout.error is not None]
+        scored = any(rollout.reward is not None for rollout in rollouts)
+        self._in_a_row = 0 if scored or not rollouts else self._in_a_row + 1
+        if not failed or failed[0].error is None:
+            return
+        first = failed[0].error
+        says = f"{len(failed)} of {len(rollouts)} rollouts failed; the first in {first.where}: {first.message}"
+        if self._in_a_row >= limits.FAILED_BATCHES:
+            raise RolloutError(
+                f"The last {self._in_a_row} batches had no rollout with a reward. {says} "
+                "Put that right, then resume from the trainer's last checkpoint."
+            )
+        logger.warning("%s", says)

@@ -59,6 +59,8 @@ class EngineModel(TokenModel):
     ) -> None:
         super().__init__(chat, name=name, context=context)
         self._sample = sample
+        self.finished = 0
+        """Conversations that have ended."""
         self.max_response = max_response
         """Most tokens after the first prompt, tool output included; no limit of its own when None."""
 
@@ -117,6 +119,9 @@ class _EngineConversation(TokenConversation):
         if self.model.max_response is not None:
             room = min(room, self._room_in_response(prompt, self.model.max_response))
         return await self.model.ask(Ask(prompt, sampling, self._session), room)
+
+    async def aclose(self) -> None:
+        self.model.finished += 1
 
     def _room_in_response(self, prompt: list[int], most: int) -> int:
         room = most - (len(prompt) - self._first)

@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
 from benchmax.envs.base_env import BaseEnv
@@ -31,12 +32,16 @@ class EnvSession:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`, which runs on the session's loop; the caller's thread waits for it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self.start(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin `work` on the session's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
         if self._closed:

@@ -48,19 +48,19 @@ class ExampleIndex:
     """Examples by their id, or by their prompt where a dataset was made without our help."""
 
     def __init__(self, examples: Iterable[Example], env: BaseEnv | type[BaseEnv]) -> None:
+        self._env = env
         self._by_id: dict[str, Example] = {}
         self._by_prompt: dict[str, list[Example]] = {}
+        self.add(examples)
+
+    def add(self, examples: Iterable[Example]) -> None:
         for example in examples:
             if example["id"] in self._by_id:
                 continue
             self._by_id[example["id"]] = example
-            for prompt in (
-                example["prompt_messages"],
-                with_system_prompt(example["prompt_messages"], env.system_prompt),
-            ):
-                same = self._by_prompt.setdefault(_key(prompt), [])
-                if example not in same:
-                    same.append(example)
+            bare = example["prompt_messages"]
+            for key in {_key(bare), _key(with_system_prompt(bare, self._env.system_prompt))}:
+                self._by_prompt.setdefault(key, []).append(example)
 
     def find(self, prompt: Any) -> Example:
         """The example that a prompt of the trainer's belongs to."""
