@@ -7,6 +7,7 @@ a `model_error` or `context_exceeded`; its siblings go on.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from benchmax.inference.tokens.token_model import Sampled, StopStrings, TokenCon
 from benchmax.models.base import Sampling
 from benchmax.models.http_errors import TOO_LONG
 from benchmax.rollouts.record import new_id
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Ask:
 
 
 Sample = Callable[[Ask], Awaitable[Drawn]]
+EndSession = Callable[[str], Awaitable[None]]
+"""Called with a session that no turn will follow in."""
 
 
 class EngineModel(TokenModel):
@@ -56,9 +61,10 @@ class EngineModel(TokenModel):
         name: str,
         context: int | None = None,
         max_response: int | None = None,
+        end_session: EndSession | None = None,
     ) -> None:
         super().__init__(chat, name=name, context=context)
-        self._sample = sample
+        self._sample, self.end_session = sample, end_session
         self.finished = 0
         """Conversations that have ended."""
         self.max_response = max_response
@@ -122,6 +128,11 @@ class _EngineConversation(TokenConversation):
 
     async def aclose(self) -> None:
         self.model.finished += 1
+        if self.model.end_session:
+            try:
+                await self.model.end_session(self._session)
+            except Exception as error:  # the rollout is over, whatever becomes of the engine
+                logger.warning("A session of %s could not be ended: %s", self.model.name, describe_error(error))
 
     def _room_in_response(self, prompt: list[int], most: int) -> int:
         room = most - (len(prompt) - self._first)

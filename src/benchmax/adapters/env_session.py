@@ -19,8 +19,8 @@ class EnvSession:
     """Opens an environment once and runs coroutines against it from any thread. Closed at exit, if not before."""
 
     def __init__(self, env: BaseEnv | Callable[[], BaseEnv]) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="benchmax-adapter", daemon=True)
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="benchmax-adapter", daemon=True)
         self._thread.start()
         self._closed = False
         try:
@@ -41,7 +41,7 @@ class EnvSession:
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Begin `work` on the session's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def close(self) -> None:
         if self._closed:
@@ -55,9 +55,9 @@ class EnvSession:
 
     def _stop(self) -> None:
         self._closed = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(10)
-        self._loop.close()
+        self.loop.close()
 
     def __enter__(self) -> Self:
         return self

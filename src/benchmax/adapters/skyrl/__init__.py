@@ -1,8 +1,10 @@
 """Our environments in SkyRL. Start reading at `generator`.
 
-generator             `BenchmaxGenerator`: rollouts on SkyRL's engines, token ids in and out
-text_env              `BenchmaxTextEnv`: an environment for SkyRL's own generator
-benchmax_data_process the dataset as SkyRL reads it
+generator              `make_generator`: rollouts on SkyRL's engines, token ids in and out
+text_env               `register`: an environment for SkyRL's own generator
+entrypoint             a training run of SkyRL with either, or on the CPU for a smoke test
+smoke                  the smoke test: all of a training step but SkyRL's workers
+benchmax_data_process  the dataset as SkyRL reads it
 """
 
 from benchmax.adapters.adapter import TrainerAdapter
