@@ -267,11 +267,8 @@ class Script:
 
     def __post_init__(self) -> None:
         for case in self.cases:
-            for sample, truth in zip(
-                case.samples, map(lambda each: _truth(case, each, 0.0), case.samples), strict=True
-            ):
+            for truth in (_truth(case, sample, 0.0) for sample in case.samples):
                 turns = [truth.response_ids[start:end] for start, end in truth.steps]
-                assert len(turns) == len(sample.turns)
                 self.fresh.setdefault(tuple(truth.prompt_ids), []).append(turns)
 
     def next_turn(self, prompt: Sequence[int]) -> tuple[list[int], list[float]]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.rollouts.host import EnvHost
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -24,11 +28,12 @@ class EnvSession:
         self._thread.start()
         self._closed = False
         try:
+            self.run(asyncio.to_thread(len, ""))  # one thread is there when none can be started any more, at exit
             self.host: EnvHost = self.run(EnvHost(env).__aenter__())
         except BaseException:
             self._stop()
             raise
-        atexit.register(self.close)
+        _at_exit(self.close)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`, which runs on the session's loop; the caller's thread waits for it."""
@@ -47,7 +52,6 @@ class EnvSession:
         if self._closed:
             return
         self._closed = True
-        atexit.unregister(self.close)
         try:
             self.run(self.host.__aexit__(None, None, None))
         finally:
@@ -64,3 +68,21 @@ class EnvSession:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _at_exit(close: Callable[[], None]) -> None:
+    """Close before the interpreter refuses work for threads, which shutting an environment down may need.
+
+    What `atexit` calls comes after that.
+    """
+    method = weakref.WeakMethod(close)
+
+    def run() -> None:
+        still = method()
+        try:
+            if still is not None:
+                still()
+        except RuntimeError as error:  # from Python 3.12 on no thread starts any more
+            logger.debug("An environment was not shut down at exit: %s", error)
+
+    getattr(threading, "_register_atexit", atexit.register)(run)

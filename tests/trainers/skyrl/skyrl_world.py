@@ -7,10 +7,10 @@ from typing import Any
 from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
 from skyrl.train.config import GeneratorConfig
 from skyrl.train.generators.base import BatchMetadata, TrajectoryID
-from trainer_world import Case, Script
 
 from benchmax.adapters.examples import carry
 from benchmax.prompts.tools import render_tools_prompt
+from trainer_world import Case, Script
 
 
 class ScriptedEngine(InferenceEngineInterface):
@@ -40,10 +40,18 @@ class ScriptedEngine(InferenceEngineInterface):
     async def finish_session(self, session_id):
         self.ended.append(session_id)
 
-    def get_endpoint_url(self): raise NotImplementedError  # fmt: skip  # noqa: E704
-    async def chat_completion(self, request_payload): raise NotImplementedError  # fmt: skip  # noqa: E704
-    async def render_chat_completion(self, request_payload): raise NotImplementedError  # fmt: skip  # noqa: E704
-    async def completion(self, request_payload): raise NotImplementedError  # fmt: skip  # noqa: E704
+    def get_endpoint_url(self):
+        raise NotImplementedError
+
+    async def chat_completion(self, request_payload):
+        raise NotImplementedError
+
+    async def render_chat_completion(self, request_payload):
+        raise NotImplementedError
+
+    async def completion(self, request_payload):
+        raise NotImplementedError
+
     async def wake_up(self, *args, **kwargs): ...
     async def sleep(self, *args, **kwargs): ...
     async def update_named_weights(self, request): ...
@@ -52,7 +60,8 @@ class ScriptedEngine(InferenceEngineInterface):
     async def reset_prefix_cache(self, reset_running_requests=False): ...
     async def pause_generation(self): ...
     async def resume_generation(self): ...
-    async def get_world_size(self): return 1, 1  # fmt: skip  # noqa: E704
+    async def get_world_size(self):
+        return 1, 1
 
 
 def generator_config(**changes: Any) -> GeneratorConfig:

@@ -11,10 +11,10 @@ from skyrl.backends.skyrl_train.utils.ppo_utils import compute_grpo_outcome_adva
 from skyrl.train.generators.base import GeneratorInterface
 from skyrl.train.utils.trainer_utils import validate_generator_output
 from skyrl_world import ScriptedEngine, batch_of, generator_config
-from trainer_world import CASES, Script, SumEnv, expected, tokenizer
 
 from benchmax.adapters.skyrl.generator import make_generator
 from benchmax.errors import UsageError
+from trainer_world import CASES, Script, SumEnv, expected, tokenizer
 
 TOOLS = next(case for case in CASES if str(case) == "chatml-tools")
 
@@ -89,14 +89,14 @@ async def test_steps_are_samples_of_their_own(case, play):
     found: dict[int, list[int]] = {}
     for index, trajectory in enumerate(given["trajectory_ids"]):
         found.setdefault(trajectory.repetition_id, []).append(index)
-    whole = {}
+    whole: dict[tuple[int, ...], list[list[int]]] = {}
     for indices in found.values():
         assert [given["is_last_step"][index] for index in indices] == [False] * (len(indices) - 1) + [True]
         last = indices[-1]
-        whole[tuple(given["prompt_token_ids"][last] + given["response_ids"][last])] = indices
+        whole.setdefault(tuple(given["prompt_token_ids"][last] + given["response_ids"][last]), []).append(indices)
     for truth in expected(case):
-        indices = whole[tuple(truth.prompt_ids + truth.response_ids)] if len(whole) == len(case.samples) else None
-        for index, (start, end) in zip(indices or (), truth.steps, strict=indices is not None):
+        indices = whole[tuple(truth.prompt_ids + truth.response_ids)].pop()
+        for index, (start, end) in zip(indices, truth.steps, strict=True):
             assert given["prompt_token_ids"][index] == truth.prompt_ids + truth.response_ids[:start]
             assert given["response_ids"][index] == truth.response_ids[start:end]
             assert given["rollout_logprobs"][index] == pytest.approx(truth.logprobs[start:end])

@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from trainer_world import CASES, TEMPLATES, Script, SumEnv, expected, tokenizer
 from trl import GRPOTrainer
 from trl_world import arguments, model, teach
 
@@ -16,6 +15,7 @@ from benchmax.adapters.trl.sampling import generate_with
 from benchmax.errors import DatasetError, RolloutError
 from benchmax.models.base import Sampling
 from benchmax.rollouts import RolloutSettings, read_rollouts
+from trainer_world import CASES, TEMPLATES, Script, SumEnv, expected, tokenizer
 
 CHATML = TEMPLATES[0]
 

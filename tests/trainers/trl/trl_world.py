@@ -7,11 +7,14 @@ from typing import Any
 
 import torch
 import trl
-from trainer_world import Template, tokenizer
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig
 
-QWEN3 = Template("qwen3", (Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text(), "<|im_end|>", True)
+from trainer_world import Template, tokenizer
+
+QWEN3 = Template(
+    "qwen3", (Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text(), "<|im_end|>", True
+)
 
 
 def model(encode: Any, *, hidden: int = 32, seed: int = 0) -> Any:

@@ -2,9 +2,9 @@
 
     register("MathEnv", MathEnvLocal)
 
-SkyRL calls `init`, `step` and `close` of one object per rollout, from threads. The rollout itself is ours: it is played on
-the environment's session, with its tools, budgets and rewards, by a model that waits for what SkyRL sampled. All calls of
-a turn run; `max_turns` holds.
+SkyRL calls `init`, `step` and `close` of one object per rollout, from threads. The rollout itself is ours: it is played
+on the environment's session, with its tools, budgets and rewards, by a model that waits for what SkyRL sampled. All
+calls of a turn run; `max_turns` holds.
 
 What SkyRL cannot express is left out: rewards of a group, and "unscored", which it takes for a reward of 0 (the metric
 `unscored` counts it). `generator` has both.
@@ -114,14 +114,14 @@ class TextEnv:
         return {**rollout.rewards, **ended, "tool_calls": len(rollout.tool_events)}
 
 
-def text_env_class() -> type[Any]:
-    """`TextEnv` as a subclass of SkyRL's own."""
+def text_env_class(session: EnvSession, settings: RolloutSettings = RolloutSettings()) -> type[Any]:
+    """`TextEnv` as a subclass of SkyRL's own, constructed the way that SkyRL does it."""
     from skyrl_gym.envs.base_text_env import BaseTextEnv
 
     class BenchmaxTextEnv(TextEnv, BaseTextEnv):  # type: ignore[misc]
-        def __init__(self, session: EnvSession, extras: Mapping[str, Any], settings: RolloutSettings) -> None:
+        def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:
             BaseTextEnv.__init__(self)
-            TextEnv.__init__(self, session, extras, settings)
+            TextEnv.__init__(self, session, extras or {}, settings)
 
     return BenchmaxTextEnv
 
@@ -135,10 +135,6 @@ def register(
     """
     import skyrl_gym
 
-    session, kind = EnvSession(open_env), text_env_class()
-
-    def make(env_config: Any = None, extras: Mapping[str, Any] | None = None) -> Any:
-        return kind(session, extras or {}, settings)
-
-    skyrl_gym.register(id=env_class, entry_point=make)
+    session = EnvSession(open_env)
+    skyrl_gym.register(id=env_class, entry_point=text_env_class(session, settings))
     return session
