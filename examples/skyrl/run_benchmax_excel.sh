@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # GRPO on spreadsheets: 2 GPUs here, 5 rented machines with 20 servers each. Further words are SkyRL's settings, or --smoke.
-#   EXCEL_CLOUD=gcp DATA_DIR=~/data/excel NUM_GPUS=2 MODEL=Qwen/Qwen2.5-3B-Instruct LOGGER=wandb bash examples/skyrl/run_benchmax_excel.sh
+#   EXCEL_CLOUD=gcp DATA_DIR=~/data/excel NUM_GPUS=2 MODEL=Qwen/Qwen2.5-3B-Instruct LOGGER=console bash examples/skyrl/run_benchmax_excel.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . examples/skyrl/python.sh
@@ -24,7 +24,7 @@ run_python examples/skyrl/benchmax_excel.py \
   trainer.eval_interval=5 \
   trainer.ckpt_interval=10 \
   trainer.max_prompt_length=3000 \
-  trainer.logger="${LOGGER:-wandb}" \
+  trainer.logger="${LOGGER:-$([ -n "${WANDB_API_KEY:-}" ] && echo wandb || echo console)}" \
   trainer.project_name=benchmax \
   trainer.run_name=benchmax-excel \
   generator.n_samples_per_prompt=5 \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # GRPO on the math environment: 2 GPUs, 160 calculators on this machine. Further words are SkyRL's settings, or --smoke.
-#   DATA_DIR=~/data/math NUM_GPUS=2 MODEL=Qwen/Qwen2.5-3B-Instruct LOGGER=wandb bash examples/skyrl/run_benchmax_math.sh
+#   DATA_DIR=~/data/math NUM_GPUS=2 MODEL=Qwen/Qwen2.5-3B-Instruct LOGGER=console bash examples/skyrl/run_benchmax_math.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . examples/skyrl/python.sh
@@ -24,7 +24,7 @@ run_python examples/skyrl/benchmax_math.py \
   trainer.eval_interval=5 \
   trainer.ckpt_interval=20 \
   trainer.max_prompt_length=2048 \
-  trainer.logger="${LOGGER:-wandb}" \
+  trainer.logger="${LOGGER:-$([ -n "${WANDB_API_KEY:-}" ] && echo wandb || echo console)}" \
   trainer.project_name=benchmax \
   trainer.run_name=benchmax-math \
   generator.n_samples_per_prompt=5 \

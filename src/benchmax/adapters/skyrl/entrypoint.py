@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from benchmax.adapters.skyrl import ADAPTER
+from benchmax.adapters.skyrl.config import read_config
 from benchmax.adapters.skyrl.generator import OpenEnv, make_generator
 from benchmax.adapters.versions import standing
 from benchmax.errors import BenchmaxError, UsageError
@@ -50,12 +51,9 @@ def main(
 def train(envs: Mapping[str, OpenEnv], words: Sequence[str], settings: RolloutSettings) -> None:
     """Run SkyRL's own trainer, in its Ray task, with our generator."""
     import ray
-    from skyrl.train.config import SkyRLTrainConfig
-    from skyrl.train.utils import validate_cfg
     from skyrl.train.utils.utils import initialize_ray
 
-    cfg = SkyRLTrainConfig.from_cli_overrides(list(words))
-    validate_cfg(cfg)
+    cfg = read_config(words)
     initialize_ray(cfg)
     ray.get(ray.remote(num_cpus=1)(run_experiment).remote(cfg, dict(envs), settings))
 

@@ -108,7 +108,7 @@ class BenchmaxGenerator:
         groups: Sequence[Hashable] | None,
         batch: Mapping[str, Any],
     ) -> list[Rollout]:
-        session = await self._session(name)
+        session = await self.session(name)
         about = batch.get("batch_metadata")
         params = self._params(batch.get("sampling_params"))
         return await play_batch(
@@ -122,7 +122,8 @@ class BenchmaxGenerator:
             step=None if about is None else about.global_step,
         )
 
-    async def _session(self, name: str) -> EnvSession:
+    async def session(self, name: str) -> EnvSession:
+        """The environment of that name, opened when it is first asked for."""
         if name not in self.envs:
             known = ", ".join(sorted(self.envs))
             raise UsageError(f"The dataset names the environment {name!r}; known are: {known}. Register it as one.")

@@ -2,7 +2,8 @@
 
 The settings are parsed and checked by SkyRL, its dataset is read, its trainer's batch is made, our generator plays it
 with the environment's own tools, and SkyRL's checks, advantages and loss see the result. A toy model with fresh weights
-stands for the policy: a third of its rollouts begin with a call of the first tool, since it would never find one.
+stands for the policy: a third of its rollouts begin with a call of the first tool and a third answer with the
+environment's own solution, if it has one, since the toy would find neither.
 """
 
 from __future__ import annotations
@@ -17,10 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmax import extras
+from benchmax.adapters.examples import carried
+from benchmax.adapters.skyrl.config import read_config
 from benchmax.adapters.skyrl.generator import BenchmaxGenerator, OpenEnv, make_generator
 from benchmax.doctor.tool_arguments import arguments_for
+from benchmax.envs.base_env import with_system_prompt
+from benchmax.envs.types import Example, ToolDefinition
 from benchmax.errors import NotFoundError, RolloutError
 from benchmax.prompts.tools import render_tool_call
+from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.settings import RolloutSettings
 
 PROMPTS = 2
@@ -31,11 +37,7 @@ CONTEXT = 16_384
 
 def smoke(envs: Mapping[str, OpenEnv], words: Sequence[str], settings: RolloutSettings) -> None:
     """Raises when anything on the way to a step of training does not work."""
-    from skyrl.train.config import SkyRLTrainConfig
-    from skyrl.train.utils import validate_cfg
-
-    cfg = SkyRLTrainConfig.from_cli_overrides(list(words))
-    validate_cfg(cfg)
+    cfg = read_config([*words, "trainer.logger=console"])
     for path in (*cfg.data.train_data, *cfg.data.val_data):
         if not Path(path).expanduser().is_file():
             raise NotFoundError(f"There is no dataset at {path}. Write it with benchmax_data_process.py first.")
@@ -74,7 +76,7 @@ class _Smoke:
         ok = sum(call.ok for call in calls)
         _say(f"{len(played)} rollouts of {PROMPTS} prompts, {len(calls)} tool calls, {ok} of them ok")
         _say(f"rewards: {', '.join('none' if r.reward is None else f'{r.reward:g}' for r in played)}")
-        _say(f"one step of the toy model with SkyRL's advantages and loss: {loss:.4f}")
+        _say(f"one step of the toy model with SkyRL's advantages and loss: {loss:.2f}, summed over tokens")
         if failed := [rollout.error for rollout in played if rollout.error is not None]:
             raise RolloutError(f"{len(failed)} of {len(played)} rollouts failed; the first: {failed[0].message}")
 
@@ -94,13 +96,21 @@ class _Smoke:
         from skyrl.train.utils.trainer_utils import validate_generator_output
 
         name = batch["env_classes"][0]
-        tools = (await (await self.generator._session(name)).host.toolbox()).tools
+        host = (await self.generator.session(name)).host
+        tools = (await host.toolbox()).tools
         if tools:
-            self.engine.opening = render_tool_call(tools[0].name, json.dumps(arguments_for(tools[0], word="2 + 2")))
+            self.engine.call = render_tool_call(tools[0].name, json.dumps(arguments_for(tools[0], word="2 + 2")))
+        for extra, prompt in zip(batch["env_extras"], batch["prompts"], strict=True):
+            self._learn_gold(carried(extra, prompt), host, tools)
         _say(f"{name} is open, with {len(tools)} tools: {', '.join(tool.name for tool in tools)}")
         given = await self.generator.generate(batch)
         validate_generator_output(len(batch["prompts"]), given, step_wise=self.cfg.generator.step_wise_trajectories)
         return given
+
+    def _learn_gold(self, example: Example, host: EnvHost, tools: Sequence[ToolDefinition]) -> None:
+        if gold := host.env.gold_completion(example):
+            messages = with_system_prompt(example["prompt_messages"], host.env.system_prompt)
+            self.engine.gold[tuple(self.generator.chat.prompt(messages, tools))] = gold
 
     def _learn(self, given: Any, uids: Sequence[str]) -> float:
         """One step with SkyRL's advantages and loss."""
@@ -128,8 +138,10 @@ class CpuEngine:
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self._model, self._tokenizer = model, tokenizer
-        self.opening: str | None = None
-        """The first turn of every third conversation."""
+        self.call: str | None = None
+        """A tool call, the first turn of every third conversation."""
+        self.gold: dict[tuple[int, ...], str] = {}
+        """Good answers by their prompt."""
         self._number = count()
         self._sessions: set[str] = set()
 
@@ -137,9 +149,9 @@ class CpuEngine:
         (prompt,), (session,) = input_batch["prompt_token_ids"], input_batch["session_ids"]
         first = session not in self._sessions
         self._sessions.add(session)
-        if first and self.opening and next(self._number) % SAMPLES == 0:
-            said = self._tokenizer.encode(self.opening, add_special_tokens=False)
-            ids = [*said, self._tokenizer.eos_token_id]
+        told = (self.call, self.gold.get(tuple(prompt)), None)[next(self._number) % SAMPLES] if first else None
+        if told:
+            ids = [*self._tokenizer.encode(told, add_special_tokens=False), self._tokenizer.eos_token_id]
         else:
             ids = self._draw(prompt, input_batch["sampling_params"]["max_tokens"])
         ended = ids[-1] == self._tokenizer.eos_token_id
