@@ -21,7 +21,6 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "trainers" / "trl")]
 
-from trainer_world import ADD, SumEnv, tokenizer  # noqa: E402
 from trl import GRPOTrainer  # noqa: E402
 from trl_world import QWEN3, arguments, model  # noqa: E402
 
@@ -29,6 +28,7 @@ from benchmax.adapters.engine_model import Ask, Drawn  # noqa: E402
 from benchmax.adapters.trl.environments import BenchmaxEnvironments  # noqa: E402
 from benchmax.adapters.trl.rollouts import BenchmaxRollouts  # noqa: E402
 from benchmax.prompts.tools import render_tool_call  # noqa: E402
+from trainer_world import ADD, SumEnv, tokenizer  # noqa: E402
 
 SECONDS = 0.05
 
