@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.setup-stamp
 
-.PHONY: help quickstart setup constraints console console-types screenshots check format test e2e bench soak test-cluster docs clean
+.PHONY: help quickstart setup constraints console console-types screenshots check format test e2e bench soak test-cluster test-trainers docs clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
@@ -109,6 +109,11 @@ test-cluster: .lanes/ray/.stamp .lanes/sky/.stamp ## MCP servers over several ma
 	$(@D)/bin/python -m pip install --quiet --upgrade pip
 	$(@D)/bin/python -m pip install --quiet --editable '.[mcp]' --requirement $<
 	@touch $@
+
+TRAINERS = trl skyrl
+
+test-trainers: ## our environments in outside trainers, each in a virtual environment of its own: TRAINERS="trl skyrl"
+	@for name in $(TRAINERS); do $(PYTHON) scripts/trainer_lane.py $$name || exit 1; done
 
 docs: setup ## run every code block in the documents
 	$(BIN)/pytest tests/docs

@@ -173,3 +173,4 @@ SEARCH_OUTPUT_CHARS = _limit("SEARCH_OUTPUT_CHARS", 10_000, "characters", "one s
 
 # Batches
 ROLLOUTS_AT_ONCE = _limit("ROLLOUTS_AT_ONCE", 256, "rollouts", "in flight in one batch, unless set")
+FAILED_BATCHES = _limit("FAILED_BATCHES", 8, "batches", "without a scored rollout in a row, in an outside trainer")

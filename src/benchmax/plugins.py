@@ -6,7 +6,7 @@
 | `benchmax.models`       | a function `(rest) -> ModelClient`             | `--model NAME:rest`                |
 | `benchmax.checks`       | a module that registers checks                 | findings of the doctor             |
 | `benchmax.commands`     | a function or a `typer.Typer`                  | `benchmax NAME`                    |
-| `benchmax.trainers`     | a `benchmax.trainer.backend.Backend`           | `train --backend NAME`             |
+| `benchmax.trainers`     | a `Backend`, or a `TrainerAdapter`             | `train --backend NAME`, `doctor`   |
 | `benchmax.corpora`      | a function `(address) -> corpus to search`     | a corpus as `NAME:address`         |
 
 A package declares them in its pyproject.toml:

@@ -60,7 +60,7 @@ CASES: dict[str, list[tuple[str, str | None]]] = {
     "setup": [("--dir project", FREE)],
     "guide": [("", FREE)],
     "help": [("", FREE)],
-    "doctor": [("", FREE)],
+    "doctor": [("", FREE), ("--trainers", FREE)],
     "stop": [("run_1", "platform")],
     "resume": [("run_1", "platform")],
     "playground": [("run_1", "platform")],

@@ -203,7 +203,7 @@ def check_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> N
             f"{env_class.__name__} does not implement {', '.join(missing)}. Write it, or name a class that does."
         )
     refuse_unknown_arguments(env_class, arguments)
-    needed = [name for name, each in _parameters(env_class).items() if each.default is each.empty]
+    needed = [name for name, each in constructor_parameters(env_class).items() if each.default is each.empty]
     if left := [name for name in needed if name not in arguments]:
         raise EnvDefinitionError(
             f"{env_class.__name__} needs the argument {left[0]!r}. Give it with --env-arg {left[0]}=VALUE."
@@ -212,7 +212,7 @@ def check_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> N
 
 def refuse_unknown_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> None:
     """Raise UsageError for arguments the constructor does not take: BaseEnv would ignore a misspelt one."""
-    known = _parameters(env_class)
+    known = constructor_parameters(env_class)
     parameters = inspect.signature(env_class.__init__).parameters.values()
     if env_class.__init__ is not BaseEnv.__init__ and any(each.kind is each.VAR_KEYWORD for each in parameters):
         return
@@ -223,7 +223,7 @@ def refuse_unknown_arguments(env_class: type[BaseEnv], arguments: Mapping[str, A
             raise UsageError(f"{env_class.__name__} takes no argument {name!r}. {hint}")
 
 
-def _parameters(env_class: type[BaseEnv]) -> dict[str, inspect.Parameter]:
+def constructor_parameters(env_class: type[BaseEnv]) -> dict[str, inspect.Parameter]:
     """The parameters the constructor takes by name."""
     given = list(inspect.signature(env_class.__init__).parameters.values())[1:]
     return {each.name: each for each in given if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}

@@ -1,29 +1,20 @@
-"""A model on this machine behind the model port, exact to the token.
-
-A conversation keeps the ids it was given and the ids it sampled, one after the other, and asks the engine to go on from
-there. A reply's segments are those very ids: the observed delta, then the sampled turn with its log-probs. A turn that
-failed changes nothing, so it can be repeated.
-"""
+"""A model on this machine behind the model port, exact to the token: the engine samples what `TokenModel` asks for."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from benchmax.envs.types import ChatMessage, ToolDefinition
-from benchmax.errors import ContextExceeded, ModelError, UsageError
+from benchmax.errors import ModelError, UsageError
 from benchmax.inference.engine.sampling import SamplingParams
-from benchmax.inference.tokens.chat import ChatTokens, parse_reply
-from benchmax.inference.tokens.dialogue import TokenDialogue
+from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.inference.tokens.token_model import Sampled, StopStrings, TokenModel
 from benchmax.inference.weights.store import read_card, resolve
-from benchmax.models.base import Conversation, FinishReason, ModelClient, Reply, Sampling, TokenSegment, Usage
-from benchmax.models.chat_api import turn_cap
+from benchmax.models.base import Sampling
 
 if TYPE_CHECKING:
     from benchmax.inference.engine.engine import Engine
@@ -33,25 +24,12 @@ OnTokens = Callable[[list[int], list[float]], None]
 _SIZES = re.compile(r"size mismatch for (\S+): .*?torch\.Size\((.*?)\).*?torch\.Size\((.*?)\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """What the engine drew, and its text up to a stop string."""
-
-    ids: list[int]
-    logprobs: list[float]
-    text: str
-    finish: Literal["stop", "length"]
-
-
-class LocalModel(ModelClient):
+class LocalModel(TokenModel):
     """A model run by the engine in this process."""
 
     def __init__(self, engine: Engine, chat: ChatTokens, *, name: str = "local") -> None:
+        super().__init__(chat, name=name, context=min(chat.context, engine.max_len))
         self.engine = engine
-        self.chat = chat
-        self.name = name
-        self.context = min(chat.context, engine.max_len)
-        """Most tokens of a conversation, the reply included."""
 
     @classmethod
     def load(
@@ -78,19 +56,11 @@ class LocalModel(ModelClient):
             engine.update_weights(_adapted_weights(directory, Path(checkpoint)))
         return cls(engine, chat, name=name or _name(name_or_path, directory, checkpoint))
 
-    def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> LocalConversation:
-        return LocalConversation(self, tuple(tools), sampling)
-
     async def complete(
         self, prompt: Sequence[int], sampling: Sampling = Sampling(), *, on_tokens: OnTokens | None = None
     ) -> Sampled:
         """Sample what follows the ids of `prompt`."""
-        room = self.context - len(prompt)
-        if room < 1:
-            raise ContextExceeded(
-                f"The conversation has {len(prompt)} tokens; {self.name} takes {self.context} with its reply. "
-                "Shorten the prompt or the tool output."
-            )
+        room = self.room(prompt)
         params = SamplingParams(
             max_tokens=room if sampling.max_tokens is None else max(1, min(sampling.max_tokens, room)),
             temperature=sampling.temperature,
@@ -111,62 +81,6 @@ class LocalModel(ModelClient):
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.engine.close)
-
-
-class LocalConversation(Conversation):
-    """A conversation with a local model."""
-
-    def __init__(self, model: LocalModel, tools: tuple[ToolDefinition, ...], sampling: Sampling) -> None:
-        self.model, self.sampling = model, sampling
-        self.dialogue = TokenDialogue(model.chat, tools)
-        self._turn = 0
-
-    async def reply(self, new: Sequence[ChatMessage], *, max_tokens: int | None = None) -> Reply:
-        observed = self.dialogue.observe(new)
-        prompt = self.dialogue.ids + observed
-        seed, most = self.sampling.seed, turn_cap(self.sampling, max_tokens)
-        seed = None if seed is None else derive_seed(seed, self._turn)
-        drawn = await self.model.complete(prompt, self.sampling.with_seed(seed, most))
-        message = parse_reply(drawn.text, tools=bool(self.dialogue.tools), salt=len(prompt))
-        self.dialogue.add(new, observed, message, drawn.ids)
-        self._turn += 1
-        return Reply(
-            message=message,
-            finish=finish_reason(drawn, message),
-            usage=Usage(len(prompt), len(drawn.ids)),
-            segments=[TokenSegment(observed, sampled=False), TokenSegment(drawn.ids, True, drawn.logprobs)],
-        )
-
-
-class StopStrings:
-    """Watches sampled ids for texts that end a turn."""
-
-    def __init__(self, chat: ChatTokens, stops: Sequence[str]) -> None:
-        self._chat = chat
-        self._stops = tuple(stop for stop in stops if stop)
-        # A character takes at most four tokens (its bytes), and a stop string may begin inside one.
-        self._window = 4 * max(map(len, self._stops), default=0) + 4
-
-    def __call__(self, ids: Sequence[int]) -> bool:
-        tail = self._chat.decode(ids[-self._window :])
-        return any(stop in tail for stop in self._stops)
-
-    def cut(self, text: str) -> str:
-        """The text before the first stop string."""
-        found = [at for stop in self._stops if (at := text.find(stop)) >= 0]
-        return text[: min(found)] if found else text
-
-
-def finish_reason(drawn: Sampled, message: ChatMessage) -> FinishReason:
-    if drawn.finish == "length":
-        return "length"
-    return "tool_calls" if message.get("tool_calls") else "stop"
-
-
-def derive_seed(seed: int, *path: int) -> int:
-    """A seed of its own for each turn or choice."""
-    digest = hashlib.blake2b(repr((seed, *path)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1
 
 
 def _weights_directory(directory: Path, checkpoint: str | Path | None) -> Path:

@@ -17,7 +17,7 @@ RETRIED = frozenset({408, 409, 425})
 LONGEST_PAUSE = 8.0
 
 # OpenAI and vLLM; vLLM's decoder; llama.cpp; SGLang; TGI; Anthropic and those who follow it.
-_too_long = re.compile(
+TOO_LONG = re.compile(
     r"context_length_exceeded|maximum context length|longer than the maximum model length"
     r"|exceed_context_size|exceeds? the available context|context (size|window|length) (has been )?exceeded"
     r"|longer than the model's context length|exceeds the maximum allowed length"
@@ -46,7 +46,7 @@ def refused(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
     code, text = _said(body)
     said = excerpt(endpoint.clean(text))
     answer = f"{endpoint.url} answered {status}: {said}"
-    if (status in (400, 413, 422) or status >= 500) and _too_long.search(f"{code} {text}"):
+    if (status in (400, 413, 422) or status >= 500) and TOO_LONG.search(f"{code} {text}"):
         return ContextExceeded(f"The conversation no longer fits {endpoint.model}: {said}. Shorten it.")
     if status == 413:
         return ContextExceeded(f"{answer}. The conversation is too large for this server; shorten it.")

@@ -1,5 +1,7 @@
 """The port of training backends: this room is the default, installed packages add others (`benchmax.plugins`).
 
+An entry is a `Backend`, or an adapter of `benchmax.adapters`, which opens its own, if it has one.
+
 A backend takes the same settings, writes the same run directory and reports the same events as the embedded trainer, so
 that commands, platform and console show its runs like any other.
 """
@@ -46,11 +48,12 @@ class Backend(Protocol):
 
 def open_backend(name: str) -> Backend:
     """The backend that an installed package adds under this name."""
-    known = plugins.entries("trainers")
-    if name not in known:
+    if name not in plugins.entries("trainers"):
+        known = [entry for entry, found in plugins.load_all("trainers") if getattr(found, "backend", found)]
         raise NotFoundError(
             f"There is no training backend {name!r}. There are: {', '.join([EMBEDDED, *sorted(known)])}. "
             "Install the package that adds it, or leave --backend out."
         )
-    backend: Backend = plugins.load("trainers", name)
+    found = plugins.load("trainers", name)
+    backend: Backend = found.open_backend() if hasattr(found, "open_backend") else found
     return backend

@@ -1,5 +1,6 @@
 """`benchmax doctor`: is this machine ready? Python, extras, a model, the sandbox, the platform and who you are to it.
 
+With `--trainers`: which outside trainers work here, and what to pin.
 Nothing is fetched or changed. (`benchmax validate` is the doctor of an environment.)
 """
 
@@ -9,6 +10,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
 import typer
 
@@ -31,15 +33,30 @@ class Check:
     says: str
 
 
-def doctor(json: Json = False) -> None:
-    """Check this machine: Python, extras, models, sandbox, platform. The exit code is 1 when Python or sign-in fail."""
-    checks = [_python(), *_extras(), _model(), *_sandbox(), _platform()]
+def doctor(
+    trainers: Annotated[
+        bool, typer.Option("--trainers", help="Check the outside trainers instead: which installed versions work.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check this machine: Python, extras, models, sandbox, platform; or, with --trainers, what trainers work with it.
+
+    The exit code is 1 when Python or sign-in fail, or a trainer is installed in a version that does not work.
+    """
+    checks = [*_trainers()] if trainers else [_python(), *_extras(), _model(), *_sandbox(), _platform()]
     for check in checks:
         stderr.print(f"{_MARKS[check.state]} {check.name}: {safe(check.says)}", soft_wrap=True)
     if json:
         print_json([asdict(check) for check in checks])
     if any(check.state == "failed" for check in checks):
         raise typer.Exit(FAILED)
+
+
+def _trainers() -> Iterator[Check]:
+    from benchmax.adapters.versions import standings
+
+    for each in standings():
+        yield Check(each.name, each.state, each.says)
 
 
 def _python() -> Check:

@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 from benchmax.envs.types import ChatMessage, ToolDefinition
 from benchmax.errors import BenchmaxError, ContextExceeded
-from benchmax.inference.local import LocalModel, Sampled, finish_reason
+from benchmax.inference.local import LocalModel
 from benchmax.inference.server import openai_api as api
 from benchmax.inference.server.stream import TextStream
 from benchmax.inference.tokens.chat import parse_reply
 from benchmax.inference.tokens.conversation_cache import ConversationCache
+from benchmax.inference.tokens.token_model import Sampled, finish_reason
 from benchmax.models.base import Sampling
 from benchmax.models.text_tools import plain_text
 

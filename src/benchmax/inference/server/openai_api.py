@@ -21,8 +21,8 @@ from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_valid
 from benchmax import limits
 from benchmax.envs.types import ROLES, ChatMessage, Messages, ToolDefinition
 from benchmax.errors import ModelRejected
-from benchmax.inference.local import Sampled, derive_seed
 from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.inference.tokens.token_model import Sampled, derive_seed
 from benchmax.models.api_errors import error_body as error_body
 from benchmax.models.base import Sampling
 

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
 from benchmax.errors import ModelRejected, UsageError
@@ -38,24 +38,37 @@ COMPOSED = 4
 
 
 class ChatTokens:
-    """The tokenizer and chat template of one model directory."""
+    """The tokenizer and chat template of one model."""
 
     def __init__(self, directory: str | Path) -> None:
         from transformers import AutoTokenizer
 
-        self.directory = Path(directory)
-        config = read_json(self.directory / "config.json")  # first: transformers would blame the tokenizer for it
+        path = Path(directory)
+        config = read_json(path / "config.json")  # first: transformers would blame the tokenizer for it
         try:
-            self.tokenizer: Any = AutoTokenizer.from_pretrained(self.directory, local_files_only=True)
+            tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True)
         except (OSError, ValueError, KeyError) as error:
             raise UsageError(f"{directory} has no readable tokenizer. Save it there with save_pretrained.") from error
-        if not self.tokenizer.chat_template:
-            raise UsageError(f"{directory} has no chat template. Use an instruct model, or add chat_template.jinja.")
-        self._backend: Any = self.tokenizer.backend_tokenizer
+        self._adopt(tokenizer, str(directory), config, read_json(path / "generation_config.json"))
+
+    @classmethod
+    def of_tokenizer(cls, tokenizer: Any, *, context: int | None = None, stop_ids: Sequence[int] = ()) -> Self:
+        """Those of a tokenizer that another program has loaded; `stop_ids` end a turn beside its own `eos_token`."""
+        chat = cls.__new__(cls)
+        config = {"max_position_embeddings": context, "eos_token_id": list(stop_ids)}
+        chat._adopt(tokenizer, getattr(tokenizer, "name_or_path", "") or "This tokenizer", config, {})
+        return chat
+
+    def _adopt(self, tokenizer: Any, whose: str, config: Mapping[str, Any], generation: Mapping[str, Any]) -> None:
+        if not tokenizer.chat_template:
+            raise UsageError(f"{whose} has no chat template. Use an instruct model, or add chat_template.jinja.")
+        self.directory = Path(whose)
+        self.tokenizer: Any = tokenizer
+        self._backend: Any = tokenizer.backend_tokenizer
         self._template: str = self.tokenizer.get_chat_template(tools=[{}])
         self.native_tools = OPEN_TAG in self._template and "tools" in self._template
         """Whether the template itself describes tools in the Hermes form; else the system message does."""
-        self.stop_ids = _stop_ids(config, read_json(self.directory / "generation_config.json"), self.tokenizer)
+        self.stop_ids = _stop_ids(config, generation, tokenizer)
         self.context: int = int(config.get("max_position_embeddings") or 2**31)
         """Most tokens of a conversation, prompt and reply together."""
         self._escapes = _Escapes(self._backend, self._template)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from benchmax.envs.types import ChatMessage, Messages, ToolDefinition
 from benchmax.inference.tokens.chat import ChatTokens
@@ -15,10 +15,10 @@ PROMPTS_KEPT = 4_096
 class CachedChatTokens(ChatTokens):
     """Remembers the ids of rendered conversations, by their messages and tools: those alone decide them."""
 
-    def __init__(self, directory: str | Path) -> None:
+    def _adopt(self, tokenizer: Any, whose: str, config: Mapping[str, Any], generation: Mapping[str, Any]) -> None:
         self._rendered: dict[bytes, list[int]] = {}
         self._described: tuple[Sequence[ToolDefinition], str] = ((), "")
-        super().__init__(directory)
+        super()._adopt(tokenizer, whose, config, generation)
 
     def prompt(self, messages: Sequence[ChatMessage], tools: Sequence[ToolDefinition] = ()) -> list[int]:
         return self._once(("prompt", messages), tools, lambda: super(CachedChatTokens, self).prompt(messages, tools))

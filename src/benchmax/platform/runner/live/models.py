@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmax.envs.types import ToolDefinition
-from benchmax.inference.local import LocalConversation, LocalModel, OnTokens, Sampled
+from benchmax.inference.local import LocalModel, OnTokens
 from benchmax.inference.server.stream import TextStream
 from benchmax.inference.tokens.chat import parse_reply
+from benchmax.inference.tokens.token_model import Sampled, TokenConversation
 from benchmax.models.base import Sampling
 
 LIMITS: dict[str, Any] = {"slots": 8, "kv_bytes": 1024**3}
@@ -53,7 +54,7 @@ class StreamedModel(LocalModel):
         self._on_text = on_text
         self._tools = False
 
-    def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> LocalConversation:
+    def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> TokenConversation:
         self._tools = bool(tools)
         return super().converse(tools=tools, sampling=sampling)
 

@@ -1,0 +1,111 @@
+"""A trainer's batch played: one rollout for each of its rows, all groups at once, in the order of the rows.
+
+No group is lost. A rollout that fails comes back as a record with its termination reason; should a whole group fail, so
+does each of its rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Hashable, Sequence
+
+from benchmax import limits
+from benchmax.envs.types import Example
+from benchmax.errors import RolloutError
+from benchmax.models.base import ModelClient
+from benchmax.rollouts.groups import run_group
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.play import all_or_cancel, fail, new_rollout
+from benchmax.rollouts.record import Rollout, Termination
+from benchmax.rollouts.settings import RolloutSettings
+
+logger = logging.getLogger(__name__)
+
+
+async def play_batch(
+    host: EnvHost,
+    rows: Sequence[Example],
+    model: ModelClient,
+    settings: RolloutSettings = RolloutSettings(),
+    *,
+    groups: Sequence[Hashable] | None = None,
+    concurrency: int = limits.ROLLOUTS_AT_ONCE,
+    split: str = "train",
+    step: int | None = None,
+) -> list[Rollout]:
+    """One rollout for each row, in the order of the rows.
+
+    Rows with the same entry in `groups` are siblings, scored together (`compute_group_reward`); without it, rows with
+    the same example are.
+    """
+    places: dict[Hashable, list[int]] = {}
+    for index, row in enumerate(rows):
+        places.setdefault(row["id"] if groups is None else groups[index], []).append(index)
+    largest = max(map(len, places.values()), default=1)
+    gate = asyncio.Semaphore(max(1, concurrency // largest))
+
+    async def one(indices: list[int]) -> list[Rollout]:
+        async with gate:
+            example, samples = rows[indices[0]], range(len(indices))
+            try:
+                return await run_group(host, example, model, settings, samples=samples, split=split, step=step)
+            except Exception as error:
+                logger.exception("A group of rollouts failed; its rows go without a reward.")
+                return [_failed(host, example, model, sample, error, split, step) for sample in samples]
+
+    played: list[Rollout | None] = [None] * len(rows)
+    for indices, group in zip(places.values(), await all_or_cancel(map(one, places.values())), strict=True):
+        for index, rollout in zip(indices, group, strict=True):
+            played[index] = rollout
+    return [rollout for rollout in played if rollout is not None]
+
+
+def _failed(
+    host: EnvHost, example: Example, model: ModelClient, sample: int, error: Exception, split: str, step: int | None
+) -> Rollout:
+    rollout = new_rollout(host, example, model, sample=sample, split=split, step=step)
+    fail(rollout, error, Termination.ENV_ERROR, "run_group")
+    return rollout
+
+
+def summary(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Numbers for a trainer's log: how rollouts ended, what they earned, how many tools they called."""
+    if not rollouts:
+        return {}
+    count = len(rollouts)
+    numbers = {
+        "benchmax/scored": sum(rollout.reward is not None for rollout in rollouts) / count,
+        "benchmax/turns": sum(rollout.turns for rollout in rollouts) / count,
+        "benchmax/tool_calls": sum(len(rollout.tool_events) for rollout in rollouts) / count,
+    }
+    for rollout in rollouts:
+        ended = f"benchmax/ended/{rollout.termination.value}"
+        numbers[ended] = numbers.get(ended, 0.0) + 1 / count
+    for name in sorted({name for rollout in rollouts for name in rollout.rewards}):
+        values = [rollout.rewards[name] for rollout in rollouts if name in rollout.rewards]
+        numbers[f"benchmax/reward/{name}"] = sum(values) / len(values)
+    return numbers
+
+
+class FailedBatches:
+    """Counts the batches in a row that nothing could be learned from: a trainer would go on with them for ever."""
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+
+    def observe(self, rollouts: Sequence[Rollout]) -> None:
+        """Log what failed; raises RolloutError after too many batches without a scored rollout."""
+        failed = [rollout for rollout in rollouts if rollout.error is not None]
+        scored = any(rollout.reward is not None for rollout in rollouts)
+        self._in_a_row = 0 if scored or not rollouts else self._in_a_row + 1
+        if not failed or failed[0].error is None:
+            return
+        first = failed[0].error
+        says = f"{len(failed)} of {len(rollouts)} rollouts failed; the first in {first.where}: {first.message}"
+        if self._in_a_row >= limits.FAILED_BATCHES:
+            raise RolloutError(
+                f"The last {self._in_a_row} batches had no rollout with a reward. {says} "
+                "Put that right, then resume from the trainer's last checkpoint."
+            )
+        logger.warning("%s", says)

@@ -1,0 +1,97 @@
+"""A training run of SkyRL on our environments, from a short script.
+
+    sys.exit(main({"MathEnv": partial(MathEnvLocal, num_local_servers=160)}))
+
+All further words of the command line are SkyRL's own settings (`trainer.epochs=20`); `--smoke` goes through one step on
+the CPU instead, with a toy model and small numbers. What is missing on this machine is said in one line.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from benchmax.adapters.skyrl import ADAPTER
+from benchmax.adapters.skyrl.config import read_config
+from benchmax.adapters.skyrl.generator import OpenEnv, make_generator
+from benchmax.adapters.versions import standing
+from benchmax.errors import BenchmaxError, UsageError
+from benchmax.rollouts.settings import RolloutSettings
+
+SMOKE = "--smoke"
+
+
+def main(
+    envs: Mapping[str, OpenEnv],
+    argv: Sequence[str] | None = None,
+    *,
+    smoke_envs: Mapping[str, OpenEnv] | None = None,
+    settings: RolloutSettings = RolloutSettings(),
+) -> int:
+    """Train, or go through one step with `--smoke`; returns the exit code. `smoke_envs` replace `envs` there."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        _check_skyrl()
+        if SMOKE in words:
+            from benchmax.adapters.skyrl.smoke import smoke
+
+            words.remove(SMOKE)
+            smoke(smoke_envs or envs, words, settings)
+        else:
+            _check_machine()
+            train(envs, words, settings)
+    except BenchmaxError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    return 0
+
+
+def train(envs: Mapping[str, OpenEnv], words: Sequence[str], settings: RolloutSettings) -> None:
+    """Run SkyRL's own trainer, in its Ray task, with our generator."""
+    import ray
+    from skyrl.train.utils.utils import initialize_ray
+
+    cfg = read_config(words)
+    initialize_ray(cfg)
+    ray.get(ray.remote(num_cpus=1)(run_experiment).remote(cfg, dict(envs), settings))
+
+
+def run_experiment(cfg: Any, envs: Mapping[str, OpenEnv], settings: RolloutSettings) -> None:
+    """What runs inside Ray."""
+    experiment_class(envs, settings)(cfg).run()
+
+
+def experiment_class(envs: Mapping[str, OpenEnv], settings: RolloutSettings = RolloutSettings()) -> type[Any]:
+    """SkyRL's experiment with our generator in the place of its own."""
+    from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
+    from skyrl.train.entrypoints.main_base import BasePPOExp
+
+    class BenchmaxExp(BasePPOExp):  # type: ignore[misc]
+        def get_generator(self, cfg: Any, tokenizer: Any, inference_engine_client: Any) -> Any:
+            name = resolve_policy_model_name(cfg)
+            return make_generator(
+                envs, cfg.generator, inference_engine_client, tokenizer, policy_model_name=name, settings=settings
+            )
+
+    return BenchmaxExp
+
+
+def _check_skyrl() -> None:
+    found = standing(ADAPTER)
+    if found.state != "ok":
+        raise UsageError(f"SkyRL: {found.says}.")
+
+
+def _check_machine() -> None:
+    """Raise for what SkyRL's workers and engines need beyond its generator."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UsageError(
+            f"SkyRL trains on NVIDIA GPUs, and this machine has none. Run it on one that has, or try all else here "
+            f"with {SMOKE}."
+        )
+    if missing := [name for name in ("vllm", "flash_attn") if find_spec(name) is None]:
+        raise UsageError(f"SkyRL needs {' and '.join(missing)} to train. Run: pip install 'skyrl[fsdp]==0.4.0'.")
