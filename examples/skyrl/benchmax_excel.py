@@ -7,9 +7,8 @@ import os
 import sys
 from functools import partial
 
-from benchmax.envs.excel.excel_env import ExcelEnvLocal, ExcelEnvSkypilot
-
 from benchmax.adapters.skyrl.entrypoint import main
+from benchmax.envs.excel.excel_env import ExcelEnvLocal, ExcelEnvSkypilot
 
 NODES = int(os.environ.get("EXCEL_NODES", "5"))
 SERVERS_PER_NODE = int(os.environ.get("EXCEL_SERVERS_PER_NODE", "20"))

@@ -257,6 +257,8 @@ def test_an_environment_without_its_rows_is_listed_all_the_same(client, tmp_path
     assert set(listed) >= set(BUILT_IN)
     assert listed["wikipedia"]["bringsRows"] is False
     assert listed["search"]["ownRows"] == 640
+
+
 def test_several_built_ins_are_launched_together(client, live):
     """Their bundle, their rows by weight, and each one's share held out; nothing but names of the catalogue."""
     name = "arithmetic=2,reasoning/gcd"

@@ -7,8 +7,7 @@ the name of a built-in environment.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmax import plugins
 from benchmax.envs.composed.parts import is_composed, split_parts
@@ -45,7 +44,12 @@ LISTINGS = {
         ("arithmetic", "sums", "expressions", "fractions", "algebra", "words", "competition"), ("calculate",)
     ),
     "crm": Listing(("lookup", "steps", "reports"), ("search_knowledge_articles",)),
+    "excel": Listing(("formulas", "tables", "conditions", "reports", "manipulation"), ("set_cell",)),
     "code": Listing(("lines", "steps", "cases", "algorithms")),
+    "wikipedia": Listing(("facts", "articles", "hops", "chains"), ("get_wikipedia_article", "search_wikipedia")),
+    "search": Listing(("lookup", "steps", "chains"), ("search",)),
+    "telestich": Listing(("acrostic", "telestich", "double", "long")),
+    "reasoning": Listing(("easy", "default", "medium", "hard")),
 }
 
 

@@ -14,8 +14,7 @@ from benchmax.cli.local.models import open_named
 from benchmax.cli.local.show import transcript
 from benchmax.cli.output import Json, new_table, print_json, print_table, safe, stderr
 from benchmax.envs.base_env import BaseEnv, overrides
-from benchmax.envs.catalogue import BUILT_IN, environments, listing
-from benchmax.envs.catalogue import BUILT_IN, FAMILIES, environments, members
+from benchmax.envs.catalogue import BUILT_IN, FAMILIES, environments, listing, members
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import find_rows, load_env_class, make_env
 from benchmax.errors import UsageError
@@ -34,10 +33,6 @@ Name = Annotated[
 def list_(json: Json = False) -> None:
     """List the environments that come with benchmax, and those that installed packages add."""
     found = environments()
-    found = [
-        {"name": name, "class": path, "built_in": name in BUILT_IN, "members": members(name)}
-        for name, path in environments().items()
-    ]
     if json:
         print_json([{"name": name, "class": path, **_listed(name)} for name, path in found.items()])
         return
@@ -47,17 +42,19 @@ def list_(json: Json = False) -> None:
         table.add_row(
             name, ", ".join(known.datasets), ", ".join(known.tools), path if name in BUILT_IN else f"{path}, a plug-in"
         )
-    table = new_table("name", "class", "")
-    for each in found:
-        table.add_row(str(each["name"]), str(each["class"]), "" if each["built_in"] else "plug-in")
     for family, module in FAMILIES.items():
-        table.add_row(f"{family}/TASK", f"{module}.*", f"{len(members(family))}: benchmax env show {family}")
+        table.add_row(f"{family}/TASK", f"{len(members(family))}: benchmax env show {family}", "", f"{module}.*")
     print_table(table)
 
 
 def _listed(name: str) -> dict[str, Any]:
     known = listing(name)
-    return {"built_in": name in BUILT_IN, "datasets": list(known.datasets), "tools": list(known.tools)}
+    return {
+        "built_in": name in BUILT_IN,
+        "datasets": list(known.datasets),
+        "tools": list(known.tools),
+        "members": members(name),
+    }
 
 
 @app.command()
@@ -71,12 +68,11 @@ def show(name: Name, json: Json = False) -> None:
     stderr.print(f"[bold]{safe(name)}[/]  {safe(facts['class'])}", soft_wrap=True)
     stderr.print(safe(facts["about"]), soft_wrap=True)
     stderr.print(f"tools: {safe(', '.join(facts['tools']) or 'none')}", soft_wrap=True)
-    stderr.print(f"rows: {safe(_rows(facts))}", soft_wrap=True)
     for part, tools in facts.get("parts", {}).items():
         stderr.print(f"  {safe(part)}: {safe(', '.join(tools) or 'none')}", soft_wrap=True)
     if family := members(name):
         stderr.print(f"{len(family)} more by name: {safe(', '.join(family))}", soft_wrap=True)
-    stderr.print(f"rows: {'its own' if facts['brings_rows'] else 'give some with --data'}")
+    stderr.print(f"rows: {safe(_rows(facts))}", soft_wrap=True)
     stderr.print(f"Train on it: benchmax train {safe(name)}", soft_wrap=True)
 
 

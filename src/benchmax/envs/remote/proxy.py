@@ -80,11 +80,9 @@ class RemoteEnv(BaseEnv):
         if constructor_args is not None and not isinstance(source, str):
             raise ConfigError("A bundle brings its constructor_args with it. Give them to dump_bundle instead.")
         python = str(python or sys.executable)
-        read = (*code_paths(python), *_own_code(source)) if sandbox is not None else ()
-        workdir = make_owned_dir("benchmax-env-")
         corpora = {"BENCHMAX_CORPORA": str(public_dir())} if public_dir().is_dir() else {}
         read = (*code_paths(python), *_own_code(source), *corpora.values()) if sandbox is not None else ()
-        workdir = Path(tempfile.mkdtemp(prefix="benchmax-env-"))
+        workdir = make_owned_dir("benchmax-env-")
         self._confined = sandbox is not None
         spec = ProcessSpec(
             source=_source_in(workdir, source, constructor_args),

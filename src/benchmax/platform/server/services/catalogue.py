@@ -24,8 +24,7 @@ from benchmax import limits
 from benchmax.bundle.errors import BundlingError
 from benchmax.bundle.metadata import BundleMetadata
 from benchmax.envs.base_env import BaseEnv, overrides
-from benchmax.envs.catalogue import environments, is_named
-from benchmax.envs.catalogue import LISTINGS, environments, listing
+from benchmax.envs.catalogue import LISTINGS, environments, is_named, listing
 from benchmax.envs.loading import load_env_class, own_rows
 from benchmax.errors import BenchmaxError, NotFoundError, UsageError
 from benchmax.platform.server.services.datasets import uploaded
@@ -100,8 +99,8 @@ def _id(uploaded: Uploaded) -> str:
 def info(store: BlobStore, environment: Environment, tools: Mapping[str, list[str]]) -> EnvironmentInfo:
     known = tools.get(environment.id)
     if environment.uploaded is None:
-        return _built_in(environment.id).model_copy(update={"tools": known, **_own_rows(environment.id)})
-        return _built_in(environment.id).model_copy(update={} if known is None else {"tools": known})
+        observed = {} if known is None else {"tools": known}
+        return _built_in(environment.id).model_copy(update={**observed, **_own_rows(environment.id)})
     uploaded = environment.uploaded
     manifest = _manifest(str(store.path(uploaded.metadata_sha256)))
     folder = uploaded.folder.split("/")
@@ -204,8 +203,6 @@ def _built_in(name: str) -> EnvironmentInfo:
         created_at=None,
         tools=list(listing(name).tools) if name in LISTINGS else None,
         datasets=list(listing(name).datasets),
-        brings_rows=brings,
-        own_rows=len(list(own_rows(env_class))) if brings else None,
     )
 
 
