@@ -58,3 +58,13 @@ def test_a_training_run_in_a_sandbox(project, tmp_path):
     (lines,) = (path.read_text().splitlines() for path in project.glob("**/metrics.jsonl"))
     values = [json.loads(line)["values"] for line in lines]
     assert {value for each in values for name, value in each.items() if name == "reward/mean"} == {0.0}
+
+
+@pytest.mark.parametrize("name", ["arithmetic", "code", "excel"])
+def test_ready_environments_bring_their_rows_and_their_sandboxes_into_one(name, tmp_path, monkeypatch):
+    """Their rows are made inside; code that a model writes is held there by a sandbox within the sandbox."""
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["eval", name, "--sandbox", "--rows", "3", "--json"])
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)["report"]
+    assert (report["reward"]["mean"], report["scored"]) == (1.0, 3)

@@ -244,13 +244,18 @@ class _NoHub(BaseEnv):
 
 def find_rows(env_class: type[BaseEnv], data: str | None) -> Any:
     """The rows a person means by `data`: a file, `hf:owner/name`, or a name the environment loads itself."""
-    if data and env_class.composed_of and "=" in data and not os.path.exists(data):
-        return own_rows(env_class, data)  # rows of each part
-    if not data or os.path.isdir(data) or not (data.startswith("hf:") or Path(data).suffix or os.path.isfile(data)):
+    if means_own_rows(env_class, data):
         return own_rows(env_class, data or None)
     if not data.startswith("hf:") and not os.path.exists(data):
         raise NotFoundError(_no_file(Path(data)))
     return data
+
+
+def means_own_rows(env_class: type[BaseEnv], data: str | None) -> bool:
+    """Whether `data` is for the environment's own load_dataset: nothing, a folder, a name, or names for its parts."""
+    if data and env_class.composed_of and "=" in data and not os.path.exists(data):
+        return True
+    return not data or os.path.isdir(data) or not (data.startswith("hf:") or Path(data).suffix or os.path.isfile(data))
 
 
 def own_rows(env_class: type[BaseEnv], name: str | None = None) -> Any:

@@ -157,7 +157,7 @@ async def _evaluate(spec: EvalSpec, directory: Path, kept: EvalSpec) -> Evaluati
         return await _measure(lambda: make_env(env_class, spec.env_args), env_class, examples, spec, directory, kept)
     env = await open_remote_env(spec.env, constructor_args=spec.env_args, sandbox=Confinement())
     try:
-        found = await env.preprocess(find_rows(type(env), spec.data), lenient=spec.lenient)
+        found = await env.preprocess(await env.find_rows(spec.data), lenient=spec.lenient)
         examples = ExampleSet(found.examples[: spec.rows], found.report)
         return await _measure(lambda: env, type(env), examples, spec, directory, kept)
     finally:

@@ -36,8 +36,10 @@ def _sandboxed(spec: str, arguments: Mapping[str, Any], lenient: bool) -> Source
     env = RemoteEnv(spec, constructor_args=arguments, sandbox=Confinement())
 
     def read(name: str, min_rows: int) -> ExampleSet:
-        asked = env.preprocess(find_rows(type(env), name), lenient=lenient, min_rows=min_rows)
+        async def asked() -> ExampleSet:
+            return await env.preprocess(await env.find_rows(name), lenient=lenient, min_rows=min_rows)
+
         with ThreadPoolExecutor(1) as thread:  # a loop of the caller's may be running
-            return thread.submit(asyncio.run, asked).result()
+            return thread.submit(asyncio.run, asked()).result()
 
     return lambda: env, read

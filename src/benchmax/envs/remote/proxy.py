@@ -17,6 +17,7 @@ from benchmax.envs.composed.parts import is_composed, split_parts, with_full_pat
 from benchmax.envs.datasets.load import LENIENT, DatasetReport, ExampleSet
 from benchmax.envs.datasets.readers import Source, named_rows, source_name
 from benchmax.envs.demonstration import remote_script
+from benchmax.envs.loading import find_rows, means_own_rows
 from benchmax.envs.remote.pool import EnvPool
 from benchmax.envs.remote.preprocess import preprocess
 from benchmax.envs.remote.process import Output, ProcessSpec
@@ -138,6 +139,12 @@ class RemoteEnv(BaseEnv):
         """
         report = DatasetReport(name or source_name(source), lenient, min_rows, advice=advice)
         return await preprocess(lambda rows: self._call("preprocess", (), (rows,)), named_rows(source, name), report)
+
+    async def find_rows(self, data: str | None) -> Any:
+        """The rows a person means by `data`; those of the environment's own `load_dataset` are made in its process."""
+        if not means_own_rows(type(self), data):
+            return find_rows(type(self), data)
+        return await self._call("own_rows", (), (data or None,))
 
     async def shutdown(self) -> None:
         """Shut the environment down in every process, and end them."""
