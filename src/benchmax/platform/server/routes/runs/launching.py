@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from benchmax.errors import UsageError
 from benchmax.platform.server.security.authentication import Caller
-from benchmax.platform.server.services.runs.launch import SPLIT_FROM, RUN_TYPES, specs
+from benchmax.platform.server.services.runs.launch import RUN_TYPES, SPLIT_FROM, specs
 from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_assets, supervised_rows
 from benchmax.platform.server.services.runs.run_views import environment_name
 from benchmax.platform.server.state import Services
