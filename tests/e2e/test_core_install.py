@@ -56,7 +56,7 @@ CASES: dict[str, list[tuple[str, str | None]]] = {
     "logout": [("", FREE)],
     "whoami": [("", "platform"), ("--url http://127.0.0.1:9", FREE)],
     "launch": [("arithmetic", "platform"), ("--list-args", "platform")],
-    "quickstart": [("", "train")],
+    "quickstart": [("", "train,platform")],
     "setup": [("--dir project", FREE)],
     "guide": [("", FREE)],
     "help": [("", FREE)],

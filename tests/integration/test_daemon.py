@@ -55,6 +55,15 @@ def pids(data):
     return [note["pid"], note["server"].get("pid"), note["runner"].get("pid")]
 
 
+def test_before_the_first_start_messages_say_what_to_do_in_one_line(data, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert "Start it with: benchmax up\n" in call("status", "--data-dir", data.root, code=1).stderr
+    with pytest.raises(NotFoundError, match=r"nothing was started in .* yet\. Start it with: benchmax up"):
+        call("logs", "--data-dir", data.root)
+    with pytest.raises(NotFoundError, match="no log of run_1"):
+        call("logs", "run_1", "--data-dir", data.root)
+
+
 def test_up_keeps_both_alive_and_down_ends_all(data):
     port = ports.free_port()
     first = call("up", "--port", port, "--data-dir", data.root)
@@ -64,7 +73,9 @@ def test_up_keeps_both_alive_and_down_ends_all(data):
     link = next(word for word in first.stderr.split() if "/login" in word)
     other = ports.free_port()
     second = call("up", "--port", other, "--data-dir", data.root)
-    assert f"already runs, as process {pids(data)[0]}, at http://127.0.0.1:{port}. To use port {other}" in second.stderr
+    assert (
+        f"already running, as process {pids(data)[0]}, at http://127.0.0.1:{port}. To use port {other}" in second.stderr
+    )
     assert link not in second.stderr, "a link is for once"
     found = json.loads(call("status", "--data-dir", data.root, "--json").stdout)
     assert found["running"]
@@ -85,8 +96,8 @@ def test_up_keeps_both_alive_and_down_ends_all(data):
 
     assert "Stopped" in call("down", "--data-dir", data.root).stderr
     assert not any(map(is_running, new))
-    assert "does not run" in call("down", "--data-dir", data.root).stderr
-    assert "does not run" in call("status", "--data-dir", data.root, code=1).stderr
+    assert "not running" in call("down", "--data-dir", data.root).stderr
+    assert "not running" in call("status", "--data-dir", data.root, code=1).stderr
     assert not data.server_info.exists()
 
 
@@ -188,7 +199,7 @@ def test_a_damaged_note_does_not_hide_a_running_platform(data, damage):
     liveness.daemon_file(data).write_text(damage)
     assert "Stopped" in call("down", "--data-dir", data.root).stderr
     assert not any(map(is_running, (whole["pid"], whole["server"]["pid"], whole["runner"]["pid"])))
-    assert "does not run" in call("down", "--data-dir", data.root).stderr
+    assert "not running" in call("down", "--data-dir", data.root).stderr
 
 
 @pytest.mark.slow

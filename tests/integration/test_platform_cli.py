@@ -287,7 +287,9 @@ def test_a_key_that_may_not_is_told_so(here, monkeypatch):
     run_id = ended(here, start(here, steps=1))
     assert "scope" in call("stop", run_id, code=4).stderr
     monkeypatch.setenv("CASTFORM_API_KEY", "sk_wrong")
-    call("runs", "list", code=4)
+    assert "The key is that of CASTFORM_API_KEY" in call("runs", "list", code=4).stderr
+    monkeypatch.setenv("PLATFORM_API_KEY", "sk_left_over")
+    assert "The key is that of PLATFORM_API_KEY" in call("whoami", code=4).stderr
 
 
 # Launching
@@ -426,7 +428,11 @@ def test_runs_are_listed_and_shown(here, finished):
     found = call_json("runs", "get", finished)
     assert "launcherArgs" not in found
     assert found["modes"] == ["eval", "external-eval", "train"]
-    assert f"/experiments/{finished}" in call("runs", "get", finished).stdout
+    shown = call("runs", "get", finished).stdout
+    assert f"/experiments/{finished}" in shown
+    assert re.search(r"^ step +5/5", shown, re.MULTILINE)
+    assert "latestStep" not in shown, "which counts from 0"
+    assert "null" not in shown
     with pytest.raises(NotFoundError):
         call("runs", "get", "run_absent")
 
@@ -440,6 +446,8 @@ def test_scalars_logs_and_rollouts(here, finished):
     assert [row["step"] for row in rows] == [4, 4, 3]
     of_one = call_json("runs", "rollouts", finished, "--mode", "train", "--example", "e1")
     assert [row["step"] for row in of_one] == [4, 3, 2, 1, 0]
+    shown = call("runs", "rollouts", finished, "--mode", "train", "-n", 1).stdout
+    assert shown.splitlines()[1].split()[:2] == [rows[0]["id"], "5"], "counted from 1, as everywhere"
     assert "\x1b" not in call("runs", "rollouts", finished).stdout
     whole = call("runs", "rollout", finished, rows[0]["id"]).stdout
     assert whole.startswith("[user]\n2+2?\n")
@@ -448,6 +456,16 @@ def test_scalars_logs_and_rollouts(here, finished):
     logged = call_json("runs", "logs", finished, "--rollout-id", rows[0]["id"])
     assert [line["message"] for line in logged] == ["step 4"]
     assert "step 4" in call("runs", "logs", finished).stdout
+
+
+def test_a_run_that_was_stopped_is_called_so(here):
+    run_id = start(here, steps=10_000)
+    call("stop", run_id)
+    ended(here, run_id)
+    assert call("runs", "status", run_id).stdout.startswith("stopped, step ")
+    assert " stopped " in call("runs", "list", "-n", 1).stdout
+    assert "is stopped." in call("runs", "watch", run_id, code=1).stderr
+    assert call_json("runs", "status", run_id)["status"] == "cancelled", "what clients rely on stays"
 
 
 def test_what_a_run_does_not_have_is_said(here, finished, tmp_path):
@@ -618,6 +636,12 @@ def test_rows_are_shown_harmless(tmp_path):
     assert [row["row"] for row in call_json("data", "view", rows, "--skip", 1, "-n", 1)] == [2]
     with pytest.raises(NotFoundError):
         call("data", "view", "absent.jsonl")
+
+
+def test_rows_that_no_run_could_use_are_counted_among_those_shown(tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"question": "x"}\n' * 5)
+    assert "2 of the 2 rows shown cannot be used" in call("data", "view", rows, "-n", 2).stderr
 
 
 def test_rows_that_are_no_objects_are_shown_as_unreadable(tmp_path):

@@ -196,6 +196,26 @@ def test_a_file_a_run_was_launched_with_stays(client, live):
     assert store.path(sha256).exists()
 
 
+def test_a_dataset_remembers_the_environment_it_was_used_with(client, stranger):
+    both = "prompt,question,ground_truth\n" + "".join(f"{n} + 1?,{n} + 1?,{n + 1}\n" for n in range(20))
+    path = create(client, "sums_.csv", both).json()["path"]
+
+    def reader():
+        return client.get("/v1/datasets/preview", params={"path": path}).json()["environment"]
+
+    assert reader() is None
+    args = {"environment": "arithmetic", "dataset_path": path, "eval_share": 0.2}
+    refused = client.post("/v1/train/runs/launch", json={"args": args | {"max_steps": "many"}})
+    assert refused.status_code == 400, "a run that was not launched says nothing"
+    assert reader() is None
+    launched = client.post("/v1/train/runs/launch", json={"args": args})
+    assert launched.status_code == 201, launched.text
+    assert reader() == "arithmetic"
+    asked = client.get("/v1/datasets/preview", params={"path": path, "environment": ""}).json()
+    assert asked["environment"] is None, "what is asked for is shown"
+    assert create(stranger, "sums_.csv", both).json()["environment"] is None, "another user's file of that name"
+
+
 def test_refused_files_are_swept(client, live):
     create(client, "swept.csv", "prompt\nonly this\n")
     store = BlobStore(live.data.blobs)

@@ -375,6 +375,23 @@ def test_tables_are_read_out_of_a_description() -> None:
 # Laziness
 
 
+async def test_an_answer_that_is_right_on_the_rows_played_by_chance_is_not_called_lazy() -> None:
+    """The doctor plays few rows; how often the answer is right is counted in all of them."""
+
+    class Numbers(BaseEnv):
+        system_prompt = "Answer with the number alone."
+
+        async def compute_reward(self, rollout_id, messages, task, **kwargs):  # type: ignore[no-untyped-def]
+            return {"right": float(messages[-1]["content"] == task["ground_truth"])}
+
+    rare = [{"prompt": f"What is number {n}?", "ground_truth": str(n)} for n in range(36)]
+    rows = [{"prompt": f"Which one is it, {n}?", "ground_truth": "77"} for n in range(4)]
+    diagnosis = await examine(Numbers, rows=[*rows, *rare], pace="quick")
+    assert not diagnosis.find("pays-for-laziness")
+    often = [{**row, "ground_truth": "77"} for row in rare]
+    assert (await examine(Numbers, rows=[*rows, *often[::2], *rare[1::2]], pace="quick")).find("pays-for-laziness")
+
+
 async def test_what_laziness_earns_is_measured() -> None:
     class Sorting(BaseEnv):
         system_prompt = "Sort the words. Put them in <answer> tags."

@@ -22,8 +22,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 PIPE_COLUMNS = 240
 
-stderr = Console(stderr=True, highlight=False)
-"""For messages; data goes to stdout."""
+stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+"""For messages; data goes to stdout. A line stays whole, so that a command in it can be copied, also from a log."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -62,6 +62,15 @@ def shorten(text: object, most: int = 80) -> str:
     """One line of bounded length."""
     line = " ".join(visible(text).split())
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+STATUS_WORDS = {"cancelled": "stopped"}
+"""What people call the status of a run, where the wire calls it otherwise."""
+
+
+def status_word(status: str) -> str:
+    """A run's status as people and the console call it."""
+    return STATUS_WORDS.get(status, status)
 
 
 def stop(message: str, code: int) -> NoReturn:

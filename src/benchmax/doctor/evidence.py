@@ -79,6 +79,8 @@ class Evidence:
     env_class: type[BaseEnv]
     env_args: dict[str, Any]
     # Data
+    rows: int = 0
+    """Rows read, usable or not."""
     report: DatasetReport | None = None
     row_issues: list[RowIssue] = field(default_factory=list)
     data_error: str = ""

@@ -142,8 +142,10 @@ def _read(evidence: Evidence, rows: Source, eval_rows: Source | None) -> None:
     try:
         found = load_examples(rows, evidence.env_class, lenient=True, limit=ROWS_READ)
         evidence.examples, evidence.report, evidence.row_issues = found.examples, found.report, found.report.issues
+        evidence.rows = found.report.rows
     except DatasetError as error:
         evidence.data_error, evidence.row_issues = str(error), list(error.issues)
+        evidence.rows = _count(rows)
     except UsageError as error:
         evidence.data_error = str(error)
     evidence.unstable_rows = _unstable(evidence.env_class, rows) if evidence.examples else []
@@ -152,6 +154,14 @@ def _read(evidence: Evidence, rows: Source, eval_rows: Source | None) -> None:
             evidence.eval_examples = load_examples(eval_rows, evidence.env_class, limit=ROWS_READ).examples
         except UsageError as error:
             evidence.eval_error = str(error)
+
+
+def _count(rows: Source) -> int:
+    """Rows of a dataset none of which can be used; 0 when it cannot be read."""
+    try:
+        return sum(1 for _ in islice(read_rows(rows), ROWS_READ))
+    except UsageError:
+        return 0
 
 
 def _unstable(env_class: type[BaseEnv], rows: Source) -> list[str]:
@@ -203,7 +213,7 @@ def _conclude(evidence: Evidence, seconds: float) -> Diagnosis:
         checks=lines,
         components=component_stats(evidence.scored),
         answers=[_scored_answer(answer, evidence.truth(answer.example)) for answer in evidence.answers],
-        rows=evidence.report.rows if evidence.report else 0,
+        rows=evidence.rows,
         examples=len(evidence.sample) if evidence.answers else 0,
         seconds=seconds,
     )

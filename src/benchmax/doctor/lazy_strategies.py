@@ -67,17 +67,33 @@ def strategy(kind: str) -> str:
     return NAMES.get(first, "") if dash else ""
 
 
-def earnings(answers: Sequence[PlayedAnswer]) -> dict[str, float]:
+def earnings(answers: Sequence[PlayedAnswer], gold: Gold, examples: Sequence[Example]) -> dict[str, float]:
     """What each strategy earns on average: its best variant, the same one on every row."""
-    by_kind: dict[str, list[float]] = {}
+    by_kind: dict[str, list[PlayedAnswer]] = {}
     for answer in answers:
         if answer.total is not None and strategy(answer.kind):
-            by_kind.setdefault(answer.kind, []).append(answer.total)
+            by_kind.setdefault(answer.kind, []).append(answer)
     best: dict[str, float] = {}
-    for kind, totals in by_kind.items():
+    for kind, played in by_kind.items():
         name = strategy(kind)
-        best[name] = max(fmean(totals), best.get(name, float("-inf")))
+        mean = _mean_on_all(played, gold, examples) if kind.startswith("constant-") else _mean(played)
+        best[name] = max(mean, best.get(name, float("-inf")))
     return best
+
+
+def _mean(played: Sequence[PlayedAnswer]) -> float:
+    return fmean(answer.total for answer in played if answer.total is not None)
+
+
+def _mean_on_all(played: Sequence[PlayedAnswer], gold: Gold, examples: Sequence[Example]) -> float:
+    """What one answer earns on all rows. It was played on few, where it may be right more often than it is."""
+    text = played[0].text
+    right = [answer for answer in played if gold.text(answer.example) == text]
+    wrong = [answer for answer in played if answer not in right]
+    counted = examples[:COUNTED]
+    share = sum(gold.text(example) == text for example in counted) / len(counted)
+    known = gold.earned.get(gold.best, _mean(played)) if gold.best is not None else _mean(played)
+    return share * (_mean(right) if right else known) + (1 - share) * (_mean(wrong) if wrong else gold.floor)
 
 
 async def play_lazily(
@@ -88,4 +104,4 @@ async def play_lazily(
     for example in examples:
         probes = [Probe(kind, text) for kind, text in lazy_answers(example, gold, counted)]
         answers += await player.play(example, probes) if probes else []
-    return earnings(answers)
+    return earnings(answers, gold, counted)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from os import PathLike
 from types import ModuleType
 from typing import Any
@@ -41,8 +41,8 @@ class ValidationReport:
     remote: dict[str, Any] | None = None
     local_ran: bool = False
     remote_ran: bool = False
-    diagnosis: Diagnosis | None = None
-    """Every finding of the local checks, with evidence and fix."""
+    diagnosis: Diagnosis | None = field(default=None, repr=False)
+    """Every finding of the local checks, with evidence and fix; too much to print with the report."""
 
     @property
     def local_ok(self) -> bool:

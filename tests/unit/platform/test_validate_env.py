@@ -90,6 +90,14 @@ def test_every_row_is_preprocessed_not_only_the_first() -> None:
     assert report.diagnosis.failed == ["preprocess-fails"]
 
 
+def test_a_report_that_is_printed_fits_a_screen_and_counts_unusable_rows() -> None:
+    report = validate_env(Good, [{"question": "?"}] * 30, verbose=False)
+    assert not report
+    assert len(repr(report)) < 200
+    assert report.diagnosis is not None
+    assert "on 0 examples of 30 rows" in report.diagnosis.summary()
+
+
 def test_a_tool_without_schema_is_fine() -> None:
     class Plain(Good):
         async def list_tools(self):

@@ -340,7 +340,7 @@ def test_live_view_shows_the_run_and_prints_no_markup():
         for event in EVENTS:
             view(*event)
     text = console.file.getvalue()
-    for found in ("1/5", "held-out", "99 tokens/s", "[red]they disagree[/red]", "ended after 1 steps"):
+    for found in ("1/5", "held-out", "99 tokens/s", "[red]they disagree[/red]", "ended after 1 step ("):
         assert found in text
     assert sparkline([0, 0.5, 1]) == "▁▅█"
 

@@ -98,10 +98,11 @@ export function DatasetView({ path }: { path: string }) {
   );
 }
 
-/** A built-in environment whose columns the rows have: it decides which rows are usable. */
+/** The environment that reads the rows: it decides which of them are usable. */
 function ReadAs({ value, onChange }: { value: string | undefined; onChange: (name: string) => void }) {
   const environments = useEnvironments();
-  const builtIn = (environments.data ?? []).filter((each) => each.kind === "builtin");
+  // Those that every dataset may be read as, and the one that this one was used with.
+  const offered = (environments.data ?? []).filter((each) => each.kind === "builtin" || each.id === value);
   return (
     <Select
       aria-label="Read the rows as"
@@ -109,9 +110,9 @@ function ReadAs({ value, onChange }: { value: string | undefined; onChange: (nam
       onChange={(event) => onChange(event.target.value)}
     >
       <option value="">Read as: prompt or messages</option>
-      {builtIn.map((each) => (
+      {offered.map((each) => (
         <option key={each.id} value={each.id}>
-          Read as: {each.id}
+          Read as: {each.kind === "builtin" ? each.id : each.name}
         </option>
       ))}
     </Select>
@@ -122,7 +123,7 @@ function WrongColumns({ environment }: { environment: string | undefined }) {
   return (
     <Note tone="warn">
       {environment
-        ? `No row can be read the way the environment ${environment} reads rows.`
+        ? "No row can be read the way this environment reads rows."
         : "No row has a prompt or messages column. If your environment has its own dataset_preprocess the rows may still be right for it; the doctor tells."}
     </Note>
   );

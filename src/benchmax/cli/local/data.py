@@ -64,7 +64,7 @@ def view(
     faults = [issue for row in rows if (issue := _issue(row)) is not None]
     for issue in faults:
         stderr.print(visible(issue), markup=False, soft_wrap=True, style="red")
-    _warn_of_unusable(_UnusableRows(rows), file)
+    _warn_of_unusable(_UnusableRows(rows), file, shown=True)
     if faults:
         raise typer.Exit(FAILED)
 
@@ -111,13 +111,14 @@ class _UnusableRows:
             self.first.append(issue)
 
 
-def _warn_of_unusable(rows: _UnusableRows, file: Path) -> None:
+def _warn_of_unusable(rows: _UnusableRows, file: Path, *, shown: bool = False) -> None:
     for issue in rows.first:
         stderr.print(visible(issue), markup=False, soft_wrap=True, style="yellow")
     if rows.count:
         stderr.print(
-            f"{rows.count:,} of {rows.seen:,} rows are of no use to an environment that does not override "
-            f"dataset_preprocess. Check them with yours: benchmax validate main.py --data {safe(file)}",
+            f"{rows.count:,} of the {rows.seen:,} rows{' shown' if shown else ''} cannot be used by an environment "
+            "that does not override dataset_preprocess. Check them with yours: "
+            f"benchmax validate main.py --data {safe(file)}",
             soft_wrap=True,
         )
 

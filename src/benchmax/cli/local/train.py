@@ -251,7 +251,7 @@ def _show_what_was_learned(outcome: Outcome) -> None:
             table.add_column(column, overflow="fold", ratio=1)
         for pair in found.pairs:
             table.add_row(safe(shorten(pair.question, 160)), _said(pair.before), _said(pair.after))
-        stderr.print(table)
+        stderr.print(table, soft_wrap=False)
 
 
 def _said(answer: Answer) -> str:

@@ -146,7 +146,7 @@ def _check_remote_options(remote: bool, local_only: bool, pip: Sequence[str] | N
 
 def _show(diagnosis: Diagnosis, *, verbose: bool, audit: bool) -> None:
     if stderr.is_terminal:
-        stderr.print(_check_table(diagnosis, verbose))
+        stderr.print(_check_table(diagnosis, verbose), soft_wrap=False)
         for finding in diagnosis.findings if verbose else [*diagnosis.errors, *diagnosis.warnings]:
             stderr.print(f"[{_STYLES[finding.severity]}]{safe(str(finding))}[/]")
     else:
@@ -155,7 +155,7 @@ def _show(diagnosis: Diagnosis, *, verbose: bool, audit: bool) -> None:
     for line in answer_lines(diagnosis) if audit else ():
         _plain(line)
     if diagnosis.components:
-        stderr.print(_component_table(diagnosis))
+        stderr.print(_component_table(diagnosis), soft_wrap=False)
     _plain(diagnosis.summary())
 
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from benchmax.cli.output import AUTH, stop
 from benchmax.errors import NotFoundError, UsageError
+from benchmax.platform.sdk import credentials
 from benchmax.platform.sdk.exceptions import AuthenticationError, TrainerError
 from benchmax.platform.sdk.transport import Connection
 
@@ -47,7 +48,7 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except AuthenticationError as error:
-        stop(str(error), AUTH)
+        stop(_with_source(error), AUTH)
     except TrainerError as error:
         if error.status_code == 403:
             stop(str(error), AUTH)
@@ -56,6 +57,14 @@ def refusals() -> Iterator[None]:
         if error.status_code in (400, 422):
             raise UsageError(str(error)) from None
         raise
+
+
+def _with_source(error: AuthenticationError) -> str:
+    """The refusal; a key that was left in the environment is easily forgotten, so its variable is named."""
+    variable = credentials.key_variable()
+    if error.status_code != 401 or variable is None:
+        return str(error)
+    return f"{error} The key is that of {variable}: correct the variable, or unset it to use your sign-in."
 
 
 @contextmanager

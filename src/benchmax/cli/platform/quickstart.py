@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import typer
 
 from benchmax import extras, metrics
-from benchmax.cli.output import FAILED, INTERRUPTED, Json, print_json, safe, stderr
+from benchmax.cli.output import FAILED, INTERRUPTED, Json, print_json, safe, status_word, stderr
 from benchmax.cli.platform.connection import platform
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def quickstart(
     json: Json = False,
 ) -> None:
     """Train a small model on one-digit sums through this machine's platform, and measure what it learned."""
-    extras.require("The quickstart", "train")  # its picture at the end, too
+    extras.require("The quickstart", *_extras())
     with platform() as client:
         run_id = launch(client, model, steps, seed)
         url = client.run(run_id).url
@@ -54,6 +54,13 @@ def quickstart(
     _tell(found, url, link, out)
     if json:
         print_json({"runId": run_id, "url": url, "picture": str(out), **found})
+
+
+def _extras() -> list[str]:
+    """For the model, the picture at the end, and the platform unless another machine has it."""
+    from benchmax.platform.sdk.credentials import named_url
+
+    return ["train"] if named_url() else ["train", "platform"]
 
 
 def launch(client: TrainerClient, model: str, steps: int, seed: int) -> str:
@@ -97,7 +104,7 @@ def _follow(client: TrainerClient, run_id: str) -> None:
         raise typer.Exit(INTERRUPTED) from None
     run = client.get_run(run_id)
     if run["status"] != "complete":
-        stderr.print(f"The run is {run['status']}: {safe(run['statusReason'])}", soft_wrap=True)
+        stderr.print(f"The run is {status_word(run['status'])}: {safe(run['statusReason'])}", soft_wrap=True)
         raise typer.Exit(FAILED)
 
 

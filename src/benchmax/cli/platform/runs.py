@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from benchmax.cli.output import FAILED, Json, new_table, print_json, print_table, safe, shorten, stderr, visible
+from benchmax.cli.output import (
+    FAILED,
+    Json,
+    new_table,
+    print_json,
+    print_table,
+    safe,
+    shorten,
+    status_word,
+    stderr,
+    visible,
+)
 from benchmax.cli.platform.connection import platform
 from benchmax.cli.platform.run_compare import compare
 from benchmax.cli.platform.watch import watch
@@ -60,10 +71,10 @@ def list_runs(
     if json:
         print_json(found)
         return
-    table = new_table("id", "name", "status", "step", "made", "doing")
+    table = new_table("id", "name", "status", "step", "created", "doing")
     for run in found:
         doing = run["statusReason"] if run["endedAt"] else run["latestActivityMessage"] or run["statusReason"]
-        shown = (run["id"], shorten(run["name"], 30), run["status"], _step(run), run["createdAt"][:16])
+        shown = (run["id"], shorten(run["name"], 30), status_word(run["status"]), _step(run), run["createdAt"][:16])
         table.add_row(*map(safe, shown), safe(shorten(doing, 60)))
     print_table(table)
     if len(all_runs) > len(found):
@@ -86,10 +97,18 @@ def get(
         print_json(found | {"url": page})
         return
     table = Table(box=None, show_header=False)
-    for name, value in (found | {"url": page}).items():
+    for name, value in _for_people(found | {"url": page}).items():
         text = value if isinstance(value, str) else jsonlib.dumps(value)
         table.add_row(safe(name), safe(text))
     print_table(table)
+
+
+def _for_people(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A run without what it has not, its status in a word, and its steps counted from 1."""
+    shown = {name: value for name, value in run.items() if value not in (None, "", [])}
+    told = {"status": status_word(run["status"]), "totalSteps": _step(run)}
+    named = {"totalSteps": "step"}
+    return {named.get(name, name): told.get(name, value) for name, value in shown.items() if name != "latestStep"}
 
 
 @app.command()
@@ -102,7 +121,7 @@ def status(run_id: RunId, json: Json = False) -> None:
         print_json({name: run[name] for name in names})
         return
     doing = run["statusReason"] if run["endedAt"] else run["latestActivityMessage"] or run["statusReason"]
-    typer.echo(visible(f"{run['status']}, step {_step(run)}: {doing}"))
+    typer.echo(visible(f"{status_word(run['status'])}, step {_step(run)}: {doing}"))
 
 
 @app.command()
@@ -178,7 +197,8 @@ def rollouts(
         return
     table = new_table("id", "step", "reward", "ended", "example", "prompt")
     for row in found:
-        shown = (row["id"], row["step"], _number(row["totalReward"]), row.get("termination", ""))
+        step = row["step"] + 1 if mode == "train" else row["step"]  # in the step it is from, after so many steps
+        shown = (row["id"], step, _number(row["totalReward"]), row.get("termination", ""))
         rest = (row.get("promptMessageId", example), shorten(row.get("promptText", ""), 60))
         table.add_row(*map(safe, shown), *map(safe, rest))
     print_table(table)

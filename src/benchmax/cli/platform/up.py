@@ -50,7 +50,7 @@ def up(
         unused = port is not None and port != running["port"]
         advice = f" To use port {port}, stop it first: benchmax down" if unused else ""
         at = f"http://127.0.0.1:{running['port']}"
-        stderr.print(f"It already runs, as process {running['pid']}, at {at}.{advice}", soft_wrap=True)
+        stderr.print(f"It is already running, as process {running['pid']}, at {at}.{advice}", soft_wrap=True)
         options = replace(options, port=running["port"], database_url=running["database_url"])
     elif foreground:
         Daemon(options, on_ready=lambda: _welcome(options, "Ctrl-C stops it.")).run()
@@ -83,16 +83,16 @@ def sign_in_link() -> str | None:
 
 
 def down(data_dir: DataOption = None) -> None:
-    """Stop the platform. Runs are saved and go on at the next start."""
+    """Stop the platform. Runs are saved and continue at the next start."""
     from benchmax.platform.daemon import control
 
-    stderr.print("Stopped." if control.stop(_data(data_dir)) else "It does not run.")
+    stderr.print("Stopped." if control.stop(_data(data_dir)) else "The platform is not running.")
 
 
 def status(
     data_dir: DataOption = None, json: Annotated[bool, typer.Option("--json", help="For programs.")] = False
 ) -> None:
-    """Show what runs. The exit code is 1 when the platform does not."""
+    """Show whether the platform runs, and what it trains. The exit code is 1 when it does not run."""
     from benchmax.platform.daemon import control
 
     found = control.status(_data(data_dir))
@@ -107,7 +107,7 @@ def status(
                 f"  {name}: " + (f"process {process['pid']}" if process["running"] else "down, starting again")
             )
     else:
-        stderr.print(f"The platform does not run; data in {safe(found['data'])}. Start it with: benchmax up")
+        stderr.print(f"The platform is not running; data in {safe(found['data'])}. Start it with: benchmax up")
     if not json and found.get("runs"):
         stderr.print("  runs: " + ", ".join(f"{count} {name}" for name, count in sorted(found["runs"].items())))
     if not found["running"]:
@@ -129,7 +129,9 @@ def logs(
     parts = ("server", "runner", "daemon")
     path = data.logs / f"{what}.log" if what in parts else data.run(what) / "child.log"
     if not path.exists():
-        raise NotFoundError(f"There is no log of {what}. Give server, runner, daemon, or the id of a run.")
+        never = f"There is no log of {what}: nothing was started in {data.root} yet. Start it with: benchmax up"
+        other = f"There is no log of {what}. Give server, runner, daemon, or the id of a run."
+        raise NotFoundError(never if what in parts else other)
     size = file_size(path)
     for line in tail(path, lines).splitlines():
         sys.stdout.write(visible(line) + "\n")

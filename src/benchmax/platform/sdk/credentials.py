@@ -63,6 +63,12 @@ def bearer(api_key: str | None, provider: TokenProvider | None, platform: str) -
     return _sendable(token)
 
 
+def key_variable() -> str | None:
+    """The variable of the environment that the key comes from; None when none is set."""
+    names = ("ACT_AS_TOKEN_PATH", "PLATFORM_API_KEY", "BENCHMAX_API_KEY", "CASTFORM_API_KEY")
+    return next((name for name in names if os.environ.get(name, "").strip()), None)
+
+
 def _sendable(token: str) -> str:
     """A key that a header can hold; the refusal never shows it."""
     if token.isascii() and token.isprintable() and " " not in token:

@@ -23,6 +23,7 @@ from benchmax.platform.server.services.datasets.preview import PREVIEW_ROWS
 from benchmax.platform.server.services.runs.launch import row_reader
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router, in_threads, read_file
+from benchmax.platform.store.runs import runs
 from benchmax.platform.store.tables import Blob
 from benchmax.platform.store.uploads import blobs, uploads
 from benchmax.platform.wire.base import Success
@@ -99,7 +100,8 @@ def preview(
 def _read_as(
     services: Services, caller: Principal, path: str, sha256: str, size: int, limit: int, environment: str | None
 ) -> DatasetPreview:
-    """A preview by the environment that is asked for, else by whichever can read the rows."""
+    """A preview by the environment that is asked for, else by the last one it was used with, or any that can."""
+    environment = _used_with(services, caller, path) if environment is None else environment
     reader = _reader(services, caller, environment)
     seen = stored_rows.preview(services.blobs, sha256, size, path, limit, reader)
     if reader is not None:
@@ -146,6 +148,13 @@ def _keep(
         uploaded.name(db, caller.user_id, path, sha256, size, seen.rows)
         caller.note(db, "dataset.create", path, rows=seen.rows)
     return seen
+
+
+def _used_with(services: Services, caller: Principal, path: str) -> str | None:
+    """The environment of the newest run on this dataset, unless it is gone."""
+    with services.database.read() as db:
+        run = runs.newest_on(db, caller.user_id, path)
+        return catalogue.of_run(db, run) if run is not None and run.paths.get("env_cls_path") else None
 
 
 def _reader(services: Services, caller: Principal, environment: str | None) -> str | None:

@@ -53,6 +53,14 @@ def create(
     return run
 
 
+def newest_on(db: Session, owner_id: str, dataset: str) -> Run | None:
+    """The newest run of a user that was launched with a dataset, as a whole or split."""
+    named = json.dumps(dataset)
+    used = [cast(column, Text).contains(named, autoescape=True) for column in (Run.paths, Run.blobs)]
+    mine = select(Run).where(Run.owner_id == owner_id, Run.deleted.is_(None), or_(*used))
+    return db.scalars(mine.order_by(Run.created.desc()).limit(1)).first()
+
+
 def get(db: Session, run_id: str) -> Run | None:
     """The run, unless it was deleted."""
     return db.scalars(_BY_ID, {"run_id": run_id}).one_or_none()

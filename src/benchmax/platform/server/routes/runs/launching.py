@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from benchmax.errors import UsageError
 from benchmax.platform.server.security.authentication import Caller
-from benchmax.platform.server.services.runs.launch import RUN_TYPES, specs
+from benchmax.platform.server.services.runs.launch import RUN_TYPES, SPLIT_FROM, specs
 from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_assets, supervised_rows
 from benchmax.platform.server.services.runs.run_views import environment_name
 from benchmax.platform.server.state import Services
@@ -43,6 +43,8 @@ def launch(services: Services, caller: Caller, body: LaunchRequest) -> Launched:
     args, warnings = check_launch_args(specs(), given)
     assets, rows, more = checked_assets(services, caller.user_id, body.args)
     blobs = assets.recorded()
+    if source := body.args.get("dataset_path"):
+        blobs |= {SPLIT_FROM: str(source)}
     with services.database.write() as db:
         run = runs.create(
             db,

@@ -32,6 +32,8 @@ _INSPECTED_BYTES = 16 * limits.MIB
 _OLDEST_MINOR = 11
 FINGERPRINT = "env_fingerprint"
 """Beside the digests of a run's uploads: what its environment is recognised by when it is packed again."""
+SPLIT_FROM = "split_from"
+"""Beside them: the path of the dataset whose rows were split for the run."""
 _NAMED_BUNDLE = "Launch with the paths `upload_training_run` returned."
 
 
