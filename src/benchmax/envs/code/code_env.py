@@ -18,7 +18,7 @@ from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.code import rows as row_shapes
 from benchmax.envs.code.answers import defines, final_code
 from benchmax.envs.code.levels import DEFAULT_LEVEL, LEVELS, make_rows
-from benchmax.envs.code.runner import Outcome, Runner, Tally
+from benchmax.envs.code.runner import Outcome, Runner, Tally, check_sandbox
 from benchmax.envs.code.scoring import Case, chance, read_cases, same, worth, written
 from benchmax.envs.code.trying import run_python
 from benchmax.envs.example_id import make_example
@@ -57,7 +57,9 @@ class CodeEnv(BaseEnv):
     PRIMARY_REWARD_KEY = "tests"
 
     def __init__(self, tools: bool = False, **kwargs: Any) -> None:
+        """SandboxUnavailable where this machine cannot hold what a model wrote."""
         super().__init__(**kwargs)
+        check_sandbox()
         self._tools = tools
         if tools:
             self.recommended_max_turns, self.recommended_max_tool_calls = TOOL_TURNS, TOOL_CALLS
@@ -97,7 +99,6 @@ class CodeEnv(BaseEnv):
     async def init_rollout(
         self, rollout_id: str, entry_point: str = "", examples: Any = None, **rollout_args: Any
     ) -> None:
-        """SandboxUnavailable where this machine cannot hold what a model wrote."""
         await self._runner.start()
         self._asked[rollout_id] = (entry_point, read_cases(examples) if examples else [])
 

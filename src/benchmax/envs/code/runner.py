@@ -5,7 +5,7 @@
 
 Covered: what a solution prints, writes, patches or raises; how it ends, loops or floods; what it could look for in
 memory, files and other processes. Its process is sent arguments and asked for plain data, nothing else.
-Not covered: tests that can be guessed, and a machine without a sandbox, where `start` raises SandboxUnavailable.
+Not covered: tests that can be guessed, and a machine without a sandbox, of which `check_sandbox` tells.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmax import limits
 from benchmax.envs.code.inside import plain
-from benchmax.errors import RewardError, SandboxError
-from benchmax.sandbox import Call, Limits, Process, Result, Sandbox
+from benchmax.errors import RewardError, SandboxError, SandboxUnavailable
+from benchmax.sandbox import Call, Limits, Process, Result, Sandbox, insists
 
 MODULES = (
     "bisect",
@@ -82,6 +84,26 @@ class Tally:
     """Why they cannot be used with any solution."""
 
 
+def check_sandbox() -> None:
+    """SandboxUnavailable where this machine cannot hold code that nobody has read; found out once, in a moment."""
+    if (refused := _refused(insists())) is not None:
+        raise refused
+
+
+@cache
+def _refused(insist: bool) -> SandboxUnavailable | None:
+    async def tried() -> None:
+        async with Sandbox(insist=insist):
+            pass
+
+    with ThreadPoolExecutor(1) as thread:  # a loop of the caller's may be running
+        try:
+            thread.submit(asyncio.run, tried()).result()
+        except SandboxUnavailable as error:
+            return error
+    return None
+
+
 class Runner:
     """A sandbox for each event loop that asks, started when it does."""
 
@@ -90,7 +112,7 @@ class Runner:
         self._sandboxes: dict[asyncio.AbstractEventLoop, tuple[Sandbox, asyncio.Semaphore]] = {}
 
     async def start(self) -> None:
-        """SandboxUnavailable where this machine cannot hold code that nobody has read."""
+        """Start the sandbox, unless it runs."""
         await self._sandbox()[0].start()
 
     async def close(self) -> None:
