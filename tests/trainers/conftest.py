@@ -1,8 +1,8 @@
 """The tests of an outside trainer are collected where it is installed: in its own virtual environment."""
 
-from importlib.util import find_spec
+from benchmax.adapters.versions import installed_version
 
 TRAINERS = {"trl": "trl", "skyrl": "skyrl"}
-"""A folder here, and the module that its tests need."""
+"""A folder here, and the package that its tests need. (The folder itself can be imported, so that is no proof.)"""
 
-collect_ignore = [folder for folder, module in TRAINERS.items() if find_spec(module) is None]
+collect_ignore = [folder for folder, package in TRAINERS.items() if installed_version(package) is None]
