@@ -18,6 +18,7 @@ from typing import Any
 from benchmax import limits
 from benchmax.errors import SandboxError, UsageError
 from benchmax.sandbox.call import Call
+from benchmax.sandbox.inside import kernel
 
 LAUNCHER = Path(__file__).with_name("inside") / "launcher.py"
 PACKET_BYTES = 200_000
@@ -300,7 +301,7 @@ def _payload(call: Call) -> int:
 
 
 def _memory_file(*parts: bytes) -> int:
-    fd = os.memfd_create("call", os.MFD_CLOEXEC)
+    fd = kernel.memory_file()
     with open(fd, "wb", closefd=False) as file:
         for part in parts:
             file.write(part)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,7 @@ from benchmax.files.links import read_plain
 from benchmax.sandbox.call import Call, EndedBy, Limits, Network, Result
 from benchmax.sandbox.capabilities import INSIST, Capabilities, insists, require
 from benchmax.sandbox.connection import LAUNCHER, Connection, Ended, Forker, Forking, Process, Setup, View, most
+from benchmax.sandbox.inside import kernel
 from benchmax.sandbox.inside.guards import GUARDS
 
 logger = logging.getLogger(__name__)
@@ -253,12 +255,13 @@ def _scratch(call: Call, connection: Connection) -> Path | None:
 def _memory_file(content: bytes) -> int:
     if not content:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    writable = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    writable = kernel.memory_file(os.MFD_ALLOW_SEALING)
     with open(writable, "wb") as file:
         file.write(content)
         file.flush()
-        # Memory that no process is charged for must not grow.
-        fcntl.fcntl(writable, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+        with suppress(OSError):  # on a disk, which is bounded
+            # Memory that no process is charged for must not grow.
+            fcntl.fcntl(writable, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
         return os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
 
 

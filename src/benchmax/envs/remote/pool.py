@@ -70,9 +70,9 @@ class Slot:
 
 
 def _together(memory: int | None, processes: int) -> Limits:
-    """What all processes of an environment may take."""
-    bytes_ = None if memory is None else memory * processes
-    return Limits(memory_bytes=bytes_, processes=limits.SANDBOX_ENV_PROCESSES * processes)
+    """What all processes of an environment may take: more than the limits of each, which say what was the matter."""
+    most = None if memory is None else 2 * memory * processes
+    return Limits(memory_bytes=most, processes=limits.SANDBOX_ENV_PROCESSES * processes)
 
 
 class EnvPool:

@@ -168,7 +168,8 @@ def _enter_namespaces(setup: dict[str, Any], guards: frozenset[str]) -> None:
     if setup["network"] == "none":
         flags["net"] = kernel.NEWNET
     setup["user"] = user
-    kernel.unshare(sum(flag for name, flag in flags.items() if name in guards))
+    if wanted := sum(flag for name, flag in flags.items() if name in guards):
+        kernel.unshare(wanted)
     if "user" in guards:
         kernel.set_visible(True)
         proc = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

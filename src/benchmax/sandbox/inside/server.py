@@ -212,7 +212,10 @@ class Server:
     def _room_ready(self, call: Running, room: Room) -> None:
         self._ignore(room.socket.fileno())
         try:
-            if not room.hear():
+            ready = room.hear()
+            if call.by is not None:
+                return  # it was to end before it was there
+            if not ready:
                 raise OSError(room.reason)
             self._put_in(call)
         except OSError as error:

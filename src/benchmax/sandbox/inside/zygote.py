@@ -80,7 +80,7 @@ def _execute(far: socket.socket, told: dict[str, Any], forker: dict[str, Any]) -
 
 def written(message: dict[str, Any]) -> int:
     """A message as a file in memory, for one that may be longer than a packet."""
-    fd = os.memfd_create("message", os.MFD_CLOEXEC)
+    fd = kernel.memory_file()
     with open(fd, "w", encoding="utf-8", closefd=False) as file:
         json.dump(message, file)
     os.lseek(fd, 0, os.SEEK_SET)
