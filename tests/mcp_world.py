@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -173,6 +174,34 @@ async def opened(workdir: Path, servers: int = 2, **options: Any) -> AsyncIterat
         yield env
     finally:
         await env.shutdown()
+
+
+REFUSED = ("PermissionError", "FileNotFoundError", "ProcessLookupError", "OSError")
+"""What a server hears that may not: the file is closed, not there, or on a disk that is read-only."""
+
+
+async def pid_of(env: ParallelMcpEnv, rollout: str) -> int:
+    """The first server of a rollout; in its own namespace it has another number."""
+    return int((await env.state())[0]["rollouts"][rollout][0])
+
+
+def host_pid(near: int, inner: int | str) -> int:
+    """The number here of a process that has the number `inner` where the process `near` is."""
+    place = os.readlink(f"/proc/{near}/ns/pid")
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            numbers = re.search(r"^NSpid:(.*)$", Path(f"/proc/{entry}/status").read_text(), re.M)
+            if os.readlink(f"/proc/{entry}/ns/pid") == place and numbers and numbers[1].split()[-1] == str(inner):
+                return int(entry)
+        except OSError:
+            continue
+    raise AssertionError(f"there is no process {inner} near {near}")
+
+
+async def left_behind(env: ParallelMcpEnv, rollout: str) -> list[int]:
+    """Processes that the rollout's server started, one of them detached."""
+    server = await pid_of(env, rollout)
+    return [host_pid(server, await env.run_tool(rollout, "leave_behind", detached=each)) for each in (True, False)]
 
 
 def alive(pids: Iterable[int]) -> list[int]:

@@ -20,7 +20,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 def got(what=""):
     print("GOT", what, flush=True)
 def syscall(name, *arguments):
-    result = libc.syscall(F["numbers"][name], *arguments)
+    wide = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
+    result = libc.syscall(F["numbers"][name], *wide)
     if result < 0:
         raise OSError(ctypes.get_errno(), name)
     return result
@@ -119,15 +120,17 @@ print(into.raw.decode())
     Attack(
         "outlive the call",
         """
+named, names = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         for fd in (0, 1, 2):
             os.close(fd)
         libc.prctl(15, F["token"].encode(), 0, 0, 0)
+        os.write(names, b".")
         time.sleep(30)
     os._exit(0)
-time.sleep(0.2)
+os.read(named, 1)
 """,
         ("pid proc",),
     ),

@@ -209,8 +209,7 @@ async def caller(port: int) -> None:
 
 def _call(attack: Attack, facts: dict[str, Any], raised: bool, out: frozenset[str]) -> Call:
     given = {"wall_seconds": 15.0, **attack.limits, **(attack.raised if raised else {})}
-    closed = (facts["tcp"],) if attack.network == "host" else ()
-    limits = Limits(**given, network=attack.network, closed_ports=closed)
+    limits = Limits(**given, network=attack.network)
     code, told = PRELUDE + attack.code, json.dumps(facts)
     env = dict(os.environ) if "variables" in out else {}
     if attack.program:
@@ -268,7 +267,9 @@ async def try_all(world: World, only: str) -> None:
 async def try_group(
     world: World, out: frozenset[str], network: Any, group: list[tuple[Attack, str, bool]], places: asyncio.Semaphore
 ) -> None:
-    async with places, Sandbox(read=[world.rows], network=network, insist=True, _without=out) as box:
+    closed = (world.facts["tcp"],) if network == "host" else ()
+    options = {"network": network, "closed_ports": closed, "insist": True}
+    async with places, Sandbox(read=[world.rows], _without=out, **options) as box:
         for attack, variant, raised in group:
             told = await attempt(box, attack, world, raised, out)
             print(json.dumps({"attack": attack.name, "variant": variant, **told}), flush=True)

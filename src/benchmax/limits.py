@@ -88,6 +88,9 @@ MCP_MESSAGE_BYTES = _limit("MCP_MESSAGE_BYTES", 32 * MIB, "bytes", "largest mess
 MCP_FILE_BYTES = _limit("MCP_FILE_BYTES", 256 * MIB, "bytes", "largest file into or out of a workspace")
 MCP_WAIT_SECONDS = _limit("MCP_WAIT_SECONDS", 1_800.0, "seconds", "a rollout's wait for an MCP server")
 MCP_START_TRIES = _limit("MCP_START_TRIES", 5, "tries", "starts that fail in a row before no more is tried for a while")
+MCP_MEMORY_BYTES = _limit("MCP_MEMORY_BYTES", 4096 * MIB, "bytes", "memory of an MCP server, unless it sets `memory`")
+MCP_PROCESSES = _limit("MCP_PROCESSES", 1_024, "processes", "processes and threads of an MCP server")
+MCP_DISK_BYTES = _limit("MCP_DISK_BYTES", 4096 * MIB, "bytes", "a rollout's directory, and the largest file in it")
 MCP_IDLE_SECONDS = _limit("MCP_IDLE_SECONDS", 300.0, "seconds", "an MCP server nobody uses is ended after this")
 MCP_SETUP_DAYS = _limit("MCP_SETUP_DAYS", 30, "days", "what setup.sh made is kept this long after its last use")
 

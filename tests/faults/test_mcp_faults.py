@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import os
 import signal
 import subprocess
@@ -21,11 +21,7 @@ from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.host import EnvHost
 from benchmax.rollouts.play import run_rollout
 from benchmax.rollouts.settings import RolloutSettings
-from mcp_world import alive, descendants, make_workdir, opened, wait_until_gone
-
-
-async def pid_of(env: ParallelMcpEnv, rollout: str) -> int:
-    return int(json.loads(await env.run_tool(rollout, "about"))["pid"])
+from mcp_world import alive, descendants, host_pid, left_behind, make_workdir, opened, pid_of, wait_until_gone
 
 
 async def state(env: ParallelMcpEnv) -> dict[str, object]:
@@ -273,7 +269,7 @@ async def test_a_fork_server_that_is_killed_is_replaced(tmp_path: Path) -> None:
     async with opened(make_workdir(tmp_path / "w"), servers=2) as env:
         await env.init_rollout("a")
         pid = await pid_of(env, "a")
-        left = [int(await env.run_tool("a", "leave_behind", detached=each)) for each in (True, False)]
+        left = await left_behind(env, "a")
         parent = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
         os.kill(parent, signal.SIGKILL)
         assert wait_until_gone([pid, *left]) == []
@@ -288,7 +284,7 @@ async def test_an_agent_that_is_killed_takes_its_rollouts_and_comes_back(tmp_pat
     options = {"initial_health_check_interval": 0.05}
     async with opened(make_workdir(tmp_path / "w"), servers=2, **options) as env:
         await env.init_rollout("a")
-        left = [int(await env.run_tool("a", "leave_behind", detached=each)) for each in (True, False)]
+        left = await left_behind(env, "a")
         agent = env._pool.machines[0].agent.hello["pid"]
         others = descendants(agent)
         running = asyncio.ensure_future(env.run_tool("a", "wait", seconds=30))
@@ -312,12 +308,11 @@ def test_nothing_outlives_a_killed_program(tmp_path: Path, how: signal.Signals) 
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-from mcp_world import opened
+from mcp_world import left_behind, opened
 async def main():
     async with opened(Path({str(make_workdir(tmp_path / "w"))!r}), servers=3) as env:
         await env.init_rollout("a")
-        pids = [await env.run_tool("a", "leave_behind", detached=each) for each in (True, False)]
-        print(*pids, env._pool.machines[0].agent.address, flush=True)
+        print(*await left_behind(env, "a"), env._pool.machines[0].agent.address, flush=True)
         await asyncio.sleep(300)
 asyncio.run(main())
 """
@@ -362,7 +357,7 @@ def test_a_setup_ends_with_the_program(tmp_path: Path, monkeypatch: pytest.Monke
 async def test_what_a_server_leaves_behind_ends_with_its_rollout(tmp_path: Path) -> None:
     async with opened(make_workdir(tmp_path / "w"), servers=1) as env:
         await env.init_rollout("a")
-        left = [int(await env.run_tool("a", "leave_behind", detached=each)) for each in (True, False)]
+        left = await left_behind(env, "a")
         assert alive(left) == left
         await env.release_rollout("a")
         assert wait_until_gone(left) == []
@@ -405,8 +400,9 @@ async def test_a_process_that_lowers_its_limits_does_not_outlive_its_rollout(tmp
     async with opened(make_workdir(tmp_path / "w", ESCAPES), servers=3, spares=0) as env:
         for rollout in "abc":  # one after the other, so that c can lower its limits to what b's are
             await env.init_rollout(rollout)
-        pids = [int(await env.run_tool("c", "escape", limit=limit, relative=True)) for limit in (0, -1, -2)]
-        pids.append(int(await env.run_tool("c", "escape", limit=0, relative=False)))
+        tries = [(0, True), (-1, True), (-2, True), (0, False)]
+        inner = [await env.run_tool("c", "escape", limit=limit, relative=relative) for limit, relative in tries]
+        pids = [host_pid(await pid_of(env, "c"), each) for each in inner]
         assert alive(pids) == pids
         await env.release_rollout("c")
         assert wait_until_gone(pids) == []
@@ -415,7 +411,11 @@ async def test_a_process_that_lowers_its_limits_does_not_outlive_its_rollout(tmp
 
 async def test_a_process_that_lowers_its_limits_does_not_escape_the_limit_of_memory(tmp_path: Path) -> None:
     config = "mcpServers:\n  it: {command: python, args: [server.py], memory: 200MB}\n"
+    everything = {"limit": 0, "relative": False, "megabytes": 400}
     async with opened(make_workdir(tmp_path / "w", ESCAPES, config), servers=1, spares=0) as env:
         await env.init_rollout("a")
-        pid = int(await env.run_tool("a", "escape", limit=0, relative=False, megabytes=400))
-        assert wait_until_gone([pid]) == []
+        server = await pid_of(env, "a")
+        with contextlib.suppress(McpError, AssertionError):  # it may be gone before it is looked for
+            assert wait_until_gone([host_pid(server, await env.run_tool("a", "escape", **everything))]) == []
+            return
+        assert wait_until_gone([server]) == []

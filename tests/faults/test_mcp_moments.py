@@ -63,7 +63,7 @@ async def test_a_rollout_released_while_it_is_reset_leaves_no_servers(tmp_path: 
 async def servers_of(env: ParallelMcpEnv) -> list[int]:
     """Server processes, those that nobody counts included."""
     agent = env._provisioner._agent._process.pid  # type: ignore[attr-defined]
-    fork_servers = [pid for pid in descendants(agent) if b"fork_server.py" in command_of(pid)]
+    fork_servers = [pid for pid in descendants(agent) if b"forker" in command_of(pid)]
     forked = [child for pid in fork_servers for child in descendants(pid)]
     return alive(forked)
 

@@ -10,7 +10,6 @@ import psutil
 import pytest
 
 from benchmax.envs.base_env import BaseEnv
-from benchmax.envs.mcp.fork import sandbox as confine
 from benchmax.platform.runner import supervisor
 from benchmax.platform.runner.processes import parent_watch
 from benchmax.platform.runner.processes.process_groups import RunProcess
@@ -19,6 +18,7 @@ from benchmax.platform.sdk.rollout_client import RolloutClient
 from benchmax.platform.store.accounts import users
 from benchmax.platform.store.queue import live_sessions
 from benchmax.platform.store.runs import runs
+from benchmax.sandbox.inside import marks
 from benchmax.trainer.tiny import make_tiny
 from runner_world import active, drive, ended, get, is_running, open_world, wait_until
 from session_world import bundled, fake_model, store_run, supervised
@@ -201,13 +201,13 @@ def test_when_a_session_ends(tmp_path, naptime):
 SENDS_AWAY = """
 import signal, subprocess, sys, time
 from pathlib import Path
-from benchmax.envs.mcp.fork import sandbox as confine
+from benchmax.sandbox.inside import kernel, marks
 from benchmax.platform.runner.processes import parent_watch
 parent_watch.wait_for_message(int(sys.argv[3]))
 parent_watch.ADOPT_SECONDS = 0.1
 parent_watch.watch_parent(int(sys.argv[3]), Path(sys.argv[1]), sys.argv[5])
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-confine.mark(4711)
+marks.mark(4711)
 subprocess.run(["env", "-i", "setsid", "--fork", "sleep", NAPTIME], check=True)
 time.sleep(600)
 """
@@ -227,7 +227,7 @@ def sent_away(tmp_path, naptime):
 def test_tags_of_a_run_and_of_an_mcp_agent_do_not_disturb_one_another(sent_away):
     process, stray = sent_away
     assert_unknown(stray)
-    assert confine.mark_of(stray) == 4711
+    assert marks.mark_of(stray) == 4711
     assert {each.pid for each in process.remains()} == {process.pid, stray}
 
 
@@ -273,9 +273,9 @@ def test_a_limit_in_force_that_may_not_be_raised_leaves_the_variable(tmp_path):
     code = f"""
 import resource, sys, time
 from pathlib import Path
-from benchmax.envs.mcp.fork import sandbox as confine
+from benchmax.sandbox.inside import kernel, marks
 from benchmax.platform.runner.processes.process_groups import RunProcess
-confine.drop_powers()  # root may raise it
+kernel.drop_capabilities()  # root may raise it
 resource.setrlimit(resource.RLIMIT_RSS, (1 << 40, 1 << 40))
 process = RunProcess.start(Path({str(tmp_path)!r}), command=(sys.executable, "-c", {script!r}))
 end = time.monotonic() + 30

@@ -18,7 +18,7 @@ from benchmax.envs.mcp.provisioners import LocalProvisioner, ManualProvisioner
 from benchmax.envs.types import ToolResult, Transcript, Unscored
 from benchmax.errors import EnvDefinitionError, McpError, UsageError
 from benchmax.platform.daemon.ports import free_port
-from mcp_world import DEMO, alive, make_workdir, opened, wait_until_gone
+from mcp_world import DEMO, alive, make_workdir, opened, pid_of, wait_until_gone
 
 
 async def about(env: ParallelMcpEnv, rollout: str) -> dict[str, str]:
@@ -48,13 +48,14 @@ async def test_rollouts_share_nothing_and_the_next_one_starts_afresh(tmp_path: P
         await env.run_tool("a", "remember", word="mine")
         assert await env.run_tool("b", "recall") == "|"
         first, second = await about(env, "a"), await about(env, "b")
-        assert first["pid"] != second["pid"]
+        pids = {await pid_of(env, "a"), await pid_of(env, "b")}
+        assert len(pids) == 2
         assert first["cwd"] != second["cwd"]
         assert first["home"].startswith(str(Path(first["cwd"]).parent))
         await env.release_rollout("a")
         await env.init_rollout("c")
         assert await env.run_tool("c", "recall") == "|"
-        assert (await about(env, "c"))["pid"] not in (first["pid"], second["pid"])
+        assert await pid_of(env, "c") not in pids
 
 
 async def test_a_rollout_can_be_reset(tmp_path: Path) -> None:

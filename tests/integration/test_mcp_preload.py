@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmax.envs.mcp import ParallelMcpEnv
-from mcp_world import make_workdir, opened
+from mcp_world import REFUSED, make_workdir, opened
 
 HEAD = "import json\nfrom mcp.server import MCPServer\nimport {package}\nserver = MCPServer('it')\n"
 TAIL = "\nserver.run('stdio')\n"
@@ -130,7 +130,8 @@ def seen():
 """
     async with opened(workdir_of(tmp_path, "nosy", {"nosy.py": package}), servers=1) as env:
         of_user, beside, shadow, _, imported_here = await seen(env, "a")
-        assert (of_user, beside, shadow) == ("PermissionError", "FileNotFoundError", "PermissionError")
+        assert {of_user, shadow} <= set(REFUSED)
+        assert beside == "FileNotFoundError"
         assert not imported_here, "it was imported in the parent, where it saw as little"
 
 
@@ -152,7 +153,7 @@ def seen():
         ("import asyncio; LOOP = asyncio.new_event_loop()", "keeps a file or a connection open"),
         ("DATA = open(__file__)", "keeps a file or a connection open"),
         ("import os; PIPE = os.pipe()", "keeps a file or a connection open"),
-        ("import mmap; SHARED = mmap.mmap(-1, 4096)", "shares memory"),
+        ("import mmap; SHARED = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE)", "shares memory"),
     ],
 )
 async def test_what_would_be_shared_or_stale_is_done_by_each_server(tmp_path: Path, line: str, why: str) -> None:
@@ -221,7 +222,7 @@ async def test_servers_are_forked_once_their_packages_are_imported_however_long_
     done = tmp_path / "installed" / "done"
     package = f"""
 import os, time
-while b"fork_server" in open("/proc/self/cmdline", "rb").read() and not os.path.exists({str(done)!r}):
+while b"forker" in open("/proc/self/cmdline", "rb").read() and not os.path.exists({str(done)!r}):
     time.sleep(0.02)
 IMPORTED = int(os.readlink("/proc/self"))
 def seen():

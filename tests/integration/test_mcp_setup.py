@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from benchmax.cli.app import app
 from benchmax.envs.mcp import PackedWorkdir, ParallelMcpEnv
-from benchmax.envs.mcp.fork.sandbox import landlock_version
 from benchmax.envs.mcp.provisioners import LocalProvisioner
 from benchmax.envs.mcp.setup.inputs import inputs, setup_key
 from benchmax.envs.mcp.workdir import read_workdir
 from benchmax.errors import EnvDefinitionError
+from benchmax.sandbox.inside.landlock import version as landlock_version
 from mcp_world import make_workdir
 
 SERVER = """

@@ -187,10 +187,8 @@ async def test_a_sandbox_with_a_guard_missing_does_not_start_unless_insisted(mon
 
 
 async def test_a_port_is_not_left_open_in_silence() -> None:
-    call = Call("pass", limits=Limits(network="host", closed_ports=(80,)))
-    async with Sandbox(network="host", _without=["landlock_tcp"]) as sandbox:
-        with pytest.raises(SandboxUnavailable, match="No port can be closed"):
-            await sandbox.run(call)
+    with pytest.raises(SandboxUnavailable, match="No port can be closed"):
+        await Sandbox(network="host", closed_ports=(80,), _without=["landlock_tcp"]).start()
 
 
 WITHOUT_NAMESPACES = """

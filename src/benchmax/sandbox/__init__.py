@@ -18,18 +18,21 @@ This room knows nothing of environments, rollouts or the platform.
 
 from benchmax.sandbox.call import Call, Limits, Network, Result
 from benchmax.sandbox.capabilities import Capabilities, capabilities, insists, require
-from benchmax.sandbox.connection import Ended, Process
+from benchmax.sandbox.connection import Ended, Forker, Forking, Process, View
 from benchmax.sandbox.sandbox import Sandbox
 
 __all__ = [
     "Call",
     "Capabilities",
     "Ended",
+    "Forker",
+    "Forking",
     "Limits",
     "Network",
     "Process",
     "Result",
     "Sandbox",
+    "View",
     "capabilities",
     "insists",
     "require",

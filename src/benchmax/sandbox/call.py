@@ -11,7 +11,7 @@ from benchmax import limits
 from benchmax.errors import UsageError
 
 Network = Literal["none", "host"]
-EndedBy = Literal["wall", "cpu", "memory", "output", "killed"]
+EndedBy = Literal["wall", "cpu", "memory", "processes", "disk", "output", "killed"]
 """The limit that ended a call, or `killed`: whoever asked gave it up."""
 
 
@@ -27,17 +27,22 @@ class Limits:
     open_files: int = limits.SANDBOX_OPEN_FILES
     """Of each process."""
     disk_bytes: int = limits.SANDBOX_DISK_BYTES
-    """Of the workspace, /tmp and /dev/shm together, and the largest file; of a `workspace` on the disk neither."""
+    """Of the workspace, /tmp and /dev/shm together, and the largest file."""
+    folder_bytes: int | None = None
+    """Of a `workspace` on the disk: the same, which is looked at as memory is."""
     output_bytes: int = limits.SANDBOX_OUTPUT_BYTES
     """Of stdout and stderr together."""
     network: Network = "none"
-    closed_ports: tuple[int, ...] = ()
-    """TCP ports that cannot be connected to, on any address, where the network is the host's."""
+    port: int | None = None
+    """A TCP port of the host that it may be called on, and connect to nothing, where the network is none otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Python source, or a program: `argv` names it, or is what the source finds in `sys.argv[1:]`."""
+    """Python source, or a program: `argv` names it, or is what the source finds in `sys.argv[1:]`.
+
+    `forked`: the sandbox's forker runs it, and `argv` is for its loader.
+    """
 
     code: str | None = None
     argv: Sequence[str] = ()
@@ -53,9 +58,10 @@ class Call:
     workspace: Path | None = None
     """A folder on the disk, below the sandbox's `own`, to be seen and written in place of a fresh one in memory."""
     limits: Limits = field(default_factory=Limits)
+    forked: bool = False
 
     def __post_init__(self) -> None:
-        if self.code is None and not self.argv:
+        if self.code is None and not self.argv and not self.forked:
             raise UsageError("A call has nothing to run. Give it `code` or `argv`.")
         for name in (*self.files, *self.outputs):
             if not plain_name(name):

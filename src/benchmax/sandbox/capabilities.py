@@ -10,6 +10,7 @@ from typing import Literal
 
 from benchmax.config import setting
 from benchmax.errors import SandboxUnavailable
+from benchmax.sandbox.call import Limits
 from benchmax.sandbox.inside.guards import ADVICE, BOUNDARY, GUARDS
 
 Level = Literal["boundary", "partial", "none"]
@@ -85,5 +86,5 @@ async def capabilities() -> Capabilities:
         return Capabilities(frozenset(), dict.fromkeys(BOUNDARY, reason), root=False)
     from benchmax.sandbox.sandbox import Sandbox
 
-    async with Sandbox(insist=True) as sandbox:
+    async with Sandbox(insist=True, group=Limits(memory_bytes=None)) as sandbox:
         return await sandbox.start()

@@ -12,13 +12,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmax import limits
-from benchmax.errors import SandboxError
+from benchmax.errors import SandboxError, UsageError
 from benchmax.sandbox.call import Call
+from benchmax.sandbox.inside import kernel
 
 LAUNCHER = Path(__file__).with_name("inside") / "launcher.py"
 PACKET_BYTES = 200_000
@@ -36,6 +37,43 @@ VARIABLES = {
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """For processes that stay and have a folder of their own: what of the files that they see is open to them.
+
+    Each has a `workspace`, terminals, and nothing else to write.
+    """
+
+    allowed: tuple[str, ...]
+    """What Landlock lets them read, of what the sandbox's `read` shows."""
+    listed: tuple[str, ...] = ()
+    """Folders in which they may only list names."""
+    hidden: tuple[str, ...] = ()
+    """Paths in what is shown that are covered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forker:
+    """An interpreter from which calls are forked, and the file that decides what it imports (see `inside/zygote`)."""
+
+    python: str
+    loader: str
+    plan: Mapping[str, Any]
+    env: Mapping[str, str]
+    folder: str
+    """Where it is started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forking:
+    """What became of a forker."""
+
+    reason: str | None
+    """Why calls cannot be forked from it; None when they can."""
+    news: Mapping[str, Any]
+    """What its loader says besides."""
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """What a fork server is started with."""
 
@@ -46,14 +84,15 @@ class Setup:
     own: str | None
     guards: tuple[str, ...]
     scrap: str | None
-
-    def message(self) -> bytes:
-        return json.dumps(
-            {
-                "read": self.read, "modules": self.modules, "warm_up": self.warm_up, "network": self.network,
-                "own": self.own, "guards": self.guards, "scrap": self.scrap,
-            }
-        ).encode()  # fmt: skip
+    view: View | None
+    forker: Forker | None
+    ports: tuple[int, ...]
+    """That cannot be connected to."""
+    as_user: int | None
+    group: Mapping[str, float] | None
+    """The most that all calls take together."""
+    kept: tuple[int, ...]
+    """Capabilities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +115,9 @@ class Process:
     number: int
     connection: Connection
     keeps: bool
-    """Whether the folder it worked in is wanted at its end."""
+    """Whether the folder it worked in is wanted at its end, and not the number of its process."""
+    pid: int = 0
+    """Of its first process, as seen from here."""
     started: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     ended: asyncio.Future[Ended] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -86,7 +127,7 @@ class Process:
             self.connection.send({"kill": self.number, "by": by})
 
     def signal(self, number: int) -> None:
-        """Send a signal to its first process, where that is a program of its own and not a fork."""
+        """Send a signal to its first process."""
         if not self.ended.done():
             self.connection.send({"signal": self.number, "as": number})
 
@@ -102,6 +143,7 @@ class Connection:
         self._numbers = itertools.count(1)
         self._processes: dict[int, Process] = {}
         self._ready: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self.forking: asyncio.Future[Forking] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
         """SandboxError when there is no server to be had."""
@@ -111,7 +153,8 @@ class Connection:
         with theirs:
             self._popen = self._launch(theirs.fileno())
         asyncio.get_running_loop().add_reader(self._sock, self._heard)
-        self._sock.send(self.setup.message())
+        with os.fdopen(_memory_file(json.dumps(asdict(self.setup)).encode())) as setup:
+            socket.send_fds(self._sock, [b"."], [setup.fileno()])
         try:
             reason = await asyncio.wait_for(asyncio.shield(self._ready), limits.SANDBOX_START_SECONDS)
         except TimeoutError:
@@ -139,7 +182,7 @@ class Connection:
         process.ended.add_done_callback(_seen)
         payload = _payload(call)
         try:
-            self.send(_order(process.number, call), [payload, *fds])
+            self.send(_order(process.number, call, tells=not keep), [payload, *fds])
         finally:
             os.close(payload)
         return process
@@ -148,6 +191,8 @@ class Connection:
         if self.dead:
             raise SandboxError("The sandbox's server is gone. Try again.")
         packet = json.dumps(message).encode()
+        if len(packet) > PACKET_BYTES:
+            raise UsageError(f"A call's settings have {len(packet):,} bytes. Shorten them.")
         try:
             socket.send_fds(self._sock, [packet], list(fds))
         except OSError as error:
@@ -173,8 +218,12 @@ class Connection:
             self.lacks = dict(message.get("lacks", {}))
             self.user = int(message.get("user", -1))
             _settle(self._ready, message["ready"])
+        elif "forker" in message:
+            _settle(self.forking, Forking(message["forker"], message["news"]))
         elif "started" in message:
+            pid = _pid_of(fds)
             if (process := self._processes.get(message["started"])) is not None:
+                process.pid = pid
                 _settle(process.started, None)
         elif (process := self._processes.pop(message["ended" if "ended" in message else "failed"], None)) is not None:
             _settle(process.started, None)
@@ -196,6 +245,7 @@ class Connection:
         asyncio.get_running_loop().remove_reader(self._sock)
         self._sock.close()
         _settle(self._ready, "its server ended")
+        _settle(self.forking, Forking("the sandbox ended", {}))
         for process in self._processes.values():
             _settle(process.started, None)
             process.ended.set_exception(SandboxError("The sandbox's server ended, and the call with it. Try again."))
@@ -220,23 +270,28 @@ class Connection:
             self._popen.wait()
 
 
-def _order(number: int, call: Call) -> dict[str, Any]:
+def _order(number: int, call: Call, tells: bool) -> dict[str, Any]:
     """What the server needs to know of a call; not what it runs."""
     given = call.limits
     workspace = str(call.workspace) if call.workspace is not None else None
+    serves = given.network == "none" and given.port is not None
+    folder = most(given.folder_bytes if workspace else None)
     return {
         "call": number,
-        "fork": call.code is not None,
-        "shape": {"network": given.network, "disk": given.disk_bytes, "workspace": workspace},
-        "ports": list(given.closed_ports),
+        "fork": "loaded" if call.forked else "code" if call.code is not None else None,
+        "tells": tells,
+        "shape": {"network": "host" if serves else given.network, "disk": given.disk_bytes, "workspace": workspace},
+        "network": "serve" if serves else given.network,
+        "port": given.port,
         "limits": {
-            "wall": _most(given.wall_seconds), "cpu": _most(given.cpu_seconds), "memory": _most(given.memory_bytes),
-            "processes": given.processes, "open_files": given.open_files, "disk": given.disk_bytes,
+            "wall": most(given.wall_seconds), "cpu": most(given.cpu_seconds), "memory": most(given.memory_bytes),
+            "processes": given.processes, "open_files": given.open_files,
+            "file": folder if workspace else given.disk_bytes, "folder": folder,
         },
     }  # fmt: skip
 
 
-def _most(limit: float | None) -> float:
+def most(limit: float | None) -> float:
     return math.inf if limit is None else limit
 
 
@@ -253,10 +308,14 @@ def _payload(call: Call) -> int:
         }
     ).encode()
     fd = nameless_file()
+    return _memory_file(len(head).to_bytes(8, "little"), head, *call.files.values())
+
+
+def _memory_file(*parts: bytes) -> int:
+    fd = kernel.memory_file()
     with open(fd, "wb", closefd=False) as file:
-        file.write(len(head).to_bytes(8, "little") + head)
-        for content in call.files.values():
-            file.write(content)
+        for part in parts:
+            file.write(part)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
 
@@ -268,6 +327,15 @@ def nameless_file() -> int:
     except OSError:
         with tempfile.TemporaryFile() as file:
             return os.dup(file.fileno())
+def _pid_of(fds: list[int]) -> int:
+    """The number here of the process that a descriptor stands for; 0 when it has ended."""
+    if not fds:
+        return 0
+    with open(f"/proc/self/fdinfo/{fds[0]}", encoding="utf-8") as file:
+        found = [line.split()[1] for line in file if line.startswith("Pid:")]
+    while fds:
+        os.close(fds.pop())
+    return max(0, int(found[0])) if found else 0
 
 
 def _ended(message: dict[str, Any], fds: list[int]) -> Ended:

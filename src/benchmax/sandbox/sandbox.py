@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -20,14 +21,17 @@ from typing import Any, cast
 from benchmax import limits
 from benchmax.errors import SandboxError, SandboxUnavailable, UsageError
 from benchmax.files.links import read_plain
-from benchmax.sandbox.call import Call, EndedBy, Network, Result
+from benchmax.sandbox.call import Call, EndedBy, Limits, Network, Result
 from benchmax.sandbox.capabilities import INSIST, Capabilities, insists, require
 from benchmax.sandbox.connection import Connection, Ended, Process, Setup, nameless_file
+from benchmax.sandbox.connection import LAUNCHER, Connection, Ended, Forker, Forking, Process, Setup, View, most
+from benchmax.sandbox.inside import kernel
 from benchmax.sandbox.inside.guards import GUARDS
 
 logger = logging.getLogger(__name__)
 
 _READ_BYTES = 65_536
+INSIDE = LAUNCHER.parent
 
 
 class Sandbox:
@@ -36,8 +40,15 @@ class Sandbox:
     `modules` are imported once, and at hand in every call with `code`; `warm_up` is source that is run once after them,
     so that what they do at first use is done. `read` are paths that calls may read besides the system and the
     interpreter. `own` is a folder below which a call's `workspace` may lie: as root a folder of the sandbox's `user`,
-    in one that others may pass (mode 711). `network` is the most that a call may ask for. `scrap` is a folder that is
-    removed when this process is gone, however it ended.
+    in one that others may pass (mode 711). `network` is the most that a call may ask for; `closed_ports` are TCP ports
+    that then cannot be connected to, on any address. `scrap` is a folder that is removed when this process is gone,
+    however it ended.
+
+    As root `group` bounds memory and processes of all calls together by a cgroup, where the machine has one to make.
+
+    `view` and `forker` are for servers of others, see there. As root calls have the user number `as_user`, or one of
+    their own. For code that is trusted, `guards` names those that it gets, and `kept` capabilities that root's keeps.
+    `name` is in the log.
     """
 
     def __init__(
@@ -50,12 +61,35 @@ class Sandbox:
         network: Network = "none",
         insist: bool | None = None,
         scrap: Path | None = None,
+        closed_ports: Iterable[int] = (),
+        view: View | None = None,
+        forker: Forker | None = None,
+        as_user: int | None = None,
+        group: Limits | None = None,
+        guards: Iterable[str] = GUARDS,
+        kept: Iterable[int] = (),
+        name: str = "",
         _without: Iterable[str] = (),
     ) -> None:
-        guards = tuple(name for name in GUARDS if name not in set(_without))
-        paths = tuple(dict.fromkeys([sys.prefix, sys.base_prefix, *map(str, read)]))
-        own_path = _text(own and own.resolve())
-        self._setup = Setup(paths, tuple(modules), warm_up, network, own_path, guards, _text(scrap))
+        without = {*_without, *(() if group is not None else ("cgroup",))}
+        ours = [sys.prefix, sys.base_prefix]
+        ours += [str(INSIDE), os.path.dirname(forker.loader)] if forker is not None else []
+        self._setup = Setup(
+            read=tuple(dict.fromkeys([*ours, *map(str, read)])),
+            modules=tuple(modules),
+            warm_up=warm_up,
+            network=network,
+            own=_text(own and own.resolve()),
+            guards=tuple(name for name in guards if name not in without),
+            scrap=_text(scrap),
+            view=view,
+            forker=forker,
+            ports=tuple(closed_ports) if network == "host" else (),
+            as_user=as_user,
+            group=None if group is None else {"memory": most(group.memory_bytes), "pids": group.processes},
+            kept=tuple(kept),
+        )
+        self._name = f" of {name}" if name else ""
         self._insist = insists() if insist is None else insist
         self._connection: Connection | None = None
         self._starting = asyncio.Lock()
@@ -79,6 +113,14 @@ class Sandbox:
         """The number of the user that calls run as, once it is started; a `workspace` must be that user's."""
         return -1 if self._connection is None else self._connection.user
 
+    async def forking(self) -> Forking:
+        """Whether its forker can be forked from, once that is known; the sandbox is started, unless it runs."""
+        return await asyncio.shield((await self._connected()).forking)
+
+    @property
+    def running(self) -> bool:
+        return self._connection is not None and not self._connection.dead
+
     async def close(self) -> None:
         """End the server and every call."""
         if self._connection is not None:
@@ -100,11 +142,19 @@ class Sandbox:
                 try:
                     found = _capabilities(connection)
                     require("boundary", found, insist=self._insist or found.within)
+                    self._accept(connection)
                 except UsageError:
                     await connection.close()
                     raise
                 self._connection = connection
             return self._connection
+
+    def _accept(self, connection: Connection) -> None:
+        """SandboxUnavailable for one that holds less than is asked, unless the user insists."""
+        require("boundary", _capabilities(connection), insist=self._insist)
+        if self._setup.ports and "landlock_tcp" not in connection.guards and not self._insist:
+            why = connection.lacks.get("landlock_tcp", "it was not asked for")
+            raise SandboxUnavailable(f"No port can be closed here: {why}. Use Linux 6.7, or set BENCHMAX_{INSIST}=1.")
 
     async def spawn(self, call: Call, fds: Sequence[int]) -> Process:
         """Start a call whose descriptors 0, 1, 2, … are `fds`; the caller closes its copies, and reads and waits.
@@ -119,6 +169,8 @@ class Sandbox:
         process.ended.add_done_callback(lambda ended: _log_end(process.number, ended, time.monotonic() - began))
         if scratch is not None:
             process.ended.add_done_callback(lambda _: shutil.rmtree(scratch, ignore_errors=True))
+        process = connection.spawn(call, fds, keep=False)
+        process.ended.add_done_callback(lambda ended: self._log_end(process.number, ended, time.monotonic() - began))
         try:
             await asyncio.shield(process.started)
         except BaseException:
@@ -159,14 +211,30 @@ class Sandbox:
             raise
         finally:
             output.close()
-        return _result(process.number, call, ended, output, time.monotonic() - began)
+        result = _result(call, ended, output, time.monotonic() - began)
+        self._log(process.number, ended, result.seconds)
+        return result
+
+    def _log_end(self, number: int, future: asyncio.Future[Ended], seconds: float) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self._log(number, future.result(), seconds)
+
+    def _log(self, number: int, ended: Ended, seconds: float) -> None:
+        """One line a call: as a warning when it was ended or tried what it may not."""
+        wrong = ended.by not in (None, "killed") or ended.refused
+        logger.log(
+            logging.WARNING if wrong else logging.INFO,
+            "Sandbox call %d%s: %s%s after %.2f s.",
+            number,
+            self._name,
+            _end_words(ended),
+            f", was refused {', '.join(ended.refused)}" if ended.refused else "",
+            seconds,
+        )
 
     def _check(self, call: Call, connection: Connection) -> None:
-        if call.limits.network == "host" and self._setup.network == "none":
+        if (call.limits.network == "host" or call.limits.port) and self._setup.network == "none":
             raise UsageError("This sandbox has no network. Make it with Sandbox(network='host').")
-        if call.limits.closed_ports and "landlock_tcp" not in connection.guards and not self._insist:
-            why = connection.lacks.get("landlock_tcp", "it was not asked for")
-            raise SandboxUnavailable(f"No port can be closed here: {why}. Use Linux 6.7, or set BENCHMAX_{INSIST}=1.")
         if call.workspace is not None and "mount" in connection.guards:
             own = self._setup.own
             if own is None or not call.workspace.resolve().is_relative_to(own):
@@ -208,6 +276,12 @@ def _memory_file(content: bytes) -> int:
         file.flush()
         # Memory that no process is charged for must not grow; a file on the disk has no seals.
         with contextlib.suppress(OSError):
+    writable = kernel.memory_file(os.MFD_ALLOW_SEALING)
+    with open(writable, "wb") as file:
+        file.write(content)
+        file.flush()
+        with suppress(OSError):  # on a disk, which is bounded
+            # Memory that no process is charged for must not grow.
             fcntl.fcntl(writable, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
         return os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
 
@@ -226,14 +300,14 @@ def _forget(future: asyncio.Future[Ended]) -> None:
         os.close(future.result().workspace)
 
 
-def _result(number: int, call: Call, ended: Ended, output: _Output, seconds: float) -> Result:
+def _result(call: Call, ended: Ended, output: _Output, seconds: float) -> Result:
     try:
         root: int | Path | None = ended.workspace if ended.workspace >= 0 else call.workspace
         files = _outputs(root, call) if root is not None else {}
     finally:
         if ended.workspace >= 0:
             os.close(ended.workspace)
-    result = Result(
+    return Result(
         exit=ended.exit,
         stdout=output.text(0),
         stderr=output.text(1),
@@ -244,8 +318,6 @@ def _result(number: int, call: Call, ended: Ended, output: _Output, seconds: flo
         memory_bytes=ended.memory_bytes,
         refused=ended.refused,
     )
-    _log(number, ended, seconds)
-    return result
 
 
 def _outputs(root: int | Path, call: Call) -> dict[str, bytes]:
@@ -257,24 +329,6 @@ def _outputs(root: int | Path, call: Call) -> dict[str, bytes]:
         except OSError:
             continue
     return found
-
-
-def _log_end(number: int, future: asyncio.Future[Ended], seconds: float) -> None:
-    if not future.cancelled() and future.exception() is None:
-        _log(number, future.result(), seconds)
-
-
-def _log(number: int, ended: Ended, seconds: float) -> None:
-    """One line a call: as a warning when it was ended or tried what it may not."""
-    wrong = ended.by is not None or ended.refused
-    logger.log(
-        logging.WARNING if wrong else logging.INFO,
-        "Sandbox call %d: %s%s after %.2f s.",
-        number,
-        _end_words(ended),
-        f", was refused {', '.join(ended.refused)}" if ended.refused else "",
-        seconds,
-    )
 
 
 def _end_words(ended: Ended) -> str:

@@ -13,14 +13,15 @@ import pytest
 from aiohttp import web
 
 from benchmax.envs.mcp.agent.reward_worker import Channel
+from benchmax.envs.mcp.agent.rollout_dirs import RolloutDirs
 from benchmax.envs.mcp.agent.workspace_files import Upload
 from benchmax.envs.mcp.client.http_session import HttpSession
 from benchmax.envs.mcp.client.mcp_session import RpcError
 from benchmax.envs.mcp.client.stdio_session import StdioSession
-from benchmax.envs.mcp.fork.fork_server_client import ForkServerClient, SandboxRules
+from benchmax.envs.mcp.fork.server_box import SandboxRules, ServerBox
 from benchmax.envs.mcp.provisioners import RayProvisioner
 from benchmax.envs.remote.wire import MESSAGE_BYTES, Frames, next_frames, pack
-from benchmax.errors import EnvDefinitionError, McpError, UsageError
+from benchmax.errors import EnvDefinitionError, UsageError
 
 DEMO = Path(__file__).parents[3] / "examples" / "mcp_demo"
 
@@ -148,45 +149,52 @@ async def test_a_stream_of_events_in_pieces_of_every_size() -> None:
         await runner.cleanup()
 
 
-# The parent of servers
+# The sandbox of servers
+
+
+def rules(*read: str) -> SandboxRules:
+    return SandboxRules(("/usr", "/etc", *read), True, shown=("/etc",))
 
 
 async def test_a_folder_with_very_many_files_does_not_keep_servers_from_starting(tmp_path: Path) -> None:
-    read = ("/", *(str(tmp_path / f"a-file-of-a-crowded-folder-{each}") for each in range(6_000)))
-    fork_server = ForkServerClient(SandboxRules(read, False), dict(os.environ))
-    fork_server.start()
+    crowd = (str(tmp_path / f"a-file-of-a-crowded-folder-{each}") for each in range(6_000))
+    box = ServerBox(rules(*crowd), tmp_path, dict(os.environ))
     try:
-        assert await asyncio.wait_for(asyncio.shield(fork_server.ready), 30) is None
+        await box.start()
+        dirs = RolloutDirs.make(tmp_path)
+        tmp_path.chmod(0o711)
+        dirs.give_to(box.user)
         out_read, out_write = os.pipe()
         null = os.open(os.devnull, os.O_RDWR)
-        child = await fork_server.spawn(
-            ["echo", "hi"], str(tmp_path), dict(os.environ), [], [null, out_write, os.dup(null)]
-        )
+        child = await box.spawn(["echo", "hi"], dirs.own, dict(os.environ), [null, out_write, os.dup(null)])
         assert await asyncio.wait_for(asyncio.shield(child.ended), 30) == 0
         assert os.read(out_read, 10) == b"hi\n"
         os.close(out_read)
-        with pytest.raises(McpError, match="Shorten its arguments"):
-            await fork_server.spawn(["echo", "x" * 250_000], str(tmp_path), {}, [], [])
-        assert not fork_server.dead
+        null = os.open(os.devnull, os.O_RDWR)
+        child = await box.spawn(["echo", "x" * 250_000], dirs.own, {}, [null, os.dup(null), os.dup(null)])
+        assert await asyncio.wait_for(asyncio.shield(child.ended), 30) == 127, "which the kernel does not take"
+        assert box.running
     finally:
-        await fork_server.close()
+        await box.close()
 
 
 async def test_a_start_that_is_given_up_leaves_no_process(tmp_path: Path) -> None:
-    fork_server = ForkServerClient(SandboxRules(("/",), False), dict(os.environ))
-    fork_server.start()
+    box = ServerBox(rules(), tmp_path, dict(os.environ))
     try:
-        await asyncio.wait_for(asyncio.shield(fork_server.ready), 30)
+        await box.start()
+        dirs = RolloutDirs.make(tmp_path)
+        tmp_path.chmod(0o711)
+        dirs.give_to(box.user)
         null = os.open(os.devnull, os.O_RDWR)
         starting = asyncio.ensure_future(
-            fork_server.spawn(["sleep", "600"], str(tmp_path), dict(os.environ), [], [null, os.dup(null), os.dup(null)])
+            box.spawn(["sleep", "600"], dirs.own, dict(os.environ), [null, os.dup(null), os.dup(null)])
         )
-        await asyncio.sleep(0)
-        child = fork_server._children[1]
+        while not (processes := list(box._sandbox._connection._processes.values())):  # type: ignore[union-attr]
+            await asyncio.sleep(0)
         starting.cancel()
-        assert await asyncio.wait_for(asyncio.shield(child.ended), 30) == -9
+        assert (await asyncio.wait_for(asyncio.shield(processes[0].ended), 30)).by == "killed"
     finally:
-        await fork_server.close()
+        await box.close()
 
 
 # Clusters

@@ -34,7 +34,7 @@ for found in pkgutil.walk_packages(benchmax.envs.mcp.__path__, "benchmax.envs.mc
         __import__(found.name)
 from benchmax.envs.mcp.agent.lease_pool import usable_cores
 from benchmax.envs.mcp.agent.serve import main
-from benchmax.envs.mcp.fork.sandbox import landlock_version
+from benchmax.sandbox.inside.landlock import version as landlock_version
 assert usable_cores() >= 1 and landlock_version() == 0
 sys.exit(main(["--workdir", sys.argv[1]]))
 """

@@ -14,8 +14,8 @@ from benchmax.envs.mcp.agent.reward_worker import load_rewards, score
 from benchmax.envs.mcp.client.content import as_tool_result
 from benchmax.envs.mcp.client.reward_client import CallResult, TextContent
 from benchmax.envs.mcp.env import ParallelMcpEnv
-from benchmax.envs.mcp.fork.fork_server_client import PythonProgram, python_program
 from benchmax.envs.mcp.fork.preload import _imports_of, split_command
+from benchmax.envs.mcp.fork.python_program import PythonProgram, python_program
 from benchmax.envs.mcp.fork.read_rules import _without
 from benchmax.envs.mcp.packed_workdir import ignored_names
 from benchmax.envs.mcp.provisioners import LocalProvisioner, ManualProvisioner

@@ -89,6 +89,7 @@ class ServerPool:
     _recovering: int = 0
     _failure: str | None = None
     _closed: bool = False
+    _warned: bool = False
 
     async def open(self) -> None:
         """Provision, and connect to every agent; returns when the first answers."""
@@ -130,6 +131,11 @@ class ServerPool:
 
     def _add(self, agent: AgentClient) -> None:
         self.machines.append(Machine(agent, int(agent.hello.get("servers", 1))))
+        if not agent.hello.get("boundary", True) and not self._warned:
+            self._warned = True
+            logger.warning(
+                "MCP servers run without a boundary (%s). `benchmax doctor` says what to do.", agent.hello["sandbox"]
+            )
         self._failure = None
         self._share_out()
 

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmax.errors import EnvDefinitionError
+from benchmax.sandbox import Network
 
-_KNOWN = {"command", "args", "env", "read", "url", "headers", "fork", "start_seconds", "memory"}
+_KNOWN = {"command", "args", "env", "read", "url", "headers", "fork", "start_seconds", "memory", "network"}
 _IGNORED = {"type", "transport", "cwd", "timeout", "description", "autoApprove", "alwaysAllow", "disabled"}
 """Keys of other clients; the working directory is always the rollout's."""
 _UNSUPPORTED = frozenset({"sse", "ws", "websocket"})
@@ -51,6 +52,8 @@ class ServerSpec:
     """A limit for the server and all its child processes, such as 512MB."""
     read: tuple[str, ...] = ()
     """Files and folders that it may read in addition to the system, its program and the workdir."""
+    network: Network = "host"
+    """`none`: it connects to nothing; one that serves HTTP can be called on its port."""
 
     def filled(self, values: Mapping[str, str]) -> ServerSpec:
         """A copy with the placeholders in `values` replaced."""
@@ -133,7 +136,7 @@ def _parse_server(name: Any, raw: Any, source: str) -> ServerSpec:
     spec = ServerSpec(
         name, command or None, _texts(where, "args", raw.get("args")), _pairs(where, "env", raw.get("env")), url,
         _pairs(where, "headers", raw.get("headers")), _fork(where, raw), _seconds(where, raw), _memory(where, raw),
-        _read(where, raw),
+        _read(where, raw), _network(where, raw),
     )  # fmt: skip
     _check_placeholders(where, spec)
     return spec
@@ -174,6 +177,15 @@ def _read(where: str, raw: Mapping[str, Any]) -> tuple[str, ...]:
         if not path.strip("/."):
             raise EnvDefinitionError(f"{where}: read names {path!r}, the whole disk. Name the folders that it needs.")
     return paths
+
+
+def _network(where: str, raw: Mapping[str, Any]) -> Network:
+    network = {True: "host", False: "none", None: "host"}.get(raw.get("network"), raw.get("network"))
+    if network not in ("host", "none"):
+        raise EnvDefinitionError(f"{where}: network must be host or none, not {network!r}. Correct it.")
+    if network == "none" and not raw.get("command"):
+        raise EnvDefinitionError(f"{where}: network is for servers that are started here. Remove it.")
+    return "none" if network == "none" else "host"
 
 
 def memory_bytes(text: Any) -> int:

@@ -24,6 +24,8 @@ _OTHER_NAMES = ("mcp_config.json", "mcp.json", ".mcp.json", "claude_desktop_conf
 """What other clients call the configuration."""
 REWARD_FILE = "reward_fn.py"
 SETUP_FILE = "setup.sh"
+PRIVATE_NAMES = (REWARD_FILE, SETUP_FILE, *CONFIG_NAMES)
+"""What servers never read."""
 
 
 class MissingFile(NotFoundError, FileNotFoundError):
@@ -80,6 +82,16 @@ def read_workdir(path: str | Path) -> Workdir:
     folder = Path(path).expanduser().resolve()
     file = find_config(folder)
     return Workdir(folder, parse_config(_load(file), file.name))
+
+
+def open_to_servers(folder: Path) -> None:
+    """As root servers run as another user: let that one read a folder of ours. What lies above keeps others out."""
+    for here, _, files in os.walk(folder) if os.geteuid() == 0 else ():
+        os.chmod(here, os.stat(here).st_mode | 0o555)
+        for path in (Path(here, name) for name in files):
+            private = path.parent == folder and path.name in PRIVATE_NAMES
+            if path.is_file() and not path.is_symlink():
+                path.chmod(0o600 if private else path.stat().st_mode | 0o444)
 
 
 def write_workdir(folder: Path, servers: Mapping[str, Any]) -> None:

@@ -21,6 +21,8 @@ WORKER = "benchmax.bundle.worker"
 """The module a child runs; known here only by name, because it is on a layer above this one."""
 _WIRE = 3
 """The socket's descriptor in a sandbox."""
+SANDBOXED = "BENCHMAX_SANDBOXED"
+"""Set in a sandboxed process, so that what it starts need not warn that it has no boundary of its own."""
 _OUTSIDE = ("HOME", "USER", "LOGNAME")
 """Variables about what is not there in a sandbox."""
 
@@ -131,6 +133,7 @@ async def start_sandboxed(
     if os.geteuid() == 0:
         os.chown(launch.folder, sandbox.user, sandbox.user)
     variables = {name: value for name, value in launch.variables.items() if name not in _OUTSIDE}
+    variables[SANDBOXED] = "1"
     call = Call(
         argv=[launch.python, "-P", "-m", launch.module, str(_WIRE), "confined"],
         env=variables,
@@ -153,5 +156,4 @@ def _limits(given: ProcessLimits, confinement: Confinement) -> Limits:
         processes=limits.SANDBOX_ENV_PROCESSES,
         open_files=given.open_files,
         network=confinement.network,
-        closed_ports=confinement.closed_ports if confinement.network == "host" else (),
     )

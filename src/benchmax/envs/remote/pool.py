@@ -21,7 +21,7 @@ from benchmax.cross_loop import LoopCalls
 from benchmax.envs.remote.process import EnvProcess, ProcessSpec, Request
 from benchmax.envs.remote.wire import pack, transcript_starts
 from benchmax.errors import EnvDefinitionError, EnvError, EnvLost
-from benchmax.sandbox import Sandbox
+from benchmax.sandbox import Limits, Sandbox
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +67,12 @@ class Slot:
         for request in self.waiting.values():
             request.answer(None, error)
         self.waiting.clear()
+
+
+def _together(memory: int | None, processes: int) -> Limits:
+    """What all processes of an environment may take: more than the limits of each, which say what was the matter."""
+    most = None if memory is None else 2 * memory * processes
+    return Limits(memory_bytes=most, processes=limits.SANDBOX_ENV_PROCESSES * processes)
 
 
 class EnvPool:
@@ -151,7 +157,8 @@ class EnvPool:
         if given is not None and self._sandbox is None:
             self._sandbox = Sandbox(
                 read=(*spec.read, *given.read), own=spec.workdir, network=given.network,
-                insist=given.insist, scrap=spec.workdir.parent,
+                insist=given.insist, scrap=spec.workdir.parent, closed_ports=given.closed_ports,
+                group=_together(spec.limits.memory_bytes, len(self._slots)),
             )  # fmt: skip
         return self._sandbox
 

@@ -2,12 +2,15 @@
 
     launcher    one process that starts the rest, and ends it when its own starter is gone
     server      the fork server: takes calls, watches their limits, kills what is over them
+    calls       one call, as the server keeps it
     zygote      a child of the server that has imported packages, and forks itself for each call
     room        pid 1 of one call: its namespaces and mounts
     body        from fork to the first line of the call's own code: each guard, in order
     root        the file tree every call sees
     landlock, seccomp, kernel   what the kernel is asked, and how
-    watch       memory, CPU time and processes of a call, as /proc tells
+    cgroup      as root: memory and processes of all calls, bounded by the kernel
+    watch       memory, CPU time, processes and disk of a call, as /proc tells
+    marks       which call a process belongs to, where there are no pid namespaces
     script      running Python source in a forked interpreter
     guards      the names of all guards, and which of them this machine can keep
 

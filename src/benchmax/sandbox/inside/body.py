@@ -1,7 +1,7 @@
 """From fork to the first line of a call's own code: into the room, its files written, each guard raised in order.
 
-    join the room's namespaces → read what to run, write its files → close what was open → a user namespace of its own
-    → no new privileges → Landlock → seccomp → no capabilities → limits → run
+    join the room's namespaces, or be marked where there are none → read what to run, write its files → close what was
+    open → a user namespace of its own → no new privileges → Landlock → seccomp → no capabilities → limits → run
 
 What to run comes in a file that only this process reads. Its parent, from which later calls are forked, never sees
 code, arguments, variables or files of any call.
@@ -18,7 +18,7 @@ import signal
 import socket
 from typing import Any, BinaryIO
 
-from . import kernel, landlock, script, seccomp
+from . import kernel, landlock, marks, script, seccomp
 from .room import flags_of
 from .root import DEVICES, USER, WORKSPACE
 
@@ -38,24 +38,28 @@ ROOM, PAYLOAD, LINE, FIRST = 0, 1, 2, 3
 """Places among the descriptors of an order: the room (as a pidfd), what to run, a socket to the server, the code's."""
 
 
-def start(order: dict[str, Any], fds: list[int], pidns: int) -> int:
-    """Fork a process into its room and let it run; gives its pid. `order` is what the server says of the call."""
+TERMINALS = ("/dev/ptmx", "/dev/pts", "/dev/tty")
+
+
+def start(order: dict[str, Any], fds: list[int], pidns: int) -> tuple[int, dict[str, Any] | None]:
+    """Fork a process into its room and let it run; gives its pid. `order` is what the server says of the call.
+
+    In a process that is to run what its parent has loaded, this returns too: 0, and what to run.
+    """
     inside = order["room"] and "pid" in order["guards"]
     if inside:
         kernel.setns(fds[ROOM], kernel.NEWPID)
-    pid = -1
+    pid, parent = -1, os.getpid()
     try:
         pid = os.fork()
     finally:
         if inside and pid != 0:
             kernel.setns(pidns, kernel.NEWPID)
-    if pid == 0:
-        _begin(order, fds)
-    return pid
+    return pid, _begin(order, fds, parent) if pid == 0 else None
 
 
-def _begin(order: dict[str, Any], fds: list[int]) -> None:
-    """In the new process. Never returns."""
+def _begin(order: dict[str, Any], fds: list[int], parent: int) -> dict[str, Any]:
+    """In the new process. Returns only what a loader has to run."""
     line = socket.socket(fileno=fds[LINE])
     try:
         _reset_signals()
@@ -65,16 +69,24 @@ def _begin(order: dict[str, Any], fds: list[int]) -> None:
         self_proc = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         if order["room"]:
             kernel.setns(fds[ROOM], flags_of(order["shape"], guards))
+        else:
+            marks.mark(order["mark"])
         workspace = order["shape"]["workspace"] or WORKSPACE
         task = _unpack(fds[PAYLOAD], workspace)
         line = _arrange(fds, line, self_proc, "descriptors" in guards)
         _confine(order, guards, workspace, line)
+        if not order["room"]:
+            kernel.die_with_parent()
+            if os.getppid() != parent:
+                os._exit(_NOT_RUN)
         os.chdir(task["cwd"] or workspace)
         line.close()
     except BaseException as error:
         line.send(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode())
         os._exit(_NOT_RUN)
-    _run(task)
+    if order["fork"] != "loaded":
+        _run(task)
+    return task
 
 
 def _reset_signals() -> None:
@@ -125,23 +137,19 @@ def _confine(order: dict[str, Any], guards: frozenset[str], workspace: str, line
         kernel.no_new_privileges()
     _lock_files(order, guards, workspace)
     if "seccomp" in guards:
-        _filter_calls(line, order["shape"]["network"] != "none")
+        _filter_calls(line, order["network"])
     if "capabilities" in guards:
-        kernel.drop_capabilities()
-    _limit(order["limits"], on_disk=order["shape"]["workspace"] is not None)
+        kernel.drop_capabilities(order["kept"])
+    _limit(order["limits"], counted="user" in guards)
     kernel.set_visible(True)  # for the server's look at its memory; to itself it always is
 
 
 def _lock_files(order: dict[str, Any], guards: frozenset[str], workspace: str) -> None:
-    if order["ports"] and "landlock_tcp" in guards:
-        landlock.close_ports(order["ports"])
-    shared = ("/tmp", "/dev/shm") if "mount" in guards else ()
-    write = [workspace, *shared, *(f"/dev/{name}" for name in DEVICES)]
-    listed = ["/"] if "mount" in guards else []
-    landlock.confine(guards, order["read"], listed, write, tcp=order["shape"]["network"] == "none")
+    write = [workspace, *order["write"], *(f"/dev/{name}" for name in DEVICES)]
+    landlock.confine(guards, order["read"], order["listed"], write, order["network"] != "host", order["port"])
 
 
-def _filter_calls(line: socket.socket, network: bool) -> None:
+def _filter_calls(line: socket.socket, network: str) -> None:
     """The server hears of what the filter refuses."""
     listener = seccomp.install(network)
     if listener >= 0:
@@ -159,12 +167,14 @@ def _offer_self(self_proc: int) -> None:
         pass
 
 
-def _limit(given: dict[str, Any], on_disk: bool) -> None:
+def _limit(given: dict[str, Any], counted: bool) -> None:
+    """`counted`: processes are the call's own alone; else the server counts them."""
     bounds = dict(_SMALL)
     bounds[resource.RLIMIT_NOFILE] = given["open_files"]
-    bounds[resource.RLIMIT_NPROC] = given["processes"]
-    if not on_disk:
-        bounds[resource.RLIMIT_FSIZE] = given["disk"]
+    if counted:
+        bounds[resource.RLIMIT_NPROC] = given["processes"]
+    if given["file"] < math.inf:
+        bounds[resource.RLIMIT_FSIZE] = given["file"]
     if given["cpu"] < math.inf:
         bounds[resource.RLIMIT_CPU] = int(given["cpu"]) + 1
     if given["data"]:

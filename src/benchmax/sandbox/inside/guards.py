@@ -10,6 +10,7 @@ GUARDS = {
     "ipc": "no System V memory, semaphores or message queues of others",
     "net": "no network but what it is given",
     "uid": "as root: a user number that owns nothing",
+    "cgroup": "as root, where asked for: memory and processes of all calls together, bounded by the kernel",
     "capabilities": "no capability, in no set",
     "no_new_privs": "no program gives rights by being run",
     "landlock_files": "files by list, in a second layer",
@@ -27,14 +28,17 @@ ADVICE = {
     **dict.fromkeys(("user", "pid", "mount", "ipc", "net"), _NAMESPACES_ADVICE),
     "proc": "Start the container with an unmasked /proc (Docker: --security-opt systempaths=unconfined).",
     "uid": "Start the container with more user numbers than one, or run as an ordinary user.",
+    "cgroup": "Start it in a cgroup that it may divide (systemd: Delegate=yes), with the controllers memory and pids.",
     "landlock_files": "Use Linux 5.13 or later with landlock in CONFIG_LSM.",
     "landlock_tcp": "Use Linux 6.7 or later with landlock in CONFIG_LSM.",
     "landlock_scope": "Use Linux 6.12 or later with landlock in CONFIG_LSM.",
     "seccomp": "Use Linux on x86_64 or aarch64 with CONFIG_SECCOMP_FILTER.",
 }
 """What to do about a guard that does not hold; the others always do on Linux."""
+FIRST_UID = 0x7A000000
+"""As root, each server takes the user number this + its own pid, unless told: nobody's, and no other server's."""
 NAMESPACES = frozenset({"user", "pid", "mount", "proc", "ipc", "net"})
-BOUNDARY = frozenset(GUARDS) - {"uid", "proc", "landlock_files", "landlock_tcp", "landlock_scope"}
+BOUNDARY = frozenset(GUARDS) - {"uid", "cgroup", "proc", "landlock_files", "landlock_tcp", "landlock_scope"}
 """What must hold for code that nobody has read. Landlock doubles what the namespaces do."""
 
 
@@ -54,4 +58,4 @@ def possible(wanted: frozenset[str], root: bool) -> frozenset[str]:
         wanted -= NAMESPACES
     if "mount" not in wanted or "pid" not in wanted:
         wanted -= {"proc"}
-    return wanted if root else wanted - {"uid"}
+    return wanted if root else wanted - {"uid", "cgroup"}

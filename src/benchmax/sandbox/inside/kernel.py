@@ -9,6 +9,8 @@ import ctypes
 import os
 import platform
 import struct
+import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
@@ -125,13 +127,14 @@ def no_new_privileges() -> None:
     call("prctl", _NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
-def drop_capabilities() -> None:
-    """All of them, from every set, the bounding set included."""
+def drop_capabilities(kept: Sequence[int] = ()) -> None:
+    """All but those kept, from every set, the bounding set included. Only root has any to keep."""
     call("prctl", _AMBIENT, _AMBIENT_CLEAR, 0, 0, 0)
     for number in range(_CAPABILITIES):
-        if int(_libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)) < 0:
+        if number not in kept and int(_libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)) < 0:
             break  # EINVAL beyond the last, EPERM where there is none to drop
-    call("capset", struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(24))
+    mask = sum(1 << number for number in kept) if os.geteuid() == 0 else 0
+    call("capset", struct.pack("Ii", _CAPABILITY_VERSION, 0), struct.pack("6I", mask, mask, mask, 0, 0, 0))
 
 
 def become(user: int) -> None:
@@ -166,6 +169,15 @@ def join_pages() -> None:
             first, last = -(-low // _LARGE) * _LARGE, high // _LARGE * _LARGE
             if last > first:
                 _libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _COLLAPSE)
+
+
+def memory_file(flags: int = 0) -> int:
+    """A file without a name, in memory; inside of another sandbox, where that is refused, on the disk."""
+    try:
+        return os.memfd_create("file", os.MFD_CLOEXEC | flags)
+    except OSError:
+        with tempfile.TemporaryFile() as file:
+            return os.dup(file.fileno())
 
 
 def close_from(first: int) -> None:

@@ -41,11 +41,14 @@ def version() -> int:
 
 
 def confine(
-    guards: frozenset[str], read: Iterable[str], listed: Iterable[str], write: Iterable[str], tcp: bool
+    guards: frozenset[str],
+    read: Iterable[str],
+    listed: Iterable[str],
+    write: Iterable[str],
+    tcp: bool,
+    port: int | None = None,
 ) -> None:
-    """Leave this process these paths, of those `listed` the names in them; with `tcp` also refuse every TCP port."""
-    if not guards & NEEDS.keys():
-        return
+    """Leave this process these paths, of those `listed` the names in them; with `tcp` no TCP but to serve `port`."""
     files = _files() if "landlock_files" in guards else 0
     ports = _BIND | _CONNECT if tcp and "landlock_tcp" in guards else 0
     scopes = _SCOPES if "landlock_scope" in guards else 0
@@ -59,10 +62,20 @@ def confine(
             _allow(ruleset, path, _READ_DIR & files)
         for path in write:
             _allow(ruleset, path, files)
+    if ports and port is not None:
+        kernel.syscall(_ADD, ruleset, _PORT, struct.pack("QQ", _BIND, port), 0)
     _restrict(ruleset)
 
 
-def close_ports(closed: Iterable[int]) -> None:
+def confine_all(guards: frozenset[str], closed: Iterable[int]) -> None:
+    """For the server, which makes mounts and so has no list of files: what holds before the first call, too."""
+    if "landlock_scope" in guards:
+        _restrict(_ruleset(0, 0, _SCOPES))
+    if closed and "landlock_tcp" in guards:
+        _close_ports(closed)
+
+
+def _close_ports(closed: Iterable[int]) -> None:
     """Refuse connections to these ports, on every address. Takes a fifth of a second: every other port is named."""
     ruleset = _ruleset(0, _CONNECT, 0)
     shut = frozenset(closed)

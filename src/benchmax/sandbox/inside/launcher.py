@@ -1,6 +1,7 @@
 """Starts the fork server with as many guards as this machine can keep, and ends it when the client is gone.
 
-    python launcher.py FD    FD: a socket to the client, whose first packet is what to set up
+    python launcher.py FD       FD: a socket to the client, which first sends a file that says what to set up
+    python launcher.py forker   in the tree: a process to fork calls from, see `zygote`
 
 For each set of guards, the strongest first, a child tries to enter its namespaces and to make the file tree; the first
 that can, forks the server and waits for it; each ends when the one above it does. As root, the tree is made as root,
@@ -19,8 +20,6 @@ import socket
 import sys
 from typing import Any
 
-FIRST_UID = 0x7A000000
-"""As root, each server takes the user number this + its own pid: nobody's, and no other server's."""
 NOBODY = 65_534
 _PACKAGE = "benchmax_sandbox"
 
@@ -36,7 +35,7 @@ def _load() -> Any:
     package = importlib.util.module_from_spec(spec)
     sys.modules[_PACKAGE] = package
     spec.loader.exec_module(package)
-    for name in ("kernel", "guards", "landlock", "seccomp", "root", "server"):
+    for name in ("kernel", "cgroup", "guards", "landlock", "seccomp", "root", "server", "watch", "zygote"):
         setattr(package, name, importlib.import_module(f"{_PACKAGE}.{name}"))
     return package
 
@@ -47,15 +46,37 @@ inside = _load()
 def main() -> None:
     sock = socket.socket(fileno=int(sys.argv[1]))
     sock.set_inheritable(False)
-    data = sock.recv(1 << 20)
-    if not data:
+    _, fds, _, _ = socket.recv_fds(sock, 1, 1)
+    if not fds:
         return
-    setup = json.loads(data)
+    with open(fds[0], encoding="utf-8") as file:
+        setup = json.load(file)
     inside.kernel.adopt_orphans()
     wanted, lacks = _wanted(frozenset(setup["guards"]))
+    group = _entered(setup["group"], lacks) if "cgroup" in wanted else None
+    wanted -= {"cgroup"} if group is None else set()
+    try:
+        _start(sock, setup, wanted, lacks)
+    finally:
+        if group is not None:
+            group.leave()
+
+
+def _entered(limits: dict[str, float], lacks: dict[str, str]) -> Any:
+    """A cgroup; None when it is to be done without."""
+    try:
+        return inside.cgroup.Group(limits)
+    except OSError as error:
+        lacks["cgroup"] = f"no cgroup can be made here: {error.strerror or error}"
+        return None
+
+
+def _start(sock: socket.socket, setup: dict[str, Any], wanted: frozenset[str], lacks: dict[str, str]) -> None:
     reason, why = "", dict[str, str]()
     for guards in inside.guards.fallbacks(wanted):
         guards = inside.guards.possible(guards, os.geteuid() == 0)
+        if setup["view"] is not None and "mount" not in guards:
+            guards -= {"uid"}  # what is named lies in folders that only root may pass
         why.update({name: why.get(name, reason) for name in wanted - guards})  # of the try that still had it
         server, reason = _try(sock, setup, guards, {**lacks, **{name: why[name] for name in wanted - guards}})
         if server:
@@ -68,7 +89,7 @@ def _wanted(asked: frozenset[str]) -> tuple[frozenset[str], dict[str, str]]:
     """Less what the kernel does not know, or what only root can have."""
     lacks = {}
     if os.geteuid() != 0:
-        asked -= {"uid"}
+        asked -= {"uid", "cgroup"}
     version = inside.landlock.version()
     for name, least in inside.landlock.NEEDS.items():
         if version < least:
@@ -108,6 +129,17 @@ def _reap_all() -> None:
         pass
 
 
+def _end_all() -> None:
+    """Whatever is left below this process: without namespaces, that may be much."""
+    proc = os.open("/proc", os.O_RDONLY | os.O_CLOEXEC)
+    while found := inside.watch.children(proc, os.getpid()):
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+        for pid in found:
+            os.waitpid(pid, 0)
+    _reap_all()
+
+
 def _enter(sock: socket.socket, far: socket.socket, setup: Any, guards: frozenset[str], lacks: Any) -> None:
     """In a child: everything up to the server's own process. Never returns."""
     try:
@@ -130,7 +162,7 @@ def _enter_namespaces(setup: dict[str, Any], guards: frozenset[str]) -> None:
         kernel.unshare(kernel.NEWNS)
         _make_tree(setup)
     if root and "uid" in guards:
-        _become_nobody()
+        _become_nobody(setup["as_user"])
     user, group = os.geteuid(), os.getegid()
     flags = {"user": kernel.NEWUSER, "mount": kernel.NEWNS, "pid": kernel.NEWPID}
     if setup["network"] == "none":
@@ -138,6 +170,7 @@ def _enter_namespaces(setup: dict[str, Any], guards: frozenset[str]) -> None:
     setup["user"] = user
     if wanted := sum(flag for name, flag in flags.items() if name in guards):
         kernel.unshare(wanted)  # which within a sandbox is refused even when nothing is asked for
+        kernel.unshare(wanted)
     if "user" in guards:
         kernel.set_visible(True)
         proc = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -151,11 +184,12 @@ def _enter_namespaces(setup: dict[str, Any], guards: frozenset[str]) -> None:
 
 def _make_tree(setup: dict[str, Any]) -> None:
     inside.kernel.make_private()
-    inside.root.build(setup["read"], setup["own"])
+    hidden = setup["view"]["hidden"] if setup["view"] is not None else ()
+    inside.root.build(setup["read"], setup["own"], hidden)
 
 
-def _become_nobody() -> None:
-    for user in (FIRST_UID + os.getppid(), NOBODY):
+def _become_nobody(wanted: int | None) -> None:
+    for user in (wanted or inside.guards.FIRST_UID + os.getppid(), NOBODY):
         try:
             inside.kernel.become(user)
             return
@@ -172,6 +206,9 @@ def _serve(sock: socket.socket, far: socket.socket, setup: Any, guards: frozense
         if "proc" in guards:
             kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
         kernel.set_visible(False)
+        if "user" not in guards and os.geteuid() != 0 and "no_new_privs" in guards:
+            kernel.no_new_privileges()  # for Landlock, of which this has no other right
+        inside.landlock.confine_all(guards, setup["ports"])
         server = inside.server.Server(sock, setup, guards, lacks)
         server.check_rooms()
     except BaseException as error:
@@ -192,10 +229,15 @@ def _wait(sock: socket.socket, server: int, scrap: str | None) -> None:
     poll.register(pidfd, select.POLLIN)
     gone = [fd for fd, _ in poll.poll()]
     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-    _reap_all()
+    _end_all()
     if scrap is not None and sock.fileno() in gone:
         shutil.rmtree(scrap, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1] == "forker":
+        if not getattr(sys.flags, "safe_path", False):
+            sys.path.pop(0)  # this file's folder
+        inside.zygote.main()
+    else:
+        main()

@@ -4,6 +4,7 @@ It is killed when the call ends, and Linux kills with it whatever is left in its
 the code's processes leave behind. The code itself is forked elsewhere (see `body`), so that pid 1 is always small.
 
 A private workspace, /tmp and /dev/shm are one tmpfs of one size. A workspace on the disk is not bounded in size here.
+With a view (see `Sandbox`) there is a workspace on the disk and nothing else to write.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from . import kernel
-from .root import WORKSPACE, readable
+from .root import WORKSPACE
 
 JOINED = {
     "mount": kernel.NEWNS,
@@ -25,6 +27,7 @@ JOINED = {
 _INODE_BYTES = 4096
 _MOST_INODES = 65_536
 _FLAGS = kernel.MS_NOSUID | kernel.MS_NODEV
+_SMALL_DISK = "size=64k,nr_inodes=64,mode=755"
 
 
 class Room:
@@ -78,6 +81,45 @@ class Room:
         self.socket.close()
 
 
+class Spares:
+    """One room like the last call's, as calls tend to be alike. Rooms on the disk are one call's own."""
+
+    def __init__(self, make: Callable[[dict[str, Any]], Room], listen: Any, ignore: Callable[[int], None]) -> None:
+        self._make, self._listen, self._ignore = make, listen, ignore
+        self._ready: list[Room] = []
+        self._making = False
+
+    def take(self, shape: dict[str, Any]) -> Room | None:
+        """A room that stands ready; one of another shape is given up."""
+        while self._ready:
+            room = self._ready.pop()
+            if room.shape == shape:
+                return room
+            os.close(room.workspace)
+            room.kill()
+            room.close()
+        return None
+
+    def make(self, shape: dict[str, Any]) -> None:
+        if self._ready or self._making or shape["workspace"] is not None:
+            return
+        try:
+            room = self._make(shape)
+        except OSError:
+            return
+        self._making = True
+        self._listen(room.socket.fileno(), lambda: self._keep(room))
+
+    def _keep(self, room: Room) -> None:
+        self._making = False
+        self._ignore(room.socket.fileno())
+        if room.hear():
+            self._ready.append(room)
+        else:
+            room.kill()
+            room.close()
+
+
 def flags_of(shape: dict[str, Any], guards: frozenset[str]) -> int:
     """The namespaces of a room, less its pid namespace."""
     found = sum(flag for name, flag in JOINED.items() if name in guards)
@@ -113,7 +155,7 @@ def _make(shape: dict[str, Any], guards: frozenset[str], setup: dict[str, Any]) 
     if "mount" in guards:
         kernel.make_private()
         os.umask(0o022)
-        _make_tree(shape, setup)
+        _make_tree(shape, setup) if setup["view"] is None else _make_view(setup["own"], shape["workspace"])
         _make_proc("proc" in guards)
     folder = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     return os.open("/proc" if "proc" in guards else "/", folder), os.open(workspace, folder)
@@ -122,14 +164,23 @@ def _make(shape: dict[str, Any], guards: frozenset[str], setup: dict[str, Any]) 
 def _make_tree(shape: dict[str, Any], setup: dict[str, Any]) -> None:
     """A disk, and what of the common tree lies where the disk covers it."""
     own, workspace = setup["own"], shape["workspace"]
-    shown = [path for path in readable(setup["read"]) if path.startswith("/tmp/")]
-    trees = {path: kernel.clone_tree(path) for path in [*shown, *([workspace] if workspace else [])]}
+    trees = {path: kernel.clone_tree(path) for path in [*setup["shown"], *([workspace] if workspace else [])]}
     if own is not None and not own.startswith("/tmp/"):  # of the folders of all calls, none but this one's
-        kernel.mount("tmpfs", own, "tmpfs", _FLAGS, "size=64k,nr_inodes=64,mode=755")
+        kernel.mount("tmpfs", own, "tmpfs", _FLAGS, _SMALL_DISK)
     _make_disk(shape["disk"], private=not workspace)
     for path, tree in trees.items():
         os.makedirs(path, exist_ok=True) if os.path.isdir(f"/proc/self/fd/{tree}") else _touch(path)
         kernel.attach_tree(tree, path)
+
+
+def _make_view(own: str, workspace: str | None) -> None:
+    """Of the folders of all calls this one's alone, and terminals; no other disk."""
+    tree = kernel.clone_tree(workspace) if workspace else -1
+    kernel.mount("tmpfs", own, "tmpfs", _FLAGS, _SMALL_DISK)
+    if workspace:
+        os.makedirs(workspace)
+        kernel.attach_tree(tree, workspace)
+    kernel.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, "ptmxmode=0666,mode=600")
 
 
 def _touch(path: str) -> None:

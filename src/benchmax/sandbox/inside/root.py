@@ -60,15 +60,21 @@ def _copies() -> dict[str, bytes]:
     return found
 
 
-def build(named: Iterable[str], own: str | None) -> None:
-    """Make the tree and change into it. `own`: a folder to be seen where it is, and to be written."""
-    named, copies = tuple(named), _copies()
+def build(named: Iterable[str], own: str | None, hidden: Iterable[str] = ()) -> None:
+    """Make the tree and change into it. `own`: a folder to be seen where it is, and to be written.
+
+    `hidden` are paths in what is named that nobody can open. Where all of /etc is named, it is the machine's.
+    """
+    named = tuple(named)
+    copies = {} if "/etc" in named else _copies()
     shown = [path for path in readable(named) if path not in map(os.path.realpath, copies)]
     trees = [(path, kernel.clone_tree(path), kernel.RDONLY | kernel.NOSUID | kernel.NODEV) for path in shown]
     trees += [(f"/dev/{name}", kernel.clone_tree(f"/dev/{name}"), kernel.NOSUID | kernel.NOEXEC) for name in DEVICES]
     trees.append(("/proc", kernel.clone_tree("/proc"), kernel.NOSUID | kernel.NODEV | kernel.NOEXEC))
     if own is not None:
         trees.append((own, kernel.clone_tree(own), kernel.NOSUID | kernel.NODEV))
+    covered = [path for path in map(os.path.realpath, hidden) if _is_in(path, shown) and path != own]
+    covered = [path for path in dict.fromkeys(covered) if os.path.exists(path)]
     links = _links(path for path in (*SYSTEM, *_settings(), *named) if path not in copies)
     kernel.mount("tmpfs", "/tmp", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, _SIZE)
     os.chdir("/tmp")
@@ -78,8 +84,23 @@ def build(named: Iterable[str], own: str | None) -> None:
         kernel.restrict_tree(tree, attributes)
         kernel.attach_tree(tree, path[1:])
     _furnish(links, copies)
+    _cover(covered)
     kernel.pivot_here()
     kernel.restrict_mount("/", kernel.RDONLY)
+
+
+def _is_in(path: str, shown: Iterable[str]) -> bool:
+    return any(path.startswith(above + "/") for above in shown)
+
+
+def _cover(paths: Iterable[str]) -> None:
+    """Mount over each what has no rights and no content."""
+    os.mkdir(".nothing", 0)
+    os.close(os.open(".empty", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0))
+    for path in paths:
+        tree = kernel.clone_tree(".nothing" if os.path.isdir(path[1:]) else ".empty")
+        kernel.restrict_tree(tree, kernel.RDONLY)
+        kernel.attach_tree(tree, path[1:])
 
 
 def _links(paths: Iterable[str]) -> dict[str, str]:
@@ -99,9 +120,9 @@ def _place(path: str, tree: int) -> None:
 
 
 def _furnish(links: dict[str, str], copies: dict[str, bytes]) -> None:
-    for name in (WORKSPACE[1:], "tmp", "dev/shm", "etc"):
+    for name in (WORKSPACE[1:], "tmp", "dev/shm", "dev/pts", "etc"):
         os.makedirs(name, exist_ok=True)
-    devices = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
+    devices = {"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
     for path, to in {**links, **{f"/dev/{name}": to for name, to in devices.items()}}.items():
         if not os.path.lexists(path[1:]):
             os.makedirs(os.path.dirname(path)[1:] or ".", exist_ok=True)

@@ -55,6 +55,7 @@ _FASTOPEN = 0x20000000
 _SHARED_ANONYMOUS, _KIND_OF_MEMORY, _HUGE = 0x21, 0x2F, 0x40000
 """Of mmap: memory that stays when no process is seen to have it, see `watch`."""
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_STREAM, _KIND_OF_SOCKET = 1, 0xF
 _PROTOCOLS = (0, 1, 6, 17, 58)
 """ICMP, TCP and UDP; MPTCP would pass Landlock by."""
 
@@ -77,8 +78,11 @@ def available() -> bool:
     return kernel.MACHINE in _ARCHITECTURES and _try(_NOTIFY_SIZES, 0, bytes(8))
 
 
-def install(network: bool) -> int:
-    """Filter this process and its children. Gives the descriptor by which refusals are told, or -1."""
+def install(network: str) -> int:
+    """Filter this process and its children. Gives the descriptor by which refusals are told, or -1.
+
+    `network`: `none`, `host`, or `serve`: TCP alone, to be called.
+    """
     try:
         return _install(_NOTIFY, _NEW_LISTENER, network)
     except OSError:  # an old kernel, or a filter above this one that already has a listener
@@ -117,18 +121,18 @@ def _try(operation: int, flags: int, argument: bytes) -> bool:
 
 
 @functools.cache
-def _assembled(refuse: int, network: bool) -> bytes:
+def _assembled(refuse: int, network: str) -> bytes:
     """Kept, so that a process that forks for each call has it ready."""
     return b"".join(struct.pack("HBBI", *each) for each in _filter(refuse, network))
 
 
 def prepare() -> None:
     """Assemble ahead of time what `install` will need."""
-    for network in (False, True):
+    for network in ("none", "host", "serve"):
         _assembled(_NOTIFY, network)
 
 
-def _install(refuse: int, flags: int, network: bool) -> int:
+def _install(refuse: int, flags: int, network: str) -> int:
     code = _assembled(refuse, network)
     held = ctypes.create_string_buffer(code, len(code))
     program = _Program(len(code) // 8, ctypes.addressof(held))
@@ -136,7 +140,7 @@ def _install(refuse: int, flags: int, network: bool) -> int:
     return found if flags else -1
 
 
-def _filter(refuse: int, network: bool) -> Code:
+def _filter(refuse: int, network: str) -> Code:
     column, architecture = _ARCHITECTURES[kernel.MACHINE]
     absent, no = _ERRNO | errno.ENOSYS, [(_RETURN, 0, 0, refuse)]
     code: Code = [
@@ -166,10 +170,12 @@ def _memory(refuse: int) -> Code:
     return [_argument(3), (_JSET, 0, 1, _HUGE), (_RETURN, 0, 0, refuse), *kind]
 
 
-def _sockets(refuse: int, network: bool) -> Code:
-    if not network:
+def _sockets(refuse: int, network: str) -> Code:
+    if network == "none":
         return _listed(0, (_UNIX,), _ALLOW, refuse)
     internet = _listed(2, _PROTOCOLS, _ALLOW, refuse)
+    if network == "serve":
+        internet = [_argument(1), (_AND, 0, 0, _KIND_OF_SOCKET), *_when(_STREAM, internet), (_RETURN, 0, 0, refuse)]
     routes = _listed(2, (0,), _ALLOW, refuse)
     return [
         _argument(0),

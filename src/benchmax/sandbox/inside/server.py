@@ -1,11 +1,13 @@
 """The fork server: takes calls over a socket, puts each into a room of its own, and ends it at its limits.
 
-    client → server   {"call": 7, "fork": true, "shape": {…}, "limits": {…}, "ports": […]}
+    client → server   {"call": 7, "fork": "code", "shape": {…}, "limits": {…}, "network": "none", "port": null}
                       + what to run, and the code's descriptors 0, 1, 2, …
                       {"kill": 7, "by": "output"} or {"signal": 7, "as": 10}
     server → client   {"ready": null, "guards": […], "lacks": {…}, "user": 1000}
                       or {"ready": "why there is no sandbox"}
+                      {"forker": null, "news": {…}}, or why calls cannot be forked from one that a loader prepares
                       {"started": 7}
+                      + a descriptor of its process, where that is wanted
                       {"ended": 7, "status": 0, "by": null, "refused": […], "cpu": 0.1, "memory": 9000000}
                       + a descriptor of its workspace
                       {"failed": 7, "reason": "…"}
@@ -27,57 +29,35 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import body, kernel, seccomp, zygote
-from .room import Room
+from . import body, kernel, marks, seccomp, zygote
+from .calls import Running, common
+from .room import Room, Spares
 from .root import readable
-from .watch import Usage, children
+from .watch import Usage, children, descends, marked
+from .zygote import Zygote
 
-LOOK_SECONDS = 0.05
 LOOK_SHARE = 0.1
 """Of its time, at most, that the server spends looking at what calls use."""
 MOST_REFUSALS = 16
 """Told of one call; what it tries after these is refused without a word."""
-
-
-OWN = ("/etc", "/proc")
-MACHINE = ("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/kernel")
-"""What Landlock opens besides: of the tree that is made for calls, or of the machine's where there is no other."""
-
-
-class Running:
-    """One call."""
-
-    def __init__(self, order: dict[str, Any], fds: list[int]) -> None:
-        self.order, self.fds = order, fds
-        self.number = int(order["call"])
-        self.room: Room | None = None
-        self.pid = 0
-        self.line: socket.socket | None = None
-        self.listener = -1
-        self.usage: Usage | None = None
-        self.deadline: float | None = None
-        self.status: int | None = None
-        self.by: str | None = None
-        self.failed: str | None = None
-        self.refused: list[str] = []
-        self.told = 0
+MOST_GENERATIONS = 20
 
 
 class Server:
     def __init__(self, sock: socket.socket, setup: dict[str, Any], guards: frozenset[str], lacks: Any) -> None:
         self._sock, self._setup, self._guards, self._lacks = sock, setup, guards, lacks
         self._roomy = bool(guards & {"pid", "mount", "ipc", "net"})
-        self._read = [*readable(setup["read"]), *(OWN if "mount" in guards else MACHINE)]
+        self._common = common(setup, guards)
+        setup["shown"] = [path for path in readable(setup["read"]) if path.startswith("/tmp/")]
         self._pidns = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._poll = select.poll()
         self._on: dict[int, Callable[[], None]] = {}
         self._calls: dict[int, Running] = {}
-        self._spares: list[Room] = []
-        self._making = False
-        self._zygote: socket.socket | None = None
+        self._spares = Spares(self._new_room, self._listen, self._ignore)
+        self._zygote: Zygote | None = None
         self._data_bytes = 0
-        self._next_look = 0.0
+        self._rest_until = 0.0
         self._over = False
 
     def run(self) -> None:
@@ -89,10 +69,11 @@ class Server:
         self._listen(self._sock.fileno(), self._hear)
         if not self._roomy:
             kernel.adopt_orphans()
-        if self._setup["modules"] and self._roomy:
-            self._start_zygote()
-        else:
-            self._ready({"ready": None, "data": zygote._data_bytes()})
+        forker = self._setup["forker"]
+        if forker is not None or not self._setup["modules"]:
+            self._ready({"ready": None, "data": zygote.data_bytes()})
+        if forker is not None or self._setup["modules"]:
+            self._start_zygote(forker and forker["plan"])
         while not self._over:
             self._serve(self._poll.poll(self._pause()))
             self._look()
@@ -116,9 +97,9 @@ class Server:
     def _pause(self) -> float | None:
         """Milliseconds until something is due."""
         due = [call.deadline for call in self._calls.values() if call.deadline is not None]
-        if not due:
-            return None
-        return max(0.0, min([*due, self._next_look]) - time.monotonic()) * 1000 + 1
+        due += [max(self._rest_until, call.usage.next) for call in self._calls.values() if call.usage is not None]
+        first = min(due, default=math.inf)
+        return None if first == math.inf else max(0.0, first - time.monotonic()) * 1000 + 1
 
     def _say(self, message: dict[str, Any], fds: list[int] | None = None) -> None:
         try:
@@ -149,25 +130,56 @@ class Server:
 
     # The zygote
 
-    def _start_zygote(self) -> None:
-        self._zygote, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        if os.fork() == 0:
-            zygote.live(far, self._setup["modules"], self._setup["warm_up"])
-        far.close()
-        self._listen(self._zygote.fileno(), self._hear_zygote)
+    def _start_zygote(self, plan: dict[str, Any] | None) -> None:
+        self._zygote = Zygote(self._common, self._setup, plan, alone=not self._roomy)
+        self._listen(self._zygote.socket.fileno(), self._hear_zygote)
 
     def _hear_zygote(self) -> None:
         assert self._zygote is not None
-        data = self._zygote.recv(zygote.PACKET_BYTES)
-        if not data:
-            self._over = True  # and with it all calls: the client starts a server anew
-            return
-        message = json.loads(data)
-        if "ready" in message:
-            self._ready(message)
-        elif (call := self._calls.get(message["ended"])) is not None:
+        message, fds = self._zygote.hear()
+        if message is None:
+            self._lose_zygote()
+        elif "ready" in message:
+            self._zygote_ready(message, fds)
+        elif (call := self._calls.get(message["forked" if "forked" in message else "ended"])) is None:
+            for fd in fds:
+                os.close(fd)
+        elif "forked" in message:
+            call.pid, call.pidfd = message["pid"], fds[0]
+            self._say_started(call)
+            if call.by is not None:
+                self._end(call, None)  # it was to end before it was there
+        else:
             call.status, call.failed = message["status"], message.get("failed", call.failed)
             self._end(call, None)
+            if call.room is None:
+                self._gone(call)
+
+    def _zygote_ready(self, message: dict[str, Any], fds: list[int]) -> None:
+        assert self._zygote is not None
+        self._zygote.prepared, self._data_bytes = True, message["data"]
+        if not self._zygote.loads:
+            self._ready(message)
+            return
+        with open(fds[0], encoding="utf-8") as file:
+            news = json.load(file)
+        if (again := news.pop("again", None)) is not None:
+            self._ignore(self._zygote.socket.fileno())
+            self._zygote.close()
+            self._start_zygote(again)
+            return
+        self._say({"forker": news.pop("reason"), "news": news})
+
+    def _lose_zygote(self) -> None:
+        """Calls end with it, and the client starts a server anew; before it could fork any, it is not needed."""
+        assert self._zygote is not None
+        if not self._zygote.loads or self._zygote.prepared:
+            self._over = True
+            return
+        self._ignore(self._zygote.socket.fileno())
+        self._zygote.close()
+        self._zygote = None
+        self._say({"forker": "its packages end the interpreter when imported", "news": {}})
 
     def _ready(self, message: dict[str, Any]) -> None:
         self._data_bytes = message["data"]
@@ -191,7 +203,7 @@ class Server:
 
     def _give_room(self, call: Running) -> None:
         shape = call.order["shape"]
-        room = call.room = self._take_spare(shape) or self._new_room(shape)
+        room = call.room = self._spares.take(shape) or self._new_room(shape)
         self._listen(room.pidfd, lambda: self._gone(call))
         if room.proc >= 0:
             self._put_in(call)
@@ -204,7 +216,10 @@ class Server:
     def _room_ready(self, call: Running, room: Room) -> None:
         self._ignore(room.socket.fileno())
         try:
-            if not room.hear():
+            ready = room.hear()
+            if call.by is not None:
+                return  # it was to end before it was there
+            if not ready:
                 raise OSError(room.reason)
             self._put_in(call)
         except OSError as error:
@@ -216,8 +231,9 @@ class Server:
         call.line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         payload, *own = call.fds
         room = call.room.pidfd if call.room is not None else payload
-        order = {**call.order, "guards": sorted(self._guards), "room": call.room is not None, "read": self._read}
-        order["limits"] = self._limits_of(call.order)
+        order = {**call.order, "room": call.room is not None, "limits": self._limits_of(call.order)}
+        if call.room is None:
+            order.update(mark=self._mark(call), tells=True)
         with far:
             self._fork(call, order, [room, payload, far.fileno(), *own])
         while call.fds:
@@ -227,29 +243,45 @@ class Server:
 
     def _fork(self, call: Running, order: dict[str, Any], fds: list[int]) -> None:
         if self._zygote is not None and order["fork"]:
-            socket.send_fds(self._zygote, [json.dumps(order).encode()], fds)
+            self._zygote.fork(order, fds)
             return
-        call.pid = body.start(order, fds, self._pidns)
+        if order["fork"] == "loaded":
+            raise OSError("there is no process to fork it from")
+        call.pid, _ = body.start({**self._common, **order}, fds, self._pidns)
         pidfd = os.pidfd_open(call.pid)
+        call.pidfd = os.dup(pidfd) if order["tells"] else -1
         self._listen(pidfd, lambda: self._reap(call, pidfd))
+
+    def _mark(self, call: Running) -> int:
+        return marks.made(os.getpid(), call.number)
 
     def _limits_of(self, order: dict[str, Any]) -> dict[str, Any]:
         """A limit on one process's data is told to Python as MemoryError; other programs reserve more than they use."""
         given = order["limits"]
-        bound = order["fork"] and given["memory"] < math.inf
+        bound = order["fork"] == "code" and given["memory"] < math.inf
         return {**given, "data": given["memory"] + self._data_bytes if bound else 0}
 
     def _time(self, call: Running) -> None:
-        now = time.monotonic()
-        call.deadline = now + call.order["limits"]["wall"]
-        if len(self._calls) == 1:
-            self._next_look = now + LOOK_SECONDS
-        own_network = call.room is not None and "net" in self._guards and call.order["shape"]["network"] == "none"
-        if "proc" in self._guards and call.room is not None:
-            call.usage = Usage(call.room.proc, None, call.order["limits"]["memory"], own_network)
-        elif "pid" not in self._guards:
-            call.usage = Usage(self._proc, call.pid, call.order["limits"]["memory"], own_network)
-        self._say({"started": call.number})
+        call.deadline = time.monotonic() + call.order["limits"]["wall"]
+        self._watch(call)
+        if not call.order["tells"] or call.pid:
+            self._say_started(call)
+
+    def _watch(self, call: Running) -> None:
+        limits, shape, room = call.order["limits"], call.order["shape"], call.room
+        if room is not None and "proc" not in self._guards:
+            return
+        folder = -1
+        if limits["folder"] < math.inf:
+            folder = os.dup(room.workspace) if room else os.open(shape["workspace"], os.O_RDONLY | os.O_CLOEXEC)
+        own_network = room is not None and "net" in self._guards and shape["network"] == "none"
+        call.usage = Usage(room.proc if room else self._proc, folder, limits, own_network)
+
+    def _say_started(self, call: Running) -> None:
+        self._say({"started": call.number}, [call.pidfd] if call.pidfd >= 0 else [])
+        if call.pidfd >= 0:
+            os.close(call.pidfd)
+            call.pidfd = -1
 
     # While it runs
 
@@ -282,25 +314,27 @@ class Server:
     def _look(self) -> None:
         """End what is over its time, or at intervals over another limit."""
         now = time.monotonic()
-        looking = now >= self._next_look
         for call in list(self._calls.values()):
-            if call.deadline is None:
-                continue
-            if now >= call.deadline:
+            if call.deadline is not None and now >= call.deadline:
                 self._end(call, "wall")
-            elif looking and call.usage is not None:
-                self._measure(call, call.usage)
-        if looking:
+        if now < self._rest_until:
+            return
+        due = [call for call in self._calls.values() if call.is_due(now)]
+        if due:
+            self._measure(due, now)
             took = time.monotonic() - now
-            self._next_look = time.monotonic() + max(LOOK_SECONDS, took / LOOK_SHARE)
+            self._rest_until = now + took + took / LOOK_SHARE
 
-    def _measure(self, call: Running, usage: Usage) -> None:
-        usage.look()
-        limits = call.order["limits"]
-        if usage.memory > limits["memory"]:
-            self._end(call, "memory")
-        elif usage.cpu > limits["cpu"]:
-            self._end(call, "cpu")
+    def _measure(self, calls: list[Running], now: float) -> None:
+        found = None if self._roomy else marked(self._proc)
+        for call in calls:
+            assert call.usage is not None
+            call.usage.look(now, None if found is None else found.get(self._mark(call), []))
+            if (by := call.usage.over()) is not None:
+                self._end(call, by)
+        for pid in (found or {}).get(marks.SHED, ()):
+            if descends(self._proc, int(pid), os.getpid()):
+                _kill_group(int(pid))  # it removed its mark, so that it counts for no call
 
     # Its end
 
@@ -334,14 +368,16 @@ class Server:
         self._ignore(call.room.socket.fileno())
         call.room.close()
         if call.failed is None:
-            self._make_spare(call.room.shape)
+            self._spares.make(call.room.shape)
 
     def _ended(self, call: Running) -> None:
         """Say so, once."""
         if self._calls.pop(call.number, None) is None:
             return
         self._close_listener(call)
-        for fd in call.fds:
+        if call.usage is not None:
+            call.usage.close()
+        for fd in [*call.fds, *([call.pidfd] if call.pidfd >= 0 else [])]:
             os.close(fd)
         if call.line is not None and call.line.fileno() >= 0:
             self._hear_last(call)
@@ -349,7 +385,7 @@ class Server:
         if call.failed is not None:
             self._say({"failed": call.number, "reason": call.failed})
         else:
-            self._say(self._report(call), [workspace] if workspace >= 0 else [])
+            self._say(self._report(call), [workspace] if workspace >= 0 and not call.order["tells"] else [])
         if workspace >= 0:
             os.close(workspace)
 
@@ -369,14 +405,17 @@ class Server:
         return {"ended": call.number, "status": status, "by": by, "refused": call.refused, **used}
 
     def _kill_left(self) -> None:
-        """Without pid namespaces: what calls detached is this process's child now."""
-        known = {call.pid for call in self._calls.values()}
-        for pid in children(self._proc, os.getpid()):
-            if pid not in known:
+        """Without pid namespaces: what ended calls detached is this process's child now, and has their mark."""
+        known = {call.pid for call in self._calls.values()} | ({self._zygote.pid} if self._zygote else set())
+        alive = {None, *map(self._mark, self._calls.values())}
+        for _ in range(MOST_GENERATIONS):  # what those leave comes here in turn
+            left = [pid for pid in children(self._proc, os.getpid()) if pid not in known]
+            left = [pid for pid in left if marks.mark_of(pid) not in alive]
+            for pid in left:
                 _kill_group(pid)
                 os.waitpid(pid, 0)
-
-    # Rooms ahead of time
+            if not left:
+                return
 
     def check_rooms(self) -> None:
         """Whether a call could be put up at all; OSError when not."""
@@ -390,36 +429,6 @@ class Server:
         if not ready:
             raise OSError(room.reason)
         os.close(room.workspace)
-
-    def _take_spare(self, shape: dict[str, Any]) -> Room | None:
-        """A room that stands ready; one of another shape is given up, as calls tend to be alike."""
-        while self._spares:
-            room = self._spares.pop()
-            if room.shape == shape:
-                return room
-            os.close(room.workspace)
-            room.kill()
-            room.close()
-        return None
-
-    def _make_spare(self, shape: dict[str, Any]) -> None:
-        if self._spares or self._making or shape["workspace"] is not None:
-            return
-        try:
-            room = self._new_room(shape)
-        except OSError:
-            return
-        self._making = True
-        self._listen(room.socket.fileno(), lambda: self._keep_spare(room))
-
-    def _keep_spare(self, room: Room) -> None:
-        self._making = False
-        self._ignore(room.socket.fileno())
-        if room.hear():
-            self._spares.append(room)
-        else:
-            room.kill()
-            room.close()
 
 
 def _kill_group(pid: int) -> None:

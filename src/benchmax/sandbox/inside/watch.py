@@ -1,4 +1,4 @@
-"""How much memory and CPU time a call's processes take together, as /proc tells.
+"""How much memory, CPU time and disk a call takes with all its processes, as /proc and its folder tell.
 
 Limits of the kernel bind one process each, and a cgroup is not everybody's to make. So the server looks a few times a
 second: first at what each process has in memory, then, where that sum is over the limit, at what is its own share, as
@@ -6,14 +6,19 @@ pages that were forked count for each that has them. Counted are private and sha
 buffers of the call's sockets may hold. Memory that outlives its mapping is not to be had: see `seccomp`.
 
 Not counted: other memory of the kernel (file locks, descriptors, mappings), which the limits on processes and open
-files bound; files in the tmpfs, which has a limit of its own. Between two looks a call can take what the machine can
-hand out in that time.
+files bound; files in the tmpfs, which has a limit of its own; on the disk, files that have no name any more. Between
+two looks a call can take what the machine can hand out in that time. One that does nothing is looked at less often.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import time
+from collections.abc import Generator, Iterator
+
+from . import marks
 
 SOCKET_BYTES = 212_992
 """What one socket's buffer holds at most, unless it is told otherwise."""
@@ -22,33 +27,76 @@ _FIELDS = re.compile(rb"^(RssAnon|RssShmem|VmPTE|VmSwap):\s+(\d+) kB", re.M)
 _SHARES = re.compile(rb"^(Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+) kB", re.M)
 _TABLES = re.compile(rb"^(VmPTE):\s+(\d+) kB", re.M)
 _READ_BYTES = 16_384
+LOOK_SECONDS, IDLE_SECONDS = 0.05, 0.4
+"""Between two looks at a call that works, and at one that does not."""
+_ENTRIES = 4_000
+"""Of a folder, looked at in one go: everything else waits meanwhile."""
+_ENTRY_BYTES = 4_096
+_MOST_ANCESTORS = 1_000
+_MOST_DEPTH = 200
+"""Of folders in one another; whoever makes more hides something."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Usage:
     """One call's, look by look."""
 
-    def __init__(self, proc: int, root: int | None, limit: int, own_network: bool) -> None:
-        self._proc = proc
-        self._root = root
-        self._limit = limit
-        self._own_network = own_network
+    def __init__(self, proc: int, folder: int, limits: dict[str, float], own_network: bool) -> None:
+        self._proc, self._limits, self._own_network = proc, limits, own_network
+        self._folder = folder
+        """A descriptor of what it writes in, where that is bounded by looking; else -1."""
+        self._walk: Generator[float | None] | None = None
+        self._walked_at = -1.0
+        self._pause = LOOK_SECONDS
+        self.next = time.monotonic() + LOOK_SECONDS
+        """When to look again."""
         self.memory = 0
         """The most seen so far, in bytes."""
         self.cpu = 0.0
         self.processes = 0
+        self.disk = 0.0
 
-    def look(self) -> None:
-        """In a /proc of the call's own, at all but pid 1; else at a process and its descendants."""
-        if self._root is None:
+    def close(self) -> None:
+        if self._walk is not None:
+            self._walk.close()
+        if self._folder >= 0:
+            os.close(self._folder)
+
+    def look(self, now: float, pids: list[str] | None = None) -> None:
+        """At these processes; in a /proc of the call's own, at all but pid 1."""
+        if pids is None:
             pids = [name for name in os.listdir(self._proc) if name.isdigit() and name != "1"]
-        else:
-            pids = [str(pid) for pid in _family(self._proc, self._root)]
-        self.processes = len(pids)
+        before, self.processes = self.cpu, len(pids)
         self.cpu = max(self.cpu, sum(map(self._ticks, pids)) / _CLOCK)
+        if self.cpu > before or not self.memory:  # memory is taken with CPU time
+            self._look_at_memory(pids)
+        self._look_at_disk()
+        busy = self.cpu > before or self._walk is not None
+        self._pause = LOOK_SECONDS if busy else min(IDLE_SECONDS, 2 * self._pause)
+        self.next = now + self._pause
+
+    def over(self) -> str | None:
+        """The limit that it is over."""
+        for name in ("memory", "cpu", "processes", "disk"):
+            if getattr(self, name) > self._limits["folder" if name == "disk" else name]:
+                return name
+        return None
+
+    def _look_at_memory(self, pids: list[str]) -> None:
         resident = sum(sum(self._kilobytes(pid, "status", _FIELDS)) for pid in pids) * 1024
-        if resident > self._limit:
+        if resident > self._limits["memory"]:
             resident = self._share(pids)
         self.memory = max(self.memory, resident + self._sockets(pids))
+
+    def _look_at_disk(self) -> None:
+        """A part of its folder, unless it has done nothing since all of it was seen."""
+        if self._folder < 0 or (self._walk is None and self._walked_at == self.cpu):
+            return
+        if self._walk is None:
+            self._walk, self._walked_at = _taken(self._folder), self.cpu
+        size = next(self._walk, 0)
+        if size is not None:
+            self.disk, self._walk = size, None
 
     def _read(self, name: str) -> bytes:
         try:
@@ -93,8 +141,65 @@ def children(proc: int, pid: int) -> list[int]:
         return [int(each) for each in file.read().split()]
 
 
-def _family(proc: int, pid: int) -> list[int]:
-    found = [pid]
-    for each in found:
-        found += children(proc, each)
+def descends(proc: int, pid: int, ancestor: int) -> bool:
+    """Whether a process comes from another."""
+    for _ in range(_MOST_ANCESTORS):
+        if pid in (0, 1, ancestor):
+            break
+        pid = _parent(proc, pid)
+    return pid == ancestor
+
+
+def _parent(proc: int, pid: int) -> int:
+    try:
+        with open(os.open(f"{pid}/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc), "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def marked(proc: int) -> dict[int, list[str]]:
+    """The processes of each mark, where there are no namespaces."""
+    found: dict[int, list[str]] = {}
+    for name in filter(str.isdigit, os.listdir(proc)):
+        if (mark := marks.mark_of(int(name))) is not None:
+            found.setdefault(mark, []).append(name)
     return found
+
+
+def _taken(folder: int) -> Generator[float | None]:
+    """Bytes of all files in a folder, links not followed; None after every few thousand of them."""
+    size, seen, stack = 0, 0, [_opened(".", folder)]
+    try:
+        while stack:
+            here, entries = stack[-1]
+            if (entry := next(entries, None)) is None:
+                os.close(stack.pop()[0])
+                continue
+            if len(stack) > _MOST_DEPTH:
+                break
+            size += _size(entry)
+            if entry.is_dir(follow_symlinks=False):
+                stack.append(_opened(entry.name, here))
+            if (seen := seen + 1) % _ENTRIES == 0:
+                yield None
+        yield math.inf if stack else size
+    finally:
+        for here, _ in stack:
+            os.close(here)
+
+
+def _opened(name: str, above: int) -> tuple[int, Iterator[os.DirEntry[str]]]:
+    """What cannot be opened is empty: it is gone, or not a folder any more."""
+    try:
+        fd = os.open(name, _FOLDER, dir_fd=above)
+    except OSError:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), iter(())
+    return fd, os.scandir(fd)
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return max(_ENTRY_BYTES, entry.stat(follow_symlinks=False).st_blocks * 512)
+    except OSError:
+        return 0

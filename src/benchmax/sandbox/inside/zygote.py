@@ -2,37 +2,147 @@
 
 It is a child of the server, and hears only of it. Packages are imported before any call comes, in the tree that calls
 see. All forks have one memory layout, and numbers that a package drew when it was imported are the same in all.
+
+It is a fork of the server (`live`), or another interpreter that is started in the same tree (`main`) and has a *loader*
+decide what to import and how a call is run: a file with
+
+    prepare(plan)    imports; gives {"reason": why it cannot be forked, or None, …}, or {"again": another plan} to be
+                     started anew with, for nothing can be unimported
+    run(plan, task)  in a fork: runs the call's `argv`, and returns when it is to end
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import select
 import signal
 import socket
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import body, kernel
+from . import body, kernel, landlock
+from .root import DEVICES
 
 MOST_FDS = 16
 PACKET_BYTES = 200_000
+_LINE, _PLAN, _SPARE = 3, 4, 64
+_LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
 
 
-def live(line: socket.socket, modules: Sequence[str], warm_up: str) -> None:
+class Zygote:
+    """The server's end of one."""
+
+    def __init__(self, common: dict[str, Any], setup: dict[str, Any], plan: dict[str, Any] | None, alone: bool) -> None:
+        """`alone`: without a tree of its own, in which what it imports could do no harm."""
+        self.socket, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.loads = plan is not None
+        self.prepared = False
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                kernel.die_with_parent()
+                if plan is not None:
+                    forker, own = setup["forker"], setup["own"] if alone else None
+                    _execute(far, {"common": common, "plan": plan, "loader": forker["loader"], "own": own}, forker)
+                live(far, common, setup["modules"], setup["warm_up"])
+            finally:
+                os._exit(127)
+        far.close()
+
+    def fork(self, order: dict[str, Any], fds: list[int]) -> None:
+        socket.send_fds(self.socket, [json.dumps(order).encode()], fds)
+
+    def hear(self) -> tuple[dict[str, Any] | None, list[int]]:
+        """None when it is gone."""
+        data, fds, _, _ = socket.recv_fds(self.socket, PACKET_BYTES, 1)
+        return json.loads(data) if data else None, fds
+
+    def close(self) -> None:
+        self.socket.close()
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+def _execute(far: socket.socket, told: dict[str, Any], forker: dict[str, Any]) -> None:
+    line, plan = (fcntl.fcntl(fd, fcntl.F_DUPFD, _SPARE) for fd in (far.fileno(), written(told)))
+    os.dup2(line, _LINE, inheritable=True)
+    os.dup2(plan, _PLAN, inheritable=True)
+    kernel.close_from(_PLAN + 1)
+    os.chdir(forker["folder"])
+    os.execve(forker["python"], [forker["python"], "-u", _LAUNCHER, "forker"], forker["env"])
+
+
+def written(message: dict[str, Any]) -> int:
+    """A message as a file in memory, for one that may be longer than a packet."""
+    fd = kernel.memory_file()
+    with open(fd, "w", encoding="utf-8", closefd=False) as file:
+        json.dump(message, file)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+# In the process itself
+
+
+def live(line: socket.socket, common: dict[str, Any], modules: Sequence[str], warm_up: str) -> None:
     """Never returns."""
     try:
         kernel.set_visible(False)
-        line = socket.socket(fileno=os.dup2(line.detach(), 3, inheritable=False))
-        kernel.close_from(4)
-        pidns = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        _send(line, {"ready": _import(modules, warm_up), "data": _data_bytes()})
-        _serve(line, pidns)
+        line = socket.socket(fileno=os.dup2(line.detach(), _LINE, inheritable=False))
+        kernel.close_from(_LINE + 1)
+        _send(line, {"ready": _import(modules, warm_up), "data": data_bytes()})
+        _serve(line, common)
     finally:
         os._exit(0)
+
+
+def main() -> None:
+    """Of an interpreter of its own. Returns in forks, when they are done."""
+    line = socket.socket(fileno=_LINE)
+    line.set_inheritable(False)
+    kernel.set_visible(False)
+    with open(_PLAN, encoding="utf-8") as file:
+        told = json.load(file)
+    loader = _load(told["loader"])
+    if told["own"] is not None:
+        _confine(told["common"], told["own"])
+    news = loader.prepare(told["plan"])
+    settle()
+    _send(line, {"ready": None, "data": data_bytes()}, [said := written(news)])
+    os.close(said)
+    task = _serve(line, told["common"])
+    if task is not None:
+        gc.enable()
+        os.environ.clear()
+        os.environ.update(task["env"])
+        loader.run(told["plan"], task)
+
+
+def _confine(common: dict[str, Any], own: str) -> None:
+    """As each of its forks, but for the folders of all."""
+    guards = frozenset(common["guards"])
+    if "no_new_privs" in guards:
+        kernel.no_new_privileges()
+    write = [own, *common["write"], *(f"/dev/{name}" for name in DEVICES)]
+    landlock.confine(guards, common["read"], common["listed"], write, tcp=False)
+    if "capabilities" in guards:
+        kernel.drop_capabilities(common["kept"])
+
+
+def _load(path: str) -> Any:
+    spec = importlib.util.spec_from_file_location("_benchmax_loader", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def _import(modules: Sequence[str], warm_up: str) -> str | None:
@@ -58,15 +168,17 @@ def settle() -> None:
     gc.freeze()
 
 
-def _data_bytes() -> int:
+def data_bytes() -> int:
     """Private memory that is mapped already, and counts against the limit of every fork."""
     with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
         sizes = [line.split()[1] for line in file if line.startswith("VmData:")]
     return int(sizes[0]) * 1024
 
 
-def _serve(line: socket.socket, pidns: int) -> None:
+def _serve(line: socket.socket, common: dict[str, Any]) -> dict[str, Any] | None:
+    """Fork until the server is gone. In a fork that a loader runs: what to run."""
     running: dict[int, int] = {}  # pid: call
+    pidns = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake[1])
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -78,27 +190,55 @@ def _serve(line: socket.socket, pidns: int) -> None:
         if line.fileno() in readable:
             data, fds, _, _ = socket.recv_fds(line, PACKET_BYTES, MOST_FDS)
             if not data:
-                return
-            order = json.loads(data)
-            try:
-                running[body.start(order, fds, pidns)] = order["call"]
-            except OSError as error:
-                _send(line, {"ended": order["call"], "status": None, "failed": str(error)})
+                os._exit(0)
+            order = {**common, **json.loads(data)}
+            pid = _fork(line, order, fds, pidns, running)
+            if not isinstance(pid, int):
+                return pid
             for fd in fds:
                 os.close(fd)
+
+
+def _fork(
+    line: socket.socket, order: dict[str, Any], fds: list[int], pidns: int, running: dict[int, int]
+) -> int | dict[str, Any]:
+    try:
+        pid, task = body.start(order, fds, pidns)
+    except OSError as error:
+        _send(line, {"ended": order["call"], "status": None, "failed": str(error)})
+        return -1
+    if task is not None:
+        line.detach()  # its number is another descriptor by now
+        return task
+    running[pid] = order["call"]
+    if order["tells"]:
+        pidfd = os.pidfd_open(pid)
+        _send(line, {"forked": order["call"], "pid": pid}, [pidfd])
+        os.close(pidfd)
+    return pid
 
 
 def _reap(line: socket.socket, running: dict[int, int]) -> None:
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if pid == 0:
+        if ended is None:
             return
-        if pid in running:
-            _send(line, {"ended": running.pop(pid), "status": os.waitstatus_to_exitcode(status)})
+        if ended.si_pid in running:
+            _kill_group(ended.si_pid)  # before its number is free for others
+        status = os.waitstatus_to_exitcode(os.waitpid(ended.si_pid, 0)[1])
+        if ended.si_pid in running:
+            _send(line, {"ended": running.pop(ended.si_pid), "status": status})
 
 
-def _send(line: socket.socket, message: dict[str, Any]) -> None:
-    line.send(json.dumps(message).encode())
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+def _send(line: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+    socket.send_fds(line, [json.dumps(message).encode()], fds)

@@ -148,7 +148,8 @@ class Connection:
         return await self._node.leases.warm(int(message["number"]), float(message["seconds"]))
 
     async def state(self, message: dict[str, Any]) -> dict[str, Any]:
-        return {**self._node.state(), "pids": self._node.leases.pids()}
+        leases = self._node.leases
+        return {**self._node.state(), "pids": leases.pids(), "rollouts": leases.pids_of_rollouts()}
 
     async def _end(self) -> None:
         for task in list(self._tasks.values()):

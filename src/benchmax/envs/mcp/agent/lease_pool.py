@@ -331,6 +331,9 @@ class LeasePool:
     def pids(self) -> list[int]:
         return [pid for servers in self._all() for pid in servers.pids]
 
+    def pids_of_rollouts(self) -> dict[str, list[int]]:
+        return {lease.rollout_id: lease.servers.pids for lease in self._leases.values()}
+
     def _all(self) -> list[ServerSet]:
         return [*self._ready, *(lease.servers for lease in self._leases.values())]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,17 @@ from typing import Any
 from benchmax import limits
 from benchmax.envs.mcp.agent.lease_pool import Lease, LeasePool, usable_cores
 from benchmax.envs.mcp.agent.reward_runner import RewardRunner
+from benchmax.envs.mcp.agent.rollout_dirs import make_rollouts_dir
 from benchmax.envs.mcp.agent.server_launcher import ServerLauncher
 from benchmax.envs.mcp.agent.server_set import ServerSetLauncher
 from benchmax.envs.mcp.agent.workspace_files import Upload, open_download
-from benchmax.envs.mcp.fork.fork_server_client import SandboxRules
 from benchmax.envs.mcp.fork.read_rules import reward_rules, server_rules
+from benchmax.envs.mcp.fork.server_box import SandboxRules
 from benchmax.envs.mcp.setup.install import Installed
-from benchmax.envs.mcp.workdir import Workdir
+from benchmax.envs.mcp.workdir import PRIVATE_NAMES, Workdir
+from benchmax.envs.remote.child import SANDBOXED
 from benchmax.errors import McpError, RewardError
+from benchmax.sandbox import Capabilities
 
 CHUNK_BYTES = limits.MIB
 ASKABLE = frozenset({"resources/list", "resources/read", "resources/templates/list", "prompts/list", "prompts/get"})
@@ -40,19 +43,25 @@ class Node:
         servers: int,
         spares: int | None = None,
         server_memory: str | None = None,
+        closed_ports: Sequence[int] = (),
     ) -> None:
-        rollouts = root / "rollouts"
-        rollouts.mkdir(mode=0o700)
+        rollouts = make_rollouts_dir(root, workdir.path)
         self._rules = _with(server_rules(workdir, root, installed.path), installed)
-        self._launcher = ServerLauncher(workdir, self._rules, installed.path, rollouts, server_memory)
+        self._launcher = ServerLauncher(
+            workdir, self._rules, installed.path, rollouts, server_memory, closed_ports=closed_ports
+        )
         if spares is None:
             spares = min(servers, 2 * usable_cores())
         self.leases = LeasePool(ServerSetLauncher(self._launcher, rollouts), servers, spares)
+        self._holds: Capabilities | None = None
         self._rewards: RewardRunner | None = None
         if workdir.reward_file is not None:
             wider = _with(reward_rules(workdir, root, installed.path), installed)
             self._rewards = RewardRunner(workdir.reward_file, wider, installed.python, installed.path, rollouts)
-        self._launcher.preload()
+
+    async def prepare(self) -> None:
+        """Begin what the first rollout would wait for."""
+        self._holds = await self._launcher.prepare()
 
     def about(self) -> dict[str, Any]:
         """What a client is sent when it connects."""
@@ -60,6 +69,8 @@ class Node:
             "servers": self.leases.capacity,
             "names": [spec.name for spec in self._launcher.specs],
             "confined": self._rules.confined,
+            "sandbox": self._holds.describe() if self._holds is not None else "",
+            "boundary": self._holds is None or self._holds.level == "boundary" or SANDBOXED in os.environ,
             "rewards": self._rewards is not None,
             "pid": os.getpid(),
             "python": sys.version.split()[0],
@@ -126,5 +137,12 @@ class Node:
 
 def _with(rules: SandboxRules, installed: Installed) -> SandboxRules:
     """The rules with read access to what setup.sh installed."""
-    read, listed = map(str, installed.folders), map(str, installed.listed)
-    return replace(rules, read=(*rules.read, *read), listed=(*rules.listed, *listed))
+    read, listed = tuple(map(str, installed.folders)), tuple(map(str, installed.listed))
+    hidden = (str(folder / name) for folder in installed.listed for name in PRIVATE_NAMES)
+    return replace(
+        rules,
+        read=(*rules.read, *read),
+        listed=(*rules.listed, *listed),
+        shown=(*rules.shown, *read, *listed),
+        hidden=(*rules.hidden, *hidden),
+    )

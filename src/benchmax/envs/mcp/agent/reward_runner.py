@@ -17,10 +17,11 @@ from benchmax.envs.mcp.agent.rollout_dirs import RolloutDirs
 from benchmax.envs.mcp.agent.server_launcher import user_packages
 from benchmax.envs.mcp.agent.server_set import ServerSet
 from benchmax.envs.mcp.client.output_tail import OutputTail
-from benchmax.envs.mcp.fork.fork_server_client import Child, ForkServerClient, PythonProgram, SandboxRules
+from benchmax.envs.mcp.fork.python_program import PythonProgram
+from benchmax.envs.mcp.fork.server_box import Child, SandboxRules, ServerBox
 from benchmax.envs.remote.process_limits import scrubbed_environment
 from benchmax.envs.remote.wire import Frames, describe, pack, rebuild
-from benchmax.errors import RewardError
+from benchmax.errors import McpError, RewardError
 
 START_SECONDS = 30.0
 MODULE = "benchmax.envs.mcp.agent.reward_worker"
@@ -34,17 +35,17 @@ class RewardRunner:
 
     def __init__(self, reward_file: Path, rules: SandboxRules, python: str, path: str, root: Path) -> None:
         self._file = reward_file
-        self._rules = replace(rules, read=(*rules.read, str(reward_file.parent)), write=(str(root),))
+        self._rules = replace(rules, read=(*rules.read, str(reward_file.parent)))
         self._root = root
         self._python = python
         self._path = path
-        self._fork_server: ForkServerClient | None = None
+        self._box: ServerBox | None = None
 
     async def compute(
         self, servers: ServerSet, task: Mapping[str, Any], ask: Ask, log: Log, seconds: float
     ) -> dict[str, Any]:
         """Name → {"value"}, {"unscored"} or {"error"}; RewardError when no function could run."""
-        fork_server = await self._parent()
+        box = await self._ready_box()
         ours, theirs = socket.socketpair()
         null = os.open(os.devnull, os.O_RDONLY)
         out_read, out_write = os.pipe()
@@ -52,9 +53,9 @@ class RewardRunner:
         _, tail = await loop.connect_read_pipe(
             lambda: OutputTail(lambda line: log(20, "reward_fn", line)), os.fdopen(out_read, "rb", 0)
         )
-        own, variables = servers.dirs.own, self._variables(servers.dirs)
         fds = [null, out_write, os.dup(out_write), theirs.detach()]
-        child = await fork_server.spawn([str(self._file)], str(servers.dirs.workspace), variables, [str(own)], fds)
+        variables = self._variables(servers.dirs)
+        child = await box.spawn([str(self._file)], servers.dirs.own, variables, fds, forked=True)
         connection = _Connection(ask, log)
         await loop.create_unix_connection(lambda: connection, sock=ours)
         try:
@@ -81,23 +82,24 @@ class RewardRunner:
         lines = "\n".join(tail.lines)
         raise RewardError(f"The reward functions ended their process (status {child.ended.result()}). {lines}".strip())
 
-    async def _parent(self) -> ForkServerClient:
-        if self._fork_server is None or self._fork_server.dead:
+    async def _ready_box(self) -> ServerBox:
+        if self._box is None:
             dirs = RolloutDirs.make(self._root)
             python = PythonProgram(
                 "function", MODULE, own=str(dirs.own), also=(str(self._file),), interpreter=self._python
             )
-            self._fork_server = ForkServerClient(self._rules, self._variables(dirs), python)
-            self._fork_server.start()
-        fork_server = self._fork_server
-        await asyncio.wait([fork_server.ready], timeout=START_SECONDS)
-        if not fork_server.ready.done() or fork_server.dead:
-            raise RewardError("The process for rewards cannot be started. Check what reward_fn.py imports.")
-        return fork_server
+            self._box = ServerBox(
+                self._rules, self._root, self._variables(dirs), python, name="the rewards", trusted=True
+            )
+        try:
+            await asyncio.wait_for(self._box.forking(), START_SECONDS)
+        except (TimeoutError, McpError):
+            raise RewardError("The process for rewards cannot be started. Check what reward_fn.py imports.") from None
+        return self._box
 
     async def close(self) -> None:
-        if self._fork_server is not None:
-            await self._fork_server.close()
+        if self._box is not None:
+            await self._box.close()
 
 
 class _Connection(asyncio.Protocol):

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmax.envs.mcp.workdir import open_to_servers
+from benchmax.sandbox.inside.guards import FIRST_UID
+
 DIR_VARIABLES = ("HOME", "TMPDIR", "PWD")
 """Environment variables that name them to a process."""
+
+
+def make_rollouts_dir(root: Path, workdir: Path) -> Path:
+    """The folder of all rollouts. As root, servers of another user get to it, and read the agent's own workdir."""
+    rollouts = root / "rollouts"
+    rollouts.mkdir(mode=0o700)
+    if os.geteuid() == 0:
+        for folder in (root, rollouts):
+            os.chown(folder, -1, server_user())
+            folder.chmod(0o710)
+        if workdir.resolve().is_relative_to(root.resolve()):
+            open_to_servers(workdir)
+    return rollouts
+
+
+def server_user() -> int:
+    """As root: the number of the user that this agent's servers run as."""
+    return FIRST_UID + os.getpid()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +48,17 @@ class RolloutDirs:
         for each in (dirs.workspace, dirs.own / "home", dirs.own / "tmp"):
             each.mkdir(mode=0o700)
         return dirs
+
+    def give_to(self, user: int) -> None:
+        """For root: servers run as another user, who has to write here."""
+        if os.geteuid() == 0:
+            for each in (self.own, *self.own.iterdir()):
+                os.chown(each, user, user)
+
+    def open_up(self) -> None:
+        """For a process that imports before its user is known; nobody else gets to `own`."""
+        for each in (self.own, *self.own.iterdir()):
+            each.chmod(0o777)
 
     def variables(self) -> dict[str, str]:
         return dict(zip(DIR_VARIABLES, (f"{self.own}/home", f"{self.own}/tmp", str(self.workspace)), strict=True))

@@ -33,14 +33,14 @@ from benchmax.config import home
 from benchmax.envs.mcp.agent.auth import MIN_SECRET_CHARS
 from benchmax.envs.mcp.agent.connection import make_app
 from benchmax.envs.mcp.agent.node import Node
-from benchmax.envs.mcp.fork.fork_server_client import end_children, require_linux
-from benchmax.envs.mcp.fork.sandbox import adopt_orphans, hide
+from benchmax.envs.mcp.fork.children import end_children, require_linux
 from benchmax.envs.mcp.server_config import memory_bytes
 from benchmax.envs.mcp.setup.cache import SetupCache
 from benchmax.envs.mcp.setup.install import Installed, install
 from benchmax.envs.mcp.workdir import Workdir, read_workdir
 from benchmax.errors import BenchmaxError, UsageError
 from benchmax.files.temp_dirs import make_owned_dir, remove_orphaned_dirs, remove_tree
+from benchmax.sandbox.inside import kernel
 
 T = TypeVar("T")
 SECRET_VARIABLE = "BENCHMAX_MCP_SECRET"
@@ -90,8 +90,9 @@ async def serve(options: argparse.Namespace, secret: str, root: Path) -> None:
 async def _serve_installed(
     options: argparse.Namespace, secret: str, root: Path, workdir: Workdir, installed: Installed, stop: asyncio.Event
 ) -> None:
-    node = Node(workdir, root, installed, options.servers, options.spares, options.server_memory)
+    node = Node(workdir, root, installed, options.servers, options.spares, options.server_memory, options.close_port)
     try:
+        await node.prepare()
         names = [*options.allow_host, socket.gethostname()]
         runner, address = await _listen(make_app(node, secret, names), options.listen)
         try:
@@ -153,6 +154,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--servers", type=int, default=1, help="rollouts served at once")
     parser.add_argument("--spares", type=int, default=None, help="further servers kept ready; two per core by default")
     parser.add_argument("--server-memory", default=None, help="memory limit of a server, such as 512MB")
+    parser.add_argument("--close-port", action="append", type=int, default=[], help="a port closed to the servers")
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port, or unix:/path")
     parser.add_argument("--allow-host", action="append", default=[], help="a host name that clients may use")
     parser.add_argument("--root", default=None, help="folder for the rollouts' directories; made and removed")
@@ -185,8 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     root: Path | None = None
     try:
         require_linux()
-        hide()
-        adopt_orphans()
+        kernel.set_visible(False)
+        kernel.adopt_orphans()
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 1 << 16), hard))
         root = _make_root(options)

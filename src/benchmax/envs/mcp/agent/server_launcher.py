@@ -12,26 +12,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmax import limits
 from benchmax.envs.mcp.agent.rollout_dirs import DIR_VARIABLES, RolloutDirs
 from benchmax.envs.mcp.client.http_session import HttpSession
 from benchmax.envs.mcp.client.mcp_session import McpSession, NoAnswer, RpcError
 from benchmax.envs.mcp.client.output_tail import OutputTail
 from benchmax.envs.mcp.client.stdio_session import StdioSession
-from benchmax.envs.mcp.fork.fork_server_client import (
-    Child,
-    ForkServerClient,
-    PythonProgram,
-    SandboxRules,
-    python_program,
-)
 from benchmax.envs.mcp.fork.preload import ARGUMENTS
-from benchmax.envs.mcp.fork.read_rules import certificate_variables, extra_paths, unreadable_paths
+from benchmax.envs.mcp.fork.python_program import PythonProgram, python_program
+from benchmax.envs.mcp.fork.read_rules import certificate_variables, extra_paths, shown_paths, unreadable_paths
+from benchmax.envs.mcp.fork.server_box import Child, SandboxRules, ServerBox, ServerLimits
 from benchmax.envs.mcp.ports import free_port
 from benchmax.envs.mcp.server_config import ServerSpec, memory_bytes
 from benchmax.envs.mcp.workdir import Workdir
 from benchmax.envs.remote.process import signal_name
-from benchmax.envs.remote.process_limits import scrubbed_environment
+from benchmax.envs.remote.process_limits import readable_bytes, scrubbed_environment
 from benchmax.errors import EnvDefinitionError, McpError
+from benchmax.sandbox import Capabilities
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -85,8 +82,10 @@ class Server:
         if self.tails:
             await asyncio.wait([tail.closed for tail in self.tails], timeout=LAST_WORDS_SECONDS)
         how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with exit code {status}"
-        if self.child.over_memory:
-            how = f"used more than {self.spec.memory} of memory and was killed; raise `memory` if it needs more"
+        if self.child.failure is not None:
+            how = f"could not be started: {self.child.failure.rstrip('.')}"
+        elif self.child.by is not None:
+            how = _over(self.child.by, self.spec)
         lines = f"Its last lines were:\n{self.last_lines}" if self.last_lines else "It printed no error."
         return f"MCP server {self.spec.name!r} {how}. {lines}"
 
@@ -103,7 +102,15 @@ class Server:
 class ServerLauncher:
     """Starts servers: Python ones as forks of a process that has imported their packages, others by their command."""
 
-    def __init__(self, workdir: Workdir, rules: SandboxRules, path: str, root: Path, memory: str | None = None) -> None:
+    def __init__(
+        self,
+        workdir: Workdir,
+        rules: SandboxRules,
+        path: str,
+        root: Path,
+        memory: str | None = None,
+        closed_ports: Sequence[int] = (),
+    ) -> None:
         here = {"sync_workdir": str(workdir.path)}
         self._path = path
         self._root = root
@@ -112,12 +119,11 @@ class ServerLauncher:
         ]
         if memory is not None:
             self.specs = [replace(spec, memory=spec.memory or memory) for spec in self.specs]
-        self._rules = rules
+        self._rules = replace(rules, closed_ports=tuple(closed_ports))
         self._read = {spec.name: extra_paths(spec, workdir, root.parent, path) for spec in self.specs}
         self.unread: dict[str, list[str]] = {}
         """Paths in a server's arguments or variables that it may not read."""
-        self._plain: ForkServerClient | None = None
-        self._forking: dict[str, ForkServerClient] = {}
+        self._boxes: dict[str, ServerBox] = {}
         self.not_forked: dict[str, str] = {}
         """Servers that are run by their command, and why they cannot be forked."""
         for spec in self.specs if rules.confined else ():
@@ -128,13 +134,13 @@ class ServerLauncher:
     @property
     def not_preloaded(self) -> dict[str, dict[str, str]]:
         """For each forked server, the packages that it imports itself, and why."""
-        return {name: parent.not_preloaded for name, parent in self._forking.items() if parent.not_preloaded}
+        return {name: box.not_preloaded for name, box in self._boxes.items() if box.not_preloaded}
 
-    def preload(self) -> None:
-        """Begin importing what Python servers need, before the first one is started."""
-        for spec in self.specs:
-            if (program := self._python(spec)) is not None:
-                self._start_parent(spec, program)
+    async def prepare(self) -> Capabilities | None:
+        """Begin importing what Python servers need, before the first one is started. Says what holds them."""
+        boxes = [self._box(spec) for spec in self.specs if spec.command is not None]
+        found = await asyncio.gather(*(box.start() for box in boxes))
+        return found[0] if found else None
 
     async def start(self, spec: ServerSpec, dirs: RolloutDirs) -> Server:
         """Start one server and initialise its session; McpError with its last lines when that fails."""
@@ -151,7 +157,8 @@ class ServerLauncher:
             return await self._reach(spec, dirs)
         if (program := self._python(spec)) is not None:
             try:
-                return await self._start(spec, dirs, await self._parent(spec, program), program)
+                await self._await_forker(spec)
+                return await self._start(spec, dirs, program)
             except _CannotFork as error:
                 self.not_forked[spec.name] = str(error)
             except _NotYet:
@@ -163,7 +170,7 @@ class ServerLauncher:
                 self.not_forked[spec.name] = "it starts only in a process of its own"
                 logger.warning("MCP server %r is not forked: %s", spec.name, failure)
                 return server
-        return await self._start(spec, dirs, self._plain_parent(), None)
+        return await self._start(spec, dirs, None)
 
     def _python(self, spec: ServerSpec) -> PythonProgram | None:
         """The program of a server that can be forked."""
@@ -174,46 +181,46 @@ class ServerLauncher:
 
     async def _try_plain(self, spec: ServerSpec, dirs: RolloutDirs, failure: McpError) -> Server:
         """Start by its command a server that failed when forked; raises the first failure if this fails too."""
-        parent = self._forking.get(spec.name)
-        if parent is not None and parent.proven:
+        if self._box(spec).proven:
             raise failure
         try:
-            return await self._start(spec, dirs, self._plain_parent(), None)
+            return await self._start(spec, dirs, None)
         except McpError:
             raise failure from None
 
-    async def _parent(self, spec: ServerSpec, program: PythonProgram) -> ForkServerClient:
-        parent = self._forking.get(spec.name)
-        if parent is None or (parent.dead and parent.proven):
-            parent = self._start_parent(spec, program)
-        done, _ = await asyncio.wait([parent.ready], timeout=spec.start_seconds)
-        if not done:
-            raise _NotYet
-        if (reason := parent.ready.result()) is not None:
+    async def _await_forker(self, spec: ServerSpec) -> None:
+        """_CannotFork or _NotYet when its servers are to be run by their command."""
+        try:
+            reason = await asyncio.wait_for(self._box(spec).forking(), spec.start_seconds)
+        except TimeoutError:
+            raise _NotYet from None
+        if reason is not None:
             raise _CannotFork(reason)
-        return parent
 
-    def _start_parent(self, spec: ServerSpec, program: PythonProgram) -> ForkServerClient:
-        """Start a fork server that imports in an empty directory, with a server's own arguments and variables."""
+    def _box(self, spec: ServerSpec) -> ServerBox:
+        """The sandbox of a server's processes; a Python server's imports its packages, too."""
+        if spec.name not in self._boxes:
+            self._boxes[spec.name] = self._made_box(spec)
+        return self._boxes[spec.name]
+
+    def _made_box(self, spec: ServerSpec) -> ServerBox:
+        shown = (*self._rules.shown, *shown_paths(spec, self._path))
+        rules = replace(self._rules, read=(*self._rules.read, *self._read[spec.name]), shown=shown)
+        if (program := self._python(spec)) is None:
+            return ServerBox(rules, self._root, self._variables(), name=_log_name(spec))
+        return self._forking_box(spec, program, rules)
+
+    def _forking_box(self, spec: ServerSpec, program: PythonProgram, rules: SandboxRules) -> ServerBox:
+        """It imports in an empty directory, with the server's own arguments and variables."""
         dirs = RolloutDirs.make(self._root)
+        dirs.open_up()
         filled = spec.filled({"workspace": str(dirs.workspace), "port": "0"})
         varying = [key for key, value in spec.env.items() if "${{" in value]
         varying += [ARGUMENTS] if any("${{" in each for each in program.arguments) else []
         arguments = _last(filled.args, program.arguments)
         program = replace(program, arguments=arguments, own=str(dirs.own), varying=(*DIR_VARIABLES, *varying))
-        rules = replace(
-            self._rules, read=(*self._rules.read, *self._read[spec.name]), write=(str(dirs.own), str(self._root))
-        )
-        parent = ForkServerClient(rules, {**self._variables(), **dirs.variables(), **filled.env}, program)
-        parent.start()
-        self._forking[spec.name] = parent
-        return parent
-
-    def _plain_parent(self) -> ForkServerClient:
-        if self._plain is None or self._plain.dead:
-            self._plain = ForkServerClient(self._rules, self._variables())
-            self._plain.start()
-        return self._plain
+        variables = {**self._variables(), **dirs.variables(), **filled.env}
+        return ServerBox(rules, self._root, variables, program, name=_log_name(spec))
 
     def _variables(self) -> dict[str, str]:
         inherited = scrubbed_environment(certificate_variables(os.environ))
@@ -229,38 +236,33 @@ class ServerLauncher:
             raise
         return Server(filled, session)
 
-    async def _start(
-        self, spec: ServerSpec, dirs: RolloutDirs, parent: ForkServerClient, program: PythonProgram | None
-    ) -> Server:
-        filled = spec.filled({"workspace": str(dirs.workspace), "port": str(free_port()) if spec.url else ""})
+    async def _start(self, spec: ServerSpec, dirs: RolloutDirs, program: PythonProgram | None) -> Server:
+        """With a program as a fork, else by its command."""
+        port = free_port() if spec.url else None
+        filled = spec.filled({"workspace": str(dirs.workspace), "port": str(port or "")})
         argv = [filled.command or "", *filled.args]
         if program is not None:
             argv = list(_last(filled.args, program.arguments))
         variables = {**self._variables(), **dirs.variables(), **filled.env}
-        server = await self._spawn(filled, parent, argv, dirs, variables)
+        process = _Process(argv, variables, port, forked=program is not None)
+        server = await self._spawn(filled, self._box(spec), process, dirs)
         try:
             await self._shake_hands(server)
         except BaseException:
             await server.stop()
             raise
         if program is not None:
-            parent.proven = True
+            self._box(spec).proven = True
         return server
 
-    async def _spawn(
-        self,
-        spec: ServerSpec,
-        parent: ForkServerClient,
-        argv: list[str],
-        dirs: RolloutDirs,
-        variables: Mapping[str, str],
-    ) -> Server:
+    async def _spawn(self, spec: ServerSpec, box: ServerBox, process: _Process, dirs: RolloutDirs) -> Server:
         stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()
         ours, theirs = (stdin[1], stdout[0], stderr[0]), (stdin[0], stdout[1], stderr[1])
         try:
-            memory = memory_bytes(spec.memory) if spec.memory is not None else None
-            cwd, own, read = str(dirs.workspace), [str(dirs.own)], self._read[spec.name]
-            child = await parent.spawn(argv, cwd, variables, own, theirs, memory, read)
+            await box.start()
+            dirs.give_to(box.user)
+            given = _limits(spec, process.port)
+            child = await box.spawn(process.argv, dirs.own, process.env, theirs, given, forked=process.forked)
         except BaseException:
             for fd in ours:
                 os.close(fd)
@@ -301,8 +303,17 @@ class ServerLauncher:
         await server.explained(opening)
 
     async def close(self) -> None:
-        parents = [*self._forking.values(), *([self._plain] if self._plain else [])]
-        await asyncio.gather(*(parent.close() for parent in parents))
+        await asyncio.gather(*(box.close() for box in self._boxes.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """What to start."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    port: int | None
+    forked: bool
 
 
 class _CannotFork(Exception):
@@ -311,6 +322,25 @@ class _CannotFork(Exception):
 
 class _NotYet(Exception):
     """The packages are still being imported."""
+
+
+def _log_name(spec: ServerSpec) -> str:
+    return f"MCP server {spec.name!r}"
+
+
+def _limits(spec: ServerSpec, port: int | None) -> ServerLimits:
+    memory = memory_bytes(spec.memory) if spec.memory is not None else limits.MCP_MEMORY_BYTES
+    return ServerLimits(memory, spec.network, port if spec.network == "none" else None)
+
+
+def _over(limit: str, spec: ServerSpec) -> str:
+    """How a server was ended that took too much."""
+    if limit == "memory":
+        most = spec.memory or readable_bytes(limits.MCP_MEMORY_BYTES)
+        return f"used more than {most} of memory and was killed; raise `memory` if it needs more"
+    if limit == "disk":
+        return f"wrote more than {readable_bytes(limits.MCP_DISK_BYTES)} (MCP_DISK_BYTES) and was killed"
+    return f"started more than {limits.MCP_PROCESSES:,} processes (MCP_PROCESSES) and was killed"
 
 
 def user_packages() -> dict[str, str]:

@@ -10,7 +10,7 @@ import os
 import secrets
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,14 +42,30 @@ def _made_folder_of(workspace: Path, parts: list[str]) -> Iterator[int]:
     fd = os.open(workspace, _FOLDER)
     try:
         for part in parts[:-1]:
-            with suppress(FileExistsError):
-                os.mkdir(part, 0o700, dir_fd=fd)
+            made = _made(part, fd)
             inner = os.open(part, _FOLDER, dir_fd=fd)
+            if made:
+                _give_away(inner, fd)
             os.close(fd)
             fd = inner
         yield fd
     finally:
         os.close(fd)
+
+
+def _made(part: str, folder: int) -> bool:
+    try:
+        os.mkdir(part, 0o700, dir_fd=folder)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _give_away(fd: int, folder: int) -> None:
+    """For root: what is written belongs to the user whose folder it is in, as the servers run as that one."""
+    if os.geteuid() == 0:
+        owner = os.fstat(folder)
+        os.fchown(fd, owner.st_uid, owner.st_gid)
 
 
 class Upload:
@@ -107,7 +123,9 @@ def _begun(workspace: Path, temporary: str) -> tuple[int, int]:
     folder = os.open(workspace, _FOLDER)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        return folder, os.open(temporary, flags, 0o600, dir_fd=folder)
+        file = os.open(temporary, flags, 0o600, dir_fd=folder)
+        _give_away(file, folder)
+        return folder, file
     except OSError:
         os.close(folder)
         raise

@@ -1,8 +1,8 @@
 """Which paths servers may read: the system, the interpreters, the workdir, their own program, and what `read` names.
 
-Landlock only knows what is allowed, and all of that is listed here: an argument or a variable that is a path opens
-nothing, nor does a link in the workdir. Homes, temporary folders, mounted disks and what the system itself keeps from
-most users, such as /etc/shadow, stay closed, and so do other rollouts and the files that score and configure, even
+The sandbox shows few folders, and Landlock opens of them what is listed here: an argument or a variable that is a path
+opens nothing, nor does a link in the workdir. Homes, temporary folders, mounted disks and what the system itself keeps
+from most users, such as /etc/shadow, stay closed, and so do other rollouts and the files that score and configure, even
 inside a folder that `read` names.
 
 Rewards are the user's own code and read more: everything but temporary folders, the agent's folder and hidden files.
@@ -15,15 +15,16 @@ import shutil
 import site
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from benchmax.envs.mcp.fork.fork_server_client import SandboxRules, shebang
-from benchmax.envs.mcp.fork.sandbox import landlock_version
+from benchmax.envs.mcp.fork.python_program import shebang
+from benchmax.envs.mcp.fork.server_box import SandboxRules
 from benchmax.envs.mcp.server_config import ServerSpec
-from benchmax.envs.mcp.workdir import CONFIG_NAMES, REWARD_FILE, SETUP_FILE, Workdir
+from benchmax.envs.mcp.workdir import PRIVATE_NAMES, Workdir
 from benchmax.errors import EnvDefinitionError
+from benchmax.sandbox.inside.landlock import version as landlock_version
 
 SYSTEM = (
     "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr", "/etc", "/opt", "/nix", "/gnu", "/snap",
@@ -31,6 +32,8 @@ SYSTEM = (
     "/var/cache/fontconfig", "/var/lib/ca-certificates",
 )  # fmt: skip
 """Programs, libraries and settings of the system."""
+SHOWN = ("/etc", "/opt", "/nix", "/gnu", "/snap", "/sys/devices/system/cpu", "/var/cache/fontconfig")
+"""Of these, what a sandbox shows beside the folders of programs and libraries: no sockets."""
 CLOSED = ("/tmp", "/var/tmp", "/dev/shm", "/run/user", "/run/secrets", "/boot", "/lost+found")
 _GUARDED = ("/etc", "/opt")
 """Files in these that not every user may read are closed to all servers."""
@@ -43,14 +46,24 @@ CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_E
 
 def server_rules(workdir: Workdir, root: Path, path: str) -> SandboxRules:
     """What every server of this workdir may read, in addition to its own directory under `root`."""
-    closed = _never_readable(workdir, root) | {*map(Path, CLOSED), Path("/root"), Path("/home"), Path.home()}
+    shut = _never_readable(workdir, root)
+    closed = shut | {*map(Path, CLOSED), Path("/root"), Path("/home"), Path.home()}
     closed |= {each.resolve() for each in closed}
     found = [part for folder in SYSTEM for part in _without(Path(folder), closed) if os.path.exists(part)]
-    found += _inside(workdir.path, _never_readable(workdir, root))
-    found += _interpreters(path)
-    found += (Path(file) for name in CERTIFICATES if os.path.isfile(file := os.environ.get(name, "")))
+    found += _inside(workdir.path, shut)
+    more = [*_interpreters(path), *_certificates()]
     listed = (str(workdir.path), *_GUARDED)
-    return SandboxRules(tuple(dict.fromkeys(map(str, found))), landlock_version() > 0, listed=listed)
+    return SandboxRules(
+        _texts([*found, *more]), landlock_version() > 0, listed, _texts([*SHOWN, workdir.path, *more]), _texts(shut)
+    )
+
+
+def _certificates() -> Iterator[Path]:
+    yield from (Path(file) for name in CERTIFICATES if os.path.isfile(file := os.environ.get(name, "")))
+
+
+def _texts(paths: Iterable[str | Path]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(str, paths)))
 
 
 def reward_rules(workdir: Workdir, root: Path, path: str) -> SandboxRules:
@@ -58,7 +71,7 @@ def reward_rules(workdir: Workdir, root: Path, path: str) -> SandboxRules:
     closed = {root, *map(Path, CLOSED), *_hidden(Path.home()), *_private()}
     closed |= {each.resolve() for each in closed}
     found = [*_without(Path("/"), closed), workdir.path, *_interpreters(path)]
-    return SandboxRules(tuple(dict.fromkeys(map(str, found))), landlock_version() > 0)
+    return SandboxRules(_texts(found), landlock_version() > 0)
 
 
 def extra_paths(spec: ServerSpec, workdir: Workdir, root: Path, path: str) -> tuple[str, ...]:
@@ -75,7 +88,12 @@ def extra_paths(spec: ServerSpec, workdir: Workdir, root: Path, path: str) -> tu
             raise EnvDefinitionError(f"MCP server {spec.name!r}: read names the whole disk. Name folders.")
         found += _inside(named.resolve(), shut)
     kept = (each for each in found if not any(each.resolve().is_relative_to(one) for one in shut))
-    return tuple(dict.fromkeys(map(str, kept)))
+    return _texts(kept)
+
+
+def shown_paths(spec: ServerSpec, path: str) -> tuple[str, ...]:
+    """The same for what it sees, without what is closed inside."""
+    return _texts([*_program_of(spec, path), *map(os.path.expanduser, spec.read)])
 
 
 def unreadable_paths(spec: ServerSpec, read: tuple[str, ...], workdir: Path) -> list[str]:
@@ -90,8 +108,7 @@ def unreadable_paths(spec: ServerSpec, read: tuple[str, ...], workdir: Path) -> 
 
 def _never_readable(workdir: Workdir, root: Path) -> set[Path]:
     """What no server may read even if it is named: other rollouts and agents, rewards and configuration, secrets."""
-    names = (REWARD_FILE, SETUP_FILE, *CONFIG_NAMES)
-    shut = {workdir.path / name for name in names} | {root / "rollouts", root / "agent", *_private()}
+    shut = {workdir.path / name for name in PRIVATE_NAMES} | {root / "rollouts", root / "agent", *_private()}
     if not workdir.path.is_relative_to(root):
         shut.add(root)
     for folder in {root.parent, root.resolve().parent}:

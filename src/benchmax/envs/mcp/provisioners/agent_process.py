@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import threading
@@ -17,6 +18,9 @@ from benchmax.files.temp_dirs import make_owned_dir, remove_orphaned_dirs, remov
 START_SECONDS = 1_860.0
 """setup.sh may install a great deal."""
 STOP_SECONDS = 4.0
+_TOLD = "Sandbox call "
+"""How the agent's lines begin that say what a server tried, or which limit ended it."""
+logger = logging.getLogger(__name__)
 
 
 class AgentProcess:
@@ -71,7 +75,10 @@ class AgentProcess:
         assert self._process.stderr is not None
         with self._process.stderr as stream:
             for line in stream:
-                self._errors.append(line.decode("utf-8", "replace").rstrip())
+                text = line.decode("utf-8", "replace").rstrip()
+                self._errors.append(text)
+                if text.startswith(_TOLD):
+                    logger.warning("%s", text)
 
     def stop(self) -> None:
         """End the agent and its servers, and remove its directory."""

@@ -27,7 +27,7 @@ from pathlib import Path
 from benchmax import limits
 from benchmax.envs.mcp.packed_workdir import ignored_names
 from benchmax.envs.mcp.setup.inputs import file_digest, setup_key
-from benchmax.envs.mcp.workdir import CONFIG_NAMES, REWARD_FILE, SETUP_FILE, Workdir
+from benchmax.envs.mcp.workdir import PRIVATE_NAMES, Workdir
 from benchmax.files.atomic import write_text
 from benchmax.files.locks import lock_file
 
@@ -89,8 +89,7 @@ class CacheEntry:
     @property
     def readable(self) -> list[Path]:
         """What servers may read of it: all but rewards and configuration."""
-        closed = (REWARD_FILE, SETUP_FILE, *CONFIG_NAMES)
-        return [self.venv, *(each for each in sorted(self.copy.iterdir()) if each.name not in closed)]
+        return [self.venv, *(each for each in sorted(self.copy.iterdir()) if each.name not in PRIVATE_NAMES)]
 
     def close(self) -> None:
         """Release it, and remove it unless it is to be kept."""

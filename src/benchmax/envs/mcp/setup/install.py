@@ -19,9 +19,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from benchmax.envs.mcp.fork.fork_server_client import living_children
+from benchmax.envs.mcp.fork.children import living_children
 from benchmax.envs.mcp.setup.cache import CacheEntry, SetupCache, snapshot
-from benchmax.envs.mcp.workdir import SETUP_FILE, Workdir
+from benchmax.envs.mcp.workdir import SETUP_FILE, Workdir, open_to_servers
 from benchmax.errors import EnvDefinitionError
 from benchmax.files.logs import tail
 
@@ -59,6 +59,7 @@ async def install(
         return Installed(_usual_path(), sys.executable)
     if cache is None:
         await _run_in(workdir.path, root)
+        await asyncio.to_thread(_open_up, root, root / "venv")
         return _installed(root / "venv")
     entry = None if again else cache.find()
     if entry is None:
@@ -87,6 +88,7 @@ async def _build(workdir: Workdir, cache: SetupCache, again: bool, report: Repor
     try:
         before = await asyncio.to_thread(snapshot, entry.copy)
         await _run_in(entry.copy, entry.folder)
+        await asyncio.to_thread(_open_up, entry.folder, entry.copy, entry.venv)
         await asyncio.to_thread(entry.record_changes, before, workdir.path)
         if not await _leaves_programs():
             await asyncio.to_thread(cache.keep, entry)
@@ -96,6 +98,12 @@ async def _build(workdir: Workdir, cache: SetupCache, again: bool, report: Repor
         raise
     report({"setup": "ends", "seconds": monotonic() - began, "kept": entry.kept})
     return entry
+
+
+def _open_up(above: Path, *folders: Path) -> None:
+    os.chmod(above, 0o700)
+    for folder in folders:
+        open_to_servers(folder)
 
 
 async def _leaves_programs() -> bool:

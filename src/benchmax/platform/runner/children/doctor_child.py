@@ -136,7 +136,9 @@ async def _sandbox(confined: Confinement | None, python: Path, place: Path) -> A
         yield None
         return
     read = (*code_paths(str(python)), *confined.read)
-    sandbox = Sandbox(read=read, own=place, network=confined.network, insist=confined.insist)
+    sandbox = Sandbox(
+        read=read, own=place, network=confined.network, insist=confined.insist, closed_ports=confined.closed_ports
+    )
     try:
         yield sandbox
     finally:
