@@ -244,7 +244,7 @@ class _NoHub(BaseEnv):
 
 def find_rows(env_class: type[BaseEnv], data: str | None) -> Any:
     """The rows a person means by `data`: a file, `hf:owner/name`, or a name the environment loads itself."""
-    if means_own_rows(env_class, data):
+    if data is None or means_own_rows(env_class, data):
         return own_rows(env_class, data or None)
     if not data.startswith("hf:") and not os.path.exists(data):
         raise NotFoundError(_no_file(Path(data)))

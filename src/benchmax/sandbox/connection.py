@@ -10,7 +10,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -307,7 +306,6 @@ def _payload(call: Call) -> int:
             "files": [(name, len(content)) for name, content in call.files.items()],
         }
     ).encode()
-    fd = nameless_file()
     return _memory_file(len(head).to_bytes(8, "little"), head, *call.files.values())
 
 
@@ -320,13 +318,6 @@ def _memory_file(*parts: bytes) -> int:
     return fd
 
 
-def nameless_file() -> int:
-    """A file in memory; within a sandbox, where there is none, one on the disk that nobody else can open."""
-    try:
-        return os.memfd_create("call", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    except OSError:
-        with tempfile.TemporaryFile() as file:
-            return os.dup(file.fileno())
 def _pid_of(fds: list[int]) -> int:
     """The number here of the process that a descriptor stands for; 0 when it has ended."""
     if not fds:

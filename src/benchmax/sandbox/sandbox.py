@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import logging
 import os
@@ -23,7 +22,6 @@ from benchmax.errors import SandboxError, SandboxUnavailable, UsageError
 from benchmax.files.links import read_plain
 from benchmax.sandbox.call import Call, EndedBy, Limits, Network, Result
 from benchmax.sandbox.capabilities import INSIST, Capabilities, insists, require
-from benchmax.sandbox.connection import Connection, Ended, Process, Setup, nameless_file
 from benchmax.sandbox.connection import LAUNCHER, Connection, Ended, Forker, Forking, Process, Setup, View, most
 from benchmax.sandbox.inside import kernel
 from benchmax.sandbox.inside.guards import GUARDS
@@ -140,8 +138,6 @@ class Sandbox:
                 connection = Connection(self._setup)
                 await connection.start()
                 try:
-                    found = _capabilities(connection)
-                    require("boundary", found, insist=self._insist or found.within)
                     self._accept(connection)
                 except UsageError:
                     await connection.close()
@@ -151,7 +147,8 @@ class Sandbox:
 
     def _accept(self, connection: Connection) -> None:
         """SandboxUnavailable for one that holds less than is asked, unless the user insists."""
-        require("boundary", _capabilities(connection), insist=self._insist)
+        found = _capabilities(connection)
+        require("boundary", found, insist=self._insist or found.within)
         if self._setup.ports and "landlock_tcp" not in connection.guards and not self._insist:
             why = connection.lacks.get("landlock_tcp", "it was not asked for")
             raise SandboxUnavailable(f"No port can be closed here: {why}. Use Linux 6.7, or set BENCHMAX_{INSIST}=1.")
@@ -166,11 +163,9 @@ class Sandbox:
         began = time.monotonic()
         scratch = _scratch(call, connection)
         process = connection.spawn(replace(call, workspace=scratch) if scratch else call, fds, keep=False)
-        process.ended.add_done_callback(lambda ended: _log_end(process.number, ended, time.monotonic() - began))
+        process.ended.add_done_callback(lambda ended: self._log_end(process.number, ended, time.monotonic() - began))
         if scratch is not None:
             process.ended.add_done_callback(lambda _: shutil.rmtree(scratch, ignore_errors=True))
-        process = connection.spawn(call, fds, keep=False)
-        process.ended.add_done_callback(lambda ended: self._log_end(process.number, ended, time.monotonic() - began))
         try:
             await asyncio.shield(process.started)
         except BaseException:
@@ -270,12 +265,6 @@ def _scratch(call: Call, connection: Connection) -> Path | None:
 def _memory_file(content: bytes) -> int:
     if not content:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    writable = nameless_file()
-    with open(writable, "wb") as file:
-        file.write(content)
-        file.flush()
-        # Memory that no process is charged for must not grow; a file on the disk has no seals.
-        with contextlib.suppress(OSError):
     writable = kernel.memory_file(os.MFD_ALLOW_SEALING)
     with open(writable, "wb") as file:
         file.write(content)

@@ -170,7 +170,6 @@ def _enter_namespaces(setup: dict[str, Any], guards: frozenset[str]) -> None:
     setup["user"] = user
     if wanted := sum(flag for name, flag in flags.items() if name in guards):
         kernel.unshare(wanted)  # which within a sandbox is refused even when nothing is asked for
-        kernel.unshare(wanted)
     if "user" in guards:
         kernel.set_visible(True)
         proc = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
