@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmax.config import setting
-from benchmax.errors import NotFoundError, RecordError
+from benchmax.errors import NotFoundError, RecordError, UsageError
 from benchmax.extras import require
 
 if TYPE_CHECKING:
@@ -87,11 +87,20 @@ def read_weights(run: Path, which: str = "best") -> tuple[Checkpoint, dict[str, 
     for left in reversed(range(TRIES)):
         try:
             found = choose_checkpoint(run, which)
-            return found, found.weights()
+            return found, _weights_here(found)
         except (NotFoundError, RecordError):
             if not left:
                 raise
     raise AssertionError("unreachable")
+
+
+def _weights_here(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The checkpoint's weights; UsageError where another trainer's server keeps them."""
+    weights = checkpoint.weights()
+    if not weights:
+        kept = checkpoint.state().get("learner", {}).get("weights_at", "its trainer's server")
+        raise UsageError(f"The weights of {checkpoint.path} are not here but at {kept}. Fetch or sample them there.")
+    return weights
 
 
 def trained_policy(config: TrainConfig, weights: Mapping[str, Tensor]) -> Policy:

@@ -23,6 +23,7 @@ from benchmax.errors import ConfigError, DatasetError
 from benchmax.inference.engine.engine import Engine, pick_device
 from benchmax.inference.local import LocalModel
 from benchmax.inference.tokens.prompt_cache import CachedChatTokens
+from benchmax.inference.tokens.token_model import TokenModel
 from benchmax.inference.weights.llama import ModelSpec
 from benchmax.inference.weights.store import resolve
 from benchmax.memory import gc_frozen
@@ -68,13 +69,20 @@ async def train(
     make_paths_absolute(config)
     directory = _fetch_model(config, on_event)
     chosen = fit_to_device(config, pick_device(config.model.device).type)
+    with new_run(config) as run:
+        return await _train(run, directory, task, on_event, grace=grace, chosen=chosen)
+
+
+@contextlib.contextmanager
+def new_run(config: TrainConfig) -> Iterator[RunDir]:
+    """A fresh run directory in `output.dir`; it is removed again when the run never began."""
     folder = Path(config.output.dir)
     config.output.name = name = config.output.name or _fresh_name(folder, _short_name(config.data.env))
     path = folder / name
     is_new = not path.exists() or not any(path.iterdir())
     run = RunDir.create(path, config)
     try:
-        return await _train(run, directory, task, on_event, grace=grace, chosen=chosen)
+        yield run
     except BaseException:
         if is_new and not read_status(path):  # it never began: the name stays free for the next try
             shutil.rmtree(path, ignore_errors=True)
@@ -100,16 +108,21 @@ async def resume(
             return await open_backend(run.config.backend).resume(
                 path, checkpoint=checkpoint, task=task, changes=changes, on_event=on_event, grace=grace
             )
-        if checkpoint != "latest":
-            find_checkpoint(path / "checkpoints", checkpoint)
-        if changes:
-            run.config = check_changes(run.config, changes)
-            write_config(run.path, run.config)
-            run.log_event("config_changed", changes=changes)
+        prepare_resume(run, checkpoint, changes)
         task = task or load_task(run.config)
         return await _train(run, _fetch_model(run.config, on_event), task, on_event, checkpoint, grace)
     finally:
         run.close()
+
+
+def prepare_resume(run: RunDir, checkpoint: str, changes: Mapping[str, Any] | None) -> None:
+    """Refuse a checkpoint that is not there, and record the settings that change."""
+    if checkpoint != "latest":
+        find_checkpoint(run.path / "checkpoints", checkpoint)
+    if changes:
+        run.config = check_changes(run.config, changes)
+        write_config(run.path, run.config)
+        run.log_event("config_changed", changes=changes)
 
 
 def check_changes(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
@@ -173,7 +186,7 @@ async def _train(
         on_event("note", run.log_event("note", message=message))
 
     config = run.config
-    for message in (*task.notes, *_small_steps(config, task.train)):
+    for message in (*task.notes, *small_steps(config, task.train)):
         note(message)
     ModelSpec.from_directory(directory)  # refuses a model that the engine cannot run before anything is loaded
     torch.manual_seed(config.seed)
@@ -181,9 +194,9 @@ async def _train(
     with log_file(run.path / "logs" / "train.log"):
         learner = load_learner(config, directory)
         async with _open_sampler(config, directory, device, task) as sampler:
-            if some_too_long := await check_lengths(task.train, sampler):
+            if some_too_long := await check_lengths(task.train, sampler.host, sampler.model):
                 note(some_too_long)
-            on_event("begins", _facts(run, device, task))
+            on_event("begins", facts(run, device, task))
             chat, env = sampler.model.chat, sampler.host.env
             if config.output.save_tokens:
                 run.write_vocabulary(chat.spell([token]) for token in range(chat.vocabulary))
@@ -226,21 +239,21 @@ def _slots(config: TrainConfig) -> int:
     return min(MOST_SLOTS, max(a_step, (config.eval.rows or 0) * config.eval.samples, 32), rollouts.concurrency)
 
 
-def _small_steps(config: TrainConfig, rows: Sequence[Example]) -> Iterator[str]:
+def small_steps(config: TrainConfig, rows: Sequence[Example]) -> Iterator[str]:
     """A note when there are fewer rows than a step has prompts: a step takes no prompt twice."""
     wanted, there = config.rollouts.prompts_per_step, len({row["id"] for row in rows})
     if there < wanted:
         yield f"rollouts.prompts_per_step is {wanted}, but there are {there} different rows: a step takes {there}."
 
 
-def _facts(run: RunDir, device: str, task: Task) -> dict[str, Any]:
+def facts(run: RunDir, device: str, task: Task) -> dict[str, Any]:
     """What a person wants to see confirmed before waiting."""
     held_out = len(task.held_out[: run.config.eval.rows])
     model = run.config.model.name
     return {"run": str(run.path), "model": model, "device": device, "train": len(task.train), "held_out": held_out}
 
 
-async def check_lengths(rows: Sequence[Example], sampler: EngineSampler) -> str | None:
+async def check_lengths(rows: Sequence[Example], host: EnvHost, model: TokenModel) -> str | None:
     """Refuse rows of which none fits the model: every step would be empty. Returns a note when some do not fit."""
     model, host = sampler.model, sampler.host
 
@@ -251,6 +264,13 @@ async def check_lengths(rows: Sequence[Example], sampler: EngineSampler) -> str 
 
     try:
         lengths = [await length(row) for row in rows[:: -(-len(rows) // PROMPTS_MEASURED)]]
+    system = host.env.system_prompt
+    try:
+        tools = (await host.toolbox()).tools
+        lengths = [
+            len(model.chat.prompt(with_system_prompt(row["prompt_messages"], system), tools))
+            for row in rows[:: -(-len(rows) // PROMPTS_MEASURED)]
+        ]
     except Exception:  # the rollouts report it
         return None
     too_long = sum(length >= model.context for length in lengths)

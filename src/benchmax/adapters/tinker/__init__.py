@@ -1,0 +1,18 @@
+"""Our environments on Tinker. Start reading at `backend`.
+
+backend   `benchmax train --backend tinker`: the embedded trainer's loop, settings, metrics and run directory
+remote    the model on Tinker's server: sample, forward and backward, optimizer step, checkpoints
+learner   one step of learning, computed there
+sampler   rollouts in our environment, sampled there
+"""
+
+from benchmax.adapters.adapter import TrainerAdapter
+
+ADAPTER = TrainerAdapter(
+    name="tinker",
+    title="Tinker",
+    works=("tinker>=0.36,<0.37",),
+    pin="tinker==0.36.0",
+    offers="benchmax train --backend tinker",
+    backend="benchmax.adapters.tinker.backend:TinkerBackend",
+)

@@ -1,0 +1,156 @@
+"""The model on Tinker's server: a LoRA adapter that is sampled from, trained and saved there.
+
+Requests go out through the `tinker` package, which reads `TINKER_API_KEY` and `TINKER_BASE_URL` and repeats what fails
+for a while. What it raises in the end arrives as an error of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+from benchmax.adapters.engine_model import Ask, Drawn
+from benchmax.errors import BenchmaxError, ModelProtocolError, ModelUnavailable, UsageError, describe_error
+from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.inference.tokens.prompt_cache import CachedChatTokens
+
+T = TypeVar("T")
+KEY = "TINKER_API_KEY"
+CREDENTIALS = Path("~/.tinker/credentials.json")
+"""Where `tinker auth login` keeps a key."""
+
+
+class RemoteModel:
+    """One model that a Tinker server trains, and the weights that are sampled from."""
+
+    def __init__(self, service: Any, training: Any, name: str) -> None:
+        self.name = name
+        self._service, self._training = service, training
+        self._sampling: Any = None
+
+    @classmethod
+    def connect(cls, name: str, *, rank: int, seed: int) -> RemoteModel:
+        """A fresh adapter on a base model, which is named as the server names it."""
+        check_installed()
+        import tinker
+
+        with _as_ours("cannot start to train", name):
+            service = tinker.ServiceClient()
+            training = service.create_lora_training_client(base_model=name, rank=rank, seed=seed)
+        return cls(service, training, name)
+
+    def chat(self) -> ChatTokens:
+        """The model's tokens and chat template; those of a local folder where the name is one."""
+        if Path(self.name).is_dir():
+            return CachedChatTokens(Path(self.name))
+        with _as_ours("has no tokenizer here for", self.name):
+            return CachedChatTokens.of_tokenizer(self._training.get_tokenizer())
+
+    def context(self) -> int | None:
+        """Most tokens of a conversation, where the server says."""
+        with _as_ours("does not answer about", self.name):
+            models = self._service.get_server_capabilities().supported_models
+        found = (getattr(each, "max_context_length", None) for each in models if each.model_name == self.name)
+        return next(found, None)
+
+    # Sampling
+
+    def push(self) -> None:
+        """Sample with the current weights from here on."""
+        with _as_ours("cannot sample from", self.name):
+            self._sampling = self._training.save_weights_and_get_sampling_client()
+
+    async def sample(self, ask: Ask, stop_ids: Sequence[int]) -> Drawn:
+        """What follows some ids, with its log-probs."""
+        import tinker
+
+        sampling = ask.sampling
+        wanted = tinker.SamplingParams(
+            max_tokens=sampling.max_tokens,
+            seed=sampling.seed,
+            stop=list(stop_ids),
+            temperature=1.0 if sampling.temperature is None else sampling.temperature,
+            top_p=1.0 if sampling.top_p is None else sampling.top_p,
+        )
+        found = await self._sampling.sample_async(
+            prompt=tinker.ModelInput.from_ints(ask.prompt), num_samples=1, sampling_params=wanted
+        )
+        sequence = found.sequences[0]
+        if sequence.logprobs is None:
+            raise ModelProtocolError(f"Tinker returned no log-probs for {self.name}. Train a model that reports them.")
+        return Drawn(sequence.tokens, sequence.logprobs, "length" if sequence.stop_reason == "length" else "stop")
+
+    # Training
+
+    def update(self, losses: Sequence[tuple[str, Sequence[Any], Mapping[str, float]]], adam: Any) -> list[list[Any]]:
+        """Add the gradients of some losses and take one optimizer step; returns each datum's log-probs, by loss.
+
+        All of it is submitted before the first answer is awaited: the server works in fixed rounds.
+        """
+        with _as_ours("failed to update", self.name):
+            passes = [
+                self._training.forward_backward(list(data), loss, loss_fn_config=dict(config) or None)
+                for loss, data, config in losses
+            ]
+            step = self._training.optim_step(adam)
+            outputs = [each.result().loss_fn_outputs for each in passes]
+            step.result()
+        return [[output["logprobs"].to_numpy() for output in each] for each in outputs]
+
+    # Checkpoints
+
+    def save(self, label: str) -> str:
+        """Keep weights and optimizer on the server; returns the path to them."""
+        with _as_ours("failed to save", self.name):
+            path: str = self._training.save_state(f"{label}-{secrets.token_hex(4)}").result().path
+        return path
+
+    def load(self, path: str) -> None:
+        """Go on from weights and optimizer that were saved."""
+        with _as_ours(f"cannot load {path} of", self.name):
+            self._training = self._service.create_training_client_from_state_with_optimizer(path)
+
+    def close(self) -> None:
+        """End the session on the server, as far as it answers."""
+        close = getattr(self._service, "close", None)
+        if close:
+            _ignoring(lambda: close().result(timeout=5))
+
+
+def check_installed() -> None:
+    """Raise UsageError in one line unless the package and a key are there."""
+    if find_spec("tinker") is None:
+        raise UsageError("Tinker's package is not installed. Run: pip install 'tinker==0.36.0'")
+    known = os.environ.get(KEY) or os.environ.get("TINKER_CREDENTIAL_CMD") or CREDENTIALS.expanduser().is_file()
+    if not known:
+        raise UsageError(f"Tinker needs an API key. Set {KEY}, or run: tinker auth login")
+
+
+@contextmanager
+def _as_ours(what: str, name: str) -> Iterator[None]:
+    import tinker
+
+    try:
+        yield
+    except BenchmaxError:
+        raise
+    except (tinker.AuthenticationError, tinker.PermissionDeniedError) as error:
+        raise UsageError(f"Tinker refuses the key: {describe_error(error)}. Set {KEY} to a valid one.") from error
+    except (tinker.BadRequestError, tinker.NotFoundError) as error:
+        raise UsageError(f"Tinker {what} {name}: {describe_error(error)}. Name a model that it offers.") from error
+    except (tinker.TinkerError, OSError, RuntimeError, ValueError) as error:
+        raise ModelUnavailable(
+            f"Tinker {what} {name}: {describe_error(error)}. Resume the run when its server answers."
+        ) from error
+
+
+def _ignoring(work: Callable[[], T]) -> T | None:
+    try:
+        return work()
+    except Exception:  # the run is over, whatever becomes of the session
+        return None

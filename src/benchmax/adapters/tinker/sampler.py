@@ -1,0 +1,61 @@
+"""Rollouts of a training run, sampled on Tinker's server and played in our environment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from benchmax.adapters.engine_model import Ask, Drawn, EngineModel
+from benchmax.envs.types import Example
+from benchmax.inference.tokens.chat import ChatTokens
+from benchmax.rollouts.groups import run_group
+from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.record import Rollout
+from benchmax.trainer.config import TrainConfig
+from benchmax.trainer.sampling.sampler import Draw, OnGroup, rollout_settings
+
+if TYPE_CHECKING:
+    from benchmax.adapters.tinker.remote import RemoteModel
+
+
+class TinkerSampler:
+    """Plays examples with the newest weights on the server."""
+
+    def __init__(
+        self, host: EnvHost, remote: RemoteModel, chat: ChatTokens, config: TrainConfig, context: int | None = None
+    ) -> None:
+        self.host, self.remote, self.config = host, remote, config
+        self.model = EngineModel(chat, self._draw, name=remote.name, context=context)
+
+    async def _draw(self, ask: Ask) -> Drawn:
+        return await self.remote.sample(ask, self.model.chat.stop_ids)
+
+    async def sample(self, examples: Sequence[Example], draw: Draw, on_group: OnGroup) -> list[list[Rollout]]:
+        """One group of siblings for each example, in the order of the examples."""
+        gate = asyncio.Semaphore(max(1, self.config.rollouts.concurrency // draw.group_size))
+        settings, samples = rollout_settings(self.config, draw), range(draw.group_size)
+
+        async def one(example: Example) -> list[Rollout]:
+            async with gate:
+                group = await run_group(
+                    self.host, example, self.model, settings, samples=samples, split=draw.split, step=draw.step
+                )
+            on_group(group)
+            return group
+
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(one(example)) for example in examples]
+        return [task.result() for task in running]
+
+    def push(self, weights: Mapping[str, Tensor]) -> None:
+        """The weights are on the server already: sample with those from here on."""
+        self.remote.push()
+
+    def state(self) -> dict[str, int]:
+        return {}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Nothing is kept."""
