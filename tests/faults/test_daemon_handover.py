@@ -11,7 +11,9 @@ import pytest
 from benchmax.errors import UsageError
 from benchmax.platform.daemon import control, liveness, ports
 from benchmax.platform.daemon.options import Options
+from benchmax.platform.runner.processes import process_ids
 from benchmax.platform.store.datadir import DataDir
+from runner_world import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -58,6 +60,36 @@ def test_up_returns_when_the_new_runner_has_its_place(data):
     assert data.holder("runner") == note["runner"]["pid"]
     time.sleep(2 * liveness.LOOK_SECONDS)
     assert liveness.read_daemon(data)["pid"] == note["pid"], "the daemon gave up"
+
+
+STUCK = """
+import signal, sys, time
+from benchmax.platform.store.datadir import DataDir
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with DataDir(sys.argv[1]).create().lock("server"):
+    print("held", flush=True)
+    if sys.argv[2] == "stopped":
+        signal.raise_signal(signal.SIGSTOP)
+    else:
+        time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize("how", ["stopped", "hung"])
+def test_up_does_not_wait_for_a_server_that_will_not_end(data, how, monkeypatch):
+    monkeypatch.setattr(control, "WAIT_SECONDS", 60.0 if how == "stopped" else 0.5)
+    before = subprocess.Popen([sys.executable, "-c", STUCK, data.root, how], stdout=subprocess.PIPE)
+    try:
+        assert before.stdout.readline() == b"held\n"
+        if how == "stopped":
+            wait_until(lambda: process_ids.stopped(before.pid))
+        control._wait_for_server(data)
+        assert before.wait(30) == (0 if how == "stopped" else -signal.SIGKILL)
+        assert data.holder("server") is None
+    finally:
+        before.kill()
+        before.wait()
+        before.stdout.close()
 
 
 def test_down_ends_what_a_killed_daemon_left(data):

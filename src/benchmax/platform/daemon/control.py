@@ -43,10 +43,19 @@ def start(options: Options) -> str:
 
 
 def _wait_for_server(data: DataDir) -> None:
-    """The server of a killed daemon holds the port until it has ended."""
+    """The server of a killed daemon holds the port until it has ended; one that is stuck is killed."""
+    _send(signal.SIGCONT, data.holder("server"), data.holder("runner"))  # who was stopped cannot see that it is over
     until = time.monotonic() + WAIT_SECONDS
-    while data.holder("server") is not None and time.monotonic() < until:
+    while (pid := data.holder("server")) is not None and time.monotonic() < until + WAIT_SECONDS:
+        if time.monotonic() >= until:
+            _send(signal.SIGKILL, pid)
         time.sleep(0.05)
+
+
+def _send(number: signal.Signals, *pids: int | None) -> None:
+    for pid in filter(None, pids):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _wait_for_address(data: DataDir) -> str | None:
