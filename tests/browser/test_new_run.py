@@ -118,6 +118,24 @@ def test_too_few_rows_are_refused_in_the_sdks_words(open_page):
     launch_button(page, disabled=True).wait_for()
 
 
+def test_rows_the_run_would_refuse_are_not_ticked_and_cannot_be_launched(open_page):
+    """Also those that a built-in environment could read, when another one is chosen."""
+    page = open_page("/experiments/new")
+    environment(page, "CountingEnv").first.check()
+    rows = [{"question": f"{n} + 1?", "ground_truth": str(n + 1)} for n in range(30)]
+    upload(page, rows, "wrong.jsonl")
+    page.get_by_text("No row can be used by this environment").wait_for()
+    page.get_by_text("the row has neither prompt nor messages").first.wait_for()
+    page.get_by_text("Correct the rows that cannot be used").wait_for()
+    assert launch_button(page).is_disabled()
+    right = [{"prompt": row["question"], "ground_truth": row["ground_truth"]} for row in rows]
+    upload(page, [*rows[:6], *right[6:]], "some.jsonl")
+    page.get_by_text("6 of 30 rows cannot be used by this environment").wait_for()
+    upload(page, right, "right.jsonl")
+    page.locator(".launch-facts").get_by_text("24 + 6 held out").wait_for()
+    launch_button(page, disabled=False).wait_for()
+
+
 def test_the_split_is_the_one_the_server_makes(open_page):
     page = open_page("/experiments/new")
     environment(page, "CountingEnv").check()

@@ -14,7 +14,7 @@ import "./newrun/newrun.css";
 export default function NewRun() {
   const form = useForm();
   const report = useReport(form.environment?.id ?? null, form.report);
-  const hasRows = form.rows !== null && form.rows >= 16;
+  const hasRows = form.rows !== null && form.rows >= 16 && form.unusable === 0;
   return (
     <Page title="New run" crumbs={[{ label: "Runs", href: "/experiments" }]}>
       <div className="newrun">

@@ -4,7 +4,7 @@ import { GOOD_ROWS, MIN_ROWS } from "../../api/launch";
 import { ErrorNote, Field, Fold, format, Link, Note, Segments, Select, Skeleton } from "../../ui";
 import { Drop } from "../datasets/Drop";
 import { Counts, Issues, Sample } from "../datasets/Rows";
-import { type Form, readAs } from "./form";
+import type { Form } from "./form";
 
 export function ChooseData({ form }: { form: Form }) {
   const own = form.environment?.bringsRows ?? false;
@@ -44,7 +44,7 @@ function FromDataset({ form }: { form: Form }) {
   const take = ([file]: File[]) => {
     if (!file) return;
     upload.mutate(
-      { file, environment: readAs(form.environment) },
+      { file, environment: form.environment?.id },
       { onSuccess: (seen) => form.choose({ dataset: seen.path }) },
     );
   };
@@ -88,7 +88,6 @@ function Seen({ form }: { form: Form }) {
   const preview = form.preview.data;
   if (!preview) return null;
   const problems = preview.errors + preview.warnings;
-  const bundle = form.environment?.kind === "bundle";
   return (
     <>
       <Counts preview={preview} />
@@ -98,17 +97,20 @@ function Seen({ form }: { form: Form }) {
           {MIN_ROWS - preview.rows} or more; {GOOD_ROWS} and up is better.
         </Note>
       )}
-      {bundle && preview.usable < preview.rows && (
-        <Note tone="info">
-          The rows were read as <code>prompt</code> or <code>messages</code>. If your environment reads them its own
-          way, the doctor below tells which are usable.
+      {form.unusable > 0 && (
+        <Note tone="bad">
+          {form.unusable === preview.rows
+            ? "No row"
+            : `${format.number(form.unusable)} of ${format.plural(preview.rows, "row")}`}{" "}
+          can{form.unusable === preview.rows ? "" : "not"} be used by this environment, and a run uses a dataset as a
+          whole. Correct the rows, or leave them out.
         </Note>
       )}
       {problems > 0 && (
         <Fold
           title={`${format.plural(problems, "problem")} in the rows`}
           aside="why, and what to do"
-          open={!bundle && preview.errors > 0}
+          open={preview.errors > 0}
         >
           <Issues preview={preview} />
         </Fold>
@@ -116,7 +118,7 @@ function Seen({ form }: { form: Form }) {
       <Fold title="First rows" aside={format.plural(Math.min(5, preview.sample.length), "row")}>
         <div className="stack-tight">
           <Sample preview={preview} rows={5} />
-          <Link href={datasetHref(preview.path, readAs(form.environment))} className="small">
+          <Link href={datasetHref(preview.path, form.environment?.id)} className="small">
             See more of it
           </Link>
         </div>

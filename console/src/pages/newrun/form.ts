@@ -1,7 +1,7 @@
 // What is chosen so far. All of it lives in the address: a link opens the form as its sender left it.
 import { useMemo } from "react";
 import { usePreview } from "../../api/datasets";
-import { type Environment, useEnvironments } from "../../api/environments";
+import { useEnvironments } from "../../api/environments";
 import { fault, type LaunchArg, parsed, split, useLaunchArgs, useLikeRun, type Value } from "../../api/launch";
 import { useSearch } from "../../ui";
 
@@ -20,13 +20,16 @@ export function useForm() {
   const named = (id: string | null | undefined) => find(environments.data ?? [], id);
   const dataset = search.get("dataset") || null;
   const chosen = named(search.get("environment"));
-  const preview = usePreview(dataset, readAs(chosen), 20);
-  // Rows with the columns of a built-in environment bring it along.
+  const preview = usePreview(dataset, chosen?.id, 20);
+  // Rows bring along the environment they were used with, or the built-in one whose columns they have.
   const environment = chosen ?? named(preview.data?.environment);
   const percent = Math.min(90, Math.max(0, Number(search.get("held", String(HELD_OUT))) || 0));
   /** Whether rows come from a dataset rather than from the environment itself. */
   const fromDataset = dataset !== null || search.get("from") === "dataset" || environment?.bringsRows === false;
-  const rows = fromDataset ? (preview.data?.rows ?? null) : (environment?.ownRows ?? null);
+  /** Rows that the run could use. */
+  const rows = fromDataset ? (preview.data?.usable ?? null) : (environment?.ownRows ?? null);
+  /** Rows that make it refuse the dataset as a whole. */
+  const unusable = fromDataset && preview.data ? preview.data.rows - preview.data.usable : 0;
   const typed = useMemo(() => typedArgs(search.values, args.data ?? []), [search.values, args.data]);
   return {
     /** The run it is to be like, when one was chosen: then environment and rows are that one's. */
@@ -39,6 +42,7 @@ export function useForm() {
     preview,
     percent,
     rows,
+    unusable,
     counts: rows === null ? null : split(rows, percent),
     args,
     /** What was typed, by name; the rest are defaults. */
@@ -76,11 +80,6 @@ function asGiven(args: LaunchArg[] | undefined, given: Record<string, Value> = {
   return args?.map((arg) => (Object.hasOwn(given, arg.name) ? { ...arg, default: given[arg.name] } : arg));
 }
 
-/** Only a built-in environment's columns are known to the server without opening a bundle. */
-export function readAs(environment: Environment | null): string | undefined {
-  return environment?.kind === "builtin" ? environment.id : undefined;
-}
-
 function typedArgs(values: Readonly<Record<string, string>>, args: LaunchArg[]): Record<string, string> {
   const known = new Set(args.map((arg) => arg.name));
   const given = Object.entries(values).filter(([name]) => name.startsWith(ARG) && known.has(name.slice(ARG.length)));
@@ -114,6 +113,7 @@ export function missing(form: Form): string[] {
   else if (!form.dataset && form.fromDataset) found.push("Choose or upload a dataset.");
   if (!form.args.data) found.push("Wait until the settings are read.");
   if (form.dataset && form.preview.isError) found.push("Choose a dataset that can be read.");
+  if (form.unusable) found.push("Correct the rows that cannot be used, or leave them out.");
   const wrong = faulty(form);
   if (wrong.length) found.push(`Correct ${wrong.map((arg) => arg.label.toLowerCase()).join(", ")}.`);
   return found;
