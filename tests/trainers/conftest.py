@@ -2,9 +2,7 @@
 
 from benchmax.adapters.versions import installed_version
 
-TRAINERS = {"trl": "trl", "skyrl": "skyrl"}
-"""A folder here, and the package that its tests need. (The folder itself can be imported, so that is no proof.)"""
 TRAINERS = {"trl": "trl", "skyrl": "skyrl", "tinker": "tinker"}
-"""A folder here, and the module that its tests need."""
+"""A folder here, and the package that its tests need. (The folder itself can be imported, so that is no proof.)"""
 
 collect_ignore = [folder for folder, package in TRAINERS.items() if installed_version(package) is None]

@@ -255,7 +255,6 @@ def facts(run: RunDir, device: str, task: Task) -> dict[str, Any]:
 
 async def check_lengths(rows: Sequence[Example], host: EnvHost, model: TokenModel) -> str | None:
     """Refuse rows of which none fits the model: every step would be empty. Returns a note when some do not fit."""
-    model, host = sampler.model, sampler.host
 
     async def length(row: Example) -> int:
         part = host.part_of(row)
@@ -264,13 +263,6 @@ async def check_lengths(rows: Sequence[Example], host: EnvHost, model: TokenMode
 
     try:
         lengths = [await length(row) for row in rows[:: -(-len(rows) // PROMPTS_MEASURED)]]
-    system = host.env.system_prompt
-    try:
-        tools = (await host.toolbox()).tools
-        lengths = [
-            len(model.chat.prompt(with_system_prompt(row["prompt_messages"], system), tools))
-            for row in rows[:: -(-len(rows) // PROMPTS_MEASURED)]
-        ]
     except Exception:  # the rollouts report it
         return None
     too_long = sum(length >= model.context for length in lengths)
