@@ -123,7 +123,7 @@ REASONING_SCORE_SECONDS = _limit(
     "processor time to score one puzzle; an answer that takes longer is wrong",
 )
 REASONING_MAKE_SECONDS = _limit(
-    "REASONING_MAKE_SECONDS", 300.0, "seconds", "processor time to make the puzzles of one dataset"
+    "REASONING_MAKE_SECONDS", 120.0, "seconds", "processor time to make the puzzles of one dataset"
 )
 MATH_ANSWER_CHARS = _limit("MATH_ANSWER_CHARS", 300, "characters", "longest answer that the math environment judges")
 MATH_JUDGE_SECONDS = _limit(

@@ -106,6 +106,17 @@ def of_part(part: str, key: str) -> str:
     return f"env/{part}/{key}"
 
 
+def part_rewards(values: Mapping[str, float]) -> dict[str, float]:
+    """The mean reward of each part of a composed environment."""
+    found = {}
+    for key, value in values.items():
+        before, slash, rest = key.partition("/")
+        part = rest.removesuffix(f"/{REWARD}")
+        if before == "env" and slash and part != rest:
+            found[part] = value
+    return found
+
+
 def _share(key: str, title: str, section: Section, about: str, better: Literal["up", "down", ""] = "") -> Metric:
     return Metric(key, title, section, about, "share", better, 0.0, 1.0)
 

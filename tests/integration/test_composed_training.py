@@ -13,6 +13,8 @@ from benchmax import metrics
 from benchmax.cli.app import app
 from benchmax.envs.loading import load_env_class
 from benchmax.rollouts.log import read_rollouts
+from benchmax.trainer.display.plot import plot_run
+from benchmax.trainer.display.view import describe
 from benchmax.trainer.rundir import read_config, read_metrics
 from benchmax.trainer.start import resume, train
 from benchmax.trainer.tiny import make_tiny
@@ -89,6 +91,10 @@ def test_five_parts_have_five_curves_and_a_run_goes_on(model: Path, file: Path, 
     played = list(read_rollouts(done.path / "rollouts" / "eval-4.jsonl"))
     assert {rollout.env for rollout in played} == set(FIVE)
     assert read_config(done.path).data.env == ",".join(f"{each}=1" for each in env)
+    line = describe("metrics", lines[-1], 4) or ""
+    assert all(f"{part} 0." in line or f"{part} 1." in line for part in FIVE)
+    picture = plot_run(done.path, tmp_path / "curves.svg").read_text()
+    assert all(part in picture for part in FIVE)
     again = go(resume(done.path, changes={"limits": {"steps": 6}}))
     assert again.step == 6
     assert metrics.of_part("Signs", metrics.REWARD) in again.last_eval

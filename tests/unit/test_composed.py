@@ -125,6 +125,8 @@ def test_a_part_is_an_environment_and_is_not_composed() -> None:
         compose(a=ArithmeticEnv, weights={"b": 1})
     with pytest.raises(UsageError, match="is no part with a table"):
         BOTH(calculator=3)
+    with pytest.raises(UsageError, match=r"Lookup takes no argument 'prefex'. Did you mean 'prefix'"):
+        compose(look=Lookup)(look={"prefex": "x"})
 
 
 # Rows

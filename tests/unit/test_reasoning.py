@@ -236,6 +236,7 @@ def test_the_doctor_finds_no_error(task: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_ninety_tasks_pass_the_doctor_and_solve_themselves() -> None:
     look, seen = benchmark().look, {}
     for task in NAMES:
@@ -246,6 +247,7 @@ def test_ninety_tasks_pass_the_doctor_and_solve_themselves() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("level", LEVELS)
 async def test_two_hundred_of_every_level_are_solved_by_their_answers(level: str) -> None:
     for task in MIXED:

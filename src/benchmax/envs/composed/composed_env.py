@@ -60,7 +60,11 @@ class ComposedEnv(BaseEnv):
             if name not in self.parts or not isinstance(given, Mapping):
                 names = ", ".join(self.parts)
                 raise UsageError(f"{name}={given!r} is no part with a table of its arguments. The parts are: {names}.")
-        self._envs: dict[str, BaseEnv] = {name: cls(**arguments.get(name, {})) for name, cls in self.parts.items()}
+        from benchmax.envs.loading import make_env  # it loads this room
+
+        self._envs: dict[str, BaseEnv] = {
+            name: make_env(cls, arguments.get(name, {})) for name, cls in self.parts.items()
+        }
         self._rollouts: dict[str, str] = {}
         """The part of each rollout that was begun."""
         self._tools: dict[str, list[ToolDefinition]] = {}

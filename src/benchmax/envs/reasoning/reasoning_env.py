@@ -25,7 +25,7 @@ from benchmax.errors import UsageError
 LEVELS = ("easy", "default", "medium", "hard")
 """`default` is what reasoning-gym makes when nothing is set, the others are levels of its curricula."""
 ROWS = 400
-FEW_ROWS = {"knight_swap": 48, "sokoban": 96}
+FEW_ROWS = {"knight_swap": 32, "sokoban": 96}
 """Of tasks whose puzzles take long to make."""
 FEWEST = 64
 """Easy puzzles, below which `default` ones are taken where no level is named."""

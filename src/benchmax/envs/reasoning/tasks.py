@@ -47,7 +47,7 @@ TASKS: dict[str, str] = {
 """By their subject. `composite` is left out: benchmax composes environments itself."""
 NAMES: tuple[str, ...] = tuple(name for names in TASKS.values() for name in names.split())
 MIXED = (
-    "spell_backward", "letter_counting", "leg_counting", "chain_sum", "products", "number_sequence",
+    "spell_backward", "letter_counting", "leg_counting", "chain_sum", "products", "count_bits",
     "simple_equations", "basic_arithmetic",
 )  # fmt: skip
 """Short tasks with short answers, which a small model can learn."""

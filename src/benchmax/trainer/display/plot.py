@@ -15,7 +15,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 
 def plot_run(run: Path, out: Path, *, title: str | None = None) -> Path:
-    """Draw the mean reward of training and held-out rows over the steps."""
+    """Draw the mean reward of training and held-out rows over the steps, and that of each part of a composed run."""
     check_run(run)
     lines = read_metrics(run)
     if not any(metrics.REWARD in line["values"] for line in lines):
@@ -39,6 +39,13 @@ def plot_metrics(lines: Sequence[Mapping[str, Any]], out: Path, *, title: str) -
     axes.plot(*series(lines, "train", metrics.PASS_AT_K), color=COLOURS[2], linestyle=":", label="training: pass@k")
     if held_out[0]:
         axes.plot(*held_out, color=COLOURS[1], marker="o", label="held-out: mean reward")
+    parts = dict.fromkeys(part for line in lines for part in metrics.part_rewards(line["values"]))
+    for number, part in enumerate(parts):
+        colour = COLOURS[(number + 3) % len(COLOURS)]
+        axes.plot(
+            *series(lines, "eval" if held_out[0] else "train", metrics.of_part(part, metrics.REWARD)),
+            color=colour, linestyle="--", label=part,
+        )  # fmt: skip
     axes.set(xlabel="updates", ylabel="reward", title=title)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.25)

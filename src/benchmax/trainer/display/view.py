@@ -84,6 +84,8 @@ def _metrics_line(data: dict[str, Any], steps: int) -> str:
     if metrics.REWARD in values:
         reward = f"reward {short(values[metrics.REWARD])}  solved {values[metrics.SOLVE_RATE]:.0%}"
         reward += f"  unscored {values[metrics.UNSCORED]:.0%}" if values.get(metrics.UNSCORED) else ""
+        parts = ", ".join(f"{part} {short(mean, 2)}" for part, mean in metrics.part_rewards(values).items())
+        reward += f" ({parts})" if parts else ""
     length = f"length {values.get(metrics.RESPONSE_TOKENS, 0):.0f}"
     if data["split"] == "warm_start":
         return f"eval after the warm start  {reward}  {length}"
