@@ -1,4 +1,6 @@
-"""The CRM environments: the same tasks and tools, in three places.
+"""Answer questions about a company's customers, cases and agents with the tools of a CRM.
+
+The same tasks and tools are offered in three places:
 
 CRMEnvInProcess   tools in this process, milliseconds a rollout; what `benchmax train crm` uses
 CRMEnvLocal       an MCP server for every rollout, on this machine
