@@ -63,7 +63,7 @@ def test_from_an_empty_form_to_a_trained_model(open_page, world):
     page.get_by_label("Max steps", exact=True).fill("2")
     page.get_by_label("Tuning", exact=True).select_option("full")
     page.get_by_label("Max tokens per turn", exact=True).fill("4")
-    page.get_by_label("Turns", exact=True).fill("1")
+    page.get_by_label("Max turns", exact=True).fill("1")
     page.get_by_label("Group size", exact=True).fill("2")
     page.locator(".launch-facts").get_by_text("2 at most").wait_for()
     page.get_by_role("button", name="Examine it").click()
@@ -215,11 +215,15 @@ def test_the_form_can_be_filled_by_keyboard_alone(open_page):
 
 
 def test_the_servers_refusal_is_shown(open_page, world):
-    path = add_dataset(world, "torn.jsonl", lines(ROWS[:20]) + b'{"prompt": "torn\n')
-    page = open_page(f"/experiments/new?environment=arithmetic&dataset={path}")
-    page.watch.allow("400")
+    path = add_dataset(world, "soon-gone.jsonl", lines(ROWS))
+    page = open_page(f"/experiments/new?dataset={path}")
+    environment(page, "CountingEnv").first.check()
+    launch_button(page, disabled=False).wait_for()
+    with world.client(key_of(world)) as client:
+        assert client.delete("/v1/datasets", params={"path": path}).status_code == 200
+    page.watch.allow("404")
     launch_button(page).click()
-    page.get_by_role("alert").get_by_text("rows of datasets/torn.jsonl cannot be used").wait_for()
+    page.get_by_role("alert").get_by_text("no dataset").wait_for()
 
 
 def test_another_run_like_one_that_was_launched(open_page, world):

@@ -971,7 +971,7 @@ export interface paths {
         };
         /**
          * Get Corpus
-         * @description One of them.
+         * @description One of your corpora.
          */
         get: operations["get_corpus_v1_corpora__corpus_id__get"];
         put?: never;
@@ -1041,7 +1041,7 @@ export interface paths {
         };
         /**
          * Whoami
-         * @description Who the server takes you for.
+         * @description Who you are to the server.
          */
         get: operations["whoami_v1_whoami_get"];
         put?: never;
@@ -1105,7 +1105,7 @@ export interface paths {
         };
         /**
          * List Secrets
-         * @description Names of your secrets. Their values are never given back.
+         * @description Names of your secrets. Their values are never returned.
          */
         get: operations["list_secrets_v1_secrets_get"];
         put?: never;
@@ -1155,7 +1155,7 @@ export interface paths {
         put?: never;
         /**
          * Create Endpoint
-         * @description Name an OpenAI-compatible server; its key is stored encrypted and never given back.
+         * @description Name an OpenAI-compatible server; its key is stored encrypted and never returned.
          */
         post: operations["create_endpoint_v1_endpoints_post"];
         delete?: never;
@@ -1387,7 +1387,7 @@ export interface paths {
         put?: never;
         /**
          * Say
-         * @description Say something: token…, message (assistant, tool)…, reward when there is a task, done; or error.
+         * @description Send a message: token…, message (assistant, tool)…, reward when there is a task, done; or error.
          */
         post: operations["say_v1_playground_sessions__session_id__messages_post"];
         delete?: never;
@@ -1465,7 +1465,7 @@ export interface paths {
         };
         /**
          * Get Model
-         * @description One of them.
+         * @description One of these models.
          */
         get: operations["get_model_v1_models__name__get"];
         put?: never;
@@ -1587,7 +1587,7 @@ export interface paths {
         put?: never;
         /**
          * Device Token
-         * @description The token, once the user has approved; until then an OAuth error word.
+         * @description The token, once the user has approved; until then an OAuth error code.
          */
         post: operations["device_token_api_auth_device_token_post"];
         delete?: never;
@@ -1645,7 +1645,7 @@ export interface paths {
         };
         /**
          * Token
-         * @description The bearer to use with the API: the one you showed. Sessions of browsers need none.
+         * @description The bearer to use with the API: the one you sent. Sessions of browsers need none.
          */
         get: operations["token_api_auth_token_get"];
         put?: never;

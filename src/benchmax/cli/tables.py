@@ -60,7 +60,7 @@ def _add_failures(table: Table, title: str, counts: Mapping[str, int], reasons: 
 
 
 def print_comparison(comparison: Comparison, limit: int) -> None:
-    """The verdict, every component, what is left out, and the examples that lost most."""
+    """The verdict, every component, what is left out, and the largest losses."""
     out = Console()
     out.print(f"[bold]{comparison.verdict}[/]", end="")
     if comparison.pairs:

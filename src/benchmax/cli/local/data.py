@@ -75,7 +75,7 @@ def _check_rows(file: Path) -> None:
         unusable.look_at(row)
         if (issue := _issue(row)) is not None:
             raise DatasetError(
-                f"The dataset has a row that cannot be read:\n  {issue}\nNothing was uploaded. Put it right, or give "
+                f"The dataset has a row that cannot be read:\n  {issue}\nNothing was uploaded. Correct it, or give "
                 "--force.",
                 [issue],
             )

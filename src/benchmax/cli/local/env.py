@@ -59,7 +59,7 @@ def _listed(name: str) -> dict[str, Any]:
 
 @app.command()
 def show(name: Name, json: Json = False) -> None:
-    """Say what an environment asks for, which tools it has, and where its rows come from."""
+    """Show what an environment asks for, which tools it has, and where its rows come from."""
     env_class = load_env_class(name)
     facts = {**asyncio.run(_facts(env_class)), "datasets": list(listing(name).datasets)}
     if json:

@@ -71,7 +71,9 @@ def evaluate_command(
     concurrency: Annotated[int, typer.Option(min=1, help="Rollouts in flight at once.")] = 64,
     temperature: Annotated[float, typer.Option(min=0.0)] = 1.0,
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens in one turn.")] = 1024,
-    seed: Annotated[int | None, typer.Option(help="Seed of the model's draws; every rollout derives its own.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the model's sampling; every rollout derives its own.")
+    ] = None,
     max_turns: Annotated[int | None, typer.Option(min=1, help="Model turns in one rollout.")] = None,
     max_tool_calls: Annotated[int | None, typer.Option(min=0, help="Tool calls in one rollout.")] = None,
     env_arg: Annotated[
@@ -81,7 +83,9 @@ def evaluate_command(
         bool, typer.Option("--sandbox", help="Run the environment in a sandbox; its code is not loaded outside of it.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="The run's folder; one under runs/ when not given.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on in this run's folder; takes no other arguments.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Continue in this run's folder; takes no other arguments.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure a model on an environment: reward, pass@k, solve rate, every component, with intervals."""
@@ -117,7 +121,7 @@ def _run(spec: EvalSpec, directory: Path, kept: EvalSpec, as_json: bool) -> None
     with redirect_stdout(sys.stderr):
         finished, code = run_interruptible(_evaluate(spec, directory, kept))
     if finished is None:
-        stderr.print(f"Stopped. Go on with: benchmax eval --resume {safe(directory)}")
+        stderr.print(f"Stopped. Continue with: benchmax eval --resume {safe(directory)}")
         raise typer.Exit(code)
     if as_json:
         print_json({"directory": str(directory), "config": asdict(kept), "report": finished.report.to_dict()})
@@ -143,7 +147,7 @@ def _explain_nothing(spec: EvalSpec, finished: Evaluation, directory: Path) -> N
 
 
 def _nothing_but_resume(context: typer.Context) -> None:
-    """A resumed evaluation goes on as it was begun."""
+    """A resumed evaluation continues with the settings it began with."""
     given = [name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")]
     others = [name.replace("_", "-") for name in given if name not in ("resume", "as_json")]
     if others:
@@ -274,7 +278,7 @@ def replay(
     """Score saved rollouts again after a reward was edited, and show what changes. The model is not called."""
     config = read_config(directory)
     if not env and "env" not in config:
-        raise UsageError(f"{directory} does not tell where its environment is. Name it with --env.")
+        raise UsageError(f"{directory} does not say where its environment is. Name it with --env.")
     with redirect_stdout(sys.stderr):
         env_class = load_env_class(env) if env else load_env_class(config["env"], config.get("folder"))
         arguments = parse_env_args(env_arg) if env_arg else config.get("env_args", {})

@@ -28,26 +28,28 @@ _HOMES = {Agent.claude: (".claude",), Agent.codex: (".agents",), Agent.both: (".
 
 
 def setup(
-    directory: Annotated[Path, typer.Option("--dir", help="The project's folder; made when it is not there.")] = Path(),
+    directory: Annotated[
+        Path, typer.Option("--dir", help="The project's folder; created if it does not exist.")
+    ] = Path(),
     agent: Annotated[Agent, typer.Option(help="Which coding agent gets the skills.")] = Agent.both,
     template: Annotated[str, typer.Option(help=f"What main.py begins as: {', '.join(TEMPLATES)}.")] = TEMPLATES[0],
     no_template: Annotated[
         bool, typer.Option("--no-template", help="Only instructions for agents; no main.py.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     skip_login: Annotated[
         bool, typer.Option("--skip-login", help="Accepted; setup never signs in, `benchmax login` does.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Name every file.")] = False,
     json: Json = False,
 ) -> None:
-    """Make a project: an environment that runs at once, rows, and instructions for coding agents."""
+    """Create a project: an environment that runs at once, rows, and instructions for coding agents."""
     if template not in TEMPLATES:
         raise UsageError(f"There is no template {template!r}. Use one of these: {', '.join(TEMPLATES)}.")
     planned = dict(_agent_files(agent)) | ({} if no_template else _template_files())
     main = directory / "main.py"
     if main.exists() and not force and not no_template:
-        raise UsageError(f"{main} is there already. Use --no-template to leave it, or --force to write over it.")
+        raise UsageError(f"{main} already exists. Use --no-template to keep it, or --force to overwrite it.")
     written, kept = _write(directory, planned, force)
     for name in written if verbose else ():
         stderr.print(f"  wrote {safe(name)}")

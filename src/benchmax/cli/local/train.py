@@ -56,7 +56,7 @@ def train(
     ] = None,
     backend: Annotated[str | None, typer.Option(help="What trains: embedded, or a plug-in's name.")] = None,
     steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of every draw.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all sampling.")] = None,
     lenient: Annotated[bool, typer.Option("--lenient", help="Leave unusable rows out instead of stopping.")] = False,
     sandbox: Annotated[
         bool, typer.Option("--sandbox", help="Run the environment in a sandbox; its code is not loaded outside of it.")

@@ -80,7 +80,7 @@ def launch(
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="KEY=VALUE of a launch argument; repeatable.")
     ] = None,
-    list_args: Annotated[bool, typer.Option("--list-args", help="Show the launch arguments and end.")] = False,
+    list_args: Annotated[bool, typer.Option("--list-args", help="Show the launch arguments and exit.")] = False,
     skip_validate: Annotated[bool, typer.Option("--skip-validate", help="Do not examine it first.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,

@@ -37,7 +37,7 @@ RECIPE: dict[str, Any] = {
 def quickstart(
     model: Annotated[str, typer.Option("--model", "-m", help="The model to train.")] = "smollm2-135m",
     steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of every draw.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all sampling.")] = 0,
     out: Annotated[Path, typer.Option(help="Where the picture of the curve goes (.png or .svg).")] = Path("reward.png"),
     json: Json = False,
 ) -> None:
@@ -100,7 +100,7 @@ def _follow(client: TrainerClient, run_id: str) -> None:
         with shown() as show:
             follow(client, client.get_run(run_id), show)
     except KeyboardInterrupt:
-        stderr.print(f"The run goes on; watch it with: benchmax runs watch {safe(run_id)}")
+        stderr.print(f"The run continues; watch it with: benchmax runs watch {safe(run_id)}")
         raise typer.Exit(INTERRUPTED) from None
     run = client.get_run(run_id)
     if run["status"] != "complete":
@@ -153,4 +153,4 @@ def _tell(found: Mapping[str, Any], url: str, link: str | None, out: Path) -> No
     stderr.print(f"The curve is in {safe(out)}; the run is at {safe(url)}", soft_wrap=True)
     if link:
         stderr.print(f"Sign in to the console, once, with {safe(link)}", soft_wrap=True)
-        stderr.print("The platform goes on in the background. Stop it with: benchmax down")
+        stderr.print("The platform keeps running in the background. Stop it with: benchmax down")

@@ -126,7 +126,7 @@ def _wait(client: TrainerClient, run_id: str, eval_id: str) -> str:
 
 
 def _pairs(ours: Iterable[Mapping[str, Any]], theirs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Examples both have a score for, worst for us first."""
+    """Examples both have a score for, worst for the run first."""
     others = {row["promptMessageId"]: row["meanReward"] for row in theirs}
     pairs = []
     for row in ours:

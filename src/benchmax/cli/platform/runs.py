@@ -104,7 +104,7 @@ def get(
 
 
 def _for_people(run: Mapping[str, Any]) -> dict[str, Any]:
-    """A run without what it has not, its status in a word, and its steps counted from 1."""
+    """A run without empty fields, its status as people call it, its steps counted from 1."""
     shown = {name: value for name, value in run.items() if value not in (None, "", [])}
     told = {"status": status_word(run["status"]), "totalSteps": _step(run)}
     named = {"totalSteps": "step"}
@@ -128,7 +128,7 @@ def status(run_id: RunId, json: Json = False) -> None:
 def scalars(
     run_id: RunId,
     mode: Mode = "train",
-    name: Annotated[str | None, typer.Option(help="Only the series whose name holds this.")] = None,
+    name: Annotated[str | None, typer.Option(help="Only metrics whose name contains this.")] = None,
     json: Json = False,
 ) -> None:
     """Show a run's metrics: first, last, lowest, highest, and their course."""
@@ -331,20 +331,20 @@ def fork(
         changed, _ = read_settings(client.list_launch_args(), setting or ())
         run = client.run(client.fork_run(run_id, checkpoint, name=name, launcher_args=changed))
     stderr.print(
-        f"Run {safe(run.id)} goes on from {safe(checkpoint)} of {safe(run_id)}: {safe(run.url)}", soft_wrap=True
+        f"Run {safe(run.id)} continues from {safe(checkpoint)} of {safe(run_id)}: {safe(run.url)}", soft_wrap=True
     )
     if json:
         print_json({"runId": run.id, "url": run.url})
 
 
 def stop(run_id: RunId, json: Json = False) -> None:
-    """Stop a run. It saves what it has; `benchmax resume` goes on with it."""
+    """Stop a run. It saves what it has; `benchmax resume` continues it."""
     with platform() as client:
         _tell(client.cancel_run(run_id), json)
 
 
 def resume(run_id: RunId, json: Json = False) -> None:
-    """Go on with a run that was stopped or cut off, from its last checkpoint."""
+    """Resume a run that was stopped or cut off, from its last checkpoint."""
     with platform() as client:
         _tell(client.resume_run(run_id), json)
 

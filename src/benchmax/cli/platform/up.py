@@ -116,7 +116,7 @@ def status(
 
 def logs(
     what: Annotated[str, typer.Argument(help="server, runner, daemon, or the id of a run.")] = "server",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines as they come.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Last lines shown.")] = 50,
     data_dir: DataOption = None,
 ) -> None:

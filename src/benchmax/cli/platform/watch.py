@@ -37,7 +37,7 @@ def watch(
             with shown(json) as show:
                 follow(client, run, show)
         except KeyboardInterrupt:
-            stderr.print(f"No longer watching. The run goes on; stop it with: benchmax stop {safe(run_id)}")
+            stderr.print(f"No longer watching. The run continues; stop it with: benchmax stop {safe(run_id)}")
             raise typer.Exit(INTERRUPTED) from None
         run = client.get_run(run_id)
     stderr.print(f"{safe(run['name'])} is {status_word(run['status'])}. {safe(run['statusReason'])}", soft_wrap=True)
@@ -46,11 +46,11 @@ def watch(
 
 
 Show = Callable[[Mapping[str, Any]], None]
-"""Is called with each event: `{type, message, …}`, or a point `{type: "point", mode, step, reward}`."""
+"""Called with each event: `{type, message, …}`, or a point `{type: "point", mode, step, reward}`."""
 
 
 def follow(client: TrainerClient, run: Mapping[str, Any], show: Show) -> None:
-    """Tell `show` of everything a run does, until it ends."""
+    """Pass everything a run does to `show`, until it ends."""
     rewards = _Rewards(client, run)
     for event in client.stream_run(run["id"]):
         if event["type"] == "points":

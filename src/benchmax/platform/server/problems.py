@@ -1,4 +1,4 @@
-"""Every answer that is not a success: `{"error": text}`. What the caller can mend is said; the rest is in the log."""
+"""Every answer that is not a success: `{"error": text}`. What the caller can fix is explained; the rest is logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one directory everything lives in, private to its owner, and the locks that keep two of a kind out of it."""
+"""The one directory everything lives in, private to its owner, and the locks for one server and one runner in it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class DataDir:
 
     @contextmanager
     def lock(self, name: str, wait: float = 0.0) -> Iterator[None]:
-        """Hold the place of `name` (server, runner) in this directory; the kernel frees it when the process dies.
+        """Hold the lock of `name` (server, runner) in this directory; the kernel frees it when the process dies.
 
         One that is about to end, and saves its runs first, is waited for, for `wait` seconds.
         """
@@ -96,7 +96,7 @@ class DataDir:
             os.close(descriptor)
 
     def holder(self, name: str) -> int | None:
-        """The process that holds the place of `name`, as the lock itself says."""
+        """The process that holds the lock of `name`, as the lock itself says."""
         path = self.locks / f"{name}.lock"
         pid = _pid(path)
         # Asking takes the lock for a moment, so it is only done when its holder may live.

@@ -95,7 +95,7 @@ TABLE = (
     _Row("save_tokens", "Save tokens", "boolean", False, False, None, None,
          "Keep token ids and log-probs of every rollout, for the token view. Takes several times the space, and "
          "secrets that a rollout saw are in them.", "output.save_tokens"),
-    _Row("seed", "Seed", "integer", 0, 0, 0, 2**31 - 1, "Seed of every draw.", "seed"),
+    _Row("seed", "Seed", "integer", 0, 0, 0, 2**31 - 1, "Seed of all sampling.", "seed"),
 )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ _SecretName = Annotated[str, Path(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9
 
 @router.get("/whoami")
 def whoami(services: Services, caller: Caller) -> WhoAmI:
-    """Who the server takes you for."""
+    """Who you are to the server."""
     with services.database.read() as db:
         has_password = users.has_password(db, caller.user_id)
     return WhoAmI(
@@ -89,7 +89,7 @@ def revoke_key(services: Services, caller: Caller, key_id: Annotated[str, Path(m
 
 @router.get("/secrets")
 def list_secrets(services: Services, caller: Caller) -> SecretList:
-    """Names of your secrets. Their values are never given back."""
+    """Names of your secrets. Their values are never returned."""
     with services.database.read() as db:
         found = vault.names(db, caller.user_id)
     return SecretList(secrets=[SecretName(name=row.name, created_at=row.created) for row in found])
@@ -126,7 +126,7 @@ def list_endpoints(services: Services, caller: Caller) -> EndpointList:
 
 @router.post("/endpoints", status_code=201)
 def create_endpoint(services: Services, caller: Caller, body: EndpointRequest) -> EndpointInfo:
-    """Name an OpenAI-compatible server; its key is stored encrypted and never given back."""
+    """Name an OpenAI-compatible server; its key is stored encrypted and never returned."""
     check_literal(body.base_url, AddressRules.of(reach_of(services.settings)))
     if is_here(services.settings, body.base_url):
         raise UsageError("This is the platform's own address. Its models need no endpoint: name them as they are.")

@@ -61,7 +61,7 @@ def list_corpora(services: Services, caller: Caller) -> list[CorpusInfo]:
 
 @router.get("/{corpus_id}")
 def get_corpus(services: Services, caller: Caller, corpus_id: CorpusId) -> CorpusInfo:
-    """One of them."""
+    """One of your corpora."""
     with services.database.read() as db:
         return _info(db, _own(db, caller.user_id, corpus_id))
 

@@ -38,7 +38,7 @@ def list_models(services: Services, caller: Caller) -> ModelCards:
 
 @router.get("/models/{name:path}")
 def get_model(services: Services, caller: Caller, name: Annotated[str, Path(max_length=200)]) -> ModelCard:
-    """One of them."""
+    """One of these models."""
     for card in _cards(services, caller.user_id):
         if card.id == name:
             return card

@@ -161,7 +161,7 @@ def device_code(request: Request, services: Services, body: DeviceCodeRequest) -
 
 @router.post("/api/auth/device/token", response_model=DeviceToken)
 def device_token(request: Request, services: Services, body: DeviceTokenRequest) -> Any:
-    """The token, once the user has approved; until then an OAuth error word."""
+    """The token, once the user has approved; until then an OAuth error code."""
     if body.grant_type != DEVICE_GRANT:
         return _oauth_error("unsupported_grant_type")
     with services.database.write() as db:
@@ -220,7 +220,7 @@ def approve_device(services: Services, caller: Caller, body: DeviceApproval) -> 
 
 @router.get("/api/auth/token")
 def token(request: Request, caller: Caller) -> TokenAnswer:
-    """The bearer to use with the API: the one you showed. Sessions of browsers need none."""
+    """The bearer to use with the API: the one you sent. Sessions of browsers need none."""
     scheme, _, shown = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer":
         raise Refused(403, "Only a device's token can be exchanged. Make a key on the settings page instead.")

@@ -13,7 +13,7 @@ from benchmax.files import json_size
 from benchmax.platform.server.problems import Refused
 
 OPEN_BYTES = 64 * limits.KIB
-"""Of a body that anybody may send, to sign in say."""
+"""Of a body that needs no credentials, such as that of a sign-in."""
 HELD_BYTES = 384 * limits.MIB
 """Of all bodies that are in memory at one time."""
 BODY_SECONDS = 120.0

@@ -158,7 +158,7 @@ def _inspected(path: Path, manifest: BundleMetadata) -> dict[str, Any]:
 
 
 def _manifest(path: str) -> BundleMetadata:
-    """A manifest by the path of its blob; one that cannot be read says nothing."""
+    """A manifest by the path of its blob; an empty one when it cannot be read."""
     try:
         return _read_manifest(path)
     except (BundlingError, UsageError, OSError):

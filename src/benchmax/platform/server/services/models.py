@@ -61,7 +61,7 @@ def choose(services: Services, user_id: str, llm: RolloutLlm) -> ChosenModel:
 def choose_own(services: Services, user_id: str, asked: str, *, hosted: bool = False) -> ChosenModel:
     """The platform's model of that name; for one it cannot have, its default model with a note.
 
-    A name much like one of this machine's is a slip of the pen, unless it was meant for the hosted service.
+    A name much like one of this machine's is a typing error, unless it was meant for the hosted service.
     """
     stored, known = local_names()
     hosted = hosted or asked == DEFAULT_MODEL

@@ -24,7 +24,7 @@ ALIVE_SECONDS = 15.0
 """After which readers are sent something, if only a comment."""
 ALIVE = b": alive\n\n"
 CATCHING_UP = 4
-"""Readers that have the past read for them at one time: others ask the database, too."""
+"""Readers whose past events are read at the same time: others need the database, too."""
 _KEPT = 1000
 _PAGE = 500
 

@@ -1,4 +1,4 @@
-"""Users as an administrator sees them, and how one leaves: what they could come in with is gone at once."""
+"""Users as an administrator sees them, and how one is removed: their credentials stop working at once."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def digest(token: str) -> str:
 
 
 def ensure_user(db: Session, email: str, role: str = "member") -> User:
-    """The user of that address, made when there is none."""
+    """The user of that address, created if there is none."""
     found = by_email(db, email)
     if found is None:
         found = User(email=email.strip().lower(), role=role)

@@ -1,7 +1,7 @@
 """The queue. A job is leased by one supervisor at a time; a lease that is not renewed can be taken by another.
 
 A supervisor names itself by `holder` (random, one per start), its pid and that process's start time. Every change asks
-"is it still mine?" in the same statement, so a supervisor that slept too long changes nothing.
+"is it still mine?" in the same statement, so a supervisor whose lease expired changes nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs: the row a launch makes, and the way it goes: pending → active → complete | failed | stalled | cancelled."""
+"""Runs: the row that a launch creates, and its statuses: pending → active → complete | failed | stalled | cancelled."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def set_status(db: Session, run_id: str, status: str, reason: str = "", **data: 
 def set_progress(
     db: Session, run_id: str, *, step: int | None = None, total: int | None = None, activity: str | None = None
 ) -> None:
-    """Where the run is, for lists; no event."""
+    """Record how far the run is, for lists; no event."""
     values: dict[str, Any] = {"updated": time.time()}
     if step is not None:
         values["latest_step"] = step
@@ -197,7 +197,7 @@ def mark_deleted(db: Session, run_id: str) -> None:
 
 
 def remove(db: Session, run_id: str) -> None:
-    """Drop the row and all that hangs on it."""
+    """Delete the row and everything that refers to it."""
     run = db.get(Run, run_id)
     if run is not None:
         db.delete(run)

@@ -1,4 +1,4 @@
-"""The playground: speak with a run's checkpoint, also while it trains, in its environment with its tools."""
+"""The playground: chat with a run's checkpoint, also while it trains, in its environment with its tools."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def end_session(services: Services, caller: Caller, session_id: SessionId) -> Su
 
 @router.post("/{session_id}/messages", response_class=StreamingResponse, responses=_STREAM)
 async def say(services: Services, caller: Caller, session_id: SessionId, body: Say) -> StreamingResponse:
-    """Say something: token…, message (assistant, tool)…, reward when there is a task, done; or error."""
+    """Send a message: token…, message (assistant, tool)…, reward when there is a task, done; or error."""
     folder = _own(services, caller, session_id)
     if not body.content and not folder.asked.get("example_id"):
         raise UsageError("content is empty. Say something.")

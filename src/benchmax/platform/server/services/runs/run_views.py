@@ -120,7 +120,7 @@ def _seconds_left(run: Run, summary: RunSummary, elapsed: float | None) -> float
 
 
 def _heartbeat(run: Run, data: DataDir) -> float | None:
-    """When its process last gave a sign of life; only a running one is looked up on disk."""
+    """When its process last reported; only a running one is looked up on disk."""
     if run.started is None and run.status != "active":
         return None
     if run.status in TERMINAL:
