@@ -1,4 +1,3 @@
-"""Questions about a company's customers, cases and agents, answered with the tools of a CRM: the same in three places.
 """Answer questions about a company's customers, cases and agents with the tools of a CRM.
 
 The same tasks and tools are offered in three places:
