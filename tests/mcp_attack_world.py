@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmax.envs.mcp.temp_dirs import make_owned_dir, remove_tree
+from benchmax.files.temp_dirs import make_owned_dir, remove_tree
 
 from benchmax import limits
 from benchmax.envs.mcp.agent.node import Node
