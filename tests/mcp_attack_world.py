@@ -16,14 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmax.files.temp_dirs import make_owned_dir, remove_tree
-
 from benchmax import limits
 from benchmax.envs.mcp.agent.node import Node
 from benchmax.envs.mcp.fork import server_box
 from benchmax.envs.mcp.setup.install import Installed
 from benchmax.envs.mcp.workdir import read_workdir
 from benchmax.errors import McpError, ToolError
+from benchmax.files.temp_dirs import make_owned_dir, remove_tree
 from benchmax.sandbox.inside.guards import GUARDS
 from mcp_attacks import SERVER_ATTACKS
 from sandbox_attacks import PRELUDE, Attack
