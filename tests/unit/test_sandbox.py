@@ -219,3 +219,33 @@ def test_a_machine_without_namespaces_says_so_refuses_and_holds_what_it_can() ->
     assert level == "partial"
     assert "user," in rest
     assert rest[-3:] == ["refused", "1", "True"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a cgroup is root's to make")
+async def test_all_calls_together_are_bounded_by_a_cgroup_where_there_is_one() -> None:
+    found = await capabilities()
+    if "cgroup" not in found.guards:
+        assert "no cgroup" in found.lacks["cgroup"]
+        pytest.skip(found.lacks["cgroup"])
+    code = """
+import os, time
+made = 0
+try:
+    while made < 60:
+        if os.fork() == 0:
+            time.sleep(20)
+        made += 1
+except OSError:
+    print("refused after", made)
+"""
+    before = _groups()
+    async with Sandbox(group=Limits(processes=40), insist=True) as sandbox:
+        assert len(_groups()) > len(before)
+        assert "refused after" in (await sandbox.run(Call(code))).stdout
+    async with Sandbox() as sandbox:
+        assert "refused" not in (await sandbox.run(Call(code))).stdout
+    assert _groups() == before
+
+
+def _groups() -> set[str]:
+    return {str(path) for path in Path("/sys/fs/cgroup").glob("**/benchmax-*") if path.name[9:].isdigit()}

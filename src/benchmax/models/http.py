@@ -24,6 +24,7 @@ import aiohttp.abc
 import yarl
 
 from benchmax import limits
+from benchmax.config import reached_at
 from benchmax.deadlines import deadline
 from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, ModelError, ModelProtocolError, ModelRateLimited, ModelUnavailable
@@ -87,7 +88,7 @@ class HttpModel(ModelClient):
         self.token_ids = token_ids
         self.max_tokens_field = max_tokens_field
         self.resolver = resolver
-        self._url = chat_url(base_url)
+        self._url = chat_url(reached_at(base_url) if isinstance(base_url, str) else base_url)
         variable = key_variable or KEY_VARIABLES.get(self._url.host or "")
         if api_key is None and variable:
             api_key = os.environ.get(variable)

@@ -20,7 +20,6 @@ import socket
 import sys
 from typing import Any
 
-NOBODY = 65_534
 _PACKAGE = "benchmax_sandbox"
 
 
@@ -188,7 +187,7 @@ def _make_tree(setup: dict[str, Any]) -> None:
 
 
 def _become_nobody(wanted: int | None) -> None:
-    for user in (wanted or inside.guards.FIRST_UID + os.getppid(), NOBODY):
+    for user in (wanted or inside.guards.FIRST_UID + os.getppid(), inside.guards.NOBODY):
         try:
             inside.kernel.become(user)
             return
