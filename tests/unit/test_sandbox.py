@@ -249,3 +249,22 @@ except OSError:
 
 def _groups() -> set[str]:
     return {str(path) for path in Path("/sys/fs/cgroup").glob("**/benchmax-*") if path.name[9:].isdigit()}
+
+
+@pytest.mark.parametrize("modules", [[], ["fractions"]])
+async def test_with_a_closed_port_files_are_moved_as_ever(modules: list[str]) -> None:
+    code = """
+import os, socket
+os.mkdir("a"); os.mkdir("b"); open("a/x", "w").close()
+os.rename("a/x", "b/x")
+for port in (9, 10):
+    try:
+        socket.create_connection(("127.0.0.1", port), 5)
+    except OSError as error:
+        print(type(error).__name__)
+"""
+    async with Sandbox(modules, network="host", closed_ports=(9,), insist=True) as sandbox:
+        if "landlock_tcp" not in (await sandbox.start()).guards:
+            pytest.skip("this kernel cannot close ports")
+        result = await sandbox.run(Call(code, limits=Limits(network="host")))
+    assert result.stdout.split() == ["PermissionError", "ConnectionRefusedError"], result.stderr
