@@ -16,9 +16,6 @@ from benchmax.errors import ConfigError
 
 PUBLISHED_URL = "https://api.castform.com"
 """The REST API that published scripts use."""
-RELAY = "BENCHMAX_MODEL_RELAY"
-"""In a sandboxed environment on the platform: the platform's address, and where its models are reached instead."""
-_LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
@@ -67,15 +64,6 @@ def rollout_url() -> str:
     return _url("ROLLOUT_URL", f"https://autobots.{base_domain()}")
 
 
-def reached_at(url: str) -> str:
-    """Where a server of models is reached from here: where the platform itself is closed, at its relay."""
-    platform, _, relay = os.environ.get(RELAY, "").partition(" ")
-    if not relay or _place(url) != _place(platform):
-        return url
-    parts, at = urlsplit(url), urlsplit(relay)
-    return parts._replace(scheme=at.scheme, netloc=at.netloc).geturl()
-
-
 def env_token(var: str) -> Callable[[], str]:
     """A token provider that reads the variable at each call, so that a pickled environment holds no secret."""
 
@@ -117,12 +105,6 @@ def _url(name: str, default: str) -> str:
             f"{name} is {url!r}, which is not a web address. Write it as https://host or http://host:port."
         )
     return url
-
-
-def _place(url: str) -> tuple[str, str | None, int | None]:
-    """The origin; all names of this machine are one."""
-    scheme, host, port = _origin(url)
-    return scheme, "localhost" if host in _LOCAL else host, port
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

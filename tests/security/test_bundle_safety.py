@@ -146,8 +146,10 @@ def test_one_line_of_the_package_unpickles():
         path for path, _ in _calls_in_package("loads", "load", of=("pickle", "cloudpickle", "dill", "marshal"))
     ] == ["bundle/load.py"]
     assert _calls_in_package("Unpickler") == []
-    # Scripts that the user named, each run in a process of its own: a forked MCP server, and a workdir's rewards.
+    # Scripts that the user named, each run in a process of its own: a forked MCP server, a workdir's rewards, and what
+    # a sandbox is for.
     scripts = {"envs/mcp/fork/preload.py", "envs/mcp/agent/reward_worker.py"}
+    scripts |= {"sandbox/inside/script.py", "sandbox/inside/zygote.py"}
     assert {path for path, _ in _calls_in_package("eval", "exec")} == scripts
     for path, call in _calls_in_package("load", of=("torch",)):
         unsafe = {each.arg: getattr(each.value, "value", None) for each in call.keywords}

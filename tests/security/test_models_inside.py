@@ -11,9 +11,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from benchmax.bundle import dump_bundle
-from benchmax.config import RELAY, reached_at
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.remote import Confinement, open_remote_env
+from benchmax.models.relay import RELAY, reached_at
 from benchmax.platform.runner.children import sandboxing
 from benchmax.sandbox.inside.landlock import version as landlock_version
 
@@ -31,8 +31,8 @@ class Judged(BaseEnv):
         import urllib.error
         import urllib.request
 
-        from benchmax.config import RELAY
         from benchmax.models.http import HttpModel
+        from benchmax.models.relay import RELAY
 
         if tool_name == "judge":
             async with HttpModel("any", given["url"], "sk-user", tries=1) as model:

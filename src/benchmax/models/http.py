@@ -24,12 +24,12 @@ import aiohttp.abc
 import yarl
 
 from benchmax import limits
-from benchmax.config import reached_at
 from benchmax.deadlines import deadline
 from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, ModelError, ModelProtocolError, ModelRateLimited, ModelUnavailable
 from benchmax.models import chat_api, http_errors, text_tools
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, Usage, need_count, need_number
+from benchmax.models.relay import reached_at
 
 ToolFormat: TypeAlias = Literal["native", "hermes"]
 KEY_VARIABLES = {"api.openai.com": "OPENAI_API_KEY", "openrouter.ai": "OPENROUTER_API_KEY"}

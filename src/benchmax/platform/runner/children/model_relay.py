@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp import web
 
 from benchmax import limits
-from benchmax.config import RELAY
+from benchmax.models.relay import RELAY
 
 _PASSED = frozenset({("POST", "/v1/chat/completions"), ("GET", "/v1/models")})
 _ASKED = ("Authorization", "Content-Type", "Accept")
