@@ -1,4 +1,4 @@
-"""The platform's models, as a sandboxed environment on it reaches them: by a relay, for the platform is closed to it."""
+"""The platform's models, as a sandboxed environment on it reaches them: by a relay, as the platform is closed to it."""
 
 from __future__ import annotations
 
