@@ -68,3 +68,26 @@ def test_ready_environments_bring_their_rows_and_their_sandboxes_into_one(name, 
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)["report"]
     assert (report["reward"]["mean"], report["scored"]) == (1.0, 3)
+
+
+CANARY = """
+from pathlib import Path
+try:
+    Path("{canary}").touch()
+except OSError:
+    pass
+"""
+
+
+def test_what_was_not_earned_is_not_explained_by_running_the_code_outside(project, tmp_path):
+    canary = tmp_path / "canary"
+    code = (project / "main.py").read_text() + CANARY.format(canary=canary)
+    (project / "main.py").write_text(code)
+    model = make_tiny(tmp_path / "model", hidden=32, layers=2)
+    words = ["eval", "main.py", "--data", "rows.jsonl", "--rows", "2", "--model", str(model), "--max-tokens", "4"]
+    done = CliRunner().invoke(app, [*words, "--sandbox"])
+    assert done.exit_code == 0, done.output
+    assert "without --sandbox" in " ".join(done.output.split())
+    assert not canary.exists()
+    CliRunner().invoke(app, words)
+    assert canary.exists(), "outside it is made"

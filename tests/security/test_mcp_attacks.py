@@ -45,7 +45,7 @@ def told_by() -> Callable[[str], Told]:
 
 
 def _try_all(user: str) -> Told:
-    folder = tempfile.mkdtemp(prefix="benchmax-world-")
+    folder = tempfile.mkdtemp(prefix="world-")
     try:
         os.chmod(folder, 0o755)
         if user == "nobody":

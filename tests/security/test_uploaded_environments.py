@@ -70,7 +70,8 @@ def test_the_platforms_address_and_who_else_there_is_are_told(data):
     try:
         with database.write() as session:
             users.ensure_user(session, "one@example.com", "admin")
-        assert sandbox_message(database, data)["sandbox"] == {"several_users": False, "closed_ports": [7331]}
+        told = {"several_users": False, "closed_ports": [7331], "platform": "http://127.0.0.1:7331"}
+        assert sandbox_message(database, data)["sandbox"] == told
         with database.write() as session:
             users.ensure_user(session, "two@example.com")
         assert sandbox_message(database, data)["sandbox"]["several_users"] is True

@@ -234,3 +234,52 @@ def test_an_event_of_a_closed_descriptor_is_not_taken_for_that_of_its_number_s_n
     assert called == []
     server._serve([(8, 1)])
     assert called == ["would block"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a cgroup is root's to make")
+async def test_all_calls_together_are_bounded_by_a_cgroup_where_there_is_one() -> None:
+    found = await capabilities()
+    if "cgroup" not in found.guards:
+        assert "no cgroup" in found.lacks["cgroup"]
+        pytest.skip(found.lacks["cgroup"])
+    code = """
+import os, time
+made = 0
+try:
+    while made < 60:
+        if os.fork() == 0:
+            time.sleep(20)
+        made += 1
+except OSError:
+    print("refused after", made)
+"""
+    before = _groups()
+    async with Sandbox(group=Limits(processes=40), insist=True) as sandbox:
+        assert len(_groups()) > len(before)
+        assert "refused after" in (await sandbox.run(Call(code))).stdout
+    async with Sandbox() as sandbox:
+        assert "refused" not in (await sandbox.run(Call(code))).stdout
+    assert _groups() == before
+
+
+def _groups() -> set[str]:
+    return {str(path) for path in Path("/sys/fs/cgroup").glob("**/benchmax-*") if path.name[9:].isdigit()}
+
+
+@pytest.mark.parametrize("modules", [[], ["fractions"]])
+async def test_with_a_closed_port_files_are_moved_as_ever(modules: list[str]) -> None:
+    code = """
+import os, socket
+os.mkdir("a"); os.mkdir("b"); open("a/x", "w").close()
+os.rename("a/x", "b/x")
+for port in (9, 10):
+    try:
+        socket.create_connection(("127.0.0.1", port), 5)
+    except OSError as error:
+        print(type(error).__name__)
+"""
+    async with Sandbox(modules, network="host", closed_ports=(9,), insist=True) as sandbox:
+        if "landlock_tcp" not in (await sandbox.start()).guards:
+            pytest.skip("this kernel cannot close ports")
+        result = await sandbox.run(Call(code, limits=Limits(network="host")))
+    assert result.stdout.split() == ["PermissionError", "ConnectionRefusedError"], result.stderr

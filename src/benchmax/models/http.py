@@ -29,6 +29,7 @@ from benchmax.envs.types import ChatMessage, Messages, ToolCall, ToolDefinition
 from benchmax.errors import ConfigError, ModelError, ModelProtocolError, ModelRateLimited, ModelUnavailable
 from benchmax.models import chat_api, http_errors, text_tools
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling, Usage, need_count, need_number
+from benchmax.models.relay import reached_at
 
 ToolFormat: TypeAlias = Literal["native", "hermes"]
 KEY_VARIABLES = {"api.openai.com": "OPENAI_API_KEY", "openrouter.ai": "OPENROUTER_API_KEY"}
@@ -87,7 +88,7 @@ class HttpModel(ModelClient):
         self.token_ids = token_ids
         self.max_tokens_field = max_tokens_field
         self.resolver = resolver
-        self._url = chat_url(base_url)
+        self._url = chat_url(reached_at(base_url) if isinstance(base_url, str) else base_url)
         variable = key_variable or KEY_VARIABLES.get(self._url.host or "")
         if api_key is None and variable:
             api_key = os.environ.get(variable)

@@ -136,7 +136,11 @@ def _explain_nothing(spec: EvalSpec, finished: Evaluation, directory: Path) -> N
     reward = finished.report.reward
     if reward is None or reward.mean > 0 or spec.model.startswith("scripted:"):
         return
-    if spec.sandbox:  # the explanation runs the environment's code here
+    if spec.sandbox:
+        stderr.print(
+            "Nothing was earned. Why is not explained, for that would run the environment's code outside of its "
+            "sandbox: if you trust the code, run it without --sandbox."
+        )
         return
     env_class = spec.env_class()
     examples = load_examples(find_rows(env_class, spec.data), env_class, limit=spec.rows, lenient=True)

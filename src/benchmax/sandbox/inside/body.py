@@ -73,7 +73,8 @@ def _begin(order: dict[str, Any], fds: list[int], parent: int) -> dict[str, Any]
             marks.mark(order["mark"])
         workspace = order["shape"]["workspace"] or WORKSPACE
         task = _unpack(fds[PAYLOAD], workspace)
-        line = _arrange(fds, line, self_proc, "descriptors" in guards)
+        closing = order["closing"]
+        line = _arrange(fds, line, [self_proc, *([closing] if closing >= 0 else [])], "descriptors" in guards)
         _confine(order, guards, workspace, line)
         if not order["room"]:
             kernel.die_with_parent()
@@ -113,9 +114,9 @@ def _write_file(path: str, source: BinaryIO, size: int) -> None:
             size -= len(part)
 
 
-def _arrange(fds: list[int], line: socket.socket, self_proc: int, closing: bool) -> socket.socket:
-    """The code's descriptors at 0, 1, 2, …, then the line to the server and /proc/self; every other is closed."""
-    wanted = [*fds[FIRST:], line.detach(), self_proc]
+def _arrange(fds: list[int], line: socket.socket, more: list[int], closing: bool) -> socket.socket:
+    """The code's descriptors at 0, 1, 2, …, then the line to the server and what follows; every other is closed."""
+    wanted = [*fds[FIRST:], line.detach(), *more]
     spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _SPARE) for fd in wanted]
     last = len(fds) - FIRST
     for place, fd in enumerate(spare):
@@ -135,6 +136,9 @@ def _confine(order: dict[str, Any], guards: frozenset[str], workspace: str, line
     os.close(self_proc)
     if "no_new_privs" in guards:
         kernel.no_new_privileges()
+    if order["closing"] >= 0:
+        landlock.add(self_proc + 1)
+        os.close(self_proc + 1)
     _lock_files(order, guards, workspace)
     if "seccomp" in guards:
         _filter_calls(line, order["network"])

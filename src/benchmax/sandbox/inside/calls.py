@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
+from . import landlock
 from .body import TERMINALS
 from .room import Room
 from .root import readable
@@ -48,4 +49,6 @@ def common(setup: dict[str, Any], guards: frozenset[str]) -> dict[str, Any]:
     listed, write = (["/"], [*SHARED]) if mount else ([], [])
     if view is not None:
         read, listed, write = view["allowed"], view["listed"], [*TERMINALS]
-    return {"guards": sorted(guards), "read": read, "listed": listed, "write": write, "kept": setup["kept"]}
+    closing = landlock.closing(setup["ports"]) if setup["ports"] and "landlock_tcp" in guards else -1
+    held = {"guards": sorted(guards), "kept": setup["kept"], "closing": closing}
+    return {**held, "read": read, "listed": listed, "write": write}

@@ -37,6 +37,8 @@ ADVICE = {
 """What to do about a guard that does not hold; the others always do on Linux."""
 FIRST_UID = 0x7A000000
 """As root, each server takes the user number this + its own pid, unless told: nobody's, and no other server's."""
+NOBODY = 65_534
+"""Where that number is not to be had."""
 NAMESPACES = frozenset({"user", "pid", "mount", "proc", "ipc", "net"})
 BOUNDARY = frozenset(GUARDS) - {"uid", "cgroup", "proc", "landlock_files", "landlock_tcp", "landlock_scope"}
 """What must hold for code that nobody has read. Landlock doubles what the namespaces do."""

@@ -67,27 +67,31 @@ def confine(
     _restrict(ruleset)
 
 
-def confine_all(guards: frozenset[str], closed: Iterable[int]) -> None:
-    """For the server, which makes mounts and so has no list of files: what holds before the first call, too."""
-    if "landlock_scope" in guards:
-        _restrict(_ruleset(0, 0, _SCOPES))
-    if closed and "landlock_tcp" in guards:
-        _close_ports(closed)
+def closing(closed: Iterable[int]) -> int:
+    """A ruleset that refuses connections to these ports, on every address; for `add`.
 
-
-def _close_ports(closed: Iterable[int]) -> None:
-    """Refuse connections to these ports, on every address. Takes a fifth of a second: every other port is named."""
-    ruleset = _ruleset(0, _CONNECT, 0)
+    To make it takes a fifth of a second, as every other port is named. It lets files be moved between folders, which
+    Linux refuses under any ruleset that does not speak of it.
+    """
+    refer = _files() & _REFER
+    ruleset = _ruleset(refer, _CONNECT, 0)
     shut = frozenset(closed)
     for port in range(_PORTS):
         if port not in shut:
             kernel.syscall(_ADD, ruleset, _PORT, struct.pack("QQ", _CONNECT, port), 0)
-    _restrict(ruleset)
+    if refer:
+        _allow(ruleset, "/", refer)
+    return ruleset
+
+
+def add(ruleset: int) -> None:
+    """Hold this process to a ruleset, too."""
+    kernel.syscall(_RESTRICT, ruleset, 0)
 
 
 def _restrict(ruleset: int) -> None:
     try:
-        kernel.syscall(_RESTRICT, ruleset, 0)
+        add(ruleset)
     finally:
         os.close(ruleset)
 

@@ -20,7 +20,6 @@ import socket
 import sys
 from typing import Any
 
-NOBODY = 65_534
 _PACKAGE = "benchmax_sandbox"
 
 
@@ -188,7 +187,7 @@ def _make_tree(setup: dict[str, Any]) -> None:
 
 
 def _become_nobody(wanted: int | None) -> None:
-    for user in (wanted or inside.guards.FIRST_UID + os.getppid(), NOBODY):
+    for user in (wanted or inside.guards.FIRST_UID + os.getppid(), inside.guards.NOBODY):
         try:
             inside.kernel.become(user)
             return
@@ -205,9 +204,6 @@ def _serve(sock: socket.socket, far: socket.socket, setup: Any, guards: frozense
         if "proc" in guards:
             kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
         kernel.set_visible(False)
-        if "user" not in guards and os.geteuid() != 0 and "no_new_privs" in guards:
-            kernel.no_new_privileges()  # for Landlock, of which this has no other right
-        inside.landlock.confine_all(guards, setup["ports"])
         server = inside.server.Server(sock, setup, guards, lacks)
         server.check_rooms()
     except BaseException as error:

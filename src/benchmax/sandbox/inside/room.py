@@ -61,6 +61,8 @@ class Room:
         return False
 
     def kill(self) -> None:
+        if self.pidfd < 0:
+            return  # it is gone: without pid namespaces, before what was in it
         try:
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
         except ProcessLookupError:
@@ -78,6 +80,7 @@ class Room:
         for fd in (self.pidfd, self.proc):
             if fd >= 0:
                 os.close(fd)
+        self.pidfd = self.proc = -1
         self.socket.close()
 
 

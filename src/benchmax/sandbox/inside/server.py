@@ -36,7 +36,7 @@ from .root import readable
 from .watch import Usage, children, descends, marked
 from .zygote import Zygote
 
-LOOK_SHARE = 0.1
+LOOK_SHARE = 0.05
 """Of its time, at most, that the server spends looking at what calls use."""
 MOST_REFUSALS = 16
 """Told of one call; what it tries after these is refused without a word."""

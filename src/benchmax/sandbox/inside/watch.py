@@ -27,7 +27,7 @@ _FIELDS = re.compile(rb"^(RssAnon|RssShmem|VmPTE|VmSwap):\s+(\d+) kB", re.M)
 _SHARES = re.compile(rb"^(Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+) kB", re.M)
 _TABLES = re.compile(rb"^(VmPTE):\s+(\d+) kB", re.M)
 _READ_BYTES = 16_384
-LOOK_SECONDS, IDLE_SECONDS = 0.05, 0.4
+LOOK_SECONDS, IDLE_SECONDS = 0.05, 0.5
 """Between two looks at a call that works, and at one that does not."""
 _ENTRIES = 4_000
 """Of a folder, looked at in one go: everything else waits meanwhile."""

@@ -31,7 +31,7 @@ from .root import DEVICES
 
 MOST_FDS = 16
 PACKET_BYTES = 200_000
-_LINE, _PLAN, _SPARE = 3, 4, 64
+_LINE, _PLAN, _CLOSING, _SPARE = 3, 4, 5, 64
 _LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
 
 
@@ -47,6 +47,8 @@ class Zygote:
         if self.pid == 0:
             try:
                 kernel.die_with_parent()
+                far = socket.socket(fileno=fcntl.fcntl(far.detach(), fcntl.F_DUPFD_CLOEXEC, _SPARE))
+                common = _kept_open(common)
                 if plan is not None:
                     forker, own = setup["forker"], setup["own"] if alone else None
                     _execute(far, {"common": common, "plan": plan, "loader": forker["loader"], "own": own}, forker)
@@ -73,9 +75,21 @@ def _execute(far: socket.socket, told: dict[str, Any], forker: dict[str, Any]) -
     line, plan = (fcntl.fcntl(fd, fcntl.F_DUPFD, _SPARE) for fd in (far.fileno(), written(told)))
     os.dup2(line, _LINE, inheritable=True)
     os.dup2(plan, _PLAN, inheritable=True)
-    kernel.close_from(_PLAN + 1)
+    if told["common"]["closing"] < 0:
+        kernel.close_from(_PLAN + 1)
+    else:
+        os.set_inheritable(_CLOSING, True)
+        kernel.close_from(_CLOSING + 1)
     os.chdir(forker["folder"])
     os.execve(forker["python"], [forker["python"], "-u", _LAUNCHER, "forker"], forker["env"])
+
+
+def _kept_open(common: dict[str, Any]) -> dict[str, Any]:
+    """The ruleset of closed ports, at a number of its own."""
+    if common["closing"] < 0:
+        return common
+    os.dup2(common["closing"], _CLOSING, inheritable=False)
+    return {**common, "closing": _CLOSING}
 
 
 def written(message: dict[str, Any]) -> int:
@@ -95,7 +109,8 @@ def live(line: socket.socket, common: dict[str, Any], modules: Sequence[str], wa
     try:
         kernel.set_visible(False)
         line = socket.socket(fileno=os.dup2(line.detach(), _LINE, inheritable=False))
-        kernel.close_from(_LINE + 1)
+        os.closerange(_LINE + 1, _CLOSING)
+        kernel.close_from(_CLOSING + (common["closing"] >= 0))
         _send(line, {"ready": _import(modules, warm_up), "data": data_bytes()})
         _serve(line, common)
     finally:
@@ -109,6 +124,8 @@ def main() -> None:
     kernel.set_visible(False)
     with open(_PLAN, encoding="utf-8") as file:
         told = json.load(file)
+    if told["common"]["closing"] >= 0:
+        os.set_inheritable(_CLOSING, False)
     loader = _load(told["loader"])
     if told["own"] is not None:
         _confine(told["common"], told["own"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmax.envs.mcp.workdir import open_to_servers
-from benchmax.sandbox.inside.guards import FIRST_UID
+from benchmax.sandbox.inside.guards import FIRST_UID, NOBODY
 
 DIR_VARIABLES = ("HOME", "TMPDIR", "PWD")
 """Environment variables that name them to a process."""
@@ -20,16 +20,21 @@ def make_rollouts_dir(root: Path, workdir: Path) -> Path:
     rollouts.mkdir(mode=0o700)
     if os.geteuid() == 0:
         for folder in (root, rollouts):
-            os.chown(folder, -1, server_user())
-            folder.chmod(0o710)
+            _let_pass(folder)
         if workdir.resolve().is_relative_to(root.resolve()):
             open_to_servers(workdir)
     return rollouts
 
 
-def server_user() -> int:
-    """As root: the number of the user that this agent's servers run as."""
-    return FIRST_UID + os.getpid()
+def _let_pass(folder: Path) -> None:
+    """The user that this agent's servers run as; a container may have few numbers."""
+    for number in (FIRST_UID + os.getpid(), NOBODY):
+        try:
+            os.chown(folder, -1, number)
+        except OSError:
+            continue
+        folder.chmod(0o710)
+        return
 
 
 @dataclass(frozen=True, slots=True)

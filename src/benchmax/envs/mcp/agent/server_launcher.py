@@ -90,11 +90,10 @@ class Server:
         return f"MCP server {self.spec.name!r} {how}. {lines}"
 
     async def stop(self) -> None:
-        if self.child is not None:
+        if self.child is not None:  # first, or it begins to end by itself when its input does
             self.child.kill()
-        await self.session.close()
-        if self.child is not None:
             await asyncio.wait([self.child.ended], timeout=5.0)
+        await self.session.close()
         for tail in self.tails:
             tail.close()
 

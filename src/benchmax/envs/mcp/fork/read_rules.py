@@ -53,9 +53,9 @@ def server_rules(workdir: Workdir, root: Path, path: str) -> SandboxRules:
     found += _inside(workdir.path, shut)
     more = [*_interpreters(path), *_certificates()]
     listed = (str(workdir.path), *_GUARDED)
-    return SandboxRules(
-        _texts([*found, *more]), landlock_version() > 0, listed, _texts([*SHOWN, workdir.path, *more]), _texts(shut)
-    )
+    hidden = _texts(shut - _private())  # those are closed by their modes and by Landlock, and many
+    shown = _texts([*SHOWN, workdir.path, *more])
+    return SandboxRules(_texts([*found, *more]), landlock_version() > 0, listed, shown, hidden)
 
 
 def _certificates() -> Iterator[Path]:

@@ -110,8 +110,12 @@ async def _work(python: Path, folder: Path, launch: Mapping[str, Any], variables
     orders = {**launch, **_copied(launch, home), "report": str(home / REPORT_FILE), "dump": str(dump)}
     orders["memory_bytes"] = env_limits().memory_bytes
     async with _relayed(Redactor(variables.values())) as output, _sandbox(confined, python, place) as sandbox:
-        with _given(home / "orders", json.dumps(orders)) as stdin, _beats() as (beats, beating):
-            told = {**scrubbed_environment(variables), "TMPDIR": str(home)}
+        with (
+            _given(home / "orders", json.dumps(orders)) as stdin,
+            _beats() as (beats, beating),
+            sandboxing.reachable_models(confined) as models,
+        ):
+            told = {**scrubbed_environment(variables), **models, "TMPDIR": str(home)}
             start = Launch(str(python), str(home), told, beating, output, output, stdin, WORKER)
             child = await _child(start, confined, sandbox)
             os.close(beating)

@@ -34,18 +34,20 @@ async def opened_env(
     phase.say("opening the environment")
     hide = Redactor(variables.values())
     keep_secret(variables.values())
-    env = await open_remote_env(
-        bundle,
-        python=python,
-        variables=variables,
-        process_limits=env_limits(),
-        sandbox=await sandboxing.confinement(),
-        output=lambda stream, line: _relay(stream, hide(line)),
-    )
-    try:
-        yield env
-    finally:
-        await env.shutdown()
+    confined = await sandboxing.confinement()
+    with sandboxing.reachable_models(confined) as models:
+        env = await open_remote_env(
+            bundle,
+            python=python,
+            variables={**variables, **models},
+            process_limits=env_limits(),
+            sandbox=confined,
+            output=lambda stream, line: _relay(stream, hide(line)),
+        )
+        try:
+            yield env
+        finally:
+            await env.shutdown()
 
 
 async def install_packages(bundle: Bundle, venvs: Path, phase: Phase) -> Path:

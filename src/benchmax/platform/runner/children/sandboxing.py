@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from benchmax.bundle.interpreters import HERE, find_interpreter
@@ -50,6 +51,19 @@ async def confinement() -> Confinement | None:
         return None
     read = [_told.get("python", ""), *setting("SANDBOX_READ").split(os.pathsep)]
     return Confinement(read=tuple(filter(None, read)), closed_ports=ports, insist=True)
+
+
+@contextmanager
+def reachable_models(confined: Confinement | None) -> Iterator[dict[str, str]]:
+    """Variables by which an environment's judge finds the platform's models, where its address is closed."""
+    url = str(_told.get("platform") or "")
+    if confined is None or not confined.closed_ports or not url:
+        yield {}
+        return
+    from benchmax.platform.runner.children.model_relay import ModelRelay
+
+    with ModelRelay(url) as variables:
+        yield variables
 
 
 def _accept(found: Capabilities) -> None:

@@ -20,17 +20,17 @@ def sandbox_message(database: Database, data: DataDir) -> dict[str, Any]:
     """A part of the runner's message to a child."""
     with database.read() as db:
         count = db.scalar(select(func.count()).select_from(User).where(User.deleted.is_(None)))
-    return {"sandbox": {"several_users": (count or 0) > 1, "closed_ports": _ports(data)}}
+    url = _server_url(data)
+    ports = {port for each in (url, data.database_url() or "") if (port := _port(each))}
+    return {"sandbox": {"several_users": (count or 0) > 1, "closed_ports": sorted(ports), "platform": url}}
 
 
-def _ports(data: DataDir) -> list[int]:
-    """Of the platform's server, and of its database where that is a server, too."""
+def _server_url(data: DataDir) -> str:
+    """Of the platform's server; empty when it is not known."""
     try:
-        info = json.loads(read_plain(data.root, data.server_info.name, _INFO_BYTES))
-        urls = [str(info["url"]), data.database_url() or ""]
+        return str(json.loads(read_plain(data.root, data.server_info.name, _INFO_BYTES))["url"])
     except (OSError, ValueError, KeyError, TypeError):
-        urls = [data.database_url() or ""]
-    return sorted({port for url in urls if (port := _port(url))})
+        return ""
 
 
 def _port(url: str) -> int | None:
