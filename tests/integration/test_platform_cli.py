@@ -561,7 +561,7 @@ def test_ctrl_c_detaches_and_the_run_goes_on(here):
     watching.send_signal(signal.SIGINT)
     rest = watching.communicate(timeout=60)[1]
     assert watching.returncode == 130
-    assert "The run goes on" in rest
+    assert "The run continues" in rest
     assert "Traceback" not in rest
     assert call_json("runs", "status", run_id)["status"] == "active"
     assert call_json("stop", run_id)["success"]

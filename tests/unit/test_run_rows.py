@@ -151,7 +151,7 @@ def test_data_view_says_which_rows_are_unusable(project: Path) -> None:
     assert "rows.jsonl:3: the row has neither prompt nor messages" in result.stderr
     assert "rows.jsonl:4: prompt: is a number, not text" in result.stderr
     assert result.stderr.count("rows.jsonl:") == 5, "the first are enough"
-    assert "8 of 10 rows are of no use" in result.stderr
+    assert "8 of the 10 rows shown cannot be used" in result.stderr
     rows = json.loads(CliRunner().invoke(app, ["data", "view", "rows.jsonl", "--json"]).stdout)
     assert [row["unusable"] is None for row in rows] == [True, True] + [False] * 8
 

@@ -11,6 +11,7 @@ import platform
 import struct
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 NEWNS, NEWCGROUP, NEWUTS, NEWIPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
@@ -37,12 +38,16 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(MACHINE, -1)
 SECCOMP = {"x86_64": 317, "aarch64": 277}.get(MACHINE, -1)
 
 _LARGE, _COLLAPSE = 1 << 21, 25
-_libc: Any = ctypes.CDLL(None, use_errno=True)
+
+
+@cache
+def _libc() -> Any:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def call(name: str, *arguments: Any) -> int:
     """A function of the C library that returns -1 and sets errno when it fails."""
-    result = int(getattr(_libc, name)(*arguments))
+    result = int(getattr(_libc(), name)(*arguments))
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
@@ -131,7 +136,7 @@ def drop_capabilities(kept: Sequence[int] = ()) -> None:
     """All but those kept, from every set, the bounding set included. Only root has any to keep."""
     call("prctl", _AMBIENT, _AMBIENT_CLEAR, 0, 0, 0)
     for number in range(_CAPABILITIES):
-        if number not in kept and int(_libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)) < 0:
+        if number not in kept and int(_libc().prctl(_CAPBSET_DROP, number, 0, 0, 0)) < 0:
             break  # EINVAL beyond the last, EPERM where there is none to drop
     mask = sum(1 << number for number in kept) if os.geteuid() == 0 else 0
     call("capset", struct.pack("Ii", _CAPABILITY_VERSION, 0), struct.pack("6I", mask, mask, mask, 0, 0, 0))
@@ -168,7 +173,7 @@ def join_pages() -> None:
             low, high = (int(end, 16) for end in span.split("-"))
             first, last = -(-low // _LARGE) * _LARGE, high // _LARGE * _LARGE
             if last > first:
-                _libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _COLLAPSE)
+                _libc().madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _COLLAPSE)
 
 
 def memory_file(flags: int = 0) -> int:

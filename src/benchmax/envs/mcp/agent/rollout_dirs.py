@@ -55,10 +55,11 @@ class RolloutDirs:
         return dirs
 
     def give_to(self, user: int) -> None:
-        """For root: servers run as another user, who has to write here."""
+        """For root: servers have another user, and sandboxes of rewards a root without rights; both write here."""
         if os.geteuid() == 0:
             for each in (self.own, *self.own.iterdir()):
-                os.chown(each, user, user)
+                os.chown(each, user, 0)
+                each.chmod(0o770)
 
     def open_up(self) -> None:
         """For a process that imports before its user is known; nobody else gets to `own`."""
