@@ -81,7 +81,7 @@ def test_a_run_from_the_queue_to_its_end(world, boss, monkeypatch):
     assert seen[-1] == "training.complete"
     assert seen.count("trainer.checkpoint") == 2
     (start,) = starts(data, run_id)
-    alone = {"several_users": False, "closed_ports": []}
+    alone = {"several_users": False, "closed_ports": [], "platform": ""}
     assert start["word"] == {"variables": {"JUDGE_KEY": "for the run"}, "sandbox": alone}
     assert start["cwd"] == str(data.run(run_id))
     assert "secret" not in str(start["variables"]), "the runner's own keys stay with it"

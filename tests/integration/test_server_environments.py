@@ -215,12 +215,13 @@ def test_a_built_in_is_examined_on_its_own_rows(client, boss):
     assert (report["status"], report["tools"], report["ok"]) == ("complete", ["calculate"], True)
 
 
-def test_two_examinations_at_a_time(client, live):
-    with live.database.write() as session:
-        session.execute(delete(OneOffJob))
-    for _ in range(2):
-        assert client.post("/v1/environments/arithmetic/doctor").status_code == 201
-    assert client.post("/v1/environments/arithmetic/doctor").status_code == 429
+def test_two_examinations_at_a_time(live):
+    with live.client(live.user("busy@example.org")[1]) as client:
+        for _ in range(2):
+            assert client.post("/v1/environments/arithmetic/doctor").status_code == 201
+        refused = client.post("/v1/environments/arithmetic/doctor")
+    assert refused.status_code == 429
+    assert "Two examinations are going on" in refused.text
 
 
 def test_launch_by_environment_and_one_dataset(client, uploaded, live):

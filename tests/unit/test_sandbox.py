@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -220,6 +221,34 @@ def test_a_machine_without_namespaces_says_so_refuses_and_holds_what_it_can() ->
     assert level == "partial"
     assert "user," in rest
     assert rest[-3:] == ["refused", "1", "True"]
+
+
+KILLED_IN_A_CALL = """
+import asyncio, os
+from benchmax.sandbox import Call, Sandbox
+async def main():
+    async with Sandbox(insist=True, _without=["mount"]) as sandbox:
+        await sandbox.run(Call("open('here', 'w')"))
+        os.kill(os.getpid(), 9)
+asyncio.run(main())
+"""
+
+
+async def test_folders_of_a_killed_caller_are_removed_by_the_next(monkeypatch) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # which other users may pass, unlike pytest's
+        os.chmod(folder, 0o711)
+        await _killed_and_next(Path(folder), monkeypatch)
+
+
+async def _killed_and_next(tmp_path: Path, monkeypatch) -> None:
+    variables = {**os.environ, "TMPDIR": str(tmp_path)}
+    assert subprocess.run([sys.executable, "-c", KILLED_IN_A_CALL], env=variables, timeout=60).returncode == -9
+    [left] = tmp_path.glob("benchmax-calls-*")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    async with Sandbox(insist=True, _without=["mount"]) as sandbox:
+        assert (await sandbox.run(Call("print(1)"))).exit == 0
+        assert not left.exists()
+    assert list(tmp_path.glob("benchmax-calls-*")) == []
 
 
 def test_an_event_of_a_closed_descriptor_is_not_taken_for_that_of_its_number_s_next_owner() -> None:

@@ -35,21 +35,23 @@ class Listing(NamedTuple):
     """Names that its `load_dataset` makes rows for, the one that is taken when none is given first."""
     tools: tuple[str, ...] = ()
     """Tools that it has when it is made without arguments."""
+    rows: int = 0
+    """Rows that it makes when no dataset is named; 0 where that is only known when they are made."""
 
 
 LISTINGS = {
-    "arithmetic": Listing(("sums", "sums2")),
-    "calculator": Listing(("products",), ("calculate",)),
+    "arithmetic": Listing(("sums", "sums2"), rows=99),
+    "calculator": Listing(("products",), ("calculate",), rows=1000),
     "math": Listing(
-        ("arithmetic", "sums", "expressions", "fractions", "algebra", "words", "competition"), ("calculate",)
+        ("arithmetic", "sums", "expressions", "fractions", "algebra", "words", "competition"), ("calculate",), rows=1000
     ),
-    "crm": Listing(("lookup", "steps", "reports"), ("search_knowledge_articles",)),
-    "excel": Listing(("formulas", "tables", "conditions", "reports", "manipulation"), ("set_cell",)),
-    "code": Listing(("lines", "steps", "cases", "algorithms")),
+    "crm": Listing(("lookup", "steps", "reports"), ("search_knowledge_articles",), rows=320),
+    "excel": Listing(("formulas", "tables", "conditions", "reports", "manipulation"), ("set_cell",), rows=1000),
+    "code": Listing(("lines", "steps", "cases", "algorithms"), rows=1000),
     "wikipedia": Listing(("facts", "articles", "hops", "chains"), ("get_wikipedia_article", "search_wikipedia")),
-    "search": Listing(("lookup", "steps", "chains"), ("search",)),
-    "telestich": Listing(("acrostic", "telestich", "double", "long")),
-    "reasoning": Listing(("easy", "default", "medium", "hard")),
+    "search": Listing(("lookup", "steps", "chains"), ("search",), rows=640),
+    "telestich": Listing(("acrostic", "telestich", "double", "long"), rows=1000),
+    "reasoning": Listing(("easy", "default", "medium", "hard"), rows=400),
 }
 
 

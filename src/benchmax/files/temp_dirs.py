@@ -13,7 +13,14 @@ from typing import Any
 
 from benchmax.files.locks import lock_file
 
-PREFIXES = ("benchmax-mcp-", "benchmax-servers-", "benchmax-workdir-", "benchmax-env-", "benchmax-rows-")
+PREFIXES = (
+    "benchmax-mcp-",
+    "benchmax-servers-",
+    "benchmax-workdir-",
+    "benchmax-env-",
+    "benchmax-rows-",
+    "benchmax-calls-",
+)
 LOCK = ".owner-lock"
 _MOST_ROUNDS = 100_000
 """More than any tree is deep. A directory that another process keeps filling is left after so many rounds."""

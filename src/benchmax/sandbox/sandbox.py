@@ -20,6 +20,7 @@ from typing import Any, cast
 from benchmax import limits
 from benchmax.errors import SandboxError, SandboxUnavailable, UsageError
 from benchmax.files.links import read_plain
+from benchmax.files.temp_dirs import make_owned_dir, remove_orphaned_dirs, remove_tree
 from benchmax.sandbox.call import Call, EndedBy, Limits, Network, Result
 from benchmax.sandbox.capabilities import INSIST, Capabilities, insists, require
 from benchmax.sandbox.connection import LAUNCHER, Connection, Ended, Forker, Forking, Process, Setup, View, most
@@ -90,6 +91,7 @@ class Sandbox:
         self._name = f" of {name}" if name else ""
         self._insist = insists() if insist is None else insist
         self._connection: Connection | None = None
+        self._scratches: Path | None = None
         self._starting = asyncio.Lock()
         self._places = asyncio.Semaphore(limits.SANDBOX_CALLS)
 
@@ -124,12 +126,19 @@ class Sandbox:
         if self._connection is not None:
             await self._connection.close()
             self._connection = None
+        self._remove_scratches()
 
     def abandon(self) -> None:
         """The same where its loop is closed, and nothing can be awaited in it any more."""
         if self._connection is not None:
             self._connection.abandon()
             self._connection = None
+        self._remove_scratches()
+
+    def _remove_scratches(self) -> None:
+        if self._scratches is not None:
+            remove_tree(self._scratches)
+            self._scratches = None
 
     async def _connected(self) -> Connection:
         async with self._starting:
@@ -161,7 +170,7 @@ class Sandbox:
         connection = await self._connected()
         self._check(call, connection)
         began = time.monotonic()
-        scratch = _scratch(call, connection)
+        scratch = self._scratch(call, connection)
         process = connection.spawn(replace(call, workspace=scratch) if scratch else call, fds, keep=False)
         process.ended.add_done_callback(lambda ended: self._log_end(process.number, ended, time.monotonic() - began))
         if scratch is not None:
@@ -177,12 +186,25 @@ class Sandbox:
         """Run a call to its end."""
         async with self._places:
             connection = await self._connected()
-            scratch = _scratch(call, connection)
+            scratch = self._scratch(call, connection)
             try:
                 return await self._run(replace(call, workspace=scratch) if scratch else call, connection)
             finally:
                 if scratch is not None:
                     shutil.rmtree(scratch, ignore_errors=True)
+
+    def _scratch(self, call: Call, connection: Connection) -> Path | None:
+        """Where there is no tmpfs of its own, a folder on the disk."""
+        if call.workspace is not None or "mount" in connection.guards:
+            return None
+        if self._scratches is None:
+            remove_orphaned_dirs()
+            self._scratches = make_owned_dir("benchmax-calls-")
+            self._scratches.chmod(0o711)
+        folder = tempfile.mkdtemp(dir=self._scratches)
+        if os.geteuid() == 0:
+            os.chown(folder, connection.user, connection.user)
+        return Path(folder)
 
     async def _run(self, call: Call, connection: Connection) -> Result:
         self._check(call, connection)
@@ -250,16 +272,6 @@ def _is_root() -> bool:
         return False
     inside, outside, _ = Path("/proc/self/uid_map").read_text().split("\n")[0].split()
     return inside == outside
-
-
-def _scratch(call: Call, connection: Connection) -> Path | None:
-    """Where there is no tmpfs of its own, a folder on the disk."""
-    if call.workspace is not None or "mount" in connection.guards:
-        return None
-    folder = tempfile.mkdtemp(prefix="benchmax-call-")
-    if os.geteuid() == 0:
-        os.chown(folder, connection.user, connection.user)
-    return Path(folder)
 
 
 def _memory_file(content: bytes) -> int:

@@ -110,6 +110,7 @@ function ReadAs({ value, onChange }: { value: string | undefined; onChange: (nam
       onChange={(event) => onChange(event.target.value)}
     >
       <option value="">Read as: prompt or messages</option>
+      {value && value !== PLAIN && offered.length === 0 && <option value={value}>Read as: {value}</option>}
       {offered.map((each) => (
         <option key={each.id} value={each.id}>
           Read as: {each.kind === "builtin" ? each.id : each.name}

@@ -1,7 +1,7 @@
 // What is chosen so far. All of it lives in the address: a link opens the form as its sender left it.
 import { useMemo } from "react";
 import { usePreview } from "../../api/datasets";
-import { useEnvironments } from "../../api/environments";
+import { type Environment, useEnvironments } from "../../api/environments";
 import { fault, type LaunchArg, parsed, split, useLaunchArgs, useLikeRun, type Value } from "../../api/launch";
 import { useSearch } from "../../ui";
 

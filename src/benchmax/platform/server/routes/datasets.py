@@ -19,7 +19,7 @@ from benchmax.platform.server.routes.storage import BlobPathText, broken_upload,
 from benchmax.platform.server.security.authentication import Caller, Principal
 from benchmax.platform.server.services import catalogue
 from benchmax.platform.server.services.datasets import stored_rows, uploaded
-from benchmax.platform.server.services.datasets.preview import PREVIEW_ROWS
+from benchmax.platform.server.services.datasets.preview import PREVIEW_ROWS, reads_some
 from benchmax.platform.server.services.runs.launch import row_reader
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router, in_threads, read_file
@@ -107,6 +107,8 @@ def _read_as(
     if reader is not None:
         return seen.model_copy(update={"environment": environment})
     for name in environments() if seen.rows and not seen.usable and environment is None else ():
+        if not reads_some(name, seen.sample):
+            continue
         other = stored_rows.preview(services.blobs, sha256, size, path, limit, name)
         if other.usable:
             return other.model_copy(update={"environment": name})

@@ -219,7 +219,7 @@ def _own_rows(name: str) -> dict[str, bool | int]:
 
 @cache
 def _counted(name: str) -> int:
-    return len(list(own_rows(load_env_class(name))))
+    return listing(name).rows or len(list(own_rows(load_env_class(name))))
 
 
 def _source_files(name: str) -> list[Path]:

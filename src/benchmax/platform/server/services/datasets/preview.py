@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from benchmax.files import json_size
 PREVIEW_ROWS = 100_000
 SAMPLE_BYTES = 8 * limits.MIB
 """Of the rows in one preview, as JSON."""
+FEW = 5
+"""Rows that show whether a file is for an environment."""
 OWN_CODE = "*"
 """In place of an environment's name: its own code reads the rows, so that they can be read is all that is known."""
 
@@ -72,6 +74,11 @@ def make_preview(file: Path, limit: int, environment: str | None) -> dict[str, A
         "sample": sample,
         "ids": [_example_id(row, env_class) for row in sample],
     }
+
+
+def reads_some(environment: str, rows: Sequence[dict[str, Any]]) -> bool:
+    """Whether a built-in environment can use one of the first rows."""
+    return any(_example_id(row, row_class(environment)) is not None for row in rows[:FEW])
 
 
 def _sample(file: Path, limit: int) -> list[dict[str, Any]]:
