@@ -66,9 +66,9 @@ format: setup ## rewrite files the way check wants them
 
 QUICK = $(BIN)/pytest -m 'not slow and not gpu'
 
-test: check .lanes/triton/.stamp ## everything that proves the code, in minutes; what is timed or has a browser runs alone
-	$(QUICK) --numprocesses 2 --dist loadfile --ignore tests/load --ignore tests/browser
-	$(QUICK) tests/load tests/browser
+test: check .lanes/triton/.stamp ## everything that proves the code, in minutes; what is timed runs alone
+	$(QUICK) --numprocesses 2 --dist loadfile --ignore tests/load
+	$(QUICK) tests/load
 
 # Beside the virtual environment, for Triton's interpreter alone: nothing else should find it where there is no GPU.
 .lanes/triton/.stamp: $(STAMP)

@@ -1,5 +1,6 @@
 // What the pages ask the server. Keys begin with "runs" or ["run", id], so that the live feed can renew them by kind.
 import {
+  CancelledError,
   keepPreviousData,
   MutationCache,
   QueryCache,
@@ -33,6 +34,11 @@ export const queries = new QueryClient({
     },
     mutations: { networkMode: "always" },
   },
+});
+
+// Whoever goes on before an answer came no longer waits for it: nothing went wrong.
+window.addEventListener("unhandledrejection", (event) => {
+  if (event.reason instanceof CancelledError) event.preventDefault();
 });
 
 export function useMe() {
