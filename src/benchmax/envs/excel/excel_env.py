@@ -1,4 +1,6 @@
-"""The Excel environments: the same tasks and tools, in several places.
+"""Fill in a workbook: one question on a sheet, answered in its cells, by value after recalculation.
+
+The same tasks and tools, in several places:
 
 ExcelEnvInProcess   one sandbox for all rollouts, milliseconds a call; what `benchmax train excel` uses
 ExcelEnvLocal       an MCP server for every rollout, on this machine
