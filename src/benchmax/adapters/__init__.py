@@ -9,7 +9,7 @@ trajectory    a rollout as trainers take it: ids, masks, log-probs, rewards for 
 examples      examples carried through a trainer's dataset
 env_session   an environment held open for a trainer that is not asynchronous
 
-    trl, skyrl, tinker, …   one folder per trainer
+    trl, skyrl, tinker, verifiers, …   one folder per trainer
 
 The pins of the trainers exclude each other, so an adapter imports its trainer inside functions, and never another's.
 `README.md` says how one is added.
