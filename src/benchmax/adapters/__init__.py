@@ -12,6 +12,8 @@ env_session   an environment held open for a trainer that is not asynchronous
 
     trl, skyrl, tinker, verifiers, openenv, …   one folder per trainer
 
+    imports   the other way: environments of verifiers, OpenEnv and skyrl-gym as ours
+
 The pins of the trainers exclude each other, so an adapter imports its trainer inside functions, and never another's.
 `README.md` says how one is added.
 """

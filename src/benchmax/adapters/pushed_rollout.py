@@ -1,8 +1,8 @@
 """A rollout whose model speaks from outside: for trainers that hold the conversation and step an environment.
 
 The rollout itself is ours, played on the environment's session with its tools, budgets and rewards, by a model that
-waits for what the trainer sampled. All calls of a turn run; `max_turns` holds. Methods may be called from any thread, and
-wait.
+waits for what the trainer sampled. All calls of a turn run; `max_turns` holds. Methods may be called from any thread,
+and wait.
 """
 
 from __future__ import annotations
