@@ -244,6 +244,7 @@ def test_the_table_of_extras_has_every_package() -> None:
         "verifiers",
         "openenv",
         "omegaconf",
+        "verl",
     }
     say_so_themselves |= {"com", "uno"}  # LibreOffice's own, inside of it
     assert imported() - core - say_so_themselves <= known

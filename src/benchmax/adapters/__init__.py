@@ -10,7 +10,7 @@ examples      examples carried through a trainer's dataset
 pushed_rollout  a rollout whose model speaks from outside: a trainer that holds the conversation
 env_session   an environment held open for a trainer that is not asynchronous
 
-    trl, skyrl, tinker, verifiers, openenv, …   one folder per trainer
+    trl, skyrl, tinker, verifiers, openenv, verl, …   one folder per trainer
 
     imports   the other way: environments of verifiers, OpenEnv and skyrl-gym as ours
 

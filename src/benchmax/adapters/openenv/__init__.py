@@ -11,5 +11,5 @@ ADAPTER = TrainerAdapter(
     title="OpenEnv",
     works=("openenv>=0.10,<0.11",),
     pin="openenv==0.10.0",
-    offers="python -m benchmax.adapters.openenv ENV serves an environment, and environments as openenv:URL",
+    offers="a server for any environment (python -m benchmax.adapters.openenv), and environments by openenv:URL",
 )

@@ -13,5 +13,5 @@ ADAPTER = TrainerAdapter(
     title="verifiers and prime-rl",
     works=("verifiers>=0.4,<0.5",),
     pin="verifiers==0.4.0",
-    offers="the taskset and harness benchmax-verifiers, and environments as verifiers:ID",
+    offers="the taskset and harness benchmax-verifiers, and environments by verifiers:NAME",
 )
