@@ -8,6 +8,7 @@
 | `benchmax.commands`     | a function or a `typer.Typer`                  | `benchmax NAME`                    |
 | `benchmax.trainers`     | a `Backend`, or a `TrainerAdapter`             | `train --backend NAME`, `doctor`   |
 | `benchmax.corpora`      | a function `(address) -> corpus to search`     | a corpus as `NAME:address`         |
+| `benchmax.imports`      | a function `(address) -> environment class`    | environments as `NAME:address`     |
 
 A package declares them in its pyproject.toml:
 
@@ -28,7 +29,7 @@ from benchmax.errors import PluginError
 
 logger = logging.getLogger(__name__)
 
-GROUPS = ("environments", "models", "checks", "commands", "trainers", "corpora")
+GROUPS = ("environments", "models", "checks", "commands", "trainers", "corpora", "imports")
 
 
 def entries(group: str) -> dict[str, EntryPoint]:

@@ -203,11 +203,14 @@ def _completion(answer: str | dict[str, Any] | Reply) -> dict[str, Any]:
     else:
         message = {"role": "assistant", "content": None, **answer}
         finish = "tool_calls" if message.get("tool_calls") else "stop"
+    total = prompt_tokens + completion_tokens
     return {
         "id": "chatcmpl-fake",
         "object": "chat.completion",
+        "created": 0,
+        "model": "fake",
         "choices": [{"index": 0, "message": message, "finish_reason": finish}],
-        "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens},
+        "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total},
     }
 
 

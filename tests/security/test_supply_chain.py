@@ -136,9 +136,11 @@ def test_the_wheel_holds_the_package_alone(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as opened:
         names = opened.namelist()
-        odd = [name for name in names if not re.match(r"benchmax/|benchmax-[\d.]+\.dist-info/", name)]
+        odd = [
+            name for name in names if not re.match(r"benchmax/|benchmax_verifiers/|benchmax-[\d.]+\.dist-info/", name)
+        ]
         assert odd == []
         assert not [name for name in names if name.endswith((".pth", ".so", ".pyc", ".env", ".db"))]
         assert not [name for name in names if found_in(opened.read(name).decode("utf-8", "replace"))]
-        here = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "benchmax").rglob("*.py")}
+        here = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
         assert {name for name in names if name.endswith(".py")} == here

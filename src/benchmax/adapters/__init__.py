@@ -7,9 +7,12 @@ batched_engine  an engine that generates in the trainer's own thread, in batches
 batches       a trainer's batch of rows played as groups of rollouts
 trajectory    a rollout as trainers take it: ids, masks, log-probs, rewards for each token
 examples      examples carried through a trainer's dataset
+pushed_rollout  a rollout whose model speaks from outside: a trainer that holds the conversation
 env_session   an environment held open for a trainer that is not asynchronous
 
-    trl, skyrl, tinker, …   one folder per trainer
+    trl, skyrl, tinker, verifiers, openenv, verl, …   one folder per trainer
+
+    imports   the other way: environments of verifiers, OpenEnv and skyrl-gym as ours
 
 The pins of the trainers exclude each other, so an adapter imports its trainer inside functions, and never another's.
 `README.md` says how one is added.

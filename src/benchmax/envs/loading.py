@@ -4,6 +4,7 @@ arithmetic                      an environment with a name (`benchmax.envs.catal
 reasoning/leg_counting          one of a family of environments
 my_package.my_module.MyEnv      a dotted path; my_package.my_module:MyEnv is the same
 main.py, main.py:MyEnv          a file, and the class in it when there are several
+verifiers:ID, openenv:URL       one of another library (`benchmax.adapters.imports`)
 math,crm  math=2,main.py:MyEnv  several in one run, with weights (`benchmax.envs.composed`)
 """
 
@@ -38,6 +39,9 @@ def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]
         return _environment(member, spec)
     if "/" not in spec and spec in plugins.entries("environments"):
         return _environment(plugins.load("environments", spec), spec)
+    library, colon, address = spec.partition(":")
+    if colon and library in plugins.entries("imports"):
+        return _environment(plugins.load("imports", library)(address), spec)
     file, name = split_spec(spec)
     if os.path.isdir(file) and ("/" in file or file in (".", "..")):
         file = _file_in(Path(file))

@@ -1,0 +1,40 @@
+"""What stands behind the colon of `verifiers:gsm8k?split=test`: an id, and settings as in a URL."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import parse_qsl
+
+from benchmax.errors import UsageError
+
+
+def id_and_settings(library: str, address: str) -> tuple[str, dict[str, Any]]:
+    """The id, and the settings with their values read as JSON where they are JSON."""
+    name, _, query = address.partition("?")
+    if not name:
+        raise UsageError(f"{library}: names no environment. Write its id behind the colon: {library}:ID")
+    return name, {key: _value(text) for key, text in parse_qsl(query)}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def class_name(*parts: str) -> str:
+    """A name for the class of an imported environment."""
+    return "".join(
+        word.capitalize() for part in parts for word in "".join(c if c.isalnum() else " " for c in part).split()
+    )
+
+
+def need(module: str, pin: str) -> None:
+    """Raise UsageError with what to install, unless the library is there."""
+    if find_spec(module) is None:
+        raise UsageError(
+            f"Its environments need the package {module!r}, which is not installed. Run: pip install '{pin}'"
+        )
