@@ -100,14 +100,17 @@ async def _train(run: RunDir, task: Task, on_event: OnEvent, checkpoint: str, gr
         remote = await asyncio.to_thread(
             RemoteModel.connect, config.model.name, rank=config.lora.rank, seed=config.seed
         )
+        ended = "errored"
         try:
             async with EnvHost(task.env) as host:
                 trainer = await _trainer(run, remote, host, task, on_event, grace)
                 _restore(trainer, checkpoint)
                 with handle_signals(trainer.interrupt, trainer.record_kill):
-                    return await trainer.train()
+                    outcome = await trainer.train()
+            ended = "success"
+            return outcome
         finally:
-            await asyncio.to_thread(remote.close)
+            await asyncio.to_thread(remote.close, ended)
 
 
 async def _trainer(
