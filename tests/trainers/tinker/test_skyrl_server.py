@@ -31,6 +31,11 @@ SMALL = {
     "eval": {"every": 0, "temperature": 1.0, "samples": 8},
 }
 """A run for a model of some thousand weights: short answers, large steps."""
+LAUNCHED = {
+    "prompts_per_step": 4, "group_size": 8, "max_new_tokens": 3, "max_extra_groups": 0, "recipe": "plain",
+    "learning_rate": 0.03, "lora_rank": 16, "max_steps": 14, "eval_every": 0,
+}  # fmt: skip
+"""The same as launch arguments."""
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +86,47 @@ def test_the_command_of_the_page_learns(server, tmp_path):
     lines = [line["values"] for line in read_metrics(run) if line["split"] == "train"]
     assert lines[0][metrics.DRIFT] < 1e-3  # what is trained is what was sampled
     assert {metrics.LOSS, metrics.ENTROPY, metrics.RATIO, metrics.LEARNING_RATE} <= set(lines[0])
+
+
+def test_a_launch_on_the_platform_shows_the_same_curve(server, tmp_path):
+    """The page's commands, on a platform of its own: the key is a secret, which nobody reads in the run's files."""
+    (tmp_path / "main.py").write_text(SOURCE)
+    rows = "".join(f'{{"prompt": "say {n}", "ground_truth": ""}}\n' for n in range(24))
+    (tmp_path / "train_dataset.jsonl").write_text(rows)
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("BENCHMAX_", "CASTFORM_"))}
+    variables |= {"HOME": str(tmp_path), "BENCHMAX_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    variables["BENCHMAX_DATA"] = str(tmp_path / "data")
+    del variables["TINKER_API_KEY"]
+
+    def run(command: str, given: str = "") -> subprocess.CompletedProcess:
+        words = [str(Path(sys.executable).with_name("benchmax")), *shlex.split(command)[1:]]
+        return subprocess.run(words, input=given, cwd=tmp_path, env=variables, capture_output=True, text=True)
+
+    (launch,) = (line for line in page_commands() if line.startswith("benchmax launch"))
+    launch = launch.replace("$MODEL", str(server.model))
+    launch += "".join(f" --set {name}={value}" for name, value in LAUNCHED.items()) + " --skip-validate --yes --json"
+    try:
+        refused = run(launch)
+        assert refused.returncode
+        assert "Tinker needs an API key, as a secret" in refused.stderr
+        (secret,) = (line for line in page_commands() if "benchmax secrets set" in line)
+        assert run(secret.partition("| ")[2], "tml-a-secret-of-ours").returncode == 0
+        launched = run(launch)
+        assert launched.returncode == 0, launched.stderr
+        run_id = json.loads(launched.stdout)["runId"]
+        watched = run(f"benchmax runs watch {run_id}")
+        assert watched.returncode == 0, watched.stdout + watched.stderr
+        shown = json.loads(run(f"benchmax runs scalars {run_id} --json").stdout)
+    finally:
+        run("benchmax down")
+    folder = tmp_path / "data" / "runs" / run_id
+    curve = rewards(folder, "train")
+    assert curve[0] < 0.5 < 0.9 < curve[-1]
+    assert json.loads((folder / "config.json").read_text())["backend"] == "tinker"
+    assert "tml-a-secret-of-ours" not in "".join(
+        path.read_text(errors="replace") for path in folder.rglob("*.*") if path.is_file()
+    )
+    assert [point["value"] for point in shown[metrics.REWARD]] == pytest.approx(curve)
 
 
 async def test_a_server_that_dies_loses_no_group_and_the_run_resumes(server, tmp_path, monkeypatch):

@@ -1,9 +1,11 @@
 """Our environments on Tinker. Start reading at `backend`.
 
 backend   `benchmax train --backend tinker`: the embedded trainer's loop, settings, metrics and run directory
+credentials  whether a run could begin: the package, a key
 remote    the model on Tinker's server: sample, forward and backward, optimizer step, checkpoints
 learner   one step of learning, computed there
 sampler   rollouts in our environment, sampled there
+pulse     whether the server still answers
 """
 
 from benchmax.adapters.adapter import TrainerAdapter
@@ -15,4 +17,6 @@ ADAPTER = TrainerAdapter(
     pin="tinker==0.36.0",
     offers="benchmax train --backend tinker",
     backend="benchmax.adapters.tinker.backend:TinkerBackend",
+    secrets=("TINKER_API_KEY",),
+    check_launch="benchmax.adapters.tinker.credentials:check_launch",
 )

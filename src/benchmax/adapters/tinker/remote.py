@@ -6,25 +6,22 @@ for a while. What it raises in the end arrives as an error of ours.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmax.adapters.engine_model import Ask, Drawn
+from benchmax.adapters.tinker.credentials import KEY, check_here
 from benchmax.adapters.tinker.pulse import Pulse
 from benchmax.errors import BenchmaxError, ModelProtocolError, ModelUnavailable, UsageError, describe_error
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.inference.tokens.prompt_cache import CachedChatTokens
 
 T = TypeVar("T")
-KEY = "TINKER_API_KEY"
-CREDENTIALS = Path("~/.tinker/credentials.json")
-"""Where `tinker auth login` keeps a key."""
 CLOSE_SECONDS = 5.0
+MODELS_SHOWN = 20
 SEEDS = 2**31
 """Seeds that a server takes: those of 32 bits with a sign. Ours have 63."""
 
@@ -41,11 +38,12 @@ class RemoteModel:
     @classmethod
     def connect(cls, name: str, *, rank: int, seed: int) -> RemoteModel:
         """A fresh adapter on a base model, which is named as the server names it."""
-        check_installed()
+        check_here()
         import tinker
 
         def begin() -> RemoteModel:
             service = tinker.ServiceClient()
+            _check_offered(name, service.get_server_capabilities().supported_models)
             return cls(service, service.create_lora_training_client(base_model=name, rank=rank, seed=seed), name)
 
         with _as_ours("cannot start to train", name):
@@ -148,13 +146,12 @@ def base_url() -> str:
     return found
 
 
-def check_installed() -> None:
-    """Raise UsageError in one line unless the package and a key are there."""
-    if find_spec("tinker") is None:
-        raise UsageError("Tinker's package is not installed. Run: pip install 'tinker==0.36.0'")
-    known = os.environ.get(KEY) or os.environ.get("TINKER_CREDENTIAL_CMD") or CREDENTIALS.expanduser().is_file()
-    if not known:
-        raise UsageError(f"Tinker needs an API key. Set {KEY}, or run: tinker auth login")
+def _check_offered(name: str, models: Sequence[Any]) -> None:
+    """Refuse a model that the server does not have; one with a single model trains that one, whatever is asked for."""
+    names = [each.model_name for each in models]
+    if names and name not in names:
+        shown = ", ".join(map(str, names[:MODELS_SHOWN])) + (", …" if len(names) > MODELS_SHOWN else "")
+        raise UsageError(f"Tinker's server does not offer {name}. Name a model that it offers: {shown}.")
 
 
 @contextmanager
