@@ -110,9 +110,9 @@ test-cluster: .lanes/ray/.stamp .lanes/sky/.stamp ## MCP servers over several ma
 	$(@D)/bin/python -m pip install --quiet --editable '.[mcp]' --requirement $<
 	@touch $@
 
-TRAINERS = trl skyrl tinker
+TRAINERS = trl skyrl tinker cookbook
 
-test-trainers: ## our environments in outside trainers, each in a virtual environment of its own: TRAINERS="trl skyrl tinker"
+test-trainers: ## our environments in outside trainers, each in a virtual environment of its own: TRAINERS="trl skyrl tinker cookbook"
 	@for name in $(TRAINERS); do $(PYTHON) scripts/trainer_lane.py $$name || exit 1; done
 
 docs: setup ## run every code block in the documents

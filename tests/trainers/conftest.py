@@ -2,7 +2,7 @@
 
 from benchmax.adapters.versions import installed_version
 
-TRAINERS = {"trl": "trl", "skyrl": "skyrl", "tinker": "tinker"}
+TRAINERS = {"trl": "trl", "skyrl": "skyrl", "tinker": "tinker", "cookbook": "tinker-cookbook"}
 """A folder here, and the package that its tests need. (The folder itself can be imported, so that is no proof.)"""
 
 collect_ignore = [folder for folder, package in TRAINERS.items() if installed_version(package) is None]
