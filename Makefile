@@ -110,7 +110,7 @@ test-cluster: .lanes/ray/.stamp .lanes/sky/.stamp ## MCP servers over several ma
 	$(@D)/bin/python -m pip install --quiet --editable '.[mcp]' --requirement $<
 	@touch $@
 
-TRAINERS = trl skyrl tinker verifiers openenv verl
+TRAINERS = trl skyrl tinker cookbook verifiers openenv verl
 
 test-trainers: ## our environments in outside trainers, each in a virtual environment of its own: TRAINERS="trl verl"
 	@for name in $(TRAINERS); do $(PYTHON) scripts/trainer_lane.py $$name || exit 1; done

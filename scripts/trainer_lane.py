@@ -5,7 +5,8 @@
     python scripts/trainer_lane.py trl -- -k tools      further words for pytest
 
 `tests/trainers/NAME/requirements.txt` says what goes in. Its comment lines may hold `python: 3.12` for the oldest
-Python that will do, and `extras: data,train` for the extras of benchmax that its tests use.
+Python that will do, `extras: data,train` for the extras of benchmax that its tests use, `benchmax: no` for a lane
+without it, and `beside: NAME` for another lane that its tests start something in.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def build(name: str) -> Path:
         known = ", ".join(sorted(each.parent.name for each in wanted.parent.parent.glob("*/requirements.txt")))
         raise LaneError(f"There is no lane {name!r}. There are: {known}.")
     text = wanted.read_text("utf-8")
+    if beside := _setting(text, "beside"):
+        build(beside)
     lane = ROOT / ".lanes" / name
     python, stamp = lane / "bin" / "python", lane / ".stamp"
     recipe = hashlib.sha256((text + (ROOT / "pyproject.toml").read_text("utf-8")).encode()).hexdigest()
@@ -58,8 +61,9 @@ def build(name: str) -> Path:
         print(f"Making .lanes/{name}: some gigabytes, some minutes, only once.", file=sys.stderr)
         subprocess.run([interpreter(_setting(text, "python") or "3.11"), "-m", "venv", lane], check=True)
     extras = _setting(text, "extras")
-    package = f"{ROOT}[{extras}]" if extras else str(ROOT)
-    pip = [python, "-m", "pip", "install", "--quiet", "--editable", package, "--requirement", wanted]
+    package = ["--editable", f"{ROOT}[{extras}]" if extras else str(ROOT)]
+    ours = [] if _setting(text, "benchmax") == "no" else package
+    pip = [python, "-m", "pip", "install", "--quiet", *ours, "--requirement", wanted]
     if subprocess.run(pip).returncode:
         raise LaneError(f"The lane {name!r} could not be installed; pip says why above.")
     stamp.write_text(recipe, "utf-8")

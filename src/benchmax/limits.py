@@ -57,6 +57,9 @@ TOOL_SECONDS = _limit("TOOL_SECONDS", 60.0, "seconds", "one run_tool")
 REWARD_SECONDS = _limit("REWARD_SECONDS", 150.0, "seconds", "compute_reward, and compute_group_reward")
 RELEASE_SECONDS = _limit("RELEASE_SECONDS", 30.0, "seconds", "release_rollout")
 MODEL_SECONDS = _limit("MODEL_SECONDS", 300.0, "seconds", "one model turn, retries included")
+REMOTE_SILENCE_SECONDS = _limit(
+    "REMOTE_SILENCE_SECONDS", 120.0, "seconds", "a server that trains and gives no sign of life is gone"
+)
 ROLLOUT_SECONDS = _limit("ROLLOUT_SECONDS", 1_800.0, "seconds", "one rollout, unless set")
 
 # User code

@@ -6,6 +6,7 @@ TRAINERS = {
     "trl": "trl",
     "skyrl": "skyrl",
     "tinker": "tinker",
+    "cookbook": "tinker-cookbook",
     "verifiers": "verifiers",
     "openenv": "openenv",
     "verl": "verl",

@@ -8,7 +8,7 @@ Loading it imports nothing of the trainer, so `benchmax doctor --trainers` can l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,11 @@ class TrainerAdapter:
     python: str = ">=3.11"
     backend: str | None = None
     """`module:name` of a `benchmax.trainer.backend.Backend`, when `benchmax train --backend NAME` can use it."""
+    secrets: tuple[str, ...] = ()
+    """Secrets of a run on the platform that its backend needs, and the environment does not get."""
+    check_launch: str | None = None
+    """`module:name` of a function that takes the names of a launch's secrets, and raises UsageError if it could not
+    begin here."""
 
     @property
     def page(self) -> str:
@@ -47,9 +52,18 @@ class TrainerAdapter:
             raise UsageError(
                 f"{self.title} runs its own training loop, so `benchmax train` cannot start it. See {self.page}."
             )
-        module, _, name = self.backend.partition(":")
-        made: Backend = getattr(import_module(module), name)()
+        made: Backend = _named(self.backend)()
         return made
+
+    def refuse_launch(self, secrets: Collection[str]) -> None:
+        """Raise UsageError, in one line, for a launch with these secrets that could not begin on this machine."""
+        if self.check_launch:
+            _named(self.check_launch)(secrets)
+
+
+def _named(address: str) -> Any:
+    module, _, name = address.partition(":")
+    return getattr(import_module(module), name)
 
 
 def adapters() -> Iterator[TrainerAdapter]:

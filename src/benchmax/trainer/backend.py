@@ -46,12 +46,17 @@ class Backend(Protocol):
         """Resume a run from a checkpoint."""
 
 
+def backends() -> list[str]:
+    """Names that `--backend` takes, the embedded trainer's first."""
+    found = [name for name, each in plugins.load_all("trainers") if getattr(each, "backend", each)]
+    return [EMBEDDED, *sorted(found)]
+
+
 def open_backend(name: str) -> Backend:
     """The backend that an installed package adds under this name."""
     if name not in plugins.entries("trainers"):
-        known = [entry for entry, found in plugins.load_all("trainers") if getattr(found, "backend", found)]
         raise NotFoundError(
-            f"There is no training backend {name!r}. There are: {', '.join([EMBEDDED, *sorted(known)])}. "
+            f"There is no training backend {name!r}. There are: {', '.join(backends())}. "
             "Install the package that adds it, or leave --backend out."
         )
     found = plugins.load("trainers", name)

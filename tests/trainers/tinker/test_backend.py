@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tinker_server import TinkerServer
+from tinker_world import SmallLetters, rewards, task
 
-from benchmax import BaseEnv, metrics
+from benchmax import metrics
 from benchmax.adapters.engine_model import EngineModel
 from benchmax.adapters.tinker.learner import datum, size_of
 from benchmax.adapters.tinker.remote import RemoteModel
@@ -28,14 +29,6 @@ from benchmax.trainer.tiny import make_tiny
 from trainer_world import CASES, Script, expected, tokenizer
 
 
-class SmallLetters(BaseEnv):
-    """The share of an answer's characters that are small letters."""
-
-    async def compute_reward(self, rollout_id, messages, task, **kwargs):
-        text = str(messages[-1]["content"])
-        return {"small": sum("a" <= each <= "z" for each in text) / max(1, len(text))}
-
-
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory) -> Path:
     return make_tiny(tmp_path_factory.mktemp("models") / "tiny", hidden=32, layers=1)
@@ -49,11 +42,6 @@ def server(tiny, monkeypatch):
     monkeypatch.setenv("TINKER_TELEMETRY", "0")
     yield made
     made.close()
-
-
-def task() -> Task:
-    rows = [SmallLetters.dataset_preprocess({"prompt": f"say {n}", "ground_truth": ""}) for n in range(12)]
-    return Task(SmallLetters, rows[:8], rows[8:])
 
 
 def settings(server, folder, **changes):
@@ -71,10 +59,6 @@ def settings(server, folder, **changes):
     for section, values in changes.items():
         tree[section] = {**tree.get(section, {}), **values} if isinstance(values, dict) else values
     return build_config(tree)
-
-
-def rewards(run: Path, split: str) -> list[float]:
-    return [line["values"][metrics.REWARD] for line in read_metrics(run) if line["split"] == split]
 
 
 async def test_a_model_learns_and_its_run_is_like_any_other(server, tmp_path):
@@ -155,6 +139,7 @@ async def test_demonstrations_are_learned_by_cross_entropy(server, tmp_path):
     config = settings(server, tmp_path, limits={"steps": 1}, algorithm={"guidance": "auto"}, eval={"rows": 1})
     rows = task()
     await train(config, task=Task(Told, rows.train, rows.held_out))
+    assert [each["reason"]["type"] for each in server.finished] == ["success"]
     losses = {loss: data for loss, data, _ in server.received}
     assert list(losses) == ["cross_entropy"]
     _, inputs = losses["cross_entropy"][0]

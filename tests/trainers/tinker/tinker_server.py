@@ -88,6 +88,8 @@ class TinkerServer:
         """The routes of training and sampling, in the order in which they were called."""
         self.script: Any = None
         """Answers samples in the model's place: ids of a prompt to ids and log-probs."""
+        self.finished: list[dict[str, Any]] = []
+        """Sessions that were ended, and how."""
         self.failing = 0
         """Samples that are refused."""
         self.received: list[tuple[str, list[Any], dict[str, float]]] = []
@@ -109,6 +111,7 @@ class TinkerServer:
         if path == "/api/v1/retrieve_future":
             return 200, self.results[json.loads(body)["request_id"]]
         if path.endswith("/finish"):
+            self.finished.append(json.loads(body))
             return 200, {}
         name = path.removeprefix("/api/v1/")
         with self._lock:

@@ -6,6 +6,7 @@ import { fault, type LaunchArg, parsed, split, useLaunchArgs, useLikeRun, type V
 import { useSearch } from "../../ui";
 
 const ARG = "arg.";
+const EMBEDDED = "embedded";
 export const HELD_OUT = 20;
 
 export type Form = ReturnType<typeof useForm>;
@@ -16,7 +17,12 @@ export function useForm() {
   const served = useLaunchArgs();
   const like = search.get("like") || null;
   const likeRun = useLikeRun(like);
-  const args = useMemo(() => ({ ...served, data: asGiven(served.data, likeRun.data?.given) }), [served, likeRun.data]);
+  const given = likeRun.data?.given;
+  const trainer = search.get(`${ARG}backend`) || given?.backend || EMBEDDED;
+  const args = useMemo(
+    () => ({ ...served, data: modelsOf(trainer, asGiven(served.data, given)) }),
+    [served, given, trainer],
+  );
   const named = (id: string | null | undefined) => find(environments.data ?? [], id);
   const dataset = search.get("dataset") || null;
   const chosen = named(search.get("environment"));
@@ -78,6 +84,12 @@ function find(all: readonly Environment[], id: string | null | undefined): Envir
 /** The arguments with what another run was given as their defaults. */
 function asGiven(args: LaunchArg[] | undefined, given: Record<string, Value> = {}): LaunchArg[] | undefined {
   return args?.map((arg) => (Object.hasOwn(given, arg.name) ? { ...arg, default: given[arg.name] } : arg));
+}
+
+/** Only the embedded trainer's models are on the server's list; another knows its own. */
+function modelsOf(trainer: Value, args: LaunchArg[] | undefined): LaunchArg[] | undefined {
+  if (trainer === EMBEDDED) return args;
+  return args?.map((arg) => (arg.name === "model" ? { ...arg, enum: null } : arg));
 }
 
 function typedArgs(values: Readonly<Record<string, string>>, args: LaunchArg[]): Record<string, string> {

@@ -14,8 +14,9 @@ from typing import Any, cast
 
 import torch
 
+from benchmax.adapters.tinker.credentials import check_here
 from benchmax.adapters.tinker.learner import TinkerLearner
-from benchmax.adapters.tinker.remote import RemoteModel, check_installed
+from benchmax.adapters.tinker.remote import RemoteModel
 from benchmax.adapters.tinker.sampler import TinkerSampler
 from benchmax.errors import ConfigError, DatasetError
 from benchmax.rollouts.host import EnvHost
@@ -42,7 +43,7 @@ class TinkerBackend:
     ) -> Outcome:
         """Start a new run in `output.dir` and train to its end."""
         check_config(config)
-        check_installed()
+        check_here()
         task = task or load_task(config)
         config = config.model_copy(deep=True)
         make_paths_absolute(config)
@@ -60,7 +61,7 @@ class TinkerBackend:
         grace: float | None = None,
     ) -> Outcome:
         """Resume a run from a checkpoint, whose weights the server still has."""
-        check_installed()
+        check_here()
         run = RunDir.open(path)
         try:
             prepare_resume(run, checkpoint, changes)
@@ -100,14 +101,17 @@ async def _train(run: RunDir, task: Task, on_event: OnEvent, checkpoint: str, gr
         remote = await asyncio.to_thread(
             RemoteModel.connect, config.model.name, rank=config.lora.rank, seed=config.seed
         )
+        ended = "errored"
         try:
             async with EnvHost(task.env) as host:
                 trainer = await _trainer(run, remote, host, task, on_event, grace)
                 _restore(trainer, checkpoint)
                 with handle_signals(trainer.interrupt, trainer.record_kill):
-                    return await trainer.train()
+                    outcome = await trainer.train()
+            ended = "success"
+            return outcome
         finally:
-            await asyncio.to_thread(remote.close)
+            await asyncio.to_thread(remote.close, ended)
 
 
 async def _trainer(

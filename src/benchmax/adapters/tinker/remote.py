@@ -6,23 +6,24 @@ for a while. What it raises in the end arrives as an error of ours.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmax.adapters.engine_model import Ask, Drawn
+from benchmax.adapters.tinker.credentials import KEY, check_here
+from benchmax.adapters.tinker.pulse import Pulse
 from benchmax.errors import BenchmaxError, ModelProtocolError, ModelUnavailable, UsageError, describe_error
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.inference.tokens.prompt_cache import CachedChatTokens
 
 T = TypeVar("T")
-KEY = "TINKER_API_KEY"
-CREDENTIALS = Path("~/.tinker/credentials.json")
-"""Where `tinker auth login` keeps a key."""
+CLOSE_SECONDS = 5.0
+MODELS_SHOWN = 20
+SEEDS = 2**31
+"""Seeds that a server takes: those of 32 bits with a sign. Ours have 63."""
 
 
 class RemoteModel:
@@ -32,17 +33,21 @@ class RemoteModel:
         self.name = name
         self._service, self._training = service, training
         self._sampling: Any = None
+        self._pulse = Pulse(base_url())
 
     @classmethod
     def connect(cls, name: str, *, rank: int, seed: int) -> RemoteModel:
         """A fresh adapter on a base model, which is named as the server names it."""
-        check_installed()
+        check_here()
         import tinker
 
-        with _as_ours("cannot start to train", name):
+        def begin() -> RemoteModel:
             service = tinker.ServiceClient()
-            training = service.create_lora_training_client(base_model=name, rank=rank, seed=seed)
-        return cls(service, training, name)
+            _check_offered(name, service.get_server_capabilities().supported_models)
+            return cls(service, service.create_lora_training_client(base_model=name, rank=rank, seed=seed), name)
+
+        with _as_ours("cannot start to train", name):
+            return Pulse(base_url()).wait(begin)
 
     def chat(self) -> ChatTokens:
         """The model's tokens and chat template; those of a local folder where the name is one."""
@@ -54,7 +59,7 @@ class RemoteModel:
     def context(self) -> int | None:
         """Most tokens of a conversation, where the server says."""
         with _as_ours("does not answer about", self.name):
-            models = self._service.get_server_capabilities().supported_models
+            models = self._pulse.wait(self._service.get_server_capabilities).supported_models
         found = (getattr(each, "max_context_length", None) for each in models if each.model_name == self.name)
         return next(found, None)
 
@@ -63,7 +68,7 @@ class RemoteModel:
     def push(self) -> None:
         """Sample with the current weights from here on."""
         with _as_ours("cannot sample from", self.name):
-            self._sampling = self._training.save_weights_and_get_sampling_client()
+            self._sampling = self._pulse.wait(self._training.save_weights_and_get_sampling_client)
 
     async def sample(self, ask: Ask, stop_ids: Sequence[int]) -> Drawn:
         """What follows some ids, with its log-probs."""
@@ -72,18 +77,24 @@ class RemoteModel:
         sampling = ask.sampling
         wanted = tinker.SamplingParams(
             max_tokens=sampling.max_tokens,
-            seed=sampling.seed,
+            seed=None if sampling.seed is None else sampling.seed % SEEDS,
             stop=list(stop_ids),
             temperature=1.0 if sampling.temperature is None else sampling.temperature,
             top_p=1.0 if sampling.top_p is None else sampling.top_p,
         )
-        found = await self._sampling.sample_async(
+        sampling_there = self._sampling.sample_async(
             prompt=tinker.ModelInput.from_ints(ask.prompt), num_samples=1, sampling_params=wanted
         )
+        found = await self._pulse.wait_async(sampling_there)
         sequence = found.sequences[0]
         if sequence.logprobs is None:
             raise ModelProtocolError(f"Tinker returned no log-probs for {self.name}. Train a model that reports them.")
         return Drawn(sequence.tokens, sequence.logprobs, "length" if sequence.stop_reason == "length" else "stop")
+
+    def check_alive(self) -> None:
+        """Raise ModelUnavailable when there is no server any more."""
+        if not self._pulse.answers():
+            raise ModelUnavailable("Tinker's server does not answer any more. Resume the run when it does.")
 
     # Training
 
@@ -92,7 +103,8 @@ class RemoteModel:
 
         All of it is submitted before the first answer is awaited: the server works in fixed rounds.
         """
-        with _as_ours("failed to update", self.name):
+
+        def both() -> list[Any]:
             passes = [
                 self._training.forward_backward(list(data), loss, loss_fn_config=dict(config) or None)
                 for loss, data, config in losses
@@ -100,6 +112,10 @@ class RemoteModel:
             step = self._training.optim_step(adam)
             outputs = [each.result().loss_fn_outputs for each in passes]
             step.result()
+            return outputs
+
+        with _as_ours("failed to update", self.name):
+            outputs = self._pulse.wait(both)
         return [[output["logprobs"].to_numpy() for output in each] for each in outputs]
 
     # Checkpoints
@@ -107,28 +123,35 @@ class RemoteModel:
     def save(self, label: str) -> str:
         """Keep weights and optimizer on the server; returns the path to them."""
         with _as_ours("failed to save", self.name):
-            path: str = self._training.save_state(f"{label}-{secrets.token_hex(4)}").result().path
+            saved = self._pulse.wait(lambda: self._training.save_state(f"{label}-{secrets.token_hex(4)}").result())
+        path: str = saved.path
         return path
 
     def load(self, path: str) -> None:
         """Go on from weights and optimizer that were saved."""
         with _as_ours(f"cannot load {path} of", self.name):
-            self._training = self._service.create_training_client_from_state_with_optimizer(path)
+            load = self._service.create_training_client_from_state_with_optimizer
+            self._training = self._pulse.wait(lambda: load(path))
 
-    def close(self) -> None:
-        """End the session on the server, as far as it answers."""
-        close = getattr(self._service, "close", None)
-        if close:
-            _ignoring(lambda: close().result(timeout=5))
+    def close(self, status: str = "success") -> None:
+        """End the session on the server, as far as it answers: "success" or "errored"."""
+        _ignoring(lambda: self._service.close(status).result(timeout=CLOSE_SECONDS))
 
 
-def check_installed() -> None:
-    """Raise UsageError in one line unless the package and a key are there."""
-    if find_spec("tinker") is None:
-        raise UsageError("Tinker's package is not installed. Run: pip install 'tinker==0.36.0'")
-    known = os.environ.get(KEY) or os.environ.get("TINKER_CREDENTIAL_CMD") or CREDENTIALS.expanduser().is_file()
-    if not known:
-        raise UsageError(f"Tinker needs an API key. Set {KEY}, or run: tinker auth login")
+def base_url() -> str:
+    """Where the server is, as the package finds it."""
+    from tinker.lib.base_url import resolve_base_url
+
+    found: str = resolve_base_url()
+    return found
+
+
+def _check_offered(name: str, models: Sequence[Any]) -> None:
+    """Refuse a model that the server does not have; one with a single model trains that one, whatever is asked for."""
+    names = [each.model_name for each in models]
+    if names and name not in names:
+        shown = ", ".join(map(str, names[:MODELS_SHOWN])) + (", …" if len(names) > MODELS_SHOWN else "")
+        raise UsageError(f"Tinker's server does not offer {name}. Name a model that it offers: {shown}.")
 
 
 @contextmanager

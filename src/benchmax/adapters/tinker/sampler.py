@@ -13,7 +13,7 @@ from benchmax.envs.types import Example
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.rollouts.groups import run_group
 from benchmax.rollouts.host import EnvHost
-from benchmax.rollouts.record import Rollout
+from benchmax.rollouts.record import Rollout, Termination
 from benchmax.trainer.config import TrainConfig
 from benchmax.trainer.sampling.sampler import Draw, OnGroup, rollout_settings
 
@@ -28,6 +28,7 @@ class TinkerSampler:
         self, host: EnvHost, remote: RemoteModel, chat: ChatTokens, config: TrainConfig, context: int | None = None
     ) -> None:
         self.host, self.remote, self.config = host, remote, config
+        self._nothing_came = False
         self.model = EngineModel(chat, self._draw, name=remote.name, context=context)
 
     async def _draw(self, ask: Ask) -> Drawn:
@@ -35,6 +36,8 @@ class TinkerSampler:
 
     async def sample(self, examples: Sequence[Example], draw: Draw, on_group: OnGroup) -> list[list[Rollout]]:
         """One group of siblings for each example, in the order of the examples."""
+        if self._nothing_came:  # the loop tries again: not without a server
+            await asyncio.to_thread(self.remote.check_alive)
         gate = asyncio.Semaphore(max(1, self.config.rollouts.concurrency // draw.group_size))
         settings, samples = rollout_settings(self.config, draw), range(draw.group_size)
 
@@ -48,7 +51,11 @@ class TinkerSampler:
 
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(one(example)) for example in examples]
-        return [task.result() for task in running]
+        groups = [task.result() for task in running]
+        self._nothing_came = all(
+            rollout.termination is Termination.MODEL_ERROR for group in groups for rollout in group
+        )
+        return groups
 
     def push(self, weights: Mapping[str, Tensor]) -> None:
         """The weights are on the server already: sample with those from here on."""

@@ -54,6 +54,9 @@ TABLE = (
     _Row("model", "Model", "string", "smollm2-135m", "smollm2-135m", None, None,
          "The model to train: a name that `benchmax models list` shows on the platform's machine. "
          "`benchmax models add` gives a directory a name.", "model.name"),
+    _Row("backend", "Trainer", "string", "embedded", "embedded", None, None,
+         "What trains: the embedded trainer, or an outside one that the platform's machine has. Then `model` is a name "
+         "that the outside trainer knows.", "backend"),
     _Row("learning_rate", "Learning rate", "number", None, None, 1e-8, 0.1,
          "Empty: what suits the model's size (5e-4 for LoRA on 135M parameters).", "optim.lr", 5e-3),
     _Row("num_epochs", "Epochs", "number", 5, 5, 0.01, 1000, "Passes over the training rows."),
@@ -118,8 +121,8 @@ def gpu_names() -> list[str]:
     return names[: int(most)] if most else names
 
 
-def launch_args(gpu: bool | None = None, models: Sequence[str] = ()) -> list[LaunchArg]:
-    """All arguments, with defaults that suit this machine. Given `models`, others are refused."""
+def launch_args(gpu: bool | None = None, models: Sequence[str] = (), backends: Sequence[str] = ()) -> list[LaunchArg]:
+    """All arguments, with defaults that suit this machine. Given `models` or `backends`, others are refused."""
     gpu = count_gpus() > 0 if gpu is None else gpu
     specs = [
         LaunchArg.model_validate(
@@ -137,8 +140,8 @@ def launch_args(gpu: bool | None = None, models: Sequence[str] = ()) -> list[Lau
         )
         for row in TABLE
     ]
-    if models:
-        specs[0].enum = list(models)
+    for spec, choices in zip(specs, (models, backends), strict=False):  # the first two rows
+        spec.enum = list(choices) or spec.enum
     return specs
 
 

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from benchmax.errors import ConfigError
 from benchmax.platform.wire.base import JsonObject, PlainText, Wire
+from benchmax.trainer.backend import EMBEDDED
 
 RUN_PATHS = ("env_cls_path", "env_metadata_path", "train_dataset_path", "eval_dataset_path")
 """The four paths of a launch, inside its `args`."""
@@ -66,9 +67,11 @@ class Launched(Wire):
 def check_launch_args(specs: Iterable[LaunchArg], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """The arguments of a run, defaults filled in, and warnings; ConfigError lists every mistake at once.
 
-    An argument that is null was not given.
+    An argument that is null was not given. The models of another backend are known to it alone.
     """
     known = {spec.name: spec for spec in specs}
+    if given.get("backend") not in (None, EMBEDDED):
+        known["model"] = known["model"].model_copy(update={"enum": None})
     wrong, warnings = [], []
     args = {spec.name: spec.default for spec in known.values()}
     for name, value in given.items():

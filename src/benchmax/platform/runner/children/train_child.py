@@ -47,10 +47,23 @@ async def train_run(run_dir: Path, message: Mapping[str, Any], phase: Phase) -> 
         reason = await _run_supervised(run_dir, launch, phase)
     else:
         files = {name: run_dir / file for name, file in launch["files"].items()}
-        async with opened_env(files, run_dir.parent.parent / "venvs", message.get("variables", {}), phase) as env:
+        variables = take_own_secrets(launch["args"].get("backend"), message.get("variables", {}))
+        async with opened_env(files, run_dir.parent.parent / "venvs", variables, phase) as env:
             phase.say("reading the datasets")
             reason = await _run_trainer(run_dir, launch, await load_task(env, files), phase)
     return ENDINGS.get(reason, reason)
+
+
+def take_own_secrets(backend: str | None, variables: Mapping[str, str]) -> dict[str, str]:
+    """Put the secrets of the run's backend into this process, which is never the environment's; returns the others."""
+    from benchmax.files.redaction import keep_secret
+    from benchmax.plugins import entries, load
+
+    found = load("trainers", backend) if backend in entries("trainers") else None
+    own = {name: value for name, value in variables.items() if name in getattr(found, "secrets", ())}
+    keep_secret(own.values())
+    os.environ.update(own)
+    return {name: value for name, value in variables.items() if name not in own}
 
 
 async def load_task(env: Any, files: Mapping[str, Path]) -> Task:
@@ -89,6 +102,7 @@ async def _examples(env: Any, file: Path, min_rows: int = 0) -> list[Example]:
 
 async def _run_trainer(run_dir: Path, launch: Mapping[str, Any], task: Task, phase: Phase) -> str:
     from benchmax.trainer import start
+    from benchmax.trainer.backend import EMBEDDED
 
     def on_event(kind: str, data: Mapping[str, Any]) -> None:
         if kind == "started":
@@ -103,7 +117,7 @@ async def _run_trainer(run_dir: Path, launch: Mapping[str, Any], task: Task, pha
             phase.say("taking over the weights of the run it was forked from")
             start_with = await asyncio.to_thread(parent_model, run_dir, launch["parent"], config.model.name)
             config.model.name = str(start_with)
-        phase.say(loading_text(config.model.name))
+        phase.say(loading_text(config.model.name) if config.backend == EMBEDDED else f"asking {config.backend}")
         outcome = await start.train(config, task=task, on_event=on_event, grace=STEP_SECONDS)
     if outcome.message:
         return outcome.message

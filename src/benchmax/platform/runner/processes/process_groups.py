@@ -40,6 +40,7 @@ _NAMES = PASSED_ON | {
     "XDG_CACHE_HOME",
     "TMPDIR",
     "PYENV_ROOT",
+    "TINKER_BASE_URL",
 }
 
 

@@ -141,6 +141,8 @@ def fork(services: Services, parent: OwnedRun, caller: Caller, body: ForkRequest
         raise UsageError("A fork goes on with the model of its checkpoint. Leave `model` out.")
     checkpoint = forks.checkpoint(services.data.run(parent.id), body.checkpoint)
     changes = {name: value for name, value in given.items() if name not in (*RUN_PATHS, *SOURCES)}
+    if "backend" in changes:
+        raise UsageError("A fork goes on with the trainer of its checkpoint. Leave `backend` out.")
     asked = {**parent.asked, **changes}
     # What the parent was launched with was checked then; its model may be of a place the list does not have.
     args, warnings = check_launch_args(specs(), changes)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
+from typing import Any
 
 from benchmax.errors import UsageError
 from benchmax.platform.server.security.authentication import Caller
-from benchmax.platform.server.services.runs.launch import RUN_TYPES, SPLIT_FROM, specs
+from benchmax.platform.server.services.runs.launch import RUN_TYPES, SPLIT_FROM, check_backend, specs
 from benchmax.platform.server.services.runs.launch_sources import SOURCES, checked_assets, supervised_rows
 from benchmax.platform.server.services.runs.run_views import environment_name
 from benchmax.platform.server.state import Services
 from benchmax.platform.server.threads import Router, in_threads
+from benchmax.platform.store.accounts import secrets
 from benchmax.platform.store.queue import jobs
 from benchmax.platform.store.runs import runs
 from benchmax.platform.wire.launch_args import sft_args, sft_steps, total_steps
@@ -23,6 +26,7 @@ from benchmax.platform.wire.launches import (
     SftRequest,
     check_launch_args,
 )
+from benchmax.trainer.backend import EMBEDDED
 
 router = Router(tags=["launch"])
 
@@ -41,6 +45,7 @@ def launch(services: Services, caller: Caller, body: LaunchRequest) -> Launched:
     _check_secrets(body.extra_secrets)
     given = {name: value for name, value in body.args.items() if name not in (*RUN_PATHS, *SOURCES)}
     args, warnings = check_launch_args(specs(), given)
+    _check_backend(services, caller, given, body.extra_secrets)
     assets, rows, more = checked_assets(services, caller.user_id, body.args)
     blobs = assets.recorded()
     if source := body.args.get("dataset_path"):
@@ -70,6 +75,8 @@ def launch_sft(services: Services, caller: Caller, body: SftRequest) -> Launched
     """A supervised run: rows are chats that end with the assistant, or a `prompt` with a `completion`."""
     given, unused = sft_args({**body.args, **({"model": body.model} if body.model else {})})
     args, warnings = check_launch_args(specs(), given)
+    if args["backend"] != EMBEDDED:
+        raise UsageError("A supervised run is trained by the embedded trainer alone. Leave `backend` out.")
     if unused:
         warnings.append(f"Not used in a supervised run here: {', '.join(unused)}.")
     path, sha256, rows, held_out = supervised_rows(
@@ -105,6 +112,14 @@ def _check_secrets(values: dict[str, str]) -> None:
     for name, value in values.items():
         if not name.isidentifier() or len(name) > 200 or len(value) > 65_536 or "\0" in value:
             raise UsageError(f"extraSecrets: {name[:80]!r} cannot be an environment variable. Give NAME: value pairs.")
+
+
+def _check_backend(
+    services: Services, caller: Caller, given: Mapping[str, Any], extra_secrets: Collection[str]
+) -> None:
+    with services.database.read() as db:
+        own = [secret.name for secret in secrets.names(db, caller.user_id)]
+    check_backend(given, {*own, *extra_secrets})
 
 
 def run_name(path: str) -> str:

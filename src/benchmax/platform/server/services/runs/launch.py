@@ -5,7 +5,7 @@ The bundle is not loaded: its manifest is JSON, and only the names in its pickle
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,24 @@ def models() -> list[str]:
 
 def specs() -> list[LaunchArg]:
     """The launch arguments of this machine."""
-    return launch_args(models=models())
+    from benchmax.trainer.backend import backends
+
+    return launch_args(models=models(), backends=backends())
+
+
+def check_backend(given: Mapping[str, Any], secrets: Collection[str]) -> None:
+    """Refuse a launch whose backend could not begin with these secrets; the arguments have been checked."""
+    from benchmax.adapters.adapter import TrainerAdapter
+    from benchmax.plugins import load
+    from benchmax.trainer.backend import EMBEDDED
+
+    backend = given.get("backend") or EMBEDDED
+    if backend == EMBEDDED:
+        return
+    if not given.get("model"):
+        raise UsageError(f"The trainer {backend} has models of its own. Name one: model.")
+    if isinstance(found := load("trainers", backend), TrainerAdapter):
+        found.refuse_launch(secrets)
 
 
 class Assets:
