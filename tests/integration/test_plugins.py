@@ -1,4 +1,4 @@
-"""A package that somebody else installs adds an environment, a model, a check, a command, a trainer and a corpus.
+"""A package that somebody else installs adds an environment, a model, a check, a command, a trainer, a corpus, imports.
 
 The example package is installed for real, into a folder of its own that only these processes look into.
 """
@@ -55,6 +55,11 @@ def test_a_kind_of_model_answers(call, tmp_path):
     found = json.loads(call("eval", "anagrams", "--model", "reversing:x", "--json", "--out", "e").stdout)
     assert found["report"]["rollouts"] == 18
     assert found["report"]["reward"]["mean"] < 0.5
+
+
+def test_environments_are_named_by_an_address(call):
+    found = json.loads(call("eval", "scrambled:apple+river", "--model", "reversing:x", "--json", "--out", "e").stdout)
+    assert found["report"]["rollouts"] == 2
 
 
 def test_a_check_is_made_and_shown(call):

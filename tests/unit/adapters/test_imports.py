@@ -12,12 +12,10 @@ from benchmax.errors import UsageError
 
 @pytest.mark.parametrize("spec", ["verifiers:gsm8k", "openenv:http://127.0.0.1:9", "skyrl_gym:gsm8k"])
 def test_a_library_that_is_missing_is_one_line_with_the_command(spec):
-    library = spec.partition(":")[0]
+    library = spec.partition(":")[0].replace("_", "-")
     if installed_version(library) is not None:
         pytest.skip(f"{library} is installed")
-    with pytest.raises(
-        UsageError, match=rf"{library}.* is not installed. Run: pip install '{library.replace('_', '-')}=="
-    ):
+    with pytest.raises(UsageError, match=rf"{library}.* is not installed. Run: pip install '{library}=="):
         load_env_class(spec)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from typing import Any
 from urllib.parse import parse_qsl
 
+from packaging.requirements import Requirement
+
+from benchmax.adapters.versions import installed_version
 from benchmax.errors import UsageError
 
 
@@ -32,9 +34,10 @@ def class_name(*parts: str) -> str:
     )
 
 
-def need(module: str, pin: str) -> None:
+def need(pin: str) -> None:
     """Raise UsageError with what to install, unless the library is there."""
-    if find_spec(module) is None:
+    name = Requirement(pin).name
+    if installed_version(name) is None:
         raise UsageError(
-            f"Its environments need the package {module!r}, which is not installed. Run: pip install '{pin}'"
+            f"Its environments need the package {name!r}, which is not installed. Run: pip install '{pin}'"
         )

@@ -140,7 +140,7 @@ def _described(schema: dict[str, Any]) -> str:
 
 def environment(address: str) -> type[BaseEnv]:
     """The class for `openenv:URL`."""
-    need("openenv", PIN)
+    need(PIN)
     if not address.startswith(("http://", "https://")):
         raise UsageError(f"openenv:{address} is no address. Write the server's: openenv:http://127.0.0.1:8000")
     members = {"address": address.rstrip("/"), "__module__": __name__}

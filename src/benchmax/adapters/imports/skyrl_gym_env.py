@@ -104,7 +104,7 @@ def _answer(messages: Messages) -> str:
 
 def environment(address: str) -> type[BaseEnv]:
     """The class for `skyrl_gym:ADDRESS`."""
-    need("skyrl_gym", PIN)
+    need(PIN)
     env_id, settings = id_and_settings("skyrl_gym", address)
     members = {"env_id": env_id, "multi_turn": bool(settings.get("multi_turn")), "__module__": __name__}
     return type(class_name("skyrl", "gym", env_id), (SkyRLGymEnv,), members)

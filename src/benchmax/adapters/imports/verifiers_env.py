@@ -152,7 +152,7 @@ def _value(name: str, reward: Any) -> RewardValue:
 
 def environment(address: str) -> type[BaseEnv]:
     """The class for `verifiers:ADDRESS`."""
-    need("verifiers", PIN)
+    need(PIN)
     taskset_id, settings = id_and_settings("verifiers", address)
     members = {"taskset_id": taskset_id, "taskset_settings": settings, "__module__": __name__}
     return type(class_name("verifiers", taskset_id), (VerifiersEnv,), members)
