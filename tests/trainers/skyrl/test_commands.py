@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -45,9 +46,72 @@ def home(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def excel_home(tmp_path_factory):
+    """A home with the Excel dataset: the first command of the README, on rows in the shape of SpreadsheetBench."""
+    folder = tmp_path_factory.mktemp("excel")
+    bench = spreadsheetbench(folder / "bench", rows=10)
+    (data,) = (command for command in EXCEL if "benchmax_data_process" in command)
+    done = run(data, folder, BENCHMAX_SPREADSHEETBENCH=str(bench))
+    assert done.returncode == 0, done.stderr
+    assert "data/excel/train.parquet: 8 rows" in done.stdout
+    assert "data/excel/test.parquet: 2 rows" in done.stdout
+    return folder
+
+
+def spreadsheetbench(folder: Path, rows: int) -> Path:
+    """A dataset as SpreadsheetBench publishes it: a sum to write into a cell."""
+    import openpyxl
+
+    listed = []
+    for number in range(rows):
+        place = folder / "spreadsheet" / str(number)
+        place.mkdir(parents=True)
+        for name, total in (("input", None), ("answer", 2 * number + 1)):
+            book = openpyxl.Workbook()
+            book.active["A1"], book.active["A2"], book.active["B1"] = number, number + 1, total
+            book.save(place / f"1_{number}_{name}.xlsx")
+        listed.append(
+            {
+                "id": number, "instruction": f"Write the sum of column A, {2 * number + 1}, into B1.",
+                "spreadsheet_path": f"spreadsheet/{number}", "instruction_type": "Cell-Level Manipulation",
+                "answer_position": "B1",
+            }
+        )  # fmt: skip
+    (folder / "dataset.json").write_text(json.dumps(listed))
+    return folder
+
+
 def test_the_pages_show_the_same_commands():
     assert len(MATH) == 4
-    assert len(EXCEL) == 2
+    assert len(EXCEL) == 3
+
+
+def test_excel_rows_list_every_tool_that_they_need(excel_home):
+    import pyarrow.parquet
+
+    row = pyarrow.parquet.read_table(excel_home / "data" / "excel" / "train.parquet").to_pylist()[0]
+    assert row["env_class"] == row["data_source"] == "ExcelEnv"
+    system = row["prompt"][0]
+    assert system["role"] == "system"
+    assert all(name in system["content"] for name in ("set_cell", "fill_cells", "get_cells", "run_excel_code"))
+
+
+def test_excel_goes_through_one_step(excel_home):
+    (command,) = (command for command in EXCEL if command.endswith("--smoke"))
+    done = run(command, excel_home)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "ExcelEnv is open, with 4 tools" in done.stdout
+    assert "6 rollouts of 2 prompts, 2 tool calls" in done.stdout
+    assert "none" not in re.search(r"rewards: (.*)", done.stdout)[1]
+
+
+def test_excel_without_the_dataset_is_refused_in_one_line(tmp_path):
+    (data,) = (command for command in EXCEL if "benchmax_data_process" in command)
+    done = run(data, tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("error: SpreadsheetBench is not at")
 
 
 def test_smoke_goes_through_one_step(home):
@@ -59,7 +123,7 @@ def test_smoke_goes_through_one_step(home):
     assert float(re.search(r"advantages and loss: (-?[\d.]+)", done.stdout)[1]) != 0
 
 
-@pytest.mark.parametrize("command", [each for each in MATH if "run_benchmax" in each and "--smoke" not in each])
+@pytest.mark.parametrize("command", [each for each in MATH + EXCEL if "run_benchmax" in each and "--smoke" not in each])
 def test_without_a_gpu_one_line_says_so(home, command):
     done = run(command, home)
     assert done.returncode == 2

@@ -18,6 +18,7 @@ from benchmax.errors import ConfigError, UsageError
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.models.base import Sampling
 from benchmax.rollouts import EnvHost, RolloutSettings, run_group
+from benchmax.rollouts.log import read_rollouts
 from benchmax.trainer.config import build_config
 from benchmax.trainer.learning.advantage import AdvantageRule, assign_advantages
 from benchmax.trainer.learning.batch import sequence_of
@@ -153,6 +154,39 @@ async def test_a_sample_that_the_server_refuses_costs_one_rollout(server, tmp_pa
     line = next(line for line in read_metrics(outcome.path) if line["split"] == "eval")
     assert line["values"][metrics.FAILED] == pytest.approx(0.25)
     assert outcome.reason == "steps"
+
+
+async def test_failures_arrive_as_our_reasons_and_no_group_is_lost(server, tmp_path):
+    """Four prompts: one too long, one that cannot begin, one whose reward raises, one that is whole."""
+
+    class Failing(SmallLetters):
+        @classmethod
+        def dataset_preprocess(cls, example, **kwargs):
+            return {**super().dataset_preprocess(example), "init_rollout_args": {"kind": example["ground_truth"]}}
+
+        async def init_rollout(self, rollout_id, kind="", **kwargs):
+            if kind == "start":
+                raise RuntimeError("no room")
+
+        async def compute_reward(self, rollout_id, messages, task, **kwargs):
+            if task["ground_truth"] == "reward":
+                raise RuntimeError("the judge is out")
+            return await super().compute_reward(rollout_id, messages, task, **kwargs)
+
+    rows = [("x" * 600, "long"), ("say 1", "start"), ("say 2", "reward"), ("say 3", "whole")]
+    examples = [Failing.dataset_preprocess({"prompt": prompt, "ground_truth": kind}) for prompt, kind in rows]
+    config = settings(server, tmp_path, limits={"steps": 1}, rollouts={"max_extra_groups": 0}, eval={"every": 0})
+    outcome = await train(config, task=Task(Failing, examples, []))
+    found: dict[str, list[tuple[str, bool]]] = {}
+    for rollout in read_rollouts(outcome.path / "rollouts" / "train-0.jsonl"):
+        found.setdefault(rollout.task["ground_truth"], []).append((rollout.termination.value, rollout.reward is None))
+    assert {kind: set(ends) for kind, ends in found.items()} == {
+        "long": {("context_exceeded", True)}, "start": {("env_error", True)},
+        "reward": {("output_exceeded", True)}, "whole": {("output_exceeded", False)},
+    }  # fmt: skip
+    assert [len(ends) for ends in found.values()] == [8] * 4
+    ((_, data, _),) = server.received
+    assert len(data) == 8  # the whole group is learned from, and nothing else
 
 
 async def test_a_model_that_is_not_offered_is_refused_and_leaves_no_run(server, tmp_path):

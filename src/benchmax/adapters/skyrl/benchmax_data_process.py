@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def process(folder: Path, dataset_name: str, env_class: type[BaseEnv]) -> dict[Path, int]:
     """Write both files; returns how many rows each has."""
     splits = examples_of(env_class, dataset_name)
-    tools = asyncio.run(tools_of(env_class))
+    tools = asyncio.run(tools_of(env_class, splits["train"]))
     folder.mkdir(parents=True, exist_ok=True)
     return {
         path: write(path, [row_of(example, env_class, tools) for example in examples])
@@ -101,10 +101,14 @@ def _rows(env_class: type[BaseEnv], name: str) -> Any:
     return rows
 
 
-async def tools_of(env_class: type[BaseEnv]) -> list[ToolDefinition]:
-    """The environment's tools; servers are started for nothing else, so one will do."""
-    one = {"num_local_servers": 1} if "num_local_servers" in constructor_parameters(env_class) else {}
-    async with EnvHost(lambda: make_env(env_class, one)) as host:
+async def tools_of(env_class: type[BaseEnv], examples: Sequence[Example]) -> list[ToolDefinition]:
+    """The tools of the environment, made as the rows need it; servers are started for nothing else, so one will do."""
+    known = constructor_parameters(env_class)
+    given: dict[str, Any] = {"num_local_servers": 1} if "num_local_servers" in known else {}
+    levels = {(example.get("init_rollout_args") or {}).get("level") for example in examples}
+    if "level" in known and len(levels) == 1 and None not in levels:
+        given["level"] = levels.pop()
+    async with EnvHost(lambda: make_env(env_class, given)) as host:
         return list((await host.toolbox()).tools)
 
 

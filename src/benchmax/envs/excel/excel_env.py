@@ -156,13 +156,20 @@ class ExcelEnv(ExcelBase, ParallelMcpEnv):
 class ExcelEnvLocal(ExcelEnv):
     """On MCP servers of this machine."""
 
-    def __init__(self, num_local_servers: int = 5, **kwargs: Any) -> None:
-        super().__init__(WORKDIR, LocalProvisioner(WORKDIR, num_local_servers), **kwargs)
+    def __init__(self, num_local_servers: int = 5, level: str = DEFAULT_LEVEL, **kwargs: Any) -> None:
+        super().__init__(WORKDIR, LocalProvisioner(WORKDIR, num_local_servers), level, **kwargs)
 
 
 class ExcelEnvSkypilot(ExcelEnv):
     """On MCP servers of machines that SkyPilot rents."""
 
-    def __init__(self, cloud: Any = None, num_nodes: int = 2, servers_per_node: int = 5, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        cloud: Any = None,
+        num_nodes: int = 2,
+        servers_per_node: int = 5,
+        level: str = DEFAULT_LEVEL,
+        **kwargs: Any,
+    ) -> None:
         machines = SkypilotProvisioner(WORKDIR, cloud or "azure", num_nodes, servers_per_node)
-        super().__init__(WORKDIR, machines, **kwargs)
+        super().__init__(WORKDIR, machines, level, **kwargs)

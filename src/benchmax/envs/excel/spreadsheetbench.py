@@ -49,7 +49,8 @@ def find_folder() -> Path:
             return place
     raise NotFoundError(
         f"SpreadsheetBench is not at {places[0]}. Unpack its data (github.com/RUCKBReasoning/SpreadsheetBench), and "
-        "give the folder with dataset.json as --data FOLDER or in BENCHMAX_SPREADSHEETBENCH."
+        "give the folder with dataset.json as --data FOLDER or in BENCHMAX_SPREADSHEETBENCH. The level "
+        f"{LEVEL!r} has such tasks without a download."
     )
 
 
@@ -84,8 +85,12 @@ async def _prepared(folder: Path, published: list[dict[str, Any]]) -> list[dict[
         async with places:
             return await _prepare(books, folder, row)
 
-    async with WorkbookSandbox() as books:
-        return list(await asyncio.gather(*(one(books, row) for row in published)))
+    try:
+        async with WorkbookSandbox() as books, asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(one(books, row)) for row in published]
+    except ExceptionGroup as several:
+        raise several.exceptions[0] from None  # the first says it all: a sandbox that cannot start, a missing file
+    return [task.result() for task in running]
 
 
 async def _prepare(books: WorkbookSandbox, folder: Path, row: Mapping[str, Any]) -> dict[str, Any] | None:
