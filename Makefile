@@ -65,9 +65,11 @@ format: setup ## rewrite files the way check wants them
 	$(BIN)/ruff check --fix .
 
 QUICK = $(BIN)/pytest -m 'not slow and not gpu'
+PAIR  = --numprocesses 2 --dist loadfile
 
 test: check .lanes/triton/.stamp ## everything that proves the code, in minutes; what is timed runs alone
-	$(QUICK) --numprocesses 2 --dist loadfile --ignore tests/load
+	$(QUICK) $(PAIR) --ignore tests/load --ignore tests/browser
+	$(QUICK) $(PAIR) tests/browser
 	$(QUICK) tests/load
 
 # Beside the virtual environment, for Triton's interpreter alone: nothing else should find it where there is no GPU.

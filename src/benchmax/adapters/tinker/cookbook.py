@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from benchmax import limits
 from benchmax.adapters.env_session import EnvSession
-from benchmax.adapters.tinker.pushed_rollout import PushedRollout, score_together
+from benchmax.adapters.tinker.token_rollout import TokenRollout, score_together
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import Example
 from benchmax.errors import UsageError
@@ -149,7 +149,7 @@ class Sibling:
     def __init__(self, group: Group, session: EnvSession, chat: ChatTokens, sample: int) -> None:
         source = group.source
         self.session, self._stop = session, list(chat.stop_ids)
-        self.rollout = PushedRollout(
+        self.rollout = TokenRollout(
             session.host, group.example, chat, source.settings,
             name=source.model_name, sample=sample, context=source.context,
         )  # fmt: skip

@@ -24,7 +24,7 @@ from benchmax.rollouts.scoring import fill_missing_components, finish, score, sc
 from benchmax.rollouts.settings import RolloutSettings
 
 
-class PushedRollout:
+class TokenRollout:
     """One rollout. Everything here runs on the loop of its environment."""
 
     def __init__(
@@ -102,7 +102,7 @@ class PushedRollout:
         self._asked.put_nowait(None)
 
 
-async def score_together(host: EnvHost, rollouts: Sequence[PushedRollout], settings: RolloutSettings) -> list[Rollout]:
+async def score_together(host: EnvHost, rollouts: Sequence[TokenRollout], settings: RolloutSettings) -> list[Rollout]:
     """The records of siblings, scored as a group once all have been played, then released."""
     records = [rollout.record for rollout in rollouts]
     try:
