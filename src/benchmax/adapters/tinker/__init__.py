@@ -6,7 +6,7 @@ remote    the model on Tinker's server: sample, forward and backward, optimizer 
 learner   one step of learning, computed there
 sampler   rollouts in our environment, sampled there
 pulse     whether the server still answers
-cookbook  for users of tinker-cookbook: its EnvGroupBuilder, Env and RLDataset, over `pushed_rollout`
+cookbook  for users of tinker-cookbook: its EnvGroupBuilder, Env and RLDataset, over `token_rollout`
 """
 
 from benchmax.adapters.adapter import TrainerAdapter
