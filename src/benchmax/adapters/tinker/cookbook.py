@@ -11,8 +11,8 @@ its turns join into one datum. The reward comes at the end, for a whole group (`
 from __future__ import annotations
 
 import asyncio
-import pickle
 import random
+import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -45,8 +45,10 @@ LIMITS: Mapping[str, Termination] = {
 class Source:
     """What the groups of a dataset have in common. It can be pickled: groups may be played in other processes."""
 
-    env: bytes
-    """What makes the environment, pickled: the same in every process, so that each opens one."""
+    env: type[BaseEnv] | Callable[[], BaseEnv]
+    """What makes the environment."""
+    key: str
+    """The same in every process, so that each opens one environment."""
     model_name: str
     settings: RolloutSettings
     context: int | None
@@ -71,7 +73,7 @@ def dataset_builder(
     """
     _check_installed()
     settings = replace(settings, model_seconds=limits.ROLLOUT_SECONDS)  # a turn waits for the cookbook's whole batch
-    source = Source(pickle.dumps(env), model_name, settings, context)
+    source = Source(env, uuid.uuid4().hex, model_name, settings, context)
     test = Rows(source, tuple(held_out), len(held_out) or 1, 1) if held_out else None
     train = Rows(source, tuple(examples), batch_size, group_size, epochs, seed)
     return _classes().DatasetBuilder(train=train, test=test)
@@ -216,13 +218,17 @@ def _classes() -> SimpleNamespace:
 
 
 def _opened(source: Source) -> tuple[EnvSession, ChatTokens]:
-    return _session(source.env), _chat(source.model_name)
+    return _session(source), _chat(source.model_name)
 
 
-@cache
-def _session(env: bytes) -> EnvSession:
-    """The environment, opened once in each process; `pickle` reads what this program wrote."""
-    return EnvSession(pickle.loads(env))  # noqa: S301
+_sessions: dict[str, EnvSession] = {}
+
+
+def _session(source: Source) -> EnvSession:
+    """The environment, opened once in each process."""
+    if source.key not in _sessions:
+        _sessions[source.key] = EnvSession(source.env)
+    return _sessions[source.key]
 
 
 @cache
