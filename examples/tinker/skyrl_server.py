@@ -13,10 +13,13 @@ import argparse
 import sys
 from typing import Any
 
-import skyrl.tinker.api as api
-import uvicorn
-from fastapi import Depends, Request
-from skyrl.tinker.config import EngineConfig, add_model, config_to_argv
+try:
+    import skyrl.tinker.api as api
+    import uvicorn
+    from fastapi import Depends, Request
+    from skyrl.tinker.config import EngineConfig, add_model, config_to_argv
+except ImportError as error:
+    sys.exit(f"{error}. Run: pip install 'skyrl[tinker,jax]==0.4.0' aiohttp")
 
 ROUTE = "/api/v1/asample"
 

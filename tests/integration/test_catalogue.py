@@ -12,6 +12,7 @@ from benchmax.cli.app import app
 from benchmax.envs.catalogue import BUILT_IN, LISTINGS
 from benchmax.envs.demonstration import Script
 from benchmax.envs.loading import load_env_class, make_env, own_rows
+from benchmax.errors import UsageError
 
 
 @pytest.mark.parametrize("name", LISTINGS)
@@ -64,3 +65,28 @@ async def test_by_hand_where_a_loop_runs_already(name):
 @pytest.mark.parametrize("name", ["math", "crm", "code"])
 def test_by_hand_in_a_script(name):
     assert asyncio.run(by_hand(name)) == 1.0
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_an_argument_that_it_does_not_take_is_refused(name):
+    with pytest.raises(UsageError, match="takes no argument 'levle'"):
+        make_env(load_env_class(name), {"levle": 1})
+
+
+def test_a_level_is_played_with_its_tools():
+    words = ["env", "run", "crm", "--data", "steps"]
+    wrong = CliRunner().invoke(app, words)
+    assert (wrong.exit_code, "Add --env-arg level=steps" in wrong.output) == (1, True)
+    right = CliRunner().invoke(app, [*words, "--env-arg", "level=steps", "--json"])
+    assert right.exit_code == 0, right.output
+    assert [each["reward"] for each in json.loads(right.stdout)] == [1.0]
+    shown = CliRunner().invoke(app, ["env", "show", "crm", "--env-arg", "level=steps", "--json"])
+    assert len(json.loads(shown.stdout)["tools"]) > 1
+
+
+def test_train_takes_arguments_of_the_environment(monkeypatch):
+    taken = []
+    monkeypatch.setattr("benchmax.cli.local.train._run", lambda config, *_: taken.append(config.data))
+    words = ["train", "crm", "--data", "steps", "--env-arg", "level=steps", "--env-arg", "company=3"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert [data.env_args for data in taken] == [{"level": "steps", "company": 3}]

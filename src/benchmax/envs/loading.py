@@ -217,8 +217,7 @@ def check_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> N
 def refuse_unknown_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> None:
     """Raise UsageError for arguments the constructor does not take: BaseEnv would ignore a misspelt one."""
     known = constructor_parameters(env_class)
-    parameters = inspect.signature(env_class.__init__).parameters.values()
-    if env_class.__init__ is not BaseEnv.__init__ and any(each.kind is each.VAR_KEYWORD for each in parameters):
+    if env_class.__init__ is not BaseEnv.__init__ and _takes_more(env_class) and not _passes_on(env_class):
         return
     for name in arguments:
         if name not in known:
@@ -228,9 +227,23 @@ def refuse_unknown_arguments(env_class: type[BaseEnv], arguments: Mapping[str, A
 
 
 def constructor_parameters(env_class: type[BaseEnv]) -> dict[str, inspect.Parameter]:
-    """The parameters the constructor takes by name."""
+    """The parameters the constructor takes by name, those that it passes on included where that is known."""
     given = list(inspect.signature(env_class.__init__).parameters.values())[1:]
-    return {each.name: each for each in given if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+    own = {each.name: each for each in given if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+    base = env_class.__base__
+    if base is None or not issubclass(base, BaseEnv) or not _takes_more(env_class) or not _passes_on(env_class):
+        return own
+    return {name: each.replace(default=None) for name, each in constructor_parameters(base).items()} | own
+
+
+def _takes_more(env_class: type[BaseEnv]) -> bool:
+    parameters = inspect.signature(env_class.__init__).parameters.values()
+    return any(each.kind is each.VAR_KEYWORD for each in parameters)
+
+
+def _passes_on(env_class: type[BaseEnv]) -> bool:
+    """Whether what it takes beyond its own parameters goes to its base and nowhere else, as in benchmax's own."""
+    return env_class.__module__.startswith("benchmax.envs.") and not env_class.composed_of
 
 
 # Its rows

@@ -146,6 +146,11 @@ class Call:
             return
         if error is None:
             self.future.set_result(value)
+        elif type(error) is DeadlineExceeded and not error.args:  # raised in its thread, to interrupt it
+            took = monotonic() - self.started
+            advice = "Use `await`, or `await asyncio.to_thread(…)` around the slow part."
+            words = f"{self.label} blocked its event loop for {took:.0f} s and was interrupted. {advice}"
+            self.future.set_exception(DeadlineExceeded(words))
         elif isinstance(error, Exception) and not isinstance(error, StopIteration):
             self.future.set_exception(error)
         else:

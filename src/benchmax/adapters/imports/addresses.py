@@ -39,5 +39,5 @@ def need(pin: str) -> None:
     name = Requirement(pin).name
     if installed_version(name) is None:
         raise UsageError(
-            f"Its environments need the package {name!r}, which is not installed. Run: pip install '{pin}'"
+            f"Environments of {name} need the package {name!r}, which is not installed. Run: pip install '{pin}'"
         )

@@ -21,7 +21,7 @@ from benchmax.cli.platform.connection import AccountClient
 from benchmax.errors import BenchmaxError
 
 PYTHONS = ((3, 11), (3, 14))
-EXTRAS = ("data", "train", "platform", "mcp")
+EXTRAS = ("data", "train", "platform", "mcp", "envs")
 _MARKS = {"ok": "[green]✓[/]", "missing": "[yellow]![/]", "failed": "[red]✗[/]"}
 
 

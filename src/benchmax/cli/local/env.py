@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from benchmax.cli.local.evals import parse_env_args
 from benchmax.cli.local.models import open_named
 from benchmax.cli.local.show import transcript
 from benchmax.cli.output import Json, new_table, print_json, print_table, safe, stderr
+from benchmax.cli.project import EnvArgs
 from benchmax.envs.base_env import BaseEnv, overrides
 from benchmax.envs.catalogue import BUILT_IN, FAMILIES, environments, listing, members
 from benchmax.envs.datasets.load import load_examples
@@ -58,10 +60,10 @@ def _listed(name: str) -> dict[str, Any]:
 
 
 @app.command()
-def show(name: Name, json: Json = False) -> None:
+def show(name: Name, env_arg: EnvArgs = None, json: Json = False) -> None:
     """Show what an environment asks for, which tools it has, and where its rows come from."""
     env_class = load_env_class(name)
-    facts = {**asyncio.run(_facts(env_class)), "datasets": list(listing(name).datasets)}
+    facts = {**asyncio.run(_facts(env_class, parse_env_args(env_arg))), "datasets": list(listing(name).datasets)}
     if json:
         print_json({"name": name, **facts})
         return
@@ -83,8 +85,8 @@ def _rows(facts: dict[str, Any]) -> str:
     return f"{first}; with --data: {', '.join(others)}" if others else first
 
 
-async def _facts(env_class: type[BaseEnv]) -> dict[str, Any]:
-    env = make_env(env_class, {})
+async def _facts(env_class: type[BaseEnv], arguments: dict[str, Any]) -> dict[str, Any]:
+    env = make_env(env_class, arguments)
     try:
         tools = [tool.name for tool in await env.list_tools()]
         parts = {part: [tool.name for tool in await env.list_part_tools(part)] for part in env.composed_of}
@@ -107,20 +109,23 @@ def run(
     model: Annotated[str, typer.Option("--model", "-m", help="What answers.")] = "scripted:gold",
     base_url: Annotated[str | None, typer.Option(help="The model's server.")] = None,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Rows to play.")] = 1,
+    env_arg: EnvArgs = None,
     json: Json = False,
 ) -> None:
-    """Play a few rows and print what happened, turn by turn."""
+    """Play a few rows and print what happened, turn by turn; exit code 1 when no rollout has a reward."""
     env_class = load_env_class(name)
-    played = asyncio.run(_played(env_class, data, model, base_url, rows))
+    played = asyncio.run(_played(env_class, parse_env_args(env_arg), data, model, base_url, rows))
     if json:
         print_json([rollout.to_dict() for rollout in played])
-        return
-    for rollout in played:
-        sys.stdout.write("\n".join(transcript(rollout)) + "\n\n")
+    else:
+        for rollout in played:
+            sys.stdout.write("\n".join(transcript(rollout)) + "\n\n")
+    if all(rollout.reward is None for rollout in played):
+        raise typer.Exit(1)
 
 
 async def _played(
-    env_class: type[BaseEnv], data: str | None, model: str, base_url: str | None, rows: int
+    env_class: type[BaseEnv], arguments: dict[str, Any], data: str | None, model: str, base_url: str | None, rows: int
 ) -> list[Rollout]:
     from benchmax.rollouts.groups import run_batch
     from benchmax.rollouts.host import EnvHost
@@ -129,5 +134,5 @@ async def _played(
     if not examples:
         raise UsageError("There are no rows to play. Give some with --data FILE.")
     client = open_named(model, env_class, examples, base_url)
-    async with client, EnvHost(lambda: make_env(env_class, {})) as host:
+    async with client, EnvHost(lambda: make_env(env_class, arguments)) as host:
         return await run_batch(host, examples, client)

@@ -10,7 +10,9 @@ import typer
 from rich import box
 from rich.table import Table
 
+from benchmax.cli.local.evals import parse_env_args
 from benchmax.cli.output import INTERRUPTED, safe, shorten, stderr
+from benchmax.cli.project import EnvArgs
 from benchmax.errors import UsageError
 from benchmax.trainer.display.pipes import ignoring_broken_pipes
 from benchmax.trainer.opening import split_checkpoint
@@ -50,6 +52,7 @@ def train(
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="A name of the store, a directory or a file.")
     ] = None,
+    env_arg: EnvArgs = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings.")] = None,
     resume: Annotated[
         str | None, typer.Option(help="Go on with the run in this folder, or FOLDER:step-N from an earlier checkpoint.")
@@ -71,7 +74,14 @@ def train(
         return
     env, flags = _env_and_flags([*([env] if env else []), *context.args])
     given = {
-        "data": _given(env=env, train=data, eval=eval_data, lenient=lenient or None, sandbox=sandbox or None),
+        "data": _given(
+            env=env,
+            env_args=parse_env_args(env_arg) or None,
+            train=data,
+            eval=eval_data,
+            lenient=lenient or None,
+            sandbox=sandbox or None,
+        ),
         "model": _given(name=model),
         "limits": _given(steps=steps),
         **_given(seed=seed, backend=backend),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from benchmax import extras
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
@@ -66,6 +67,7 @@ class TelestichEnv(BaseEnv):
         self, judge: Any = None, judge_model: str | None = None, judge_base_url: str | None = None, **kwargs: Any
     ) -> None:
         """`judge` is a `benchmax.Judge`, or the name and address of a model make one; without, rules alone score."""
+        extras.require("The telestich environment", "envs")
         super().__init__(**kwargs)
         if judge is None and judge_model:
             judge = import_module("benchmax.rewards.judge").Judge(name=judge_model, base_url=judge_base_url)
