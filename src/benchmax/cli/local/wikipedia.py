@@ -12,6 +12,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from benchmax.cli.output import Json, print_json, stderr
+from benchmax.errors import UsageError
 
 if TYPE_CHECKING:
     from benchmax.search.build import Progress as Step
@@ -40,6 +41,9 @@ def index(
         built = build_index(source, path, passage_chars=passage_chars, report=report)
         documents = built.get_chunk_count()
         built.close()
+    if not documents:
+        path.unlink()
+        raise UsageError(f"{source} has no text to index. Name a MediaWiki dump, or a folder of texts.")
     if as_json:
         print_json({"path": str(path), "documents": documents, "bytes": path.stat().st_size})
     else:
