@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeAlias
 
+from benchmax.envs.excel.levels.cases import Answer, Inputs, Sheets
 from benchmax.envs.excel.levels.formulas import SHEET
-from benchmax.envs.excel.levels.task import Sheets, Task, formula_task, table
+from benchmax.envs.excel.levels.task import Task, formula_task, table
 from benchmax.envs.excel.levels.words import REGIONS, items
 
-Inputs = Callable[[random.Random], Sheets]
 HEADER = ("Item", "Region", "Units", "Price")
+Row: TypeAlias = tuple[str, str, int, int]
+Compute: TypeAlias = Callable[[Row, Sequence[Row]], Any]
+"""What a cell holds, from its row and all rows."""
 
 
 def _orders(count: int, extra: Callable[[random.Random, list[list[Any]]], dict[str, Any]] | None = None) -> Inputs:
@@ -30,17 +34,48 @@ def _orders(count: int, extra: Callable[[random.Random, list[list[Any]]], dict[s
     return inputs
 
 
-def _rows(sheets: Sheets, count: int) -> list[tuple[str, str, int, int]]:
+def _aimed(count: int, region: str | None = None, units: int | None = None) -> Inputs:
+    """Makes tables of which half of the orders are from a region, and a third have exactly so many units."""
+    inputs = _orders(count)
+
+    def aimed(draw: random.Random) -> Sheets:
+        cells = inputs(draw)[SHEET]
+        for n in range(2, count + 2):
+            if region is not None and draw.random() < 1 / 2:
+                cells[f"B{n}"] = region
+            if units is not None and draw.random() < 1 / 3:
+                cells[f"C{n}"] = units
+        return {SHEET: cells}
+
+    return aimed
+
+
+def _rows(sheets: Sheets, count: int) -> dict[int, Row]:
+    """The orders that are there, by the numbers of their rows."""
     cells = sheets[SHEET]
-    return [(cells[f"A{n}"], cells[f"B{n}"], cells[f"C{n}"], cells[f"D{n}"]) for n in range(2, count + 2)]
+    there = [n for n in range(2, count + 2) if f"A{n}" in cells]
+    return {n: (cells[f"A{n}"], cells[f"B{n}"], cells[f"C{n}"], cells[f"D{n}"]) for n in there}
 
 
 def _one(
-    draw: random.Random, instruction: str, formula: str, compute: Callable[[Sheets], Any], target: str, inputs: Inputs
+    draw: random.Random,
+    instruction: str,
+    formula: str,
+    compute: Callable[[Sheets], Any],
+    target: str,
+    inputs: Inputs,
+    *,
+    aimed: Inputs | None = None,
+    rival: Callable[[Sheets], Any] | None = None,
 ) -> Task:
     """A task of one cell."""
+
+    def in_target(value: Callable[[Sheets], Any]) -> Answer:
+        return lambda sheets: {SHEET: {target: value(sheets)}}
+
     call = ("set_cell", {"cell": target, "value": formula})
-    return formula_task(draw, instruction, inputs, lambda sheets: {SHEET: {target: compute(sheets)}}, [call], target)
+    rivals = [] if rival is None else [in_target(rival)]
+    return formula_task(draw, instruction, inputs, in_target(compute), [call], target, aimed=aimed, rivals=rivals)
 
 
 def total_of_region(draw: random.Random) -> Task:
@@ -50,9 +85,10 @@ def total_of_region(draw: random.Random) -> Task:
         draw,
         f"Put the total Units of all orders from the {region} in {target}.",
         f'=SUMIF(B2:B{last},"{region}",C2:C{last})',
-        lambda sheets: sum(units for _, where, units, _ in _rows(sheets, count) if where == region),
+        lambda sheets: sum(units for _, where, units, _ in _rows(sheets, count).values() if where == region),
         target,
         _orders(count),
+        aimed=_aimed(count, region),
     )
 
 
@@ -63,9 +99,10 @@ def average_of_region(draw: random.Random) -> Task:
         draw,
         f"Put the average Price of all orders from the {region} in {target}.",
         f'=AVERAGEIF(B2:B{last},"{region}",D2:D{last})',
-        lambda sheets: fmean(price for _, where, _, price in _rows(sheets, count) if where == region),
+        lambda sheets: fmean(price for _, where, _, price in _rows(sheets, count).values() if where == region),
         target,
         _orders(count),
+        aimed=_aimed(count, region),
     )
 
 
@@ -75,22 +112,30 @@ def orders_over(draw: random.Random) -> Task:
         draw,
         f"Put the number of orders with more than {least} Units in {target}.",
         f'=COUNTIF(C2:C{count + 1},">{least}")',
-        lambda sheets: sum(units > least for _, _, units, _ in _rows(sheets, count)),
+        lambda sheets: sum(units > least for _, _, units, _ in _rows(sheets, count).values()),
         target,
         _orders(count),
+        aimed=_aimed(count, units=least),
+        rival=lambda sheets: sum(units >= least for _, _, units, _ in _rows(sheets, count).values()),
     )
 
 
 def total_with_two_conditions(draw: random.Random) -> Task:
     count, region, most, target = draw.randint(6, 8), draw.choice(REGIONS), draw.randint(30, 80), "F3"
     last = count + 1
+
+    def total(fits: Callable[[int], bool], sheets: Sheets) -> int:
+        return sum(p for _, where, units, p in _rows(sheets, count).values() if where == region and fits(units))
+
     return _one(
         draw,
         f"Put the total Price of all orders from the {region} with at most {most} Units in {target}.",
         f'=SUMIFS(D2:D{last},B2:B{last},"{region}",C2:C{last},"<={most}")',
-        lambda sheets: sum(p for _, where, units, p in _rows(sheets, count) if where == region and units <= most),
+        partial(total, lambda units: units <= most),
         target,
         _orders(count),
+        aimed=_aimed(count, region, most),
+        rival=partial(total, lambda units: units < most),
     )
 
 
@@ -105,7 +150,7 @@ def price_of_item(draw: random.Random) -> Task:
         draw,
         f"F1 holds the name of an item. Put its Price in {target}.",
         f"=VLOOKUP(F1,A2:D{count + 1},4,FALSE)",
-        lambda sheets: next(price for item, _, _, price in _rows(sheets, count) if item == sheets[SHEET]["F1"]),
+        lambda sheets: next(row[3] for row in _rows(sheets, count).values() if row[0] == sheets[SHEET]["F1"]),
         target,
         _orders(count, asked),
     )
@@ -122,24 +167,41 @@ def best_item(draw: random.Random) -> Task:
         draw,
         f"Put the Item with the most Units in {target}.",
         f"=INDEX(A2:A{count + 1},MATCH(MAX(C2:C{count + 1}),C2:C{count + 1},0))",
-        lambda sheets: max(_rows(sheets, count), key=lambda row: row[2])[0],
+        lambda sheets: max(_rows(sheets, count).values(), key=lambda row: row[2])[0],
         target,
         _orders(count, different),
     )
 
 
 def _filled(
-    draw: random.Random, count: int, instruction: str, formula: str, compute: Callable[[Any, list[Any]], Any]
+    draw: random.Random,
+    count: int,
+    instruction: str,
+    formula: str,
+    compute: Compute,
+    *,
+    aimed: Inputs | None = None,
+    rival: Compute | None = None,
 ) -> Task:
-    """A task of a whole column E; `compute` takes a row and all rows."""
+    """A task of a whole column E."""
     area = f"E2:E{count + 1}"
 
-    def answer(sheets: Sheets) -> Sheets:
+    def filled(each: Compute, sheets: Sheets) -> Sheets:
         rows = _rows(sheets, count)
-        return {SHEET: {f"E{n}": compute(row, rows) for n, row in enumerate(rows, 2)}}
+        return {SHEET: {f"E{n}": each(row, list(rows.values())) for n, row in rows.items()}}
 
     call = ("fill_cells", {"range": area, "value": formula})
-    return formula_task(draw, instruction.format(area=area), _orders(count), answer, [call], area)
+    rivals = [] if rival is None else [partial(filled, rival)]
+    return formula_task(
+        draw,
+        instruction.format(area=area),
+        _orders(count),
+        partial(filled, compute),
+        [call],
+        area,
+        aimed=aimed,
+        rivals=rivals,
+    )
 
 
 def high_or_low(draw: random.Random) -> Task:
@@ -150,6 +212,8 @@ def high_or_low(draw: random.Random) -> Task:
         f"Fill {{area}} with high where Units are more than {least}, and with low elsewhere.",
         f'=IF(C2>{least},"high","low")',
         lambda row, rows: "high" if row[2] > least else "low",
+        aimed=_aimed(count, units=least),
+        rival=lambda row, rows: "high" if row[2] >= least else "low",
     )
 
 
@@ -172,4 +236,6 @@ def discount(draw: random.Random) -> Task:
         f"Fill {{area}} with Units times Price of each row, less {percent}% where Units are at least {least}.",
         f"=C2*D2*IF(C2>={least},1-{percent}%,1)",
         lambda row, rows: row[2] * row[3] * (1 - percent / 100 if row[2] >= least else 1),
+        aimed=_aimed(count, units=least),
+        rival=lambda row, rows: row[2] * row[3] * (1 - percent / 100 if row[2] > least else 1),
     )

@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from benchmax.envs.excel.levels.task import Sheets, Task, formula_task
+from benchmax.envs.excel.levels.cases import Sheets
+from benchmax.envs.excel.levels.task import Task, formula_task
 from benchmax.envs.excel.workbooks.ranges import cell_name
 
 SHEET = "Sheet1"
@@ -33,7 +34,7 @@ def aggregate(draw: random.Random) -> Task:
         draw,
         f"Put the {word} of {area} in {target}.",
         lambda source: _numbers(source, names),
-        lambda sheets: {SHEET: {target: compute([sheets[SHEET][name] for name in names])}},
+        lambda sheets: {SHEET: {target: compute([sheets[SHEET][name] for name in names if name in sheets[SHEET]])}},
         [("set_cell", {"cell": target, "value": f"={function}({area})"})],
         target,
     )

@@ -5,9 +5,12 @@ from __future__ import annotations
 import calendar
 import datetime
 import random
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from benchmax.envs.excel.levels.task import Sheets, Task, formula_task, table
+from benchmax.envs.excel.levels.cases import Sheets
+from benchmax.envs.excel.levels.task import Task, formula_task, table
 from benchmax.envs.excel.levels.words import FIRST, ITEMS, LAST, MONTHS, date, day
 from benchmax.envs.excel.workbooks.values import from_serial, number_of
 
@@ -22,24 +25,35 @@ def total_of_month(draw: random.Random) -> Task:
     count, month = draw.randint(6, 9), draw.randint(1, 11)
     last = count + 1
 
+    first, after = datetime.date(2024, month, 1), datetime.date(2024, month + 1, 1)
+
     def inputs(source: random.Random) -> Sheets:
         days = [datetime.date(2024, month, source.randint(1, 28)), *(day(source) for _ in range(count - 1))]
+        return sheets_of(source, days)
+
+    def at_the_ends(source: random.Random) -> Sheets:
+        middle, last_day = first.replace(day=source.randint(2, 27)), after - datetime.timedelta(1)
+        return sheets_of(source, source.choices((first, middle, last_day, after), k=count))
+
+    def sheets_of(source: random.Random, days: list[datetime.date]) -> Sheets:
         rows = [[source.choice(ITEMS), date(each), source.randint(10, 900)] for each in days]
         return {"Orders": table([_ORDERS, *rows]), "Report": {"A1": "Month", "B1": "Total", "A2": MONTHS[month - 1]}}
 
-    def answer(sheets: Sheets) -> Sheets:
+    def total(wanted: Callable[[datetime.date], bool], sheets: Sheets) -> Sheets:
         cells = sheets["Orders"]
-        days = {n: _day_of(cells[f"B{n}"]) for n in range(2, last + 1)}
-        return {"Report": {"B2": sum(cells[f"C{n}"] for n, each in days.items() if each.month == month)}}
+        days = {n: _day_of(cells[f"B{n}"]) for n in range(2, last + 1) if f"B{n}" in cells}
+        return {"Report": {"B2": sum(cells[f"C{n}"] for n, each in days.items() if wanted(each))}}
 
     between = f'Orders!B2:B{last},">="&DATE(2024,{month},1),Orders!B2:B{last},"<"&DATE(2024,{month + 1},1)'
     return formula_task(
         draw,
         f"Put the total Amount of the orders of {MONTHS[month - 1]} 2024 in cell B2 of the sheet Report.",
         inputs,
-        answer,
+        partial(total, lambda each: each.month == month),
         [("set_cell", {"cell": "Report!B2", "value": f"=SUMIFS(Orders!C2:C{last},{between})"})],
         "Report!B2",
+        aimed=at_the_ends,
+        rivals=[partial(total, lambda each: first < each < after), partial(total, lambda each: first <= each <= after)],
     )
 
 
@@ -58,7 +72,7 @@ def price_from_other_sheet(draw: random.Random) -> Task:
 
     def answer(sheets: Sheets) -> Sheets:
         orders, prices = sheets["Orders"], sheets["Prices"]
-        price = {prices[f"A{n}"]: prices[f"B{n}"] for n in range(2, known + 2)}
+        price = {prices[f"A{n}"]: prices[f"B{n}"] for n in range(2, known + 2) if f"A{n}" in prices}
         worth = {
             n: orders[f"B{n}"] * price[orders[f"A{n}"]] if orders[f"A{n}"] in price else "none"
             for n in range(2, last + 1)
@@ -202,6 +216,10 @@ def blanks(draw: random.Random) -> Task:
         known = [each for each in found if each is not None]
         return {"Orders": {"D1": found.count(None), "D2": sum(known) / len(known)}}
 
+    def one_fewer(row: int, sheets: Sheets) -> Sheets:
+        right = answer(sheets)["Orders"]
+        return {"Orders": {**right, "D1": right["D1"] - (f"B{row}" not in sheets["Orders"])}}
+
     return formula_task(
         draw,
         f"Some cells of B2:B{last} are blank. Put their number in D1, and the average of the others in D2.",
@@ -212,4 +230,5 @@ def blanks(draw: random.Random) -> Task:
             ("set_cell", {"cell": "D2", "value": f"=AVERAGE(B2:B{last})"}),
         ],
         "D1:D2",
+        rivals=[partial(one_fewer, row) for row in range(2, last + 1)],
     )

@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from benchmax.envs.excel.levels.cases import Sheets
 from benchmax.envs.excel.levels.formulas import AGGREGATES, SHEET, SIGNS
-from benchmax.envs.excel.levels.task import Sheets, Task, formula_task, table
+from benchmax.envs.excel.levels.task import Task, formula_task, table
 from benchmax.envs.excel.levels.words import items
 
 HEADER = ("Item", "Price", "Units", "Stock")
@@ -33,11 +34,15 @@ def column_total(draw: random.Random) -> Task:
     names, word, head = items(draw, draw.randint(4, 6)), draw.choice(list(AGGREGATES)), draw.choice(list(_COLUMNS))
     function, compute = AGGREGATES[word]
     letter, last, target = _COLUMNS[head], len(names) + 1, f"{draw.choice('BCDF')}{len(names) + draw.randint(3, 5)}"
+
+    def numbers(sheets: Sheets) -> list[float]:
+        return [each for each in column(sheets, letter, len(names)) if each is not None]
+
     return formula_task(
         draw,
         f"Put the {word} of the {head} column in {target}.",
         stock_list(names),
-        lambda sheets: {SHEET: {target: compute(column(sheets, letter, len(names)))}},
+        lambda sheets: {SHEET: {target: compute(numbers(sheets))}},
         [("set_cell", {"cell": target, "value": f"={function}({letter}2:{letter}{last})"})],
         target,
     )

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from benchmax.envs.excel.levels.cases import Answer, Inputs, Sheets, telling_inputs
 from benchmax.envs.excel.workbooks.ranges import cell_name
 
-Sheets: TypeAlias = dict[str, dict[str, Any]]
 CASES = 2
-"""Other inputs that a formula must be right for."""
+"""Other inputs that a formula must be right for, at the least."""
 _TRIES = 200
 
 
@@ -51,22 +51,33 @@ MakeTask: TypeAlias = Callable[[random.Random], Task]
 def formula_task(
     draw: random.Random,
     instruction: str,
-    inputs: Callable[[random.Random], Sheets],
-    answer: Callable[[Sheets], Sheets],
+    inputs: Inputs,
+    answer: Answer,
     solution: Sequence[tuple[str, Mapping[str, Any]]],
     position: str,
+    *,
+    aimed: Inputs | None = None,
+    rivals: Sequence[Answer] = (),
 ) -> Task:
-    """A task whose answer must be a formula: it is right for other inputs as well, whose answers are others."""
+    """A task whose answer must be a formula: it is right for other inputs as well.
+
+    Two of them have other answers than the workbook shown; more are added until a formula that leaves out a row, and
+    every rival, is wrong for one. Those are drawn by `aimed`, where inputs that tell them apart are rare.
+    """
     shown = inputs(draw)
     expected = answer(shown)
-    cases: list[dict[str, Sheets]] = []
+    others: list[Sheets] = []
     for _ in range(_TRIES):
         other = inputs(draw)
         if answer(other) != expected:
-            cases.append({"change": _changed(shown, other), "expected": answer(other)})
-        if len(cases) == CASES:
-            return Task(instruction, shown, expected, solution, position, cases)
-    raise ValueError(f"The answer is always {expected}: {instruction}")
+            others.append(other)
+        if len(others) == CASES:
+            break
+    else:
+        raise ValueError(f"The answer is always {expected}: {instruction}")
+    others += telling_inputs(random.Random(f"{instruction} {shown}"), aimed or inputs, answer, rivals, [shown, *others])
+    cases = [{"change": _changed(shown, other), "expected": answer(other)} for other in others]
+    return Task(instruction, shown, expected, solution, position, cases)
 
 
 def _changed(shown: Sheets, other: Sheets) -> Sheets:

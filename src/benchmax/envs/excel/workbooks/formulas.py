@@ -24,6 +24,10 @@ _QUOTED = re.compile(r"'(?:[^']|'')*'!")
 _FORMAT = re.compile(r'\bTEXT\([^"]*"[^"]*[?@][^"]*"\)', re.IGNORECASE)
 """Fractions and texts, which ironcalc's TEXT does not format."""
 _HOUR = re.compile(r"(?<![A-Za-z0-9_.])HOUR\((?!\s*\")", re.IGNORECASE)
+_CONDITIONAL = re.compile(
+    r"(?<![A-Za-z0-9])(?:SUMIFS?|AVERAGEIFS?|COUNTIFS|MAXIFS|MINIFS)\(((?:[^()]|\([^()]*\))*)", re.IGNORECASE
+)
+_NESTED = re.compile(r"\([^()]*\)")
 _NAME = re.compile(r"(?<![A-Za-z0-9_.$!'])([A-Za-z_\\][A-Za-z0-9_.]*)(?![A-Za-z0-9_.(!:])")
 DYNAMIC = frozenset({"INDIRECT", "OFFSET"})
 """Functions whose references are not in the text."""
@@ -109,4 +113,12 @@ def doubt(formula: str, as_read: str) -> str | None:
         return "intersections of ranges are not computed here"
     if _QUOTED.sub("Q!", bare(as_read))[2:].count("@") > plain[2:].count("@"):
         return "a range was taken for one of its cells"
+    if any(_unequal(found[1]) for found in _CONDITIONAL.finditer(bare(formula))):
+        return "conditions on ranges of different sizes are not computed here"
     return None
+
+
+def _unequal(arguments: str) -> bool:
+    """Whether ranges among the arguments of a call differ in size."""
+    areas = [area for area in references(_NESTED.sub("", arguments)) if area.size > 1]
+    return len({(area.bottom and area.bottom - area.top, area.right and area.right - area.left) for area in areas}) > 1
