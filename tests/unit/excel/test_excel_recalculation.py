@@ -82,6 +82,7 @@ async def test_libreoffice_says_the_same_of_a_cell_that_ironcalc_cannot_compute(
     [
         "=_xlfn.AGGREGATE(9,6,A1:A2)", "=SUM(Prices[Amount])", "=[1]Other!A1", "=SUM(Sheet:Two!A1)",
         "=SUM(A1:A2 A1:B1)", '=SUMPRODUCT(--(LEFT(A1:A2)="3"))', '=TEXT(1.5,"# ?/?")',
+        '=SUMIF(A1:A2,">1",A1:A3)', '=SUMIFS(A1:A3,A1:A2,">"&ABS(1))',
     ],
 )  # fmt: skip
 async def test_a_formula_that_cannot_be_computed_is_unknown_and_so_is_what_depends_on_it(books, formula) -> None:
