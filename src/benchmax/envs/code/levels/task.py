@@ -24,7 +24,7 @@ from benchmax.envs.code.scoring import Case, cases_to_text, chance, same
 HIDDEN = 10
 MOST_HIDDEN = 16
 """As many as that where ten do not tell enough."""
-_CALLS = 1_600
+_CALLS = 1_200
 """Calls of all mutants together, about, to find tests: each of many mutants gets fewer."""
 _FIRST = 5
 """Tests that are drawn before any is aimed."""
