@@ -151,7 +151,9 @@ def test_one_line_of_the_package_unpickles():
     # Code that nobody read, each time in a process that the sandbox holds.
     sandboxed = {"sandbox/inside/zygote.py", "sandbox/inside/script.py"}
     sandboxed |= {"envs/code/inside/solution.py", "envs/code/inside/asserts.py"}
-    assert {path for path, _ in _calls_in_package("eval", "exec")} == scripts | sandboxed
+    # Solutions that benchmax itself wrote, changed in one place.
+    ours = {"envs/code/levels/mutants.py"}
+    assert {path for path, _ in _calls_in_package("eval", "exec")} == scripts | sandboxed | ours
     for path, call in _calls_in_package("load", of=("torch",)):
         unsafe = {each.arg: getattr(each.value, "value", None) for each in call.keywords}
         assert unsafe.get("weights_only") is True, path
