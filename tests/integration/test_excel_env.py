@@ -27,7 +27,8 @@ from benchmax.envs.loading import load_env_class
 from benchmax.envs.types import Example, ToolCall
 from benchmax.errors import EnvDefinitionError, ToolError
 from benchmax.models.scripted import ScriptedModel
-from excel_world import HARDEST, examples, play_all
+from excel_world import HARDEST, examples
+from ready_world import play_all
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 

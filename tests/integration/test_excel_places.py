@@ -19,7 +19,8 @@ from benchmax.envs.mcp.provisioners import LocalProvisioner
 from benchmax.envs.types import Example, ToolCall
 from benchmax.errors import NotFoundError
 from benchmax.models.scripted import ScriptedModel
-from excel_world import HARDEST, examples, play_all, saved
+from excel_world import HARDEST, examples, saved
+from ready_world import play_all
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 
