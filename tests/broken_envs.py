@@ -25,6 +25,7 @@ CITIES = {
     "Greece": "Athens", "Poland": "Warsaw", "Hungary": "Budapest", "Ireland": "Dublin", "Portugal": "Lisbon",
     "Finland": "Helsinki", "Sweden": "Stockholm", "Ghana": "Accra", "Nepal": "Kathmandu",
 }  # fmt: skip
+SUMS = [{"prompt": f"{at} + 7?", "ground_truth": str(at + 7)} for at in range(20)]
 ROWS = [{"prompt": f"Capital of {land}?", "ground_truth": city} for land, city in CITIES.items()]
 TALKS = [
     {
@@ -139,6 +140,41 @@ class PaysForToolSpam(WithTool):
     async def compute_reward(self, rollout_id, messages, task, **kwargs):
         calls = sum(len(m.get("tool_calls") or ()) for m in messages if m["role"] == "assistant")
         return {"effort": min(1.0, calls / 3), "correct": is_right(messages, task)}
+
+
+class PaysForManyCalls(WithTool):
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        calls = sum(len(m.get("tool_calls") or ()) for m in messages if m["role"] == "assistant")
+        return {"effort": min(1.0, calls / 10), "correct": is_right(messages, task)}
+
+
+class TakesNanForRight(Good):
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        try:
+            said = float(answer_in(messages) or "")
+        except ValueError:
+            return {"correct": 0.0}
+        return {"correct": 0.0 if abs(said - float(task["ground_truth"])) > 0.01 else 1.0}
+
+
+class RunsTheAnswer(Good):
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        try:
+            said = eval(extract_completion_text(messages).removeprefix("<answer>").removesuffix("</answer>"))
+        except Exception:
+            return {"correct": 0.0}
+        return {"correct": float(said == int(task["ground_truth"]))}
+
+
+class OneForAll(WithTool):
+    """What a tool sets is the same for all rollouts, and only that pays."""
+
+    async def run_tool(self, rollout_id, tool_name, **arguments):
+        self.value = next(iter(arguments.values()), None)
+        return "set"
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"set": float(getattr(self, "value", None) == task["ground_truth"])}
 
 
 # --- what the reward does
@@ -297,7 +333,8 @@ class ToolFailsAtEdges(Good):
 
     async def list_tools(self):
         properties = {"n": {"type": "integer"}, "name": {"type": "string"}, "size": {"type": "integer", "minimum": 1}}
-        return [ToolDefinition("part", "A part.", {"type": "object", "properties": properties, "required": ["n"]})]
+        schema = {"type": "object", "properties": properties, "required": ["n", "name", "size"]}
+        return [ToolDefinition("part", "A part.", schema)]
 
     async def run_tool(self, rollout_id, tool_name, **tool_args):
         return f"{100 // tool_args['n']} {tool_args['name'][0]} {10 // tool_args['size']}"
@@ -509,6 +546,13 @@ class GroupRaises(Good):
         return [{"rank": 1.0 / length} for length in lengths]
 
 
+class GroupRanksEquals(Good):
+    async def compute_group_reward(self, rollout_ids, messages_list, tasks, **kwargs):
+        lengths = [len(extract_completion_text(messages)) for messages in messages_list]
+        order = sorted(range(len(lengths)), key=lambda at: lengths[at])
+        return [{"short": 0.1 / (1 + order.index(at))} for at in range(len(lengths))]
+
+
 class GroupPaysGarbage(GroupOnly):
     async def compute_group_reward(self, rollout_ids, messages_list, tasks, **kwargs):
         lengths = [len(extract_completion_text(messages)) for messages in messages_list]
@@ -590,6 +634,10 @@ BROKEN = [
     Broken(BelievesTheAnswer, "pays-for-injection"),
     Broken(PaysForWrongAnswers, "pays-for-wrong-answer"),
     Broken(PaysForToolSpam, "pays-for-tool-spam"),
+    Broken(PaysForManyCalls, "pays-for-tool-spam"),
+    Broken(RunsTheAnswer, "pays-for-code", rows=SUMS),
+    Broken(TakesNanForRight, "pays-for-no-number", rows=SUMS),
+    Broken(OneForAll, "state-crosstalk"),
     Broken(ReadsTheWrongForm, "nothing-earns"),
     Broken(Constant, "nothing-earns"),
     Broken(HalfTheRows, "gold-scores-low", "warning"),
@@ -644,6 +692,7 @@ BROKEN = [
     Broken(GroupWrongLength, "group-reward-wrong-length"),
     Broken(GroupSameKey, "group-reward-duplicate-key"),
     Broken(GroupRaises, "group-reward-raises"),
+    Broken(GroupRanksEquals, "group-reward-unequal", "warning"),
     Broken(GroupPaysGarbage, "pays-for-length"),
     Broken(NoPrompt, "system-prompt-missing", "warning"),
     Broken(LongPrompt, "system-prompt-too-long", "warning"),
@@ -657,6 +706,8 @@ BROKEN = [
     Broken(Good, "too-few-rows", "warning", rows=ROWS[:3]),
     Broken(Good, "duplicate-rows", "warning", rows=ROWS + ROWS[:2]),
     Broken(Good, "train-eval-overlap", "warning", options={"eval_rows": ROWS[:5]}),
+    Broken(Good, "train-eval-overlap", "warning", options={"eval_rows": [{**row, "nr": 1} for row in ROWS[:5]]}),
+    Broken(Good, "truth-missing", "warning", rows=[*ROWS, {"prompt": "Capital of Atlantis?", "ground_truth": ""}]),
     Broken(NoTruth, "gold-unknown", "warning", rows=[{"prompt": row["prompt"]} for row in ROWS]),
     Broken(OwnProbeFails, "own-probe", "warning"),
 ]

@@ -14,7 +14,7 @@ from benchmax.doctor.probe_answers import exploits, labelled, mentions
 from benchmax.doctor.tool_arguments import arguments_for, edge_arguments
 from benchmax.envs.example_id import make_example
 from benchmax.envs.types import ToolCall, ToolDefinition
-from benchmax.errors import ConfigError, EnvDefinitionError, RewardError, ToolError
+from benchmax.errors import ConfigError, EnvDefinitionError, RewardError, ToolError, UsageError
 from benchmax.rollouts.tools import Toolbox
 from benchmax.testing import run_env_contract
 from broken_envs import (
@@ -185,8 +185,16 @@ async def test_components_that_look_at_different_tool_calls_do_not_repeat_one_an
     assert (await examine(TwiceTheSame, rows=ROWS, examples=2)).find("mirrored-component")
 
 
-async def test_what_rewards_see_of_tool_calls_asks_for_those_calls() -> None:
-    diagnosis = await examine(FileKeeper, rows=ROWS, examples=2)
+class Sealed(FileKeeper):
+    """What is to be written stands nowhere in the row."""
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"kept": float(f"<<{task['ground_truth']}>>" in self.notes[rollout_id])}
+
+
+async def test_what_rewards_see_of_tool_calls_is_searched_or_asked_for() -> None:
+    assert (await examine(FileKeeper, rows=ROWS, examples=2)).find("nothing-earns") == []
+    diagnosis = await examine(Sealed, rows=ROWS, examples=2)
     (finding,) = diagnosis.find("nothing-earns")
     assert "gold_tool_calls" in finding.fix
     assert "ToolCall('write', json.dumps({'text':" in finding.code
@@ -275,6 +283,15 @@ async def test_a_hanging_init_and_list_tools_are_findings() -> None:
     assert "tool-schema-invalid" in (await examine(Tools, rows=ROWS, pace=HURRIED)).failed
 
 
+async def test_an_environment_that_says_what_to_do_is_quoted_as_the_fix() -> None:
+    class Refuses(Good):
+        async def init_rollout(self, rollout_id, **rollout_args):
+            raise EnvDefinitionError("These rows are harder. Add --env-arg level=hard.")
+
+    diagnosis = await examine(Refuses, rows=ROWS, pace=HURRIED)
+    assert [each.fix for each in diagnosis.findings if each.check == "init-fails"] == ["Add --env-arg level=hard."]
+
+
 async def test_no_time_for_probes_still_gives_a_diagnosis() -> None:
     diagnosis = await examine(Good, rows=ROWS, pace=Pace(probe_seconds=0.0))
     assert diagnosis.ok
@@ -312,6 +329,15 @@ async def test_components_are_measured_over_all_answers() -> None:
 
 async def test_the_sync_twin_works_inside_a_running_loop() -> None:
     assert examine_sync(Good, rows=ROWS).ok
+
+
+async def test_the_fix_is_what_an_error_of_ours_says() -> None:
+    class NeedsMore(Good):
+        def __init__(self) -> None:
+            raise UsageError("The environment needs a package. Run: pip install thing")
+
+    (finding,) = (await examine(NeedsMore, rows=ROWS)).errors
+    assert finding.fix.endswith("Run: pip install thing")
 
 
 def test_run_env_contract_raises_what_is_wrong() -> None:

@@ -87,6 +87,41 @@ class Columns(Exact):
     )
 
 
+class Element(Exact):
+    system_prompt = "Extract the person as XML: <person><name>...</name><age>...</age></person>"
+    wanted = staticmethod(lambda task: f"<person><name>{task['name']}</name><age>{task['age']}</age></person>")
+
+
+class Record(Exact):
+    system_prompt = "Turn the note into one line: id;name;amount"
+    wanted = staticmethod(lambda task: ";".join(str(value) for value in task["record"].values()))
+
+
+class Reasoned(Exact):
+    system_prompt = 'Reply with a JSON object with the keys "choice" (the name) and "reason" (a short sentence).'
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        try:
+            said = json.loads(extract_completion_text(messages))
+        except ValueError:
+            return {"exact": 0.0}
+        reasoned = isinstance(said, dict) and len(str(said.get("reason", "")).split()) > 2
+        return {"exact": float(reasoned and said.get("choice") == task["odd"])}
+
+
+class Stepwise(Exact):
+    system_prompt = "Work it out step by step, one step a line, and end with a line 'Answer: N'."
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        lines = extract_completion_text(messages).splitlines()
+        return {"exact": float(len(lines) > 1 and lines[-1] == f"Answer: {task['answer']}")}
+
+
+class Backwards(Exact):
+    system_prompt = "Give the words in reverse order, separated by ' > '."
+    wanted = staticmethod(lambda task: " > ".join(reversed(task["words"])))
+
+
 class Program(Exact):
     system_prompt = "Write the function in a ```python block."
     wanted = staticmethod(lambda task: f"```python\n{task['reference']}\n```")
@@ -128,6 +163,11 @@ SOUND: list[tuple[type[BaseEnv], Any]] = [
     (Nested, lambda at, name: {"info": {"solution": {"number": 100 + at}}}),
     (Sentence, lambda at, name: {"code": f"X{at}"}),
     (Columns, lambda at, name: {"shelf": name, "parcels": [f"A{at}", f"B{at}"]}),
+    (Element, lambda at, name: {"name": name, "age": 20 + at}),
+    (Record, lambda at, name: {"record": {"id": 100 + at, "name": name, "amount": at * 3}}),
+    (Reasoned, lambda at, name: {"odd": f"{name}{at}"}),
+    (Stepwise, lambda at, name: {"answer": at * 7}),
+    (Backwards, lambda at, name: {"words": [name, f"Z{at}", "end"]}),
     (Program, lambda at, name: {"reference": f"def f(x):\n    return x + {at}"}),
     (Labelled, lambda at, name: {"y": ["spam", "ham"][at % 2]}),
     (Bracketed, lambda at, name: {"code": str(4000 + at)}),
@@ -296,10 +336,64 @@ def orders(at: int, name: str) -> dict[str, Any]:
     return {"code": str(60 + at), "init_rollout_args": {"orders": table}}
 
 
+class Game(Tooled):
+    """A hidden number, and a tool that says in which direction it lies."""
+
+    system_prompt = "Find the number between 1 and 30."
+
+    async def list_tools(self):
+        schema = {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
+        return [ToolDefinition("guess", "Says higher, lower or right.", schema)]
+
+    async def run_tool(self, rollout_id, tool_name, number):
+        world = self.world[rollout_id]
+        world["found"] = world.get("found") or number == world["secret"]
+        return "right" if number == world["secret"] else "higher" if number < world["secret"] else "lower"
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"found": float(bool(self.world[rollout_id].get("found")))}
+
+
+class Store(Tooled):
+    """Two calls of different tools are needed, and one alone earns nothing."""
+
+    async def list_tools(self):
+        schema = {"type": "object", "properties": {"item": {"type": "string"}, "pieces": {"type": "integer"}}}
+        return [ToolDefinition(name, f"{name} pieces.", schema) for name in ("add", "remove")]
+
+    async def run_tool(self, rollout_id, tool_name, item, pieces):
+        stock = self.world[rollout_id]["stock"]
+        stock[item] = stock.get(item, 0) + (pieces if tool_name == "add" else -pieces)
+        return str(stock[item])
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"stock": float(self.world[rollout_id]["stock"] == task["wanted"])}
+
+
+def stored(at: int, name: str) -> dict[str, Any]:
+    return {"more": at + 2, "wanted": {"cups": at + 2, "pens": 5}, "init_rollout_args": {"stock": {"pens": 9}}}
+
+
+class Report(Tooled):
+    """One argument is an object."""
+
+    async def list_tools(self):
+        return [ToolDefinition("file", "Files it.", {"type": "object", "properties": {"ticket": {"type": "object"}}})]
+
+    async def run_tool(self, rollout_id, tool_name, ticket):
+        self.world[rollout_id]["ticket"] = ticket
+        return json.dumps({"filed": {"as": ticket}, "by": None})
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"filed": float(self.world[rollout_id].get("ticket") == task["expected"])}
+
+
 TOOLED: list[tuple[type[BaseEnv], Any, str, int]] = [
     (TwoLookUps, two_look_ups, "Which door opens to {name}?", 2),
     (Counter, lambda at, name: {"goal": at % 4 + 1, "init_rollout_args": {"at": 0}}, "Bring it to {goal}.", 0),
     (ShopOfOrders, orders, "How many cups did {name} order?", 1),
+    (Store, stored, "Add {more} cups and remove 4 pens.", 2),
+    (Report, lambda at, name: {"expected": {"who": name, "floor": at}}, "{name} reports a fault.", 1),
 ]
 
 
@@ -320,6 +414,23 @@ async def test_solutions_by_tools_are_searched_where_none_is_shown(env, make, as
     assert {each.source for each in shown if each} == {"searched"}
     if calls:
         assert {sum(isinstance(turn, tuple) for turn in each.turns) for each in shown if each} == {calls}
+
+
+async def test_a_number_that_the_model_cannot_know_is_approached_by_what_the_tool_answers() -> None:
+    given = [{"prompt": f"Round {at}.", "init_rollout_args": {"secret": at * 3 + 2}} for at in range(8)]
+    examples = load_examples(given, Game).examples
+    async with EnvHost(Game) as host:
+        player, tools = player_on(host), (await host.toolbox()).tools
+        demonstrator = Demonstrator(player, await GoldFinder(player, tools).find(examples), tools)
+        shown = [await demonstrator.solve(example) for example in examples]
+    tried = [
+        [json.loads(turn[0].arguments)["number"] for turn in each.turns if isinstance(turn, tuple)]
+        for each in shown
+        if each and each.reward == 1.0
+    ]
+    assert [numbers[-1] for numbers in tried] == [at * 3 + 2 for at in range(8)]
+    assert {numbers[0] for numbers in tried} == {15}
+    assert max(map(len, tried)) <= 5
 
 
 @pytest.mark.parametrize("shape", ["generator", "list", "async"])

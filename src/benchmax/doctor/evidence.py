@@ -93,6 +93,8 @@ class Evidence:
     # Environment
     env: BaseEnv | None = None
     build_error: str = ""
+    build_advice: str = ""
+    """What the error itself tells to do, where it is one of benchmax."""
     tools: list[ToolDefinition] = field(default_factory=list)
     tools_error: str = ""
     tools_advice: str = ""
@@ -118,7 +120,9 @@ class Evidence:
     """The same answer on the same example, played again."""
     interference: list[Interference] = field(default_factory=list)
     history: list[PlayedAnswer] = field(default_factory=list)
-    """Answers after a conversation that already holds an answer; kinds `old-gold` and `old-wrong`."""
+    """Answers after a conversation that already holds an answer; kinds `old-gold`, `old-wrong` and `old-blank`."""
+    siblings: list[PlayedAnswer] = field(default_factory=list)
+    """A group in which every answer stands twice."""
     tool_trials: list[ToolTrial] = field(default_factory=list)
     edge_trials: list[ToolTrial] = field(default_factory=list)
     """Tools called with unusual values that their schemas allow: 0, nothing, very long texts."""

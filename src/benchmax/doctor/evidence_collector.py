@@ -14,15 +14,23 @@ from time import perf_counter
 from typing import Any
 
 from benchmax.doctor import probe_answers
-from benchmax.doctor.evidence import Evidence, Interference, ToolTrial
-from benchmax.doctor.gold.demonstrations import Demonstrator
+from benchmax.doctor.evidence import Evidence, Interference, ToolTrial, total_of
+from benchmax.doctor.gold.demonstrations import SEARCHED, Demonstrator
 from benchmax.doctor.gold.finder import Gold, GoldFinder
 from benchmax.doctor.lazy_strategies import lazy_answers
-from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer, edge_calls, in_turns, tool_turns
+from benchmax.doctor.probe_player import (
+    PlayedAnswer,
+    Probe,
+    ProbePlayer,
+    edge_calls,
+    half_probes,
+    in_turns,
+    tool_turns,
+)
 from benchmax.doctor.quoting import advice
 from benchmax.doctor.recording_host import RecordingHost
 from benchmax.envs.base_env import overrides
-from benchmax.envs.types import Example
+from benchmax.envs.types import Example, ToolDefinition
 from benchmax.errors import DeadlineExceeded, EnvDefinitionError, RewardError, describe_error
 from benchmax.models.base import Sampling
 from benchmax.rollouts.play import new_rollout, open_rollout, play, run_rollout
@@ -37,6 +45,10 @@ GOLD_EXAMPLES = 400
 """Examples whose gold answers are computed."""
 PROBED = 4
 """Examples on which exploits are tried; the gold answer is tried on all."""
+ODDLY = 2
+"""Examples on which odd and half-right answers are tried."""
+SPAM_CALLS = 12
+"""Calls without an answer, at least; each tool is called three times or more."""
 UNFINISHED = 8
 """Ways to leave out one tool call of the gold answer."""
 AT_ONCE = 8
@@ -63,6 +75,8 @@ class EvidenceCollector:
         )
         self.player = ProbePlayer(host, self.settings, pace.at_once)
         self.gold = Gold()
+        self.tools: list[ToolDefinition] = []
+        """Those that answer."""
         self._golds: dict[str, str] = {}
         self._began = perf_counter()
 
@@ -83,12 +97,13 @@ class EvidenceCollector:
     async def _play_everything(self) -> None:
         if not await self._first_answer_works():
             return
+        await self._try_tools()
         await self._find_gold()
         if not self.evidence.grouped:
             await self._play_gold()
             await self._play_demonstrations()
         for step in (
-            self._try_tools, self._try_edges, self._probe, self._stop_early, self._repeat, self._rewrite_history,
+            self._try_edges, self._probe, self._probe_oddly, self._stop_early, self._repeat, self._rewrite_history,
             self._play_two_open, self._score_at_once, self._find_crosstalk, self._small_group,
         ):  # fmt: skip
             if perf_counter() - self._began > self.evidence.pace.probe_seconds:
@@ -116,8 +131,11 @@ class EvidenceCollector:
                 evidence.bad_tools[name] = f"{names.count(name)} tools are named {name!r}."
 
     async def _try_tools(self) -> None:
-        """Call each tool with made-up arguments on a few examples."""
-        for example in self.evidence.sample[:3] if self.evidence.tools else ():
+        """Call each tool with made-up arguments on a few examples; where one hangs, no tool is called again."""
+        self.tools = self.evidence.tools
+        for example in self.evidence.sample[:3]:
+            if not self.tools:
+                return
             probe = Probe("tools", "Done.", tool_turns(self.evidence.tools))
             rollout = await run_rollout(self.host, example, probe.model(), self._free())
             shown = {m.get("tool_call_id"): str(m.get("content")) for m in rollout.completion if m["role"] == "tool"}
@@ -127,10 +145,12 @@ class EvidenceCollector:
                 self.evidence.tool_trials.append(
                     ToolTrial(call.name, call.arguments_dict(), example, text, seen[0] if seen else None)
                 )
+            if any(isinstance(call.error, DeadlineExceeded) for call in self.host.calls):
+                self.tools = []
 
     async def _try_edges(self) -> None:
         """Call each tool with the unusual values its schema allows, in one rollout."""
-        calls = edge_calls(self.evidence.tools)
+        calls = edge_calls(self.tools)
         if not calls:
             return
         example = self.evidence.sample[0]
@@ -147,11 +167,11 @@ class EvidenceCollector:
     async def _find_crosstalk(self) -> None:
         """Write a marker with every tool of one rollout; no tool of another rollout may return it."""
         evidence = self.evidence
-        if not evidence.tools:
+        if not self.tools:
             return
         example = evidence.sample[0]
         words = (MARKER, "test")
-        writer, reader = (Probe("tools", "Done.", tool_turns(evidence.tools, word, 2)) for word in words)
+        writer, reader = (Probe("tools", "Done.", tool_turns(self.tools, word, 2)) for word in words)
         _, read = await self._open_together([(example, writer), (example, reader)], self._free(), scored=False)
         for message in read.completion:
             if message["role"] == "tool" and MARKER in str(message.get("content")):
@@ -168,11 +188,31 @@ class EvidenceCollector:
 
     async def _find_gold(self) -> None:
         """Find the way of answering that earns most, and write the answers of all examples that way."""
-        finder = GoldFinder(self.player, self.evidence.tools, self.evidence.pace.probe_seconds * GOLD_SHARE)
+        finder = GoldFinder(self.player, self.tools, self.evidence.pace.probe_seconds * GOLD_SHARE)
         self.gold = self.evidence.gold = await finder.find(self.evidence.sample)
+        if not self.gold.works and self.tools and not self.evidence.grouped and await self._search_calls():
+            return
         for example in (*self.evidence.examples[:GOLD_EXAMPLES], *self.evidence.sample):
             if (text := self.gold.text(example)) is not None:
                 self._golds[example["id"]] = text
+
+    async def _search_calls(self) -> bool:
+        """Where no text earns, tool calls may; they are known for the examples they were found for alone."""
+        seconds = self.evidence.pace.probe_seconds * GOLD_SHARE
+        demonstrator = Demonstrator(self.player, self.gold, self.evidence.tools, seconds)
+        shown = demonstrator.scripted or any(self.gold.calls_of(example) for example in self.evidence.sample)
+        for example in self.evidence.sample if not shown else ():
+            if (found := await demonstrator.solve(example)) is not None and found.source == SEARCHED:
+                self._golds[example["id"]] = self.gold.learn(example, found.turns, found.reward)
+                await self._compare_alone(example, found.reward)
+        return bool(self._golds)
+
+    async def _compare_alone(self, example: Example, earned: float) -> None:
+        """What was earned while others were tried at the same time must be earned alone, too."""
+        beside = "with others tried at the same time"
+        twice = [Interference(example, await self._gold_alone(example, again=True), earned, beside) for _ in range(2)]
+        if all(each.differs() for each in twice) and twice[0].alone == twice[1].alone:
+            self.evidence.interference.append(twice[0])
 
     async def _play_gold(self) -> None:
         for example in self.evidence.sample:
@@ -199,8 +239,9 @@ class EvidenceCollector:
         texts = [*probe_answers.exploits(example, truth, gold, others, prompt)]
         texts += lazy_answers(example, self.gold, self.evidence.examples)
         probes = [Probe(kind, text) for kind, text in texts]
-        if self.evidence.tools:
-            probes.append(Probe("tool-spam", "Done.", tool_turns(self.evidence.tools, times=3)))
+        if self.tools:
+            times = max(3, SPAM_CALLS // len(self.tools))
+            probes.append(Probe("tool-spam", "Done.", tool_turns(self.tools, times=times)))
         if self.evidence.grouped and gold is not None:
             probes.insert(0, self.gold.probe(example, gold))
         return probes
@@ -220,6 +261,19 @@ class EvidenceCollector:
             if perf_counter() - self._began > self.evidence.pace.probe_seconds:
                 self.evidence.cut_short = True
                 return
+
+    async def _probe_oddly(self) -> None:
+        """Values that are hard to read, and answers that are right in part."""
+        for example in self.evidence.sample[:ODDLY]:
+            gold = self._golds.get(example["id"])
+            probes = [Probe(*each) for each in probe_answers.odd_answers(self.evidence.truth(example), gold)]
+            if gold is not None and self.evidence.grouped:
+                probes.insert(0, self.gold.probe(example, gold))
+            elif gold is not None:
+                known = [each for each in self.evidence.sample if each["id"] in self._golds]
+                own, *golds = (self.gold.probe(each, self._golds[each["id"]]) for each in (example, *known))
+                probes += next((list(half_probes(own, other)) for other in golds if other != own), [])
+            self.evidence.answers += await self.player.play(example, probes)
 
     async def _stop_early(self) -> None:
         """The gold answer without one of its tool calls: components that look at different calls differ here alone."""
@@ -242,11 +296,17 @@ class EvidenceCollector:
                 probes.append(self.gold.probe(example, gold))
             runs = [await self.player.play(example, probes) for _ in range(3)]
             self.evidence.repeats += [list(same) for same in zip(*runs, strict=False)]
+            # A reward that remembers what was said pays most for the first time.
+            first = self.gold.first.get(example["id"])
+            if first and first.text == gold and total_of(first) > max(each.total or 0.0 for each in runs[-1]):
+                self.evidence.repeats[-1].insert(0, first)
 
     async def _rewrite_history(self) -> None:
         """Play conversations whose earlier turns hold an answer: the new answer must be scored, not the old one."""
         talks = [e for e in self.evidence.sample if any(m.get("role") == "assistant" for m in e["prompt_messages"])]
         for example in talks[:2] if not self.evidence.grouped else ():
+            nonsense = Probe("old-blank", probe_answers.GARBAGE)
+            self.evidence.history += await self.player.play(probe_answers.without_answers(example), [nonsense])
             gold = self._golds.get(example["id"])
             wrong = next(
                 (text for truth, text in self._other_golds(example) if truth != self.evidence.truth(example)), None
@@ -270,7 +330,7 @@ class EvidenceCollector:
         pair = [pair[0], pair[-1]]
         alone = [(await run_rollout(self.host, e, probe.model(), self.settings)).reward for e, probe in pair]
         together = await self._open_together(pair, self.settings, scored=True)
-        self.evidence.interference = [
+        self.evidence.interference += [
             Interference(example, before, rollout.reward)
             for (example, _), before, rollout in zip(pair, alone, together, strict=True)
         ]
@@ -345,13 +405,15 @@ class EvidenceCollector:
         return rollouts
 
     async def _small_group(self) -> None:
-        """Play a group of the requested size, of two answers in turn."""
+        """Play a group of the requested size, of two answers in turn, and one in which each answer stands twice."""
         if not self.evidence.grouped:
             return
         example = self.evidence.sample[0]
         answers = [self._golds.get(example["id"], "yes"), probe_answers.GARBAGE]
         probes = [Probe("sibling", answers[index % 2]) for index in range(max(1, self.group_samples))]
         await self.player.play(example, probes)
+        twice = [Probe("sibling", text) for text in answers for _ in range(2)]
+        self.evidence.siblings = await self.player.play(example, twice)
 
     async def _ask_own_probe(self, rows: Sequence[Any]) -> None:
         try:

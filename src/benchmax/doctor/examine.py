@@ -21,6 +21,7 @@ from benchmax.doctor.gold.truths import question
 from benchmax.doctor.interpreter_watch import InterpreterHeld, can_watch, run_in_child
 from benchmax.doctor.parts import examine_parts
 from benchmax.doctor.probe_player import PlayedAnswer
+from benchmax.doctor.quoting import advice
 from benchmax.doctor.recording_host import RecordingHost
 from benchmax.doctor.registry import run_checks
 from benchmax.envs.base_env import BaseEnv
@@ -185,7 +186,7 @@ async def _visit(evidence: Evidence, budgets: dict[str, int | None], group_sampl
     try:
         await host.__aenter__()
     except Exception as error:
-        evidence.build_error = describe_error(error)
+        evidence.build_error, evidence.build_advice = describe_error(error), advice(error)
         return
     try:
         own = _readable(rows) if host.overrides("validate_probe") else []

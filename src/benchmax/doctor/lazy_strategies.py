@@ -46,19 +46,23 @@ def answer_form(gold: Gold, example: Example) -> Form:
 
 def lazy_answers(example: Example, gold: Gold, examples: Sequence[Example]) -> Iterator[tuple[str, str]]:
     """(kind, text) of every lazy answer to one example; `examples` show which answers are frequent."""
-    form = answer_form(gold, example)
-    asked, offered = question(example), options(example)
+    form, asked = answer_form(gold, example), question(example)
     if asked and len(asked) <= LONGEST and form is not PLAIN:
         yield "echo-in-form", form.write(asked)
-    if offered:
-        longest = max(range(len(offered)), key=lambda at: len(offered[at]))
-        for kind, at in (("first-option", 0), ("longest-option", longest)):
-            yield kind, form.write(offered[at])
-            yield f"{kind}-letter", form.write(string.ascii_uppercase[at % 26])
+    yield from _options_in(form, example)
     texts = Counter(text for example in examples[:COUNTED] if (text := gold.text(example)) is not None)
     for place, (text, count) in enumerate(texts.most_common(CONSTANTS)):
         if count > 1:
             yield f"constant-{place}", text
+
+
+def _options_in(form: Form, example: Example) -> Iterator[tuple[str, str]]:
+    """(kind, text) of the first and the longest option, and of their letters."""
+    if offered := options(example):
+        longest = max(range(len(offered)), key=lambda at: len(offered[at]))
+        for kind, at in (("first-option", 0), ("longest-option", longest)):
+            yield kind, form.write(offered[at])
+            yield f"{kind}-letter", form.write(string.ascii_uppercase[at % 26])
 
 
 def strategy(kind: str) -> str:
@@ -74,9 +78,10 @@ def earnings(answers: Sequence[PlayedAnswer], gold: Gold, examples: Sequence[Exa
         if answer.total is not None and strategy(answer.kind):
             by_kind.setdefault(answer.kind, []).append(answer)
     best: dict[str, float] = {}
+    golds = [(example, gold.text(example)) for example in examples[:COUNTED]] if by_kind else []
     for kind, played in by_kind.items():
         name = strategy(kind)
-        mean = _mean_on_all(played, gold, examples) if kind.startswith("constant-") else _mean(played)
+        mean = _mean(played) if kind.startswith("echo-") else _mean_on_all(kind, played, gold, golds)
         best[name] = max(mean, best.get(name, float("-inf")))
     return best
 
@@ -85,13 +90,17 @@ def _mean(played: Sequence[PlayedAnswer]) -> float:
     return fmean(answer.total for answer in played if answer.total is not None)
 
 
-def _mean_on_all(played: Sequence[PlayedAnswer], gold: Gold, examples: Sequence[Example]) -> float:
-    """What one answer earns on all rows. It was played on few, where it may be right more often than it is."""
-    text = played[0].text
-    right = [answer for answer in played if gold.text(answer.example) == text]
+def _mean_on_all(
+    kind: str, played: Sequence[PlayedAnswer], gold: Gold, golds: Sequence[tuple[Example, str | None]]
+) -> float:
+    """What a strategy earns on all rows. It was played on few, where it may be right more often than it is."""
+    right = [answer for answer in played if gold.text(answer.example) == answer.text]
     wrong = [answer for answer in played if answer not in right]
-    counted = examples[:COUNTED]
-    share = sum(gold.text(example) == text for example in counted) / len(counted)
+    if kind.startswith("constant-"):
+        share = sum(text == played[0].text for _, text in golds) / len(golds)
+    else:
+        form = answer_form(gold, played[0].example)
+        share = sum(text == dict(_options_in(form, example)).get(kind) for example, text in golds) / len(golds)
     known = gold.earned.get(gold.best, _mean(played)) if gold.best is not None else _mean(played)
     return share * (_mean(right) if right else known) + (1 - share) * (_mean(wrong) if wrong else gold.floor)
 

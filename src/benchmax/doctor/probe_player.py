@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmax.doctor.probe_answers import REFUSAL
+from benchmax.doctor.probe_answers import REFUSAL, half_golds
 from benchmax.doctor.tool_arguments import arguments_for, edge_arguments
 from benchmax.envs.types import ChatMessage, Example, ToolCall, ToolDefinition
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
@@ -59,6 +59,18 @@ def tool_turns(tools: Sequence[ToolDefinition], word: str = "test", times: int =
         for index, tool in enumerate(tools)
     ]
     return in_turns(calls)
+
+
+def half_probes(own: Probe, other: Probe) -> Iterator[Probe]:
+    """A gold answer with one part of its text, or of one tool call's arguments, from another row's: components that
+    look at different parts differ here alone."""
+    for text in half_golds(own.text, other.text):
+        yield Probe("half-gold", text, own.turns)
+    for at, (turn, theirs) in enumerate(zip(own.turns, other.turns, strict=False)):
+        if [call.name for call in turn] == [call.name for call in theirs] and len(turn) == 1:
+            for arguments in half_golds(turn[0].arguments, theirs[0].arguments):
+                changed = (replace(turn[0], arguments=arguments),)
+                yield Probe("half-gold", own.text, (*own.turns[:at], changed, *own.turns[at + 1 :]))
 
 
 def in_turns(calls: Sequence[ToolCall]) -> tuple[tuple[ToolCall, ...], ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -10,9 +9,14 @@ from typing import Any
 from benchmax.errors import describe_error
 from benchmax.rollouts.hooks import Call
 from benchmax.rollouts.host import EnvHost
+from benchmax.rollouts.scoring import deep_copy
 
 _REWARDS = ("compute_reward", "compute_group_reward")
-_TRANSCRIPTS = ("messages", "completion", "messages_list", "completions")
+_RECEIVED = {
+    "messages": "messages", "completion": "messages", "messages_list": "messages", "completions": "messages",
+    "task": "task", "tasks": "task",
+}  # fmt: skip
+"""The arguments of rewards that they must leave as they are, and what each holds."""
 
 
 @dataclass(slots=True)
@@ -25,8 +29,8 @@ class HookCall:
     seconds: float = 0.0
     value: Any = None
     error: Exception | None = None
-    mutated: bool = False
-    """The hook changed the messages it received."""
+    mutated: str = ""
+    """What the hook changed of what it received: the messages or the task."""
 
     @property
     def message(self) -> str:
@@ -39,16 +43,16 @@ class RecordingHost(EnvHost):
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         self.calls: list[HookCall] = []
-        self._running: dict[Call, tuple[HookCall, float, list[tuple[Any, Any]]]] = {}
-        """Each call with when it began, and the messages it received with a copy of them."""
+        self._running: dict[Call, tuple[HookCall, float, list[tuple[str, Any, Any]]]] = {}
+        """Each call with when it began, and what it received with a copy of it."""
 
     def start(
         self, hook: str, args: tuple[Any, ...], kwargs: dict[str, Any], key: str = "", seconds: float | None = None
     ) -> Call:
         record = HookCall(hook, key, args[0] if args and isinstance(args[0], str) else "")
         self.calls.append(record)
-        received = [kwargs[name] for name in _TRANSCRIPTS if name in kwargs and hook in _REWARDS]
-        copies = [(value, deepcopy(list(value))) for value in received]
+        received = [(what, kwargs[name]) for name, what in _RECEIVED.items() if name in kwargs and hook in _REWARDS]
+        copies = [(what, value, deep_copy(_plain(value))) for what, value in received]
         began = perf_counter()
         call = super().start(hook, args, kwargs, key, seconds)
         self._running[call] = record, began, copies
@@ -66,4 +70,8 @@ class RecordingHost(EnvHost):
             raise
         finally:
             record.seconds = perf_counter() - began
-            record.mutated = any(list(now) != before for now, before in copies)
+            record.mutated = next((what for what, now, before in copies if _plain(now) != before), "")
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, list | tuple) else value

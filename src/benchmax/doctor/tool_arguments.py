@@ -29,14 +29,21 @@ def arguments_for(tool: ToolDefinition, word: str = "test", question: str | None
 
 
 def edge_arguments(tool: ToolDefinition) -> list[dict[str, Any]]:
-    """Usual arguments with one of them at an edge: 0, negative, nothing, very long. The schema may forbid some."""
+    """Usual arguments with one of them at an edge: 0, negative, nothing, very long. The schema may forbid some.
+
+    Where the schema tells which are required, the first has those alone.
+    """
     usual = arguments_for(tool)
-    return [
+    schema = tool.input_schema if isinstance(tool.input_schema, Mapping) else {}
+    required = {name: value for name, value in usual.items() if name in (schema.get("required") or ())}
+    least = [required] if 0 < len(required) < len(usual) else []
+    edges = [
         {**usual, name: edge}
         for name, value in usual.items()
         for edge in _edges(value)
         if edge != value or type(edge) is not type(value)
-    ][:EDGES_PER_TOOL]
+    ]
+    return [*least, *edges[:EDGES_PER_TOOL]]
 
 
 def _edges(value: Any) -> tuple[Any, ...]:

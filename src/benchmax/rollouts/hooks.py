@@ -35,9 +35,12 @@ from benchmax import limits
 from benchmax.cross_loop import LoopCalls
 from benchmax.deadlines import QueueTime, current_queue_time
 from benchmax.errors import DeadlineExceeded, EnvError
+from benchmax.rollouts.processor_time import this_thread
 
 logger = logging.getLogger(__name__)
 
+SHORT_BLOCK = 0.01
+"""Blocking the loop this long once may be chance (other threads run in between); more often is not."""
 IDLE_SECONDS = 10.0
 """A thread without a call ends after this."""
 
@@ -58,18 +61,21 @@ def _measured(coroutine: Coroutine[Any, Any, Any], report: Callable[[LoopUse], N
     """Drive a coroutine to its end, then report how it used the loop."""
     step: Callable[[Any], Any] = coroutine.send
     argument: Any = None
-    use = LoopUse()
+    use, schedule = LoopUse(), this_thread()
     try:
         while True:
             began, busy = monotonic(), thread_time()
+            schedule.note(began, SHORT_BLOCK / 2)
             try:
                 yielded = step(argument)
             except StopIteration as stop:
                 return stop.value
             finally:
                 blocked = monotonic() - began
-                use.longest = max(use.longest, blocked)
-                use.idle += max(0.0, blocked - (thread_time() - busy))
+                # That others had the processor for long is not the hook's doing; after any sleep they have it shortly.
+                waited = schedule.waited() if blocked >= SHORT_BLOCK else 0.0
+                use.longest = max(use.longest, blocked - max(0.0, waited - SHORT_BLOCK))
+                use.idle += max(0.0, blocked - waited - (thread_time() - busy))
             use.awaited = True
             try:
                 argument = yield yielded

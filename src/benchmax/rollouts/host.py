@@ -20,13 +20,10 @@ from benchmax.envs.composed.parts import part_of
 from benchmax.envs.logging import listen_to
 from benchmax.envs.types import Example
 from benchmax.errors import EnvDefinitionError
-from benchmax.rollouts.hooks import Call, EnvLoop, HookThreads, LoopUse
+from benchmax.rollouts.hooks import SHORT_BLOCK, Call, EnvLoop, HookThreads, LoopUse
 from benchmax.rollouts.tools import Toolbox
 
 logger = logging.getLogger(__name__)
-
-SHORT_BLOCK = 0.01
-"""Blocking the loop this long once may be chance (other threads run in between); more often is not."""
 
 
 class EnvHost:

@@ -9,9 +9,15 @@ from benchmax import limits
 from benchmax.doctor import probe_answers
 from benchmax.doctor.evidence import Evidence
 from benchmax.doctor.findings import Finding, error, warning
-from benchmax.doctor.quoting import first_few
+from benchmax.doctor.quoting import first_few, quote
 from benchmax.doctor.registry import check, examples, needs
 from benchmax.envs.datasets.load import overlap
+from benchmax.envs.types import Example
+
+COUNTED = 200
+"""Rows whose answers are looked for."""
+DISTINCT = 0.9
+"""The share of different prompts from which on one that is met again is the same question."""
 
 
 @check("preprocess-fails", "dataset_preprocess turns every row into an example")
@@ -65,13 +71,50 @@ _EVAL_ROWS = needs(lambda e: e.eval_examples, "no evaluation rows were given", a
 @check("train-eval-overlap", "no evaluation row is trained on", _EVAL_ROWS)
 def train_eval_overlap(evidence: Evidence) -> Iterator[Finding]:
     evaluated = evidence.eval_examples or []
-    shared = overlap(evidence.examples, evaluated)
+    shared = max(overlap(evidence.examples, evaluated), _same_prompts(evidence.examples, evaluated))
     if shared:
         yield warning(
             "Evaluation rows are also trained on.",
             f"{shared} of {len(evaluated)} evaluation examples are in the training rows.",
             "Take them out of one of the two; a score on trained rows says nothing.",
         )
+
+
+def _same_prompts(trained: list[Example], evaluated: list[Example]) -> int:
+    """Evaluation examples whose prompt is trained on, whatever else the rows say; 0 where prompts often repeat."""
+    known = {_prompt(example) for example in trained}
+    distinct = len(known) >= DISTINCT * len(trained)
+    return sum(_prompt(example) in known for example in evaluated) if distinct else 0
+
+
+def _prompt(example: Example) -> str:
+    return " ".join(str([message.get("content") for message in example["prompt_messages"]]).lower().split())
+
+
+_SEARCHED = needs(lambda e: e.gold.works, "no answer is known that earns", after=examples)
+
+
+@check("truth-missing", "every row has an answer", _SEARCHED)
+def truth_missing(evidence: Evidence) -> Iterator[Finding]:
+    rows = evidence.examples[:COUNTED]
+    lacks = [evidence.gold.truth(example) is None for example in rows]
+    known, missing = (
+        [example for example, lack in zip(rows, lacks, strict=True) if lack is it] for it in (False, True)
+    )
+    if not missing or len(missing) > len(known):
+        return
+    filled = set.intersection(*(_filled(example) for example in known))
+    if columns := sorted(set.intersection(*(filled - _filled(example) for example in missing))):
+        yield warning(
+            f"{len(missing)} of {len(rows)} rows have no answer.",
+            f"{', '.join(columns)} is empty there, for example in {quote(evidence.prompt(missing[0])[-200:])}",
+            "Fill it, or leave these rows out: whatever a model answers there, it learns the wrong thing or nothing.",
+        )
+
+
+def _filled(example: Example) -> set[str]:
+    """The columns that hold something; an empty list may be an answer."""
+    return {name for name, value in (example.get("task") or {}).items() if value is not None and value != ""}
 
 
 _KNOWN = needs(lambda e: e.gold.works or not e.gold.tried, "no answer is known that earns", after=examples)

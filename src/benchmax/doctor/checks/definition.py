@@ -20,7 +20,8 @@ def cannot_construct(evidence: Evidence) -> Iterator[Finding]:
         yield error(
             f"{evidence.env_class.__name__} cannot be built.",
             f"{evidence.build_error} (env_args given: {arguments})",
-            "Correct the constructor, implement compute_reward, or pass the arguments it needs as env_args.",
+            evidence.build_advice
+            or "Correct the constructor, implement compute_reward, or pass the arguments it needs as env_args.",
         )
 
 

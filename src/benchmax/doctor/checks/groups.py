@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from benchmax.doctor.checks.hooks import failures
 from benchmax.doctor.evidence import Evidence
-from benchmax.doctor.findings import Finding, error
+from benchmax.doctor.findings import Finding, error, warning
+from benchmax.doctor.quoting import quote
 from benchmax.doctor.registry import check, grouped
 from benchmax.errors import DeadlineExceeded
 from benchmax.rollouts.scoring import ONE_EACH, OWN_NAMES
@@ -38,6 +40,22 @@ def group_reward_duplicate_key(evidence: Evidence) -> Iterator[Finding]:
     if refused := _refused(evidence, OWN_NAMES):
         fix = "Give group components other names, or return {} from compute_reward."
         yield error("compute_group_reward repeats a component of compute_reward.", refused, fix)
+
+
+@check("group-reward-unequal", "siblings that say the same earn the same", grouped)
+def group_reward_unequal(evidence: Evidence) -> Iterator[Finding]:
+    totals: dict[str, list[float]] = defaultdict(list)
+    for answer in evidence.siblings:
+        if answer.total is not None:
+            totals[answer.text].append(answer.total)
+    for text, earned in totals.items():
+        if max(earned) - min(earned) > evidence.noise + 1e-6:
+            yield warning(
+                "Siblings that say the same earn differently: the reward depends on their order.",
+                f"{quote(text)} earned {' and '.join(f'{total:g}' for total in earned)} in one group",
+                "Give equals the same rank; a model learns from the difference, and here there is nothing to learn.",
+            )
+            return
 
 
 def _refused(evidence: Evidence, advice: str) -> str:

@@ -9,17 +9,26 @@ from statistics import median
 from benchmax import limits
 from benchmax.doctor.evidence import TOLERANCE, Evidence
 from benchmax.doctor.findings import HOLDS, Finding, error, warning
+from benchmax.doctor.quoting import advice
 from benchmax.doctor.registry import called, check, environment, needs, played
+from benchmax.errors import UsageError
 
 
 def failures(
     evidence: Evidence, hook: str, title: str, fix: str, what: str = "rollouts", but: type[Exception] | tuple[()] = ()
 ) -> Iterator[Finding]:
-    """An error if calls of the hook failed, except for errors of the kind `but`."""
+    """An error if calls of the hook failed, except for errors of the kind `but`; one of ours brings its own `fix`."""
     calls = evidence.hook(hook)
     failed = [call for call in calls if call.error and not isinstance(call.error, but)]
     if failed:
-        yield error(title, f"in {len(failed)} of {len(calls)} {what}: {failed[0].message}", fix)
+        yield error(
+            title, f"in {len(failed)} of {len(calls)} {what}: {failed[0].message}", _advice(failed[0].error) or fix
+        )
+
+
+def _advice(failure: Exception | None) -> str:
+    """What an environment says that is wrong with how it is used; nothing of errors about time or processes."""
+    return advice(failure) if isinstance(failure, UsageError) else ""
 
 
 @check("init-fails", "init_rollout succeeds", called("init_rollout"))

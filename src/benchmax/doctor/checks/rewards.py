@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from statistics import median
 from typing import Any
@@ -19,6 +19,8 @@ from benchmax.errors import DeadlineExceeded, RewardError
 from benchmax.rollouts.scoring import weights_problem
 
 LARGE = 10.0
+ODDITIES = ("odd", "no-number")
+"""Kinds of answers that a model hardly ever gives."""
 CALLS_WANTED = (
     "If it looks at what tools do, tell the calls of a good answer in gold_tool_calls, so that it can be tried. "
     "Otherwise correct or remove it; a constant teaches nothing."
@@ -36,11 +38,16 @@ def reward_raises(evidence: Evidence) -> Iterator[Finding]:
         fix = "Score what cannot be read as 0; return Unscored(reason) when the fault is not the answer's."
         if isinstance(call.error, RewardError):
             fix = "Correct the reward functions: as they are, no answer is scored."
-        yield error(
+        yield (warning if _rare(evidence, failed) else error)(
             "compute_reward raised.",
             f"in {len(failed)} of {len(calls)} calls, first{where}: {call.message}",
             fix,
         )
+
+
+def _rare(evidence: Evidence, rollouts: Iterable[str]) -> bool:
+    """Whether all of these rollouts are of answers that a model hardly ever gives."""
+    return {answer.rollout.id for answer in evidence.answers if answer.kind in ODDITIES}.issuperset(rollouts)
 
 
 @check("reward-not-finite", "every reward is a finite number", played)
@@ -49,7 +56,7 @@ def reward_not_finite(evidence: Evidence) -> Iterator[Finding]:
         for raw in call.value if isinstance(call.value, list) else [call.value]:
             for name, value in raw.items() if isinstance(raw, Mapping) else ():
                 if isinstance(value, float) and not math.isfinite(value):
-                    yield error(
+                    yield (warning if _rare(evidence, [call.rollout_id]) else error)(
                         "A reward is not a finite number.",
                         f"{call.hook} returned {name}={value}",
                         "Guard the division or logarithm; return Unscored(reason) when there is no number.",
@@ -58,7 +65,7 @@ def reward_not_finite(evidence: Evidence) -> Iterator[Finding]:
     for answer in evidence.answers:
         failure = answer.rollout.error
         if failure and failure.where == "compute_reward" and "The total of the reward" in failure.message:
-            yield error(
+            yield (warning if answer.kind in ODDITIES else error)(
                 "A total is not a finite number, or far too large.",
                 f"{failure.message} Components: {answer.rollout.rewards}",
                 "Bring every component between 0 and 1 (clip01).",
@@ -109,6 +116,7 @@ def reward_unscored(evidence: Evidence) -> Iterator[Finding]:
     on_purpose = all(_returned_unscored(evidence, answer) for answer in answers)
     # A judge may fail on nonsense; failing on the right answer, or on everything, leaves nothing to learn from.
     severe = not on_purpose or not evidence.scored or any(answer.kind == "gold" for answer in answers)
+    severe = severe and not _rare(evidence, [answer.rollout.id for answer in answers])
     yield (error if severe else warning)(
         "Answers were left unscored.",
         f"{len(answers)} of {len(evidence.answers)}, first {quote(first.text)} ({first.kind}): {name}: {reason}",
@@ -149,11 +157,13 @@ def slow_reward(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-@check("reward-mutates-messages", "rewards do not change the messages", played)
+@check("reward-mutates-messages", "rewards do not change the messages or the task", played)
 def reward_mutates_messages(evidence: Evidence) -> Iterator[Finding]:
-    if hooks := {call.hook for call in evidence.calls if call.mutated}:
-        fix = "Work on a copy: messages = [dict(m) for m in messages]."
-        yield warning("A reward changes the messages it receives.", f"{' and '.join(sorted(hooks))} changed them", fix)
+    for what in ("messages", "task"):
+        if hooks := {call.hook for call in evidence.calls if call.mutated == what}:
+            changed = f"{' and '.join(sorted(hooks))} changed {'them' if what == 'messages' else 'it'}"
+            fix = f"Work on a copy: {what} = copy.deepcopy({what})."
+            yield warning(f"A reward changes the {what} it receives.", changed, fix)
 
 
 @check("constant-reward", "different answers earn different rewards", scored)
@@ -199,7 +209,8 @@ def nondeterministic_reward(evidence: Evidence) -> Iterator[Finding]:
         yield (error if spread >= 0.5 * scale else warning)(
             "The same answer earns different rewards.",
             f"{quote(answer.text)} earned {', '.join(f'{total:g}' for total in widest)}",
-            "Take chance and time out of the reward. For a judge, set temperature 0 and cache its verdicts.",
+            "Take chance, time and the memory of earlier answers out of the reward. For a judge, set temperature 0 and "
+            "cache its verdicts.",
         )
 
 
@@ -285,19 +296,27 @@ def _component_values(evidence: Evidence) -> dict[str, list[float]]:
     return values
 
 
-_HISTORY = needs(lambda evidence: evidence.history, "no row has an earlier assistant turn", after=gold)
+_HISTORY = needs(lambda evidence: evidence.history, "no row has an earlier assistant turn", after=scored)
 
 
 @check("reward-scores-prompt-turns", "earlier turns of the conversation are not scored", _HISTORY)
 def reward_scores_prompt_turns(evidence: Evidence) -> Iterator[Finding]:
     fix = "Read messages.completion, or extract_completion_text(messages), not every assistant turn of messages."
+    title = "An answer of an earlier turn of the conversation is scored."
+    for blank in (answer for answer in evidence.history if answer.kind == "old-blank"):
+        same = [each for each in evidence.of("garbage", "first") if each.text == blank.text]
+        usual = next((each for each in same if each.example["id"] == blank.example["id"]), None)
+        if usual and blank.total is not None and abs(total_of(usual) - blank.total) > evidence.noise + 1e-6:
+            found = f"{quote(usual.text)} earned {earned(usual)}, and {earned(blank)} after turns of nonsense"
+            yield error(title, found, fix)
+            return
     best, low = evidence.mean("gold"), evidence.mean("garbage") or 0.0
     if best is None or not evidence.gold_works:
         return
     middle = (best + low) / 2
-    for answer in evidence.history:
+    for answer in (each for each in evidence.history if each.kind != "old-blank"):
         if answer.total is not None and (answer.total < middle) != (answer.kind == "old-gold"):
             which = "the right" if answer.kind == "old-gold" else "a wrong"
             found = f"{quote(answer.text)} earned {earned(answer)} after an earlier turn with {which} answer"
-            yield error("An answer of an earlier turn of the conversation is scored.", found, fix)
+            yield error(title, found, fix)
             return

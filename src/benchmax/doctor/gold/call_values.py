@@ -64,10 +64,15 @@ def _all(example: Example, results: Sequence[str]) -> Iterator[Value]:
     yield from _in_text("prompt", question(example))
     task = {**(example.get("init_rollout_args") or {}), **(example.get("task") or {})}
     for name, value in task.items():
-        if name not in PROMPT_COLUMNS and isinstance(value, str | int | float | list):
+        if name in (*PROMPT_COLUMNS, "init_rollout_args"):
+            continue
+        if isinstance(value, str | int | float | list):
             yield Value(f"column {name}", value)
         if isinstance(value, list):
             yield from (Value(f"column {name} {at}", item) for at, item in enumerate(value[:MOST_OF_A_KIND]))
+        if isinstance(value, Mapping) and name in (example.get("task") or {}):
+            yield Value(f"column {name}", value)
+            yield from (Value(f"column {name} {key}", item) for key, item in islice(value.items(), MOST_OF_A_KIND))
 
 
 def _in_text(where: str, text: str) -> Iterator[Value]:
@@ -116,22 +121,26 @@ def _choices(name: str, schema: Any, found: Sequence[Value]) -> list[tuple[str, 
     kind = schema.get("type")
     if kind == "boolean":
         return [("true", True), ("false", False)]
-    fitting = [(value.place, cast) for value in found if (cast := _cast(value.value, kind)) is not None]
-    # A column or key with the parameter's name most likely belongs to it.
-    fitting.sort(key=lambda choice: name not in choice[0].split())
-    return fitting[:PER_PARAMETER]
+    fitting: dict[str, tuple[str, Any]] = {}
+    for value in found:
+        if (cast := _cast(value.value, kind)) is not None:
+            fitting.setdefault(repr(cast), (value.place, cast))
+    # A column or key with the parameter's name most likely belongs to it, and a number hardly to a text.
+    unlikely = {
+        key: (name not in place.split(), kind == "string" and bool(_NUMBER.fullmatch(cast)))
+        for key, (place, cast) in fitting.items()
+    }
+    return [fitting[key] for key in sorted(fitting, key=unlikely.__getitem__)][:PER_PARAMETER]
 
 
 def _cast(value: Any, kind: Any) -> Any:
-    try:
-        if kind == "integer":
-            return int(value) if not isinstance(value, list | bool) else None
-        if kind == "number":
-            return float(value) if not isinstance(value, list | bool) else None
-    except (ValueError, OverflowError):
-        return None
+    if kind in ("integer", "number"):
+        try:
+            return None if isinstance(value, bool) else int(value) if kind == "integer" else float(value)
+        except (TypeError, ValueError, OverflowError):
+            return None
     if kind == "array":
         return value if isinstance(value, list) else None
     if kind == "object":
-        return None
-    return str(value) if not isinstance(value, list | dict) else None
+        return value if isinstance(value, Mapping) else None
+    return str(value) if not isinstance(value, list | Mapping) else None

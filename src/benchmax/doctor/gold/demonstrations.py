@@ -14,11 +14,10 @@ from benchmax.doctor.gold.finder import Gold, Way
 from benchmax.doctor.gold.tool_search import ProgramSearch
 from benchmax.doctor.probe_answers import REFUSAL
 from benchmax.doctor.probe_player import ProbePlayer
-from benchmax.envs.demonstration import Script, Turn
-from benchmax.envs.types import ChatMessage, Example, ToolDefinition
+from benchmax.envs.demonstration import Turn
+from benchmax.envs.types import Example, ToolDefinition
 from benchmax.errors import describe_error
-from benchmax.models.scripted import ScriptedModel
-from benchmax.rollouts.play import run_rollout
+from benchmax.rollouts.demonstrations import DONE, play_demonstration
 from benchmax.rollouts.record import Rollout
 
 logger = logging.getLogger(__name__)
@@ -28,7 +27,6 @@ WAYS = 4
 """Ways to write the gold answer that are tried on a row which the best one does not solve."""
 PILOTS = 4
 """Rows without a solution by tool calls, from the first on, after which the search ends."""
-DONE = "Done."
 
 
 @dataclass(slots=True)
@@ -73,31 +71,15 @@ class Demonstrator:
 
     async def perform(self, example: Example) -> tuple[Rollout, list[Turn]] | None:
         """Play the environment's own `demonstrate`: the rollout and its turns. None where it has none, or fails."""
-        host, turns = self.player.host, list[Turn]()
-        deadline = self.player.settings.tool_seconds
         try:
-            script = await host.perform(
-                Script.of, host.env.demonstrate, example, deadline=deadline, label="demonstrate"
-            )
-            if script is None:
-                return None
-
-            async def next_turn(messages: list[ChatMessage]) -> Turn:
-                results = _last_results(messages)
-                turn = await host.perform(script.turn, results, deadline=deadline, label="demonstrate")
-                turns.append(DONE if turn is None else turn)
-                return turns[-1]
-
-            rollout = await run_rollout(
-                host, example, ScriptedModel(next_turn, name="demonstrate"), self.player.settings
-            )
+            played = await play_demonstration(self.player.host, example, self.player.settings)
         except Exception as error:
             self.error = describe_error(error)
             logger.warning("demonstrate failed: %s", self.error)
             return None
-        if rollout.error is not None:
-            self.error = rollout.error.message
-        return rollout, turns
+        if played is not None and played[0].error is not None:
+            self.error = played[0].error.message
+        return played
 
     async def _from_gold(self, example: Example) -> Demonstration | None:
         """The answer written the best way; where that earns nothing, the other ways and a refusal."""
@@ -132,13 +114,3 @@ class Demonstrator:
             return None
         calls, reward = found
         return Demonstration(example, [*((call,) for call in calls), text], reward, SEARCHED)
-
-
-def _last_results(messages: Sequence[ChatMessage]) -> list[str]:
-    """The tool results since the last turn."""
-    results: list[str] = []
-    for message in reversed(messages):
-        if message["role"] != "tool":
-            break
-        results.insert(0, str(message.get("content")))
-    return results

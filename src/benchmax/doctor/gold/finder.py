@@ -11,17 +11,18 @@ from time import perf_counter
 from benchmax.doctor.gold.forms import PLAIN, Form, all_forms, asked_forms
 from benchmax.doctor.gold.truths import truth_text, truths
 from benchmax.doctor.probe_answers import GARBAGE, REFUSAL
-from benchmax.doctor.probe_player import Probe, ProbePlayer, tool_turns
+from benchmax.doctor.probe_player import PlayedAnswer, Probe, ProbePlayer, tool_turns
 from benchmax.envs.base_env import overrides
+from benchmax.envs.demonstration import Turn
 from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import Example, ToolCall, ToolDefinition
 from benchmax.errors import describe_error
 
-OWN = "gold_completion"
+OWN, FOUND = "gold_completion", "tool calls that were found"
 SCOUTED = 3
 """Examples on which the ways to write an answer are compared."""
 FIRST_TRUTHS = 6
-"""Readings tried first; the others only when none of these earns a full reward."""
+"""Readings tried first, with the prompt's templates; the others only when none of these earns a full reward."""
 MOST_TEXTS = 400
 """Answers tried on one example."""
 MOST_SIBLINGS = 24
@@ -72,6 +73,10 @@ class Gold:
     own: OwnGold = lambda example: None
     calls_of: Callable[[Example], Sequence[ToolCall]] = lambda example: ()
     tools: Sequence[ToolDefinition] = ()
+    first: dict[str, PlayedAnswer] = field(default_factory=dict)
+    """The best answer to an example when it was played for the first time, without tools."""
+    found: dict[str, Sequence[Turn]] = field(default_factory=dict)
+    """Solutions of single examples by tool calls, where no way of writing the answer earns."""
 
     @property
     def best(self) -> Way | None:
@@ -89,14 +94,23 @@ class Gold:
             return None
         if way.label in CONSTANT:
             return CONSTANT[way.label]
+        if way.label == FOUND:
+            return str(self.found[example["id"]][-1]) if example["id"] in self.found else None
         if way.label == OWN:
             return self.own(example)
         truth = next((truth.text for truth in truths(example, self.system_prompt) if truth.label == way.label), None)
         return None if truth is None else way.form.write(truth)
 
+    def learn(self, example: Example, turns: Sequence[Turn], reward: float) -> str:
+        """A solution of this example; gives its last turn."""
+        self.found[example["id"]] = turns
+        self.ways = [Way(FOUND)]
+        self.earned[Way(FOUND)] = max(reward, self.earned.get(Way(FOUND), reward))
+        return str(turns[-1])
+
     def truth(self, example: Example) -> str | None:
         """The answer without its form."""
-        if self.best is None or self.best.label in CONSTANT:
+        if self.best is None or self.best.label in CONSTANT or self.best.label == FOUND:
             return None
         if self.best.label != OWN:
             return self.text(example, Way(self.best.label))
@@ -107,6 +121,7 @@ class Gold:
         """The answer to play, after the tool calls it needs."""
         way = way or self.best
         turns: tuple[tuple[ToolCall, ...], ...] = tuple((call,) for call in self.calls_of(example))
+        turns = turns or tuple(turn for turn in self.found.get(example["id"], ()) if isinstance(turn, tuple))
         if not turns and way is not None and way.with_tools:
             turns = tool_turns(self.tools)
         return Probe(kind, text, turns)
@@ -121,6 +136,9 @@ class GoldFinder:
         self.gold = Gold(system_prompt=prompt, own=self._own, calls_of=self._calls, tools=tools)
         self._floors: dict[str, float] = {}
         """What answers without content earn on each example, at most."""
+        self._owns: dict[str, str | None] = {}
+        """What gold_completion wrote, which may take it long, for each example."""
+        self._played: dict[tuple[str, str], PlayedAnswer] = {}
 
     async def find(self, examples: Sequence[Example]) -> Gold:
         """The best way to answer these examples; the time is bounded, not the number of columns."""
@@ -136,6 +154,9 @@ class GoldFinder:
                 break
         await self._finals(scouted, earned)
         gold.floor = self._floor
+        if gold.best is not None and not gold.best.with_tools and not self.player.grouped:
+            played = (self._played.get((each["id"], gold.text(each) or "")) for each in scouted)
+            gold.first = {answer.example["id"]: answer for answer in played if answer is not None}
         return gold
 
     @property
@@ -149,6 +170,11 @@ class GoldFinder:
         return "\n".join([self.gold.system_prompt, *turns])
 
     def _own(self, example: Example) -> str | None:
+        if example["id"] not in self._owns:
+            self._owns[example["id"]] = self._written(example)
+        return self._owns[example["id"]]
+
+    def _written(self, example: Example) -> str | None:
         try:
             text = self.player.host.env.gold_completion(example)
         except Exception as error:
@@ -169,8 +195,10 @@ class GoldFinder:
             yield Way(OWN), own
         forms = all_forms(self.prompt(example))
         readings = truths(example, self.gold.system_prompt)
-        for truth in readings[:FIRST_TRUTHS] if tier == 0 else readings[FIRST_TRUTHS:]:
-            for form in forms:
+        whole = [truth for truth in readings if truth.whole]
+        readings = [truth for truth in readings if not truth.whole]
+        for truth in (*readings[:FIRST_TRUTHS], *whole) if tier == 0 else readings[FIRST_TRUTHS:]:
+            for form in (PLAIN,) if truth.whole else forms:
                 yield Way(truth.label, form), form.write(truth.text)
         if tier == 1:
             yield from ((Way(label), text) for label, text in CONSTANT.items())
@@ -188,6 +216,7 @@ class GoldFinder:
                 self._floors[example["id"]] = max(answer.total, self._floors.get(example["id"], answer.total))
             elif answer.total is not None:
                 paid[answer.text] = answer.total
+                self._played.setdefault((example["id"], answer.text), answer)
         self.gold.tried += len(texts)
         for way, text in ways:
             if text in paid:

@@ -13,19 +13,26 @@ from dataclasses import dataclass
 SLOT = "\0"
 MOST_ASKED = 24
 """Forms read out of one prompt."""
+MOST_THOUGHT = 6
+"""Of these, tried after a line of thought."""
 LONGEST = 160
 """Characters of a template; a longer one is an explanation."""
 LANGUAGES = ("python", "json", "sql", "javascript", "bash", "yaml", "xml", "html", "csv")
 
 _TAG = re.compile(r"<([A-Za-z][\w-]{0,30})>")
-_QUOTED = re.compile(r"`([^`\n]+)`|\"([^\"\n]+)\"|“([^”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)")
+QUOTED = re.compile(r"`([^`\n]+)`|\"([^\"\n]+)\"|“([^”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)")
 _AFTER_COLON = re.compile(r":[ \t]+(\S[^\n]{1,120}?)(?:[.!]?$|[.!](?=\s))", re.MULTILINE)
+_IN_PARENTHESES = re.compile(r"\((?:\w|\.\.\.|…)\)")
 _BRACKETS = ("[[ ]]", "{{ }}", "<< >>", "(( ))", "** **", "$$ $$", "[ ]", "| |", "$ $")
 _CLAUSE = re.compile(r"[,;] | \(")
 _LABEL = re.compile(r"(?<![\w<])([A-Z][\w-]*(?: [\w-]+){0,2}):")
 _ASSIGNED = re.compile(r"\b([A-Za-z_]{2,24})=(?!=)")
 _JSON_KEY = re.compile(r"[{,]\s*\"([\w -]{1,40})\"\s*:")
-_NAMED_KEY = re.compile(r"\b(?:key|field)s?\s+[\"'`]?(\w{1,40})[\"'`]?", re.IGNORECASE)
+_NAMED_KEYS = re.compile(r"\b(?:key|field|propert|attribute)(?:s|y|ies)?\b:?([^.\n]{1,200})", re.IGNORECASE)
+_QUOTED_NAME = re.compile(r"[\"'`](\w{1,40})[\"'`]")
+_FIRST_NAMES = re.compile(r"\w{1,40}(?:(?:,\s*(?:and\s+)?|\s+and\s+)\w{1,40})*")
+_THINKS = re.compile(r"\b(?:steps?|think|reason|explain|work (?:it )?out|show your)", re.IGNORECASE)
+THOUGHT = "Let me think about it."
 _SLOTS = (
     re.compile(r"<[^<>/]{1,40}>"),
     re.compile(r"\{[^{}\"]{0,40}\}"),
@@ -36,6 +43,7 @@ _SLOTS = (
     re.compile(
         r"\b(?:your |the )?(?:final )?(?:answer|number|result|value|code|word|name|letter|option)\b", re.IGNORECASE
     ),
+    re.compile(r"\b[A-Z]\b"),
 )
 """What marks the place of the answer in a template, the surest first."""
 
@@ -48,10 +56,13 @@ class Form:
     template: str = SLOT
     as_json_key: str = ""
     """The truth is the value of this key of a JSON object."""
+    keys: tuple[str, ...] = ()
+    """All keys of that object; the others say a word."""
 
     def write(self, truth: str) -> str:
         if self.as_json_key:
-            return json.dumps({self.as_json_key: truth}, ensure_ascii=False)
+            table = dict.fromkeys(self.keys, THOUGHT) | {self.as_json_key: truth}
+            return json.dumps(table, ensure_ascii=False)
         return self.template.replace(SLOT, truth)
 
     def holds(self, text: str) -> bool | None:
@@ -102,7 +113,8 @@ def asked_forms(prompt: str) -> list[Form]:
 
 def all_forms(prompt: str) -> list[Form]:
     """The forms the prompt asks for, then the usual ones."""
-    found = {form.write("?"): form for form in reversed((*asked_forms(prompt), *USUAL))}
+    asked = asked_forms(prompt)
+    found = {form.write("?"): form for form in reversed((*asked, *USUAL, *_after_a_thought(asked, prompt)))}
     return list(reversed(found.values()))
 
 
@@ -112,7 +124,7 @@ def _tagged(prompt: str) -> Iterator[Form]:
         return
     *before, last = names
     if before:
-        thought = "".join(f"<{tag}>Let me think about it.</{tag}>\n" for tag in before)
+        thought = "".join(f"<{tag}>{THOUGHT}</{tag}>\n" for tag in before)
         yield Form("in the prompt's tags", f"{thought}<{last}>{SLOT}</{last}>")
     for tag in reversed(names):
         yield Form(f"in <{tag}> tags", f"<{tag}>{SLOT}</{tag}>")
@@ -136,13 +148,16 @@ def _marks(prompt: str) -> Iterator[Form]:
     for opening, closing in map(str.split, _BRACKETS):
         if re.search(rf"{re.escape(opening)}[^\n]{{0,60}}?{re.escape(closing)}", prompt):
             yield Form(f"between {opening} and {closing}", f"{opening}{SLOT}{closing}")
+    if _IN_PARENTHESES.search(prompt):
+        yield Form("in parentheses", f"({SLOT})")
 
 
 def _templates(prompt: str) -> Iterator[Form]:
     """Phrases in quotes or after a colon with a place for the answer."""
-    quoted = ["".join(match) for match in _QUOTED.findall(prompt)]
+    quoted = ["".join(match) for match in QUOTED.findall(prompt)]
     for phrase in (*quoted, *_AFTER_COLON.findall(prompt)):
-        for slot in _SLOTS if len(phrase) <= LONGEST else ():
+        # Nobody asks for a question as the answer: one in quotes is the task's own.
+        for slot in _SLOTS if len(phrase) <= LONGEST and "?" not in phrase else ():
             places = list(slot.finditer(phrase))
             if places:
                 template = phrase[: places[-1].start()] + SLOT + phrase[places[-1].end() :]
@@ -162,8 +177,24 @@ def _labels(prompt: str) -> Iterator[Form]:
 
 
 def _keys(prompt: str) -> Iterator[Form]:
-    names = dict.fromkeys(
-        [*_JSON_KEY.findall(prompt), *(_NAMED_KEY.findall(prompt) if "JSON" in prompt.upper() else ())]
-    )
-    for name in list(names)[:4]:
+    names = list(dict.fromkeys([*_JSON_KEY.findall(prompt), *(_named(prompt) if "JSON" in prompt.upper() else ())]))[:4]
+    for name in names:
         yield Form(f"as JSON, {name}", as_json_key=name)
+        yield Form(f"as JSON, {name} without quotes", f'{{"{name}": {SLOT}}}')
+    for name in names if len(names) > 1 else ():
+        yield Form(f"as JSON, {name} among others", as_json_key=name, keys=tuple(names))
+
+
+def _named(prompt: str) -> Iterator[str]:
+    """The keys that a sentence names, in quotes or one after the other."""
+    for said in _NAMED_KEYS.findall(prompt):
+        found = _QUOTED_NAME.findall(said)
+        first = _FIRST_NAMES.match(said.strip())
+        yield from found or (re.findall(r"\w+", first[0]) if first else ())
+
+
+def _after_a_thought(forms: list[Form], prompt: str) -> Iterator[Form]:
+    """Where the prompt asks for reasoning, the answer as its last line."""
+    for form in forms[:MOST_THOUGHT] if _THINKS.search(prompt) else ():
+        if not form.as_json_key and not form.template.startswith("<"):
+            yield Form(f"{form.name}, after a thought", f"{THOUGHT}\n{form.template}")

@@ -3,15 +3,20 @@
 Three ways are tried. *Looking up*: call tools with values of the prompt and of earlier results until a result contains
 the truth. *Querying*: the same with SQL. *Doing*: extend a list of calls by whatever raises the reward. What solved one
 row is tried first on the next, so that after the first few a row takes a handful of calls.
+
+A call with a number that the model cannot know would teach it to guess. Between bounds that the prompt names, the
+number is approached by halves instead, as one who listens to the tool's answers does.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import zip_longest
 from time import perf_counter
 
 from benchmax.doctor.gold.call_values import Arguments, arguments, values
@@ -31,9 +36,12 @@ ACTIONS = 6
 """Calls in a row that change something."""
 REPEATS = 12
 """Times the same call is made, where nothing tells how often."""
-PLAYS = 600
+PLAYS = 1500
 """Rollouts for one example."""
+WIDE = 36
+"""First calls that are followed by a second one, where no single call earns anything."""
 ENOUGH = 1 - 1e-9
+_WHOLE = re.compile(r"(?<![\w.])-?\d+\b(?!\.\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +79,10 @@ class ProgramSearch:
         """Left for searching."""
         self._began = perf_counter()
         self.solved_with: Counter[tuple[int, tuple[str, ...]]] = Counter()
-        self.last: tuple[str, int] = ("", 0)
-        """How the last row was solved, and with how many calls."""
+        self.last = ""
+        """How the last row was solved."""
+        self._done: tuple[list[tuple[str, ...]], float] = ([], 0.0)
+        """The pattern of each call that solved the last row by doing, and what it earned."""
 
     @property
     def over(self) -> bool:
@@ -86,11 +96,11 @@ class ProgramSearch:
         self._began = perf_counter()
         try:
             # The way that solved the last row goes first.
-            for name in sorted(ways, key=lambda name: name != self.last[0]):
+            for name in sorted(ways, key=lambda name: name != self.last):
                 found = None if self.over else await ways[name](example, truth, answer, least)
                 if found is not None:
                     path, reward = found
-                    self.last = (name, len(path.steps))
+                    self.last = name
                     self.solved_with.update((at, step.pattern) for at, step in enumerate(path.steps))
                     return path.calls, reward
             return None
@@ -194,6 +204,48 @@ class ProgramSearch:
     # Doing
 
     async def _do(self, example: Example, truth: str | None, answer: str, least: float) -> tuple[Path, float] | None:
+        """Calls that change something, none of which the model could only guess where there is another way."""
+        found = await self._again(example, answer) or await self._raise(example, answer, least)
+        if found is not None:
+            self._done = [step.pattern for step in found[0].steps], found[1]
+        if found is None or (halves := self._by_halves(example, found[0])) is None:
+            return found
+        reward = await self._earns(example, halves.calls, answer)
+        return (halves, reward) if reward is not None and reward >= found[1] - 1e-9 else found
+
+    async def _again(self, example: Example, answer: str) -> tuple[Path, float] | None:
+        """The calls that solved the last row, with this one's values in the same places."""
+        patterns, earned = self._done
+        steps = {step.pattern: step for step in self._actions(example, Path())}
+        path = Path([steps[pattern] for pattern in patterns if pattern in steps])
+        if not patterns or len(path.steps) < len(patterns):
+            return None
+        reward = await self._earns(example, path.calls, answer)
+        return (path, reward) if reward is not None and reward >= earned - 1e-9 else None
+
+    def _by_halves(self, example: Example, path: Path) -> Path | None:
+        """The way to a hidden number by the middle of what is left; None where the call holds no such number."""
+        (step, *others), shown = path.steps, f"{self.player.host.env.system_prompt}\n{question(example)}"
+        bounds = [int(number) for number in _WHOLE.findall(shown)]
+        given = json.loads(step.call.arguments)
+        hidden = [
+            (name, value)
+            for (name, value), place in zip(given.items(), step.places, strict=True)
+            if type(value) is int and place.startswith("column")
+        ]
+        if others or len(hidden) != 1 or not bounds:
+            return None
+        (name, secret), low, high = hidden[0], min(bounds), max(bounds)
+        if secret in bounds or not low < secret < high:
+            return None
+        tried = [(low + high) // 2]
+        while tried[-1] != secret:
+            low, high = (tried[-1] + 1, high) if tried[-1] < secret else (low, tried[-1] - 1)
+            tried.append((low + high) // 2)
+        calls = [ToolCall(step.call.name, json.dumps({**given, name: at})) for at in tried]
+        return Path([Step(call, step.places) for call in calls])
+
+    async def _raise(self, example: Example, answer: str, least: float) -> tuple[Path, float] | None:
         """Extend the best paths while the reward rises; where a single call does not help, repeat it."""
         best: tuple[Path, float] | None = None
         least += 4e-9  # a call that changes nothing is not kept
@@ -202,7 +254,7 @@ class ProgramSearch:
         for _ in range(ACTIONS):
             tried: list[tuple[Path, float]] = []
             for path, _ in beam:
-                steps = self._actions(example, path)[: PLAYS // ACTIONS]
+                steps = self._actions(example, path)[: PLAYS // len(beam)][: PLAYS // ACTIONS]
                 earned = await self._earn_all(example, [[*path.calls, step.call] for step in steps], answer)
                 longer = [Path([*path.steps, step]) for step in steps]
                 tried += [(each, paid) for each, paid in zip(longer, earned, strict=True) if paid is not None]
@@ -216,11 +268,14 @@ class ProgramSearch:
                 return best
             if plays > PLAYS or self.over:
                 break
-            beam = tried[:BEAM]
+            beam = tried[: WIDE if best is None and len(beam) == 1 else BEAM]
         return best or await self._repeat(example, answer, least)
 
     def _actions(self, example: Example, path: Path) -> list[Step]:
-        steps = [_step(tool, made) for tool in self.tools for made in arguments(tool, values(example, path.results))]
+        """Calls that might help, of each tool in turn, those that solved earlier rows first."""
+        found = values(example, path.results)
+        by_tool = ([_step(tool, made) for made in arguments(tool, found)] for tool in self.tools)
+        steps = [step for likely in zip_longest(*by_tool) for step in likely if step is not None]
         steps.sort(key=lambda step: -self.solved_with[len(path.steps), step.pattern])
         return steps
 

@@ -13,6 +13,8 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from benchmax.doctor.gold.spellings import spellings
+from benchmax.doctor.gold.templates import filled, filled_in_order
 from benchmax.envs.base_env import PROMPT_COLUMNS
 from benchmax.envs.reward_helpers import content_text
 from benchmax.envs.types import Example
@@ -35,6 +37,8 @@ class Truth(NamedTuple):
 
     label: str
     text: str
+    whole: bool = False
+    """The answer as the prompt shows it, to be put into no other form."""
 
 
 def truth_of(example: Example) -> Any:
@@ -72,12 +76,13 @@ def options(example: Example) -> list[str]:
 
 def truths(example: Example, system_prompt: str = "") -> list[Truth]:
     """Every reading of every column, the likely ones first; the prompt may name columns that belong together."""
-    columns = sorted(_columns(example), key=lambda column: _likelihood(column[0]))
-    found = [truth for name, value in columns for truth in _readings(name, value, example)]
+    likely = sorted(columns(example), key=lambda column: _likelihood(column[0]))
+    asked = "\n".join([system_prompt, *(content_text(m.get("content")) for m in example["prompt_messages"])])
+    found = [
+        truth for name, value in likely for truth in (*_readings(name, value, example), *_spelled(name, value, asked))
+    ]
     return [
-        truth
-        for truth in (*found, *_together(example, system_prompt))
-        if truth.text.strip() and len(truth.text) <= LONGEST
+        truth for truth in (*found, *_together(example, asked)) if truth.text.strip() and len(truth.text) <= LONGEST
     ]
 
 
@@ -88,7 +93,7 @@ def _likelihood(name: str) -> int:
     return len(TRUTH_KEYS) + (not _LIKELY.search(leaf)) + 2 * name.startswith("init_rollout_args")
 
 
-def _columns(example: Example) -> Iterator[tuple[str, Any]]:
+def columns(example: Example) -> Iterator[tuple[str, Any]]:
     """The task's columns, and the values inside those that are tables; prompts are not answers."""
     task = {"init_rollout_args": example.get("init_rollout_args"), **(example.get("task") or {})}
     for name, value in task.items():
@@ -151,20 +156,36 @@ def _text_readings(name: str, value: str, example: Example) -> Iterator[Truth]:
         yield Truth(f"{name} with a capital", value[:1].upper() + value[1:])
 
 
+_JOINTS = {
+    "commas": ", ", "spaces": " ", "lines": "\n", "bare commas": ",", "arrows": " -> ", "semicolons": "; ",
+    "bars": " | ", "angles": " > ", "hyphens": "-", "and": " and ",
+}  # fmt: skip
+
+
 def _list_readings(name: str, value: Sequence[Any]) -> Iterator[Truth]:
     items = list(value)[:MOST_ITEMS]
-    if all(isinstance(item, str | int | float) for item in items):
-        texts = [_plain(item) for item in items]
-        yield Truth(f"the first of {name}", texts[0])
-        for how, joint in (
-            ("commas", ", "),
-            ("spaces", " "),
-            ("lines", "\n"),
-            ("bare commas", ","),
-            ("arrows", " -> "),
-        ):
-            yield Truth(f"{name} with {how}", joint.join(texts))
+    single = all(isinstance(item, str | int | float) for item in items)
+    if single:
+        yield Truth(f"the first of {name}", _plain(items[0]))
+        yield from _joined(name, items)
     yield Truth(f"{name} as JSON", _json(items))
+    if items and all(isinstance(item, Mapping) for item in items):
+        yield from _rows_readings(name, items)
+    if single:
+        yield from _joined(f"{name} backwards,", items[::-1])
+        yield from _joined(f"{name} in order,", _sorted(items))
+
+
+def _joined(name: str, items: Sequence[Any]) -> Iterator[Truth]:
+    texts = [_plain(item) for item in items]
+    yield from (Truth(f"{name} with {how}", joint.join(texts)) for how, joint in _JOINTS.items())
+
+
+def _sorted(items: list[Any]) -> list[Any]:
+    try:
+        return sorted(items)
+    except TypeError:
+        return items
 
 
 def _table_readings(name: str, table: Mapping[str, Any]) -> Iterator[Truth]:
@@ -174,6 +195,21 @@ def _table_readings(name: str, table: Mapping[str, Any]) -> Iterator[Truth]:
     texts = [_plain(item) for item in table.values()]
     yield Truth(f"the values of {name} with commas", ", ".join(texts))
     yield Truth(f"the values of {name} as a table row", f"| {' | '.join(texts)} |")
+
+
+def _rows_readings(name: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[Truth]:
+    """Rows with the same keys as a table, with the keys as its header."""
+    cells = [[_plain(item) for item in row.values()] for row in rows]
+    if any(list(row) != list(rows[0]) for row in rows):
+        return
+    csv = "\n".join(",".join(map(_csv_cell, line)) for line in (list(rows[0]), *cells))
+    yield Truth(f"{name} as CSV", csv)
+    lined = [f"| {' | '.join(line)} |" for line in (list(rows[0]), ["---"] * len(rows[0]), *cells)]
+    yield Truth(f"{name} as a Markdown table", "\n".join(lined))
+
+
+def _csv_cell(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if re.search(r"[\",\n]", text) else text
 
 
 def _yaml(key: str, value: Any) -> list[str]:
@@ -203,16 +239,31 @@ def _letter_of(name: str, value: str, example: Example) -> Iterator[Truth]:
         yield Truth(f"the option of {name}", text)
 
 
-def _together(example: Example, system_prompt: str) -> Iterator[Truth]:
+def _spelled(name: str, value: Any, asked: str) -> Iterator[Truth]:
+    return (Truth(f"{name} as {how}", text) for how, text in spellings(value, asked))
+
+
+def _together(example: Example, asked: str) -> Iterator[Truth]:
     """Several columns as one answer: those the prompt names, and all of them."""
     task = {name: value for name, value in (example.get("task") or {}).items() if name not in PROMPT_COLUMNS}
     task.pop("init_rollout_args", None)
-    asked = " ".join([system_prompt, *(content_text(m.get("content")) for m in example["prompt_messages"])])
     named = {name: value for name, value in task.items() if re.search(rf"\b{re.escape(name)}\b", asked)}
     for label, columns in (("the columns the prompt names", named), ("all columns", task)):
         if len(columns) > 1:
             yield Truth(f"{label} as JSON", _json(columns))
             yield from _table_readings(label, columns)
+    for label, columns in (("the columns", task), *((name, value) for name, value in task.items())):
+        if isinstance(columns := _unpacked(columns), Mapping):
+            whole = {key: _plain(value) for key, value in columns.items()}
+            # A list may hold alternatives, of which one is the answer.
+            first = {key: _plain(value[0] if _is_list(value) else value) for key, value in columns.items()}
+            texts = (*filled(asked, whole), *(filled(asked, first) if first != whole else ()))
+            texts = (*texts, *filled_in_order(asked, list(whole.values())))
+            yield from (Truth(f"{label} in the prompt's template {at}", text, True) for at, text in enumerate(texts, 1))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value)
 
 
 def _is_empty(value: Any) -> bool:
