@@ -167,6 +167,11 @@ def describe_error(error: BaseException) -> str:
     return clean(f"{kind}: {message}" if message else kind)
 
 
+def describe_cause(error: BaseException) -> str:
+    """The same without a full stop, to stand before one and a sentence of advice."""
+    return describe_error(error).rstrip(".")
+
+
 def error_message(error: BaseException) -> str:
     """`str(error)`; user code may define errors for which that raises."""
     try:

@@ -99,11 +99,13 @@ class BaseEnv(ABC):
     def load_dataset(cls, dataset_name: str, **kwargs: Any) -> tuple[Any, str | None]:
         """Load rows by name with Hugging Face `datasets`; returns the rows and, if there is one, their folder."""
         try:
-            from datasets import load_dataset
+            import datasets  # noqa: F401
         except ImportError as missing:
             advice = "load_dataset needs the `datasets` package: pip install 'benchmax[data]'"
             raise ImportError(advice, name=missing.name) from missing
-        return load_dataset(dataset_name, **kwargs), None
+        from benchmax.envs.datasets.hub import load_hub_dataset
+
+        return load_hub_dataset(dataset_name, **kwargs), None
 
     # Tools
 

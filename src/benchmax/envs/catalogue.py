@@ -6,6 +6,7 @@ the name of a built-in environment.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -35,19 +36,26 @@ class Listing(NamedTuple):
     """Names that its `load_dataset` makes rows for, the one that is taken when none is given first."""
     tools: tuple[str, ...] = ()
     """Tools that it has when it is made without arguments."""
+    more_tools: Mapping[str, int] = {}
+    """How many tools it has when it is made with an argument, `KEY=VALUE`."""
     rows: int = 0
     """Rows that it makes when no dataset is named; 0 where that is only known when they are made."""
 
 
+_EXCEL_TOOLS = {"level=tables": 2, "level=conditions": 2, "level=reports": 3, "level=manipulation": 4}
 LISTINGS = {
     "arithmetic": Listing(("sums", "sums2"), rows=99),
     "calculator": Listing(("products",), ("calculate",), rows=1000),
     "math": Listing(
         ("arithmetic", "sums", "expressions", "fractions", "algebra", "words", "competition"), ("calculate",), rows=1000
     ),
-    "crm": Listing(("lookup", "steps", "reports"), ("search_knowledge_articles",), rows=320),
-    "excel": Listing(("formulas", "tables", "conditions", "reports", "manipulation"), ("set_cell",), rows=1000),
-    "code": Listing(("lines", "steps", "cases", "algorithms"), rows=1000),
+    "crm": Listing(
+        ("lookup", "steps", "reports"), ("search_knowledge_articles",), {"level=steps": 12, "level=reports": 25}, 320
+    ),
+    "excel": Listing(
+        ("formulas", "tables", "conditions", "reports", "manipulation"), ("set_cell",), _EXCEL_TOOLS, 1000
+    ),
+    "code": Listing(("lines", "steps", "cases", "algorithms"), (), {"tools=true": 1}, 1000),
     "wikipedia": Listing(("facts", "articles", "hops", "chains"), ("get_wikipedia_article", "search_wikipedia")),
     "search": Listing(("lookup", "steps", "chains"), ("search",), rows=640),
     "telestich": Listing(("acrostic", "telestich", "double", "long"), rows=1000),

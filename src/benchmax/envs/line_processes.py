@@ -71,7 +71,9 @@ class LineProcesses:
             raise UsageError(
                 f"{self._what} needs a package that is not installed ({missing}). Run: {extras.install('envs')}"
             )
-        raise RewardError(f"{self._what} did not start within {self._patience:g} s. Try again.")
+        raise RewardError(
+            f"{self._what} did not start. Try again, or install its packages anew: {extras.install('envs')}"
+        )
 
     def close(self) -> None:
         """End the processes that are not busy; the others end with this one."""

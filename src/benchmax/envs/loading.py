@@ -14,19 +14,20 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType, new_class
-from typing import Any
+from typing import Any, get_args
 
 from benchmax import plugins
 from benchmax.envs.base_env import BaseEnv, overrides
-from benchmax.envs.catalogue import BUILT_IN, environments, member_class
+from benchmax.envs.catalogue import BUILT_IN, LISTINGS, environments, member_class
 from benchmax.envs.composed.parts import is_composed, part_name, split_parts
 from benchmax.envs.datasets.readers import FORMATS
-from benchmax.errors import BenchmaxError, EnvDefinitionError, NotFoundError, UsageError, describe_error
+from benchmax.errors import BenchmaxError, ConfigError, EnvDefinitionError, NotFoundError, UsageError, describe_cause
 
 
 def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]:
@@ -50,6 +51,8 @@ def load_env_class(spec: str, folder: str | Path | None = None) -> type[BaseEnv]
     module, dot, name = (file, ":", name) if name else spec.rpartition(".")
     if not dot or not all(part.isidentifier() for part in module.split(".")):
         known = environments()
+        if (alone := spec.rpartition("=")[0].strip()) in known:
+            raise UsageError(f"{spec!r} weighs one environment against none. Leave the weight out: {alone}.")
         near = difflib.get_close_matches(spec, known, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise NotFoundError(
@@ -195,7 +198,7 @@ def make_env(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> BaseEnv:
         raise
     except (Exception, SystemExit) as error:
         raise EnvDefinitionError(
-            f"{env_class.__name__} cannot be constructed: {describe_error(error)}. "
+            f"{env_class.__name__} cannot be constructed: {describe_cause(error)}. "
             "Correct its __init__, or what is passed with --env-arg."
         ) from error
 
@@ -212,6 +215,26 @@ def check_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> N
         raise EnvDefinitionError(
             f"{env_class.__name__} needs the argument {left[0]!r}. Give it with --env-arg {left[0]}=VALUE."
         )
+    _refuse_wrong_types(env_class, arguments)
+
+
+_KINDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
+
+
+def _refuse_wrong_types(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> None:
+    """Raise UsageError for a value that is none of the plain types which the constructor's annotation names."""
+    for name, each in constructor_parameters(env_class).items():
+        kinds = [*get_args(each.annotation)] or [each.annotation]
+        value = arguments.get(name, each.default)
+        accepted = {*kinds, *([int] if float in kinds else [])}
+        if value == each.default or not all(kind in _KINDS for kind in kinds) or type(value) in accepted:
+            continue
+        wanted = " or ".join(_KINDS[kind] for kind in kinds if kind is not type(None))
+        example = f", such as {json.dumps(each.default)}" if type(each.default) in kinds and each.default else ""
+        raise UsageError(
+            f"{env_class.__name__} takes {wanted} for {name!r}{example}, and {value!r} is none. "
+            f"Correct --env-arg {name}=VALUE."
+        )
 
 
 def refuse_unknown_arguments(env_class: type[BaseEnv], arguments: Mapping[str, Any]) -> None:
@@ -226,14 +249,38 @@ def refuse_unknown_arguments(env_class: type[BaseEnv], arguments: Mapping[str, A
             raise UsageError(f"{env_class.__name__} takes no argument {name!r}. {hint}")
 
 
+def parse_env_args(pairs: Iterable[str] | None) -> dict[str, Any]:
+    """KEY=VALUE pairs; a value that is JSON is read as such. PART.KEY=VALUE is for a part of a composed environment."""
+    arguments: dict[str, Any] = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        part, _, key = name.rpartition(".")
+        if not equals or not key.isidentifier():
+            raise ConfigError(f"--env-arg {pair!r} is not KEY=VALUE. Write it like --env-arg difficulty=2.")
+        given = arguments.setdefault(part, {}) if part else arguments
+        try:
+            given[key] = json.loads(value)
+        except ValueError:
+            given[key] = value
+    return arguments
+
+
 def constructor_parameters(env_class: type[BaseEnv]) -> dict[str, inspect.Parameter]:
     """The parameters the constructor takes by name, those that it passes on included where that is known."""
-    given = list(inspect.signature(env_class.__init__).parameters.values())[1:]
+    given = list(_signature(env_class).parameters.values())[1:]
     own = {each.name: each for each in given if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
     base = env_class.__base__
     if base is None or not issubclass(base, BaseEnv) or not _takes_more(env_class) or not _passes_on(env_class):
         return own
     return {name: each.replace(default=None) for name, each in constructor_parameters(base).items()} | own
+
+
+def _signature(env_class: type[BaseEnv]) -> inspect.Signature:
+    """Of its constructor, with annotations as types where they can be looked up."""
+    try:
+        return inspect.signature(env_class.__init__, eval_str=True)
+    except Exception:  # an annotation may name what is imported for type checkers alone
+        return inspect.signature(env_class.__init__)
 
 
 def _takes_more(env_class: type[BaseEnv]) -> bool:
@@ -289,7 +336,7 @@ def own_rows(env_class: type[BaseEnv], name: str | None = None) -> Any:
         raise
     except Exception as error:
         raise UsageError(
-            f"{env_class.__name__}.load_dataset failed: {describe_error(error)}. "
+            f"{env_class.__name__}.load_dataset failed: {describe_cause(error)}. "
             "Correct it, or give another dataset with --data."
         ) from error
     return rows
@@ -297,7 +344,10 @@ def own_rows(env_class: type[BaseEnv], name: str | None = None) -> Any:
 
 def _no_such_data(env_class: type[BaseEnv], name: str) -> str:
     hub = name if "/" in name else "owner/name"
+    path = f"{env_class.__module__}.{env_class.__qualname__}"
+    listed = [each for built_in, found in BUILT_IN.items() if found == path for each in LISTINGS[built_in].datasets]
+    makes = f" (it makes {', '.join(listed)})" if listed else ""
     return (
-        f"{name!r} is no file, and {env_class.__name__} knows no dataset of that name. "
+        f"{name!r} is no file, and {env_class.__name__} knows no dataset of that name{makes}. "
         f"Give the path of a file ({', '.join(FORMATS)}), or hf:{hub} for one on the hub."
     )

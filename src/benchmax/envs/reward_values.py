@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmax import limits
 from benchmax.envs.types import Unscored
-from benchmax.errors import clean, describe_error
+from benchmax.errors import clean, describe_cause, describe_error
 
 WHOLE = "reward"
 """The name under which a result without usable names is reported."""
@@ -60,7 +60,7 @@ def normalise_rewards(raw: Any) -> tuple[dict[str, float], dict[str, str]]:
     try:
         items = list(raw.items())
     except Exception as error:
-        return {}, {WHOLE: f"The reward mapping could not be read: {describe_error(error)}. Return a plain dict."}
+        return {}, {WHOLE: f"The reward mapping could not be read: {describe_cause(error)}. Return a plain dict."}
     for _, value in items:
         close_coroutines(value)
     scored: dict[str, float] = {}

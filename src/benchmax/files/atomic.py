@@ -30,7 +30,11 @@ def replacing(path: Path, *, private: bool = False, durable: bool = True, keep: 
     `private` lets only its owner read it; `durable` makes it survive a power cut; with `keep`, an existing file stays.
     """
     temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
-    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
+    try:
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600 if private else 0o666)
+    except OSError as error:
+        error.filename = str(path)  # the name that the caller knows
+        raise
     try:
         with open(descriptor, "w+b") as file:
             yield file

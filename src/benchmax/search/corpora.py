@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ PASSAGE_CHARS = 1_200
 """Of a file in a folder that has no index of its own."""
 
 
-def open_corpus(address: str | Path) -> SearchClient:
-    """The corpus at an address; raises NotFoundError when there is none."""
+def open_corpus(address: str | Path, others: Sequence[str] = ()) -> SearchClient:
+    """The corpus at an address; NotFoundError when there is none, with the `others` that the caller has itself."""
     path = Path(address).expanduser()
     if path.is_dir():
         return index_of_folder(path)
@@ -37,8 +38,8 @@ def open_corpus(address: str | Path) -> SearchClient:
         return PlatformCorpus(rest)
     if colon and name in plugins.entries("corpora"):
         return _checked(plugins.load("corpora", name)(rest), name)
-    known = ", ".join(f"{each}:…" for each in (PLATFORM, *plugins.entries("corpora")))
-    raise NotFoundError(f"There is no corpus {str(address)!r}. Give an index's file, a folder, or one of: {known}")
+    known = ", ".join([*others, *(f"{each}:NAME" for each in (PLATFORM, *plugins.entries("corpora")))])
+    raise NotFoundError(f"There is no corpus {str(address)!r}. Give an index's file, a folder, or one of: {known}.")
 
 
 def index_of_folder(folder: Path) -> Index:

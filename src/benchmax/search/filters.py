@@ -37,6 +37,9 @@ class _Reader:
             )
         if "field" in given and "op" in given:
             return _comparison(given, where)
+        if "op" in given or "field" in given:
+            lacks = "field" if "op" in given else "op"
+            raise UsageError(f'{where} has no {lacks}. Write {{"field": …, "op": …, "value": …}}, or {{"and": […]}}.')
         return _all([self._entry(name, value, where, depth) for name, value in given.items()])
 
     def _entry(self, name: str, value: Any, where: str, depth: int) -> Predicate:
@@ -47,6 +50,8 @@ class _Reader:
         if name in ("and", "or") and isinstance(value, list):
             parts = self._several(value, place, depth)
             return _all(parts) if name == "and" else _any(parts)
+        if name in ("and", "or", "not"):
+            raise UsageError(f"{place} is no {'filter' if name == 'not' else 'list of filters'}. Put one there.")
         return _comparison({"field": name, "op": "eq", "value": value}, where)
 
     def _several(self, given: list[Any], where: str, depth: int) -> list[Predicate]:

@@ -11,6 +11,7 @@ import re
 from typing import Any, ClassVar
 
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.columns import require_columns, require_task
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.envs.types import Example, Messages
@@ -32,6 +33,7 @@ class ArithmeticEnv(BaseEnv):
 
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
+        require_columns(example, "question", "ground_truth")
         return make_example(
             prompt_messages=[*SHOWN, {"role": "user", "content": example["question"]}],
             task={"ground_truth": str(example["ground_truth"])},
@@ -51,8 +53,9 @@ class ArithmeticEnv(BaseEnv):
     async def compute_reward(
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
     ) -> dict[str, float]:
+        truth = require_task(task, "ground_truth")["ground_truth"]
         answer = _ANSWER.search(extract_completion_text(messages))
-        correct = answer is not None and int(answer[1]) == int((task or {})["ground_truth"])
+        correct = answer is not None and int(answer[1]) == int(truth)
         return {"format": float(answer is not None), "correct": float(correct)}
 
 

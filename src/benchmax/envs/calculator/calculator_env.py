@@ -13,9 +13,11 @@ from typing import Any, ClassVar
 
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.calculator.expressions import compute
+from benchmax.envs.columns import require_columns, require_task
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.envs.types import Example, Messages, ToolCall, ToolDefinition
+from benchmax.errors import ToolError
 
 _ANSWER = re.compile(r"<answer>\s*(-?\d{1,18})\s*</answer>")
 CALCULATE = ToolDefinition(
@@ -51,6 +53,7 @@ class CalculatorEnv(BaseEnv):
 
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
+        require_columns(example, "question", "ground_truth")
         return make_example(
             prompt_messages=[*SHOWN, {"role": "user", "content": example["question"]}],
             task={"ground_truth": str(example["ground_truth"])},
@@ -67,13 +70,17 @@ class CalculatorEnv(BaseEnv):
         return [CALCULATE]
 
     async def run_tool(self, rollout_id: str, tool_name: str, **tool_args: Any) -> str:
-        return compute(tool_args["expression"])
+        expression = tool_args.get("expression")
+        if tool_name != CALCULATE.name or not isinstance(expression, str):
+            raise ToolError(f"The tool is {CALCULATE.name}, and takes an expression as text. Call it so.")
+        return compute(expression)
 
     async def compute_reward(
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
     ) -> dict[str, float]:
-        truth = (task or {})["ground_truth"]
-        completion: Messages = getattr(messages, "completion", messages)
+        truth = require_task(task, "ground_truth")["ground_truth"]
+        said = getattr(messages, "completion", messages)
+        completion: Messages = [] if said is None or isinstance(said, str) else said  # in a text no tool was called
         computed = any(message["role"] == "tool" and message.get("content") == truth for message in completion)
         answers = _ANSWER.findall(extract_completion_text(completion[-1:] if completion else []))
         correct = computed and len(answers) == 1 and int(answers[0]) == int(truth)

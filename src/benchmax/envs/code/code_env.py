@@ -21,7 +21,9 @@ from benchmax.envs.code.levels import DEFAULT_LEVEL, LEVELS, make_rows
 from benchmax.envs.code.runner import Outcome, Runner, Tally, check_sandbox
 from benchmax.envs.code.scoring import Case, chance, read_cases, same, worth, written
 from benchmax.envs.code.trying import run_python
+from benchmax.envs.columns import require_task
 from benchmax.envs.example_id import make_example
+from benchmax.envs.rollout_state import RolloutState
 from benchmax.envs.types import Example, Messages, RewardValue, ToolDefinition, Unscored
 
 logger = logging.getLogger(__name__)
@@ -64,7 +66,7 @@ class CodeEnv(BaseEnv):
         if tools:
             self.recommended_max_turns, self.recommended_max_tool_calls = TOOL_TURNS, TOOL_CALLS
         self._runner = Runner()
-        self._asked: dict[str, tuple[str, list[Case]]] = {}
+        self._asked: RolloutState[tuple[str, list[Case]]] = RolloutState()
         """What the question of each rollout shows: a function and examples."""
 
     # Rows
@@ -114,7 +116,7 @@ class CodeEnv(BaseEnv):
     async def run_tool(self, rollout_id: str, tool_name: str, /, **tool_args: Any) -> str:
         if not self._tools or tool_name != TOOL.name:
             return f"Error: There is no tool {tool_name!r}."
-        name, examples = self._asked.get(rollout_id, ("", []))
+        name, examples = self._asked[rollout_id]
         return await run_python(self._runner, tool_args.get("code"), name, examples)
 
     # Rewards
@@ -122,7 +124,7 @@ class CodeEnv(BaseEnv):
     async def compute_reward(
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
     ) -> Mapping[str, RewardValue]:
-        asked = task or {}
+        asked = require_task(task, "entry_point", "asserts" if "asserts" in (task or {}) else "cases")
         source = final_code(messages, asked["entry_point"])
         if source is None:
             logger.info("There is no closed code block.")
@@ -130,7 +132,7 @@ class CodeEnv(BaseEnv):
         whole = _with_prefix(source, asked["entry_point"], asked.get("prefix", ""))
         if "cases" in asked:
             return {"tests": await self._score_cases(whole, asked["entry_point"], read_cases(asked["cases"]))}
-        tally = await self._runner.asserts(whole, asked["entry_point"], asked["setup"], asked["asserts"])
+        tally = await self._runner.asserts(whole, asked["entry_point"], asked.get("setup", ""), asked["asserts"])
         return {"tests": _score(tally)}
 
     async def _score_cases(self, source: str, name: str, cases: list[Case]) -> float:

@@ -33,6 +33,7 @@ from benchmax.envs.composed.parts import (
 from benchmax.envs.datasets.readers import read_rows
 from benchmax.envs.example_id import make_example
 from benchmax.envs.legacy import example_from, group_reward_arguments, reward_arguments
+from benchmax.envs.rollout_state import RolloutState
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
 from benchmax.errors import EnvDefinitionError, ToolError, UsageError
 
@@ -56,16 +57,20 @@ class ComposedEnv(BaseEnv):
 
     def __init__(self, **arguments: Any) -> None:
         """The arguments of each part's constructor, as a dict under the part's name."""
+        from benchmax.envs.loading import constructor_parameters, make_env  # it loads this room
+
         for name, given in arguments.items():
             if name not in self.parts or not isinstance(given, Mapping):
-                names = ", ".join(self.parts)
-                raise UsageError(f"{name}={given!r} is no part with a table of its arguments. The parts are: {names}.")
-        from benchmax.envs.loading import make_env  # it loads this room
-
+                takers = [part for part, cls in self.parts.items() if name in constructor_parameters(cls)]
+                where = f"{name}.KEY" if name in self.parts else f"{[*takers, *self.parts][0]}.{name}"
+                raise UsageError(
+                    f"The argument {name!r} does not say to which of the environments it belongs: "
+                    f"{', '.join(self.parts)}. Write it like --env-arg {where}=VALUE."
+                )
         self._envs: dict[str, BaseEnv] = {
             name: make_env(cls, arguments.get(name, {})) for name, cls in self.parts.items()
         }
-        self._rollouts: dict[str, str] = {}
+        self._rollouts: RolloutState[str] = RolloutState()
         """The part of each rollout that was begun."""
         self._tools: dict[str, list[ToolDefinition]] = {}
         self.composed_of = {name: _facts(name, env) for name, env in self._envs.items()}
@@ -166,12 +171,7 @@ class ComposedEnv(BaseEnv):
         return await _call(env.run_tool, rollout_id, name, **tool_args)
 
     def _begun(self, rollout_id: str) -> tuple[str, BaseEnv]:
-        part = self._rollouts.get(rollout_id)
-        if part is None:
-            raise ToolError(
-                f"The rollout {rollout_id!r} was not begun, so its environment is unknown. "
-                'Call init_rollout(rollout_id, **example["init_rollout_args"]) first.'
-            )
+        part = self._rollouts[rollout_id]
         return part, self._envs[part]
 
     # Rewards

@@ -32,13 +32,17 @@ def is_composed(spec: str) -> bool:
 def split_parts(spec: str) -> dict[str, float]:
     """What names each environment, and its weight."""
     parts: dict[str, float] = {}
-    for text in filter(None, (each.strip() for each in spec.split(","))):
+    texts = [each.strip() for each in spec.split(",")]
+    named = [text for text in texts if text]
+    if not named:
+        raise UsageError("No environment is named. Write them with commas: math,crm.")
+    if len(named) < len(texts):
+        raise UsageError(f"{spec!r} has a comma with no environment beside it. Write {','.join(named)}.")
+    for text in named:
         name, weight = _weighted(text)
         if name in parts:
-            raise UsageError(f"{name!r} is named twice. Give it a weight instead: {name}=2.")
+            raise UsageError(f"{name!r} is named twice. Name it once; a weight draws it more often: {name}=2.")
         parts[name] = weight
-    if not parts:
-        raise UsageError("No environment is named. Write them with commas: math,crm.")
     return parts
 
 
@@ -47,9 +51,10 @@ def _weighted(text: str) -> tuple[str, float]:
     if not equals:
         return text, 1.0
     try:
-        return name.strip(), checked_weight(name, float(weight))
+        number = float(weight)
     except ValueError:
         raise UsageError(f"{text!r} is not NAME or NAME=WEIGHT. Write weights as numbers: math=2,crm=1.") from None
+    return name.strip(), checked_weight(name.strip(), number)
 
 
 def checked_weight(name: str, weight: Any) -> float:

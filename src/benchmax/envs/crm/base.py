@@ -7,6 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.columns import require_columns
 from benchmax.envs.crm.tasks import DEFAULT_LEVEL, KINDS, LEVELS, make_rows
 from benchmax.envs.crm.tools import TOOLS
 from benchmax.envs.example_id import make_example
@@ -42,11 +43,7 @@ class CRMBase(BaseEnv):
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
         row = dict(example)
-        if missing := [name for name in COLUMNS if row.get(name) is None]:
-            raise ValueError(
-                f"A CRM row needs the columns {', '.join(COLUMNS)}; {missing[0]} is missing. "
-                "Add it, or leave the row out."
-            )
+        require_columns(row, *COLUMNS)
         parts = (row["persona"], row["task"], _metadata(row).get("required"), row["query"])
         question: Messages = [{"role": "user", "content": "\n".join(str(part) for part in parts if part)}]
         task: dict[str, Any] = {

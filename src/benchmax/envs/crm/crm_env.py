@@ -29,6 +29,7 @@ from benchmax.envs.crm.tasks import DEFAULT_LEVEL
 from benchmax.envs.crm.tools import TOOLS, call_tool
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner, SkypilotProvisioner
+from benchmax.envs.rollout_state import RolloutState
 from benchmax.envs.types import Messages, RewardValue, ToolDefinition
 from benchmax.errors import EnvDefinitionError
 
@@ -53,7 +54,7 @@ class CRMEnvInProcess(CRMBase):
         self._lock = threading.Lock()
         self._companies: dict[int, EmbeddedOrg] = {}
         """The companies asked about last, the newest at the end."""
-        self._rollouts: dict[str, int] = {}
+        self._rollouts: RolloutState[int] = RolloutState()
 
     async def list_tools(self) -> list[ToolDefinition]:
         return [TOOLS[name].definition for name in self._listed]
@@ -72,7 +73,7 @@ class CRMEnvInProcess(CRMBase):
         self._rollouts.pop(rollout_id, None)
 
     async def run_tool(self, rollout_id: str, tool_name: str, /, **tool_args: Any) -> str:
-        org: Org = self._live or await self._records(self._rollouts.get(rollout_id, self._company))
+        org: Org = self._live or await self._records(self._rollouts[rollout_id])
         return await call_tool(org, tool_name, tool_args, self._listed)
 
     async def compute_reward(

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmax.envs.columns import require_task
 from benchmax.envs.reward_helpers import extract_completion_text, extract_last_answer_block
-from benchmax.errors import EnvDefinitionError
 
 _BETWEEN_TOKENS = re.compile(r"[,|\s]+")
 _ARTICLES = frozenset({"a", "an", "the"})
@@ -41,9 +41,8 @@ def _has_answer(text: str) -> bool:
 
 def score_task(completion: Any, task: Mapping[str, Any]) -> float:
     """The score of a completion for an example's task."""
-    if "reward_metric" not in task:
-        raise EnvDefinitionError("A CRM task has no reward_metric. Give exact_match or fuzzy_match in that column.")
-    return score(completion, task.get("ground_truth") or [], task["reward_metric"])
+    require_task(task, "ground_truth", "reward_metric")
+    return score(completion, task["ground_truth"], task["reward_metric"])
 
 
 def exact_match(answer: str, truths: Sequence[str]) -> float:

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.columns import MissingColumn
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.datasets.rows import (
     Finding,
@@ -333,11 +334,14 @@ def _stop_at_error(findings: list[Finding]) -> None:
 
 
 def _raised(error: Exception, columns: list[Any]) -> Finding:
+    names = ", ".join(one_line(str(column), 40) for column in columns[:20])
+    if isinstance(error, MissingColumn):
+        wanted = ", ".join(error.expected)
+        return Finding(error.column, f"nothing is there: the row has the columns {names}", f"give it {wanted}")
     try:
         shown = repr(error)
     except Exception:
         shown = type(error).__name__
-    names = ", ".join(one_line(str(column), 40) for column in columns[:20])
     reason = f"dataset_preprocess raised {one_line(shown, 200)}: the row has the columns {names or 'none'}"
     missing = error.args[0] if isinstance(error, KeyError) and error.args else None
     if isinstance(missing, str) and missing not in columns:

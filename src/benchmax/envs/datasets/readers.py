@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, TypeAlias, cast
 
+from benchmax.envs.datasets.hub import load_hub_dataset
 from benchmax.envs.datasets.rows import Finding, Row, json_type
 from benchmax.envs.datasets.text_readers import JSON_FILE_BYTES, csv_rows, json_rows, jsonl_rows
-from benchmax.errors import DatasetError, NotFoundError, UsageError
+from benchmax.errors import BenchmaxError, DatasetError, NotFoundError, UsageError, describe_cause
 
 Source: TypeAlias = "str | os.PathLike[str] | Iterable[Any]"
 
@@ -73,14 +74,14 @@ def _only_split(splits: Mapping[str, Any]) -> Iterable[Any]:
 def _from_hub(source: str) -> Iterable[Any]:
     name, _, split = source.removeprefix("hf:").partition(":")
     try:
-        from datasets import load_dataset
+        return cast("Iterable[Any]", load_hub_dataset(name, split=split or "train"))
     except ImportError:
         raise UsageError("Hub datasets need an extra: pip install 'benchmax[data]'.") from None
-    try:
-        return cast("Iterable[Any]", load_dataset(name, split=split or "train"))
+    except BenchmaxError:
+        raise
     except Exception as error:
         raise DatasetError(
-            f"Cannot load {name!r} from the hub: {type(error).__name__}: {error}. "
+            f"Cannot load {name!r} from the hub: {describe_cause(error)}. "
             "Check the name (hf:owner/name:split) and the network."
         ) from error
 

@@ -190,6 +190,8 @@ def check_columns(row: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _no_prompt(row: Mapping[str, Any]) -> Finding:
+    if empty := next((column for column in PROMPT_COLUMNS if column in row), ""):
+        return Finding(empty, "is empty", "write what the model is asked")
     columns = ", ".join(one_line(str(column), 40) for column in list(row)[:10]) or "none"
     return Finding(
         None,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.columns import require_columns
 from benchmax.envs.example_id import make_example
 from benchmax.envs.excel import rows as row_shapes
 from benchmax.envs.excel import spreadsheetbench
@@ -44,8 +45,7 @@ class ExcelBase(BaseEnv):
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
         row = dict(example)
-        if missing := [name for name in ("instruction", "answer_position", "expected") if row.get(name) is None]:
-            raise ValueError(f"An Excel row needs the column {missing[0]}. Add it, or load the rows with load_dataset.")
+        require_columns(row, "instruction", "answer_position", "expected")
         if not any(row.get(name) for name in row_shapes.SOURCES):
             raise ValueError(f"An Excel row needs a workbook in one of {', '.join(row_shapes.SOURCES)}. Add one.")
         source, output = row.get("input_filename") or INPUT, row.get("output_filename") or OUTPUT

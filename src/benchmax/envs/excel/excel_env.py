@@ -28,6 +28,7 @@ from benchmax.envs.excel.workbook_sandbox import WorkbookSandbox
 from benchmax.envs.mcp import ParallelMcpEnv
 from benchmax.envs.mcp.provisioners import BaseProvisioner, LocalProvisioner, SkypilotProvisioner
 from benchmax.envs.remote.wire import RemoteError
+from benchmax.envs.rollout_state import RolloutState
 from benchmax.envs.types import Messages, RewardValue, ToolDefinition
 from benchmax.errors import ToolError
 
@@ -43,7 +44,7 @@ class ExcelEnvInProcess(ExcelBase):
         self._level, self._listed = level, tools_of(level)
         self._own = books is None
         self._books = books or WorkbookSandbox()
-        self._rollouts: dict[str, RolloutFiles] = {}
+        self._rollouts: RolloutState[RolloutFiles] = RolloutState()
 
     async def list_tools(self) -> list[ToolDefinition]:
         return [TOOLS[name] for name in self._listed]

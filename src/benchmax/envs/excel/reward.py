@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from benchmax.envs.columns import require_task
 from benchmax.envs.excel.workbook_sandbox import WorkbookError, WorkbookSandbox
 from benchmax.envs.excel.workbooks.values import number_of
 from benchmax.envs.types import RewardValue, Unscored
@@ -29,6 +30,7 @@ _CLOSE = 1e-6
 
 async def score_workbook(books: WorkbookSandbox, content: bytes | None, task: Mapping[str, Any]) -> RewardValue:
     """What a workbook is worth; one that is missing or cannot be opened is worth nothing."""
+    require_task(task, "expected")
     if not content:
         return 0.0
     expected: Mapping[str, Mapping[str, Any]] = task["expected"]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmax.envs.excel.workbook_sandbox import WorkbookSandbox, why_ended
+from benchmax.envs.excel.workbook_sandbox import WorkbookError, WorkbookSandbox, why_ended
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import ToolError
 from benchmax.sandbox.call import plain_name
@@ -90,8 +90,12 @@ async def _run_code(books: WorkbookSandbox, files: RolloutFiles, code: str, outp
         raise ToolError(f"The code failed. {result.stderr.strip()[-_TRACE_CHARS:]}")
     if output not in result.files:
         raise ToolError(f"The code saved no workbook at {output}. Save it there.")
+    try:
+        text = await books.dump(result.files[output])
+    except WorkbookError as error:
+        reason = str(error).rstrip(".")
+        raise ToolError(f"What the code saved at {output} is left out: {reason}. Save a workbook there.") from None
     files.written[output] = result.files[output]
-    text = await books.dump(files.written[output])
     return f"{result.stdout.strip()}\n{text}" if result.stdout.strip() else text
 
 

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 from benchmax import extras
 from benchmax.envs.calculator.calculator_env import worked
 from benchmax.envs.calculator.expressions import compute
+from benchmax.envs.columns import require_task
 from benchmax.envs.example_id import make_example
 from benchmax.envs.math import rows as row_shapes
 from benchmax.envs.math.answers import decide, final_answer
@@ -95,7 +96,8 @@ class MathEnv(ParallelMcpEnv):
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
     ) -> Mapping[str, RewardValue]:
         """Scored here, where one judge stays loaded; then the rollout's servers are given back."""
-        matches = await self._matches(final_answer(messages), str((task or {})["ground_truth"]))
+        truth = require_task(task, "ground_truth")["ground_truth"]
+        matches = await self._matches(final_answer(messages), str(truth))
         await self.release_rollout(rollout_id)
         return {"match": float(matches)}
 
@@ -121,14 +123,10 @@ class MathEnv(ParallelMcpEnv):
             results.append(compute(expression))
         return calls
 
-    def demonstrate(self, example: Example) -> Generator[Any, str, None]:
+    def demonstrate(self, example: Example) -> Generator[Any, str, None] | None:
         """The calculation of a generated task, step by step; of other rows the answer alone."""
         task = _task(example)
-        results: list[str] = []
-        for step in task.get("steps", ()):
-            result = yield "calculate", {"expression": filled(step, results)}
-            results.append(result)
-        yield f"<answer>{filled(task.get('reply', task['ground_truth']), results)}</answer>"
+        return _played(task) if "ground_truth" in task else None
 
 
 class MathEnvLocal(MathEnv):
@@ -145,6 +143,14 @@ class MathEnvSkypilot(MathEnv):
     def __init__(self, cloud: Any = None, num_nodes: int = 2, servers_per_node: int = 5, **kwargs: Any) -> None:
         machines = SkypilotProvisioner(WORKDIR, cloud or "azure", num_nodes, servers_per_node)
         super().__init__(WORKDIR, machines, **kwargs)
+
+
+def _played(task: Mapping[str, Any]) -> Generator[Any, str, None]:
+    results: list[str] = []
+    for step in task.get("steps", ()):
+        result = yield "calculate", {"expression": filled(step, results)}
+        results.append(result)
+    yield f"<answer>{filled(task.get('reply', task['ground_truth']), results)}</answer>"
 
 
 def _task(example: Example) -> dict[str, Any]:

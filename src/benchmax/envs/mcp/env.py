@@ -36,6 +36,8 @@ from benchmax.files.temp_dirs import make_owned_dir, remove_tree
 OutputParser = Callable[[str], Any]
 _LIST_SECONDS = 90.0
 _TOOL_MARGIN, _REWARD_MARGIN = 2.0, 5.0
+_LARGEST_MARGIN = 0.1
+"""Of the time a hook has."""
 """The agent times out this many seconds before the rollout does, so that its error message arrives."""
 
 
@@ -308,7 +310,7 @@ class ParallelMcpEnv(BaseEnv):
 def _within_hook(default: float, margin: float) -> float:
     """A timeout a little shorter than the hook's own, so that the more specific error comes first."""
     given = current_hook_seconds.get() or default
-    return max(given / 2, given - margin)
+    return given - min(margin, _LARGEST_MARGIN * given)
 
 
 def _reward_value(scored: Mapping[str, Any]) -> RewardValue:

@@ -20,6 +20,7 @@ from benchmax.envs.logging import rollout_context
 from benchmax.envs.mcp.agent_client import AgentClient, WrongSecret
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner
 from benchmax.envs.mcp.timings import Durations
+from benchmax.envs.rollout_state import not_begun
 from benchmax.errors import BenchmaxError, McpError, UsageError
 
 logger = logging.getLogger(__name__)
@@ -232,7 +233,7 @@ class ServerPool:
         try:
             lease = self.leases[rollout_id]
         except KeyError:
-            raise McpError(f"Rollout {rollout_id!r} has no MCP servers. Call init_rollout first.") from None
+            raise McpError(not_begun(rollout_id)) from None
         if lease.lost is not None:
             raise McpError(lease.lost)
         return lease

@@ -26,6 +26,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import fields
 from importlib import import_module
 from math import isfinite
 from typing import Any
@@ -52,6 +53,7 @@ EVALUATED = (
 """Modules that pass answers to `eval`."""
 PARSED = ("games.puzzle24", "games.countdown")
 """Modules that imported sympy's `parse_expr` by name."""
+_NO_NUMBER = re.compile(r"(?<![a-z])(?:nan|inf|infinity)[ij]?(?![a-z])", re.IGNORECASE)
 _TOKEN = re.compile(r"\s*(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+|[A-Za-z]+|\*\*|[-+*/^()=,|])")
 _NAMES = frozenset(
     {"sin", "cos", "tan", "sec", "csc", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "ln",
@@ -104,7 +106,7 @@ def score(task: str, answer: str, entry: dict[str, Any]) -> float:
             return 1.0
         if truth.strip().lower() in _LABELS:
             return float(answer.strip().lower() == truth.strip().lower())
-    if is_exact(task) or not _uses_its_numbers(task, answer, entry):
+    if is_exact(task) or not _uses_its_numbers(task, answer, entry) or _is_no_number(answer, truth):
         return 0.0
     try:
         value = float(_scorer(task).score_answer(answer, entry))
@@ -112,6 +114,11 @@ def score(task: str, answer: str, entry: dict[str, Any]) -> float:
         return 0.0
     value = min(1.0, max(0.0, value)) if isfinite(value) else 0.0
     return 0.0 if value <= FLOOR else value
+
+
+def _is_no_number(answer: str, truth: Any) -> bool:
+    """Whether an answer has a nan or an infinity where the puzzle's own has none: some scorers take them for near."""
+    return bool(_NO_NUMBER.search(answer)) and not _NO_NUMBER.search(str(truth))
 
 
 def _uses_its_numbers(task: str, answer: str, entry: dict[str, Any]) -> bool:
@@ -246,6 +253,7 @@ def _dataset(task: str, level: str, settings: dict[str, Any], seed: int, rows: i
     from reasoning_gym.factory import CURRICULA, DATASETS, create_curriculum
 
     dataset, config = DATASETS[task]
+    _check_settings(config, settings)
     size = {"seed": seed, "size": rows * TRIES}
     if level == "default" or task not in CURRICULA or (level == "easy" and task in WITHOUT_EASY):
         return dataset(config(**size, **settings))
@@ -254,10 +262,23 @@ def _dataset(task: str, level: str, settings: dict[str, Any], seed: int, rows: i
         curriculum.set_attr_level(attribute.name, min(LEVELS[level], len(attribute.levels) - 1))
     made = curriculum.generate_configuration(size)
     for name, value in settings.items():
-        if not hasattr(made, name):
-            raise TypeError(f"{task} has no setting {name!r}")
         setattr(made, name, value)
     return dataset(made)
+
+
+class _BadSetting(ValueError):
+    """What a person can correct; the text says it all."""
+
+
+def _check_settings(config: Any, settings: dict[str, Any]) -> None:
+    known = {each.name: each.default for each in fields(config) if each.name not in ("seed", "size")}
+    for name, value in settings.items():
+        if name not in known:
+            raise _BadSetting(f"it has no setting {name!r}; its settings are {', '.join(known)}")
+        kind = type(known[name])
+        fits = type(value) is kind or (kind is float and type(value) is int)
+        if kind in (bool, int, float, str) and not fits:
+            raise _BadSetting(f"{name} takes {kind.__name__}, such as {known[name]!r}, and not {value!r}")
 
 
 def _entries(dataset: Any, wanted: int) -> Iterator[dict[str, Any]]:
@@ -337,6 +358,8 @@ def _made(order: dict[str, Any], seconds: float) -> dict[str, Any]:
         return make(order)
     except _TooSlow:
         return {"error": f"these puzzles take longer than {seconds:g} s to make"}
+    except (_BadSetting, AssertionError) as error:  # reasoning-gym asserts that settings fit together
+        return {"error": str(error)}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
     finally:

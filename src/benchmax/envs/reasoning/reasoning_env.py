@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.columns import require_columns, require_task
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reasoning.puzzles import make_puzzles, score_puzzle
 from benchmax.envs.reasoning.tasks import MIXED, NAMES
@@ -52,6 +53,7 @@ class ReasoningEnv(BaseEnv):
 
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
+        require_columns(example, "task", "question", "entry")
         shown = example.get("shown") or ()
         prompt: Messages = []
         for question, answer in [shown] if shown else []:
@@ -102,8 +104,9 @@ class ReasoningEnv(BaseEnv):
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
     ) -> Mapping[str, RewardValue]:
         """What the task's scorer says of the answer, from 0 to 1; nothing for several different answers."""
+        given = require_task(task, "puzzle", "entry")
         answer = only_answer(messages, limits.REASONING_ANSWER_CHARS)
-        return {"score": 0.0 if answer is None else await _score(answer, task or {})}
+        return {"score": 0.0 if answer is None else await _score(answer, given)}
 
     # Solutions
 

@@ -39,7 +39,8 @@ def _sandboxed(spec: str, arguments: Mapping[str, Any], lenient: bool) -> Source
         async def asked() -> ExampleSet:
             return await env.preprocess(await env.find_rows(name), lenient=lenient, min_rows=min_rows)
 
-        with ThreadPoolExecutor(1) as thread:  # a loop of the caller's may be running
+        # A loop of the caller's may be running.
+        with ThreadPoolExecutor(1) as thread, env.given_up_when_interrupted():
             return thread.submit(asyncio.run, asked()).result()
 
     return lambda: env, read

@@ -277,12 +277,12 @@ class EnvPool:
 
     # The end
 
-    def close(self) -> None:
-        """Shut the environment down in every process, end them, and wait until they have ended."""
+    def close(self, grace: float = limits.RELEASE_SECONDS - 5.0) -> None:
+        """Shut the environment down in every process, within `grace` seconds, and wait until they have ended."""
         if self._closing:
             return
         self._closing = True
-        stopping = asyncio.run_coroutine_threadsafe(self._stop(), self._loop)
+        stopping = asyncio.run_coroutine_threadsafe(self._stop(grace), self._loop)
         stopping.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5.0)
@@ -301,14 +301,14 @@ class EnvPool:
     def _processes(self) -> list[EnvProcess]:
         return [slot.process for slot in self._slots if slot.process is not None]
 
-    async def _stop(self) -> None:
+    async def _stop(self, grace: float) -> None:
         processes = self._processes()
         for slot in self._slots:
             slot.fail(EnvDefinitionError("The environment was shut down. Open it again to use it."))
         for process in processes:
             process.stop()
         if processes:
-            await asyncio.wait([process.ended for process in processes], timeout=limits.RELEASE_SECONDS - 5.0)
+            await asyncio.wait([process.ended for process in processes], timeout=grace)
             for process in processes:
                 process.kill("did not shut down")
             await asyncio.wait([process.ended for process in processes], timeout=5.0)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -75,6 +76,7 @@ class RemoteEnv(BaseEnv):
         cancel_seconds: float = 5.0,
         output: Output | None = None,
         sandbox: Confinement | None = None,
+        wait: bool = True,
     ) -> None:
         if processes < 1:
             raise ConfigError(f"processes is {processes}; it must be at least 1.")
@@ -99,8 +101,12 @@ class RemoteEnv(BaseEnv):
         )
         self._pool = EnvPool(spec, processes)
         self._cleanup = weakref.finalize(self, _clean_up, self._pool, workdir)
+        if wait:
+            self._describe(self._pool.open())
+
+    def _describe(self, hello: Mapping[str, Any]) -> None:
+        """Become a proxy of the environment that a process says it has."""
         try:
-            hello = self._pool.open()
             self._deciding = deciding_hook(hello["overrides"])
             self.__class__ = _proxy_class(type(self), hello, self._pool)
         except (KeyError, TypeError, ValueError) as error:
@@ -150,14 +156,26 @@ class RemoteEnv(BaseEnv):
         """Shut the environment down in every process, and end them."""
         await asyncio.to_thread(self.close)
 
-    def close(self) -> None:
-        self._pool.close()
+    def close(self, **how: float) -> None:
+        self._pool.close(**how)
         self._cleanup()
+
+    @contextlib.contextmanager
+    def given_up_when_interrupted(self) -> Iterator[None]:
+        """Ctrl-C ends the processes at once, before anything was begun in them: they may be stuck."""
+        try:
+            yield
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            self.close(grace=0.0)
+            raise
 
 
 async def open_remote_env(source: BundleLike | str, **options: Any) -> RemoteEnv:
     """`RemoteEnv(source, …)`, without blocking the event loop while the processes start."""
-    return await asyncio.to_thread(lambda: RemoteEnv(source, **options))
+    env = await asyncio.to_thread(lambda: RemoteEnv(source, **options, wait=False))
+    with env.given_up_when_interrupted():
+        env._describe(await asyncio.to_thread(env._pool.open))
+    return env
 
 
 class _Hooks(RemoteEnv):

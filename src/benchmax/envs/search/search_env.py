@@ -16,6 +16,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.columns import require_columns, require_task
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import (
     count_search_calls,
@@ -34,7 +35,7 @@ from benchmax.errors import EnvDefinitionError, JudgeError, UsageError
 from benchmax.search.corpora import open_corpus
 from benchmax.search.types import LEXICAL
 
-MOST_RESULTS = 50
+MOST_RESULTS, DEFAULT_RESULTS = 50, 10
 _CALL = ToolCall("search", json.dumps({"query": "Ina Falk extension", "limit": 1}), "call_shown")
 SHOWN: Messages = [
     {"role": "user", "content": "What is the extension of Ina Falk?"},
@@ -111,8 +112,7 @@ class SearchEnv(BaseEnv):
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
         row = dict(example)
-        if missing := [name for name in ("question", "answer") if row.get(name) in (None, "")]:
-            raise ValueError(f"A row needs the columns question and answer; {missing[0]} is missing. Add it.")
+        require_columns(row, "question", "answer")
         chunks = [{name: each[name] for name in ("id", "metadata") if each.get(name)} for each in _chunks(row)]
         task = {"ground_truth": row["answer"], "question": str(row["question"]), "reference_chunks": chunks}
         if row.get("facts") is not None:
@@ -134,7 +134,8 @@ class SearchEnv(BaseEnv):
     # Tools
 
     async def list_tools(self) -> list[ToolDefinition]:
-        properties: dict[str, Any] = {"query": {"type": "string"}, "limit": {"type": "integer", "default": 10}}
+        limit = {"type": "integer", "default": DEFAULT_RESULTS}
+        properties: dict[str, Any] = {"query": {"type": "string"}, "limit": limit}
         modes = list(self._corpus.available_modes()) if hasattr(self._corpus, "available_modes") else []
         if len(modes) > 1:
             properties["mode"] = {"enum": modes}
@@ -151,16 +152,17 @@ class SearchEnv(BaseEnv):
     async def run_tool(self, rollout_id: str, tool_name: str, /, **tool_args: Any) -> str:
         if tool_name != "search":
             return f"Error: There is no tool {tool_name!r}. Use search."
-        query, limit, mode = tool_args.get("query"), tool_args.get("limit", 10), tool_args.get("mode")
+        query, limit, mode = tool_args.get("query"), tool_args.get("limit"), tool_args.get("mode")
         if not isinstance(query, str) or not query.strip():
             return "Error: query must be a text. Give one."
-        if isinstance(limit, bool) or not isinstance(limit, int):
+        limit = DEFAULT_RESULTS if limit is None else limit
+        if type(limit) is not int or not 1 <= limit <= MOST_RESULTS:
             return f"Error: limit must be a whole number from 1 to {MOST_RESULTS}."
         self._calls[rollout_id] = self._calls.get(rollout_id, 0) + 1
         if self._calls[rollout_id] > self._max_calls:
             return f"Error: {self._max_calls} searches are all there are. Answer now."
         try:
-            return await results.search(self._corpus, query, max(1, min(limit, MOST_RESULTS)), mode or LEXICAL)
+            return await results.search(self._corpus, query, limit, mode or LEXICAL)
         except UsageError as error:  # a mode or filter that the corpus does not have
             return f"Error: {error}"
 
@@ -179,7 +181,7 @@ class SearchEnv(BaseEnv):
     async def compute_reward(
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
     ) -> Mapping[str, RewardValue]:
-        task = task or {}
+        task = dict(require_task(task, "ground_truth"))
         said = extract_completion_text(messages)
         answer = without_citations(extract_last_answer_block(said))
         try:
@@ -251,7 +253,7 @@ def _chunks(row: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 def _opened(search: Any) -> Any:
     if isinstance(search, str):
-        return open_corpus(search)
+        return open_corpus(search, [NAME])
     if not callable(getattr(search, "search", None)):
         raise EnvDefinitionError(f"search is {search!r}, which has no method search. Give a corpus, or its address.")
     return search

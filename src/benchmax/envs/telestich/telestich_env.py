@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmax import extras
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.columns import require_columns, require_task
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import extract_completion_text
 from benchmax.envs.telestich.poems import Poem
@@ -71,6 +72,8 @@ class TelestichEnv(BaseEnv):
         super().__init__(**kwargs)
         if judge is None and judge_model:
             judge = import_module("benchmax.rewards.judge").Judge(name=judge_model, base_url=judge_base_url)
+        if isinstance(judge, str):
+            raise UsageError(f"judge is a benchmax.Judge, not a text. Name a model with judge_model: {judge!r}.")
         self.judge = judge
         if judge is not None:
             self.compute_group_reward = self._compared  # type: ignore[method-assign]
@@ -80,6 +83,7 @@ class TelestichEnv(BaseEnv):
 
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
+        require_columns(example, "word")
         word, letters = str(example["word"]).lower(), example.get("letters", "last")
         if letters not in _ASKED or not (word.isascii() and word.isalpha()):
             raise UsageError(
@@ -108,7 +112,7 @@ class TelestichEnv(BaseEnv):
     async def compute_reward(
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
     ) -> Mapping[str, RewardValue]:
-        task = task or {}
+        task = dict(require_task(task, "word", "theme", "letters"))
         written = Poem.read(extract_completion_text(messages))
         first, last = task["letters"] in ("first", "both"), task["letters"] in ("last", "both")
         spelled = written.spelled(task["word"], first=first, last=last)
@@ -139,8 +143,8 @@ class TelestichEnv(BaseEnv):
 
     @classmethod
     def gold_completion(cls, example: Example) -> str | None:
-        task = example.get("task") or {}
-        return poem(task["word"], task["theme"], task["letters"])
+        task = example.get("task")
+        return None if not task else poem(task["word"], task["theme"], task["letters"])
 
     def demonstrate(self, example: Example) -> str | None:
         return self.gold_completion(example)

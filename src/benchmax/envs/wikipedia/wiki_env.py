@@ -16,6 +16,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from benchmax.envs.base_env import BaseEnv
+from benchmax.envs.columns import require_columns, require_task
 from benchmax.envs.example_id import make_example
 from benchmax.envs.reward_helpers import exact_match, extract_completion_text, extract_last_answer_block
 from benchmax.envs.types import Example, Messages, RewardValue, ToolCall, ToolDefinition
@@ -80,7 +81,9 @@ class WikipediaEnv(BaseEnv):
     @classmethod
     def dataset_preprocess(cls, example: Any, **kwargs: Any) -> Example:
         row = dict(example)
-        question, answer = _column(row, "Question"), _column(row, "Answer")
+        asked = {name: row.get(name, row.get(name.lower())) for name in ("Question", "Answer")}
+        require_columns(asked, *asked)
+        question, answer = asked.values()
         accepted = row.get("accepted") or (list(answer) if isinstance(answer, list | tuple) else [answer])
         task: dict[str, Any] = {"ground_truth": [str(each) for each in accepted]}
         if row.get("kind") in KINDS:
@@ -122,8 +125,9 @@ class WikipediaEnv(BaseEnv):
     async def compute_reward(
         self, rollout_id: str, messages: Messages, task: dict[str, Any] | None, **kwargs: Any
     ) -> Mapping[str, RewardValue]:
+        truth = require_task(task, "ground_truth")["ground_truth"]
         answer = html.unescape(extract_last_answer_block(extract_completion_text(messages)))
-        return {"text_match": exact_match(answer, (task or {})["ground_truth"])}
+        return {"text_match": exact_match(answer, truth)}
 
     # Solutions
 
@@ -143,15 +147,6 @@ def _played(kind: str, facts: Mapping[str, Any]) -> Generator[Any, str, None]:
     yield f"<answer>{answer}</answer>"
 
 
-def _column(row: Mapping[str, Any], name: str) -> Any:
-    found = row.get(name, row.get(name.lower()))
-    if found is None or found == "":
-        raise ValueError(
-            f"A row needs the columns Question and Answer; {name} is missing. Add it, or leave the row out."
-        )
-    return found
-
-
 def _open(corpus: str | Index, keys: Sequence[str], url: str | None) -> Articles:
     if corpus == LIVE:
         return LiveArticles(keys, url or URL)
@@ -159,7 +154,7 @@ def _open(corpus: str | Index, keys: Sequence[str], url: str | None) -> Articles
         raise UsageError(f"wikipedia_api_keys and url are for the live API, not for {str(corpus)!r}. Leave them out.")
     if isinstance(corpus, Index):
         return LocalArticles(corpus)
-    found = open_articles() if corpus == NAME else open_corpus(corpus)
+    found = open_articles() if corpus == NAME else open_corpus(corpus, [NAME, LIVE])
     if not isinstance(found, Index):
         raise UsageError(f"{corpus!r} has no articles by title. Use the environment `search` with it.")
     return LocalArticles(found)

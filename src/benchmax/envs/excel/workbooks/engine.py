@@ -19,6 +19,8 @@ from .values import Value, as_json, from_serial, number_of
 
 Place = tuple[str, int, int]
 """Sheet, row, column."""
+_DIVISION = {"error": "#DIV/0!"}
+"""What ironcalc also says of a power that is too large, where Excel says #NUM!."""
 
 
 class Recalculated:
@@ -57,6 +59,8 @@ class Recalculated:
             _put(self._model, self._index[sheet], row, column, value)
         self._changed = set(cells)
         self._model.evaluate()
+        if any(map(formulas.only_powers_divide, self._formulas.values())):
+            self._doubts = self._in_doubt()
 
     def _original(self, place: Place) -> Any:
         formula = self._formulas.get(place)
@@ -74,7 +78,10 @@ class Recalculated:
             return {"error": cell.value} if cell.data_type == "e" else as_json(cell.value)
         if self._model is None:
             return {"unknown": f"the workbook cannot be computed here ({self.problem})"}
-        return _value(self._model, self._index[place[0]], place[1], place[2])
+        return self._computed(place)
+
+    def _computed(self, place: Place) -> Value:
+        return None if self._model is None else _value(self._model, self._index[place[0]], place[1], place[2])
 
     def dated(self, place: Place) -> Value:
         """The value, with numbers that are shown as dates or times as such."""
@@ -96,7 +103,10 @@ class Recalculated:
         """Formulas in doubt by themselves; without any, nothing depends on one."""
         found = {}
         for place, formula in self._formulas.items():
-            if (reason := formulas.doubt(formula, self._as_read(place, formula))) is not None:
+            reason = formulas.doubt(formula, self._as_read(place, formula))
+            if reason is None and formulas.only_powers_divide(formula) and self._computed(place) == _DIVISION:
+                reason = "a power that is too large is not told from a division by zero here"
+            if reason is not None:
                 found[place] = reason
         return self._spread(found) if found else {}
 

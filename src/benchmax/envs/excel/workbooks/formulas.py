@@ -118,6 +118,12 @@ def doubt(formula: str, as_read: str) -> str | None:
     return None
 
 
+def only_powers_divide(formula: str) -> bool:
+    """Whether there are powers in it, and nothing else that would divide by zero."""
+    plain = bare(formula)
+    return "/" not in plain and ("^" in plain or "POWER" in functions(formula))
+
+
 def _unequal(arguments: str) -> bool:
     """Whether ranges among the arguments of a call differ in size."""
     areas = [area for area in references(_NESTED.sub("", arguments)) if area.size > 1]

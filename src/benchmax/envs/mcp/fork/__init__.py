@@ -2,10 +2,11 @@
 
 server_box      the sandbox of one server's processes, on the agent's side; start reading here
 preload         imports a server's packages in it, and leaves out those that a fork would break
+rehearsal       has an SDK speak once before servers are forked
 python_program  which commands can be forked
 read_rules      which paths a server or a reward function may read
 children        what the agent itself has started
 
-preload runs under the server's own interpreter, Python 3.9 or later, with the standard library alone: it imports
-nothing of benchmax. What holds a process is in `benchmax.sandbox`.
+preload and rehearsal run under the server's own interpreter, Python 3.9 or later, with the standard library alone: they
+import nothing of benchmax. What holds a process is in `benchmax.sandbox`.
 """

@@ -1,7 +1,7 @@
 """What a sandbox's forker imports for a Python server, and how it runs one in a fork (see benchmax.sandbox's `zygote`).
 
-Runs under any Python from 3.9 with the standard library alone: it imports nothing of benchmax, and finds `preload` in
-its own folder without putting that on the path, where servers would find it.
+Runs under any Python from 3.9 with the standard library alone: it imports nothing of benchmax, and finds `preload` and
+`rehearsal` in its own folder without putting that on the path, where servers would find it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MOST_ROUNDS = 5
 """How often imports may begin anew without packages that must not be imported here."""
 
 
-def _preload() -> Any:
-    path = os.path.join(os.path.dirname(LOADER), "preload.py")
-    spec = importlib.util.spec_from_file_location("_benchmax_preload", path)
+def _beside(name: str) -> Any:
+    path = os.path.join(os.path.dirname(LOADER), f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"_benchmax_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -30,7 +30,7 @@ def _preload() -> Any:
     return module
 
 
-preload = _preload()
+preload, rehearsal = _beside("preload"), _beside("rehearsal")
 
 
 def prepare(plan: dict[str, Any]) -> dict[str, Any]:
@@ -42,6 +42,8 @@ def prepare(plan: dict[str, Any]) -> dict[str, Any]:
     watch.begin([python["target"], *python["arguments"]])
     try:
         reason = preload.preload(watch, python["kind"], python["target"], python["also"], known)
+        if reason is None and not watch.found:
+            rehearsal.rehearse()
     finally:
         watch.end()
     if watch.found and plan.get("round", 0) < MOST_ROUNDS:

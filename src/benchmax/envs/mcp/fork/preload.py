@@ -365,7 +365,7 @@ def _compile(path: str) -> types.CodeType | None:
     """Compile a script once; errors are raised when it runs."""
     try:
         with open(path, "rb") as file:
-            _code[path] = compile(file.read(), path, "exec")
+            _code[path] = compile(file.read(), path, "exec", dont_inherit=True)
     except (OSError, SyntaxError, ValueError):
         pass
     return _code.get(path)

@@ -40,9 +40,11 @@ class LocalProvisioner(BaseProvisioner):
         on_setup: Callable[[str], None] | None = None,
     ) -> None:
         if num_servers < 1:
-            raise ValueError(f"num_servers must be at least 1, not {num_servers}. Give more.")
+            raise EnvDefinitionError(f"num_servers must be at least 1, not {num_servers}. Give more.")
         if base_port is not None and not 1024 <= base_port <= 65536 - num_servers:
-            raise ValueError(f"base_port must be from 1024 to {65536 - num_servers}, not {base_port}. Choose another.")
+            raise EnvDefinitionError(
+                f"base_port must be from 1024 to {65536 - num_servers}, not {base_port}. Choose another."
+            )
         self._workdir = Path(workdir_path).expanduser().resolve()
         find_config(self._workdir)
         self._num_servers = num_servers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmax.envs.mcp.provisioners.base import BaseProvisioner
+from benchmax.errors import EnvDefinitionError
 
 
 class ManualProvisioner(BaseProvisioner):
@@ -16,7 +17,7 @@ class ManualProvisioner(BaseProvisioner):
 
     def __init__(self, addresses: Sequence[str]) -> None:
         if not addresses:
-            raise ValueError("ManualProvisioner needs at least one address. Give host:port of a running agent.")
+            raise EnvDefinitionError("ManualProvisioner needs at least one address. Give host:port of a running agent.")
         self._addresses = list(addresses)
 
     @property

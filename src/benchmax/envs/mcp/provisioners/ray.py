@@ -42,9 +42,11 @@ class RayProvisioner(BaseProvisioner):
         server_memory: str | None = None,
     ) -> None:
         if num_nodes is not None and num_nodes < 1:
-            raise ValueError(f"num_nodes must be at least 1, not {num_nodes}. Give more, or none for every node.")
+            raise EnvDefinitionError(
+                f"num_nodes must be at least 1, not {num_nodes}. Give more, or none for every node."
+            )
         if servers_per_node < 1:
-            raise ValueError(f"servers_per_node must be at least 1, not {servers_per_node}. Give more.")
+            raise EnvDefinitionError(f"servers_per_node must be at least 1, not {servers_per_node}. Give more.")
         self._workdir = Path(workdir_path).expanduser().resolve()
         find_config(self._workdir)
         self._num_nodes = num_nodes

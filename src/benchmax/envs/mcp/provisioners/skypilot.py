@@ -90,9 +90,9 @@ class SkypilotProvisioner(BaseProvisioner):
         on_cost: Callable[[str, float], None] | None = None,
     ) -> None:
         if num_nodes < 1:
-            raise ValueError(f"num_nodes must be at least 1, not {num_nodes}. Give more.")
+            raise EnvDefinitionError(f"num_nodes must be at least 1, not {num_nodes}. Give more.")
         if not 1 <= servers_per_node <= MAX_SERVERS_PER_NODE:
-            raise ValueError(
+            raise EnvDefinitionError(
                 f"servers_per_node must be from 1 to {MAX_SERVERS_PER_NODE}, not {servers_per_node}. Use more nodes."
             )
         self._workdir = Path(workdir_path).expanduser().resolve()

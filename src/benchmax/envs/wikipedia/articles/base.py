@@ -87,9 +87,9 @@ def _text(arguments: dict[str, Any], name: str) -> str:
 
 
 def _limit(arguments: dict[str, Any]) -> int:
-    value = arguments.get("limit", DEFAULT_RESULTS)
+    value = arguments.get("limit")
     if value is None:
         return DEFAULT_RESULTS
-    if isinstance(value, bool) or not isinstance(value, int):
+    if type(value) is not int or not 1 <= value <= MOST_RESULTS:
         raise ToolError(f"limit must be a whole number from 1 to {MOST_RESULTS}.")
-    return max(1, min(value, MOST_RESULTS))
+    return value
