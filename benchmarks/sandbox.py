@@ -68,7 +68,7 @@ async def memory(sandbox: Sandbox, count: int) -> None:
     """Of several calls that have used pandas and stay, with the pid 1 of each."""
     server = descendants(os.getpid())
     calls = [asyncio.create_task(sandbox.run(Call(STAY, limits=Limits(wall_seconds=60)))) for _ in range(count)]
-    most = 2 * count - 1  # the pid 1 of the first stood ready before
+    most = 2 * count  # the first stood ready before, and after the last another one does
     while len(new := [pid for pid in descendants(os.getpid()) if pid not in server]) < most:  # noqa: ASYNC110
         await asyncio.sleep(0.1)
     await asyncio.sleep(2)

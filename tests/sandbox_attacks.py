@@ -64,7 +64,7 @@ ATTACKS = [
     Attack("list the data folder", "got() if 'secret' in os.listdir(F['data']) else None", FILES),
     Attack("read a key in the home", "print(open(F['home'] + '/.ssh/id_rsa').read())", FILES),
     Attack("read by a link", "os.symlink(F['secret'], 'x'); print(open('x').read())", FILES),
-    Attack("read by a hard link", "os.link(F['secret'], 'x'); print(open('x').read())", FILES),
+    Attack("read by a hard link", "os.link(F['secret'], 'y'); print(open('y').read())", FILES),
     Attack("read what everybody outside may", "print(open(F['public']).read())", ("mount", "landlock_files")),
     Attack("read the shadow file", "got() if 'root:' in open('/etc/shadow').read() else None", FILES, root_only=True),
     Attack("read root's file in a readable folder", "print(open(F['private']).read())", ("uid",), root_only=True),
@@ -161,9 +161,10 @@ sock = socket.socket(); sock.sendto(b"?", 0x20000000, ("127.0.0.1", F["tcp"]))
 print(sock.recv(100).decode())
 """, ("seccomp",), network="host", refused="sendto"),
     # Time
-    Attack("take its time", "time.sleep(1.5); got()", limits={"wall_seconds": 0.4}, raised={"wall_seconds": 20},
+    Attack("take its time", "time.sleep(F['wait']); got()", limits={"wall_seconds": 0.4}, raised={"wall_seconds": 20},
            ended_by="wall"),
-    Attack("ignore signals", "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 3, 15, 24)]; time.sleep(1.5); got()",
+    Attack("ignore signals",
+           "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 3, 15, 24)]; time.sleep(F['wait']); got()",
            limits={"wall_seconds": 0.4}, raised={"wall_seconds": 20}, ended_by="wall"),
     Attack("burn the processor in many processes", """
 for _ in range(4):
@@ -206,31 +207,31 @@ got()
     # Memory
     Attack("take memory", "x = bytearray(300 << 20); got()",
            limits={"memory_bytes": 100 * MIB}, raised={"memory_bytes": 1024 * MIB}),
-    Attack("take memory by another program", "x = b'x' * (300 << 20); time.sleep(1); got()", program=True,
+    Attack("take memory by another program", "x = b'x' * (300 << 20); time.sleep(F['wait']); got()", program=True,
            limits={"memory_bytes": 100 * MIB}, raised={"memory_bytes": 1024 * MIB}, ended_by="memory"),
     Attack("take memory in many processes", """
 for _ in range(6):
     if os.fork() == 0:
-        x = b"x" * (40 << 20); time.sleep(3); os._exit(0)
-time.sleep(2); got()
+        x = b"x" * (40 << 20); time.sleep(F['wait'] + 1); os._exit(0)
+time.sleep(F['wait']); got()
 """, limits={"memory_bytes": 128 * MIB}, raised={"memory_bytes": 1024 * MIB}, ended_by="memory"),
     Attack("take memory and hide", """
 for _ in range(6):
     if os.fork() == 0:
-        libc.prctl(4, 0, 0, 0, 0); x = b"x" * (40 << 20); time.sleep(3); os._exit(0)
-time.sleep(2); got()
+        libc.prctl(4, 0, 0, 0, 0); x = b"x" * (40 << 20); time.sleep(F['wait'] + 1); os._exit(0)
+time.sleep(F['wait']); got()
 """, limits={"memory_bytes": 128 * MIB}, raised={"memory_bytes": 1024 * MIB}, ended_by="memory"),
     Attack("take shared memory and let go", """
 m = mmap.mmap(-1, 320 << 20)
 for at in range(0, 320 << 20, 16 << 20):
     m[at:at + (16 << 20)] = b"x" * (16 << 20); m.madvise(mmap.MADV_DONTNEED, at, 16 << 20)
-time.sleep(0.5); got()
+time.sleep(F['wait']); got()
 """, ("seccomp",), limits={"memory_bytes": 128 * MIB}, refused="mmap"),
     Attack("take memory by a file in memory", """
 fd = os.memfd_create("x")
 for _ in range(20):
     os.write(fd, b"x" * (16 << 20))
-time.sleep(0.5); got()
+time.sleep(F['wait']); got()
 """, ("seccomp",), limits={"memory_bytes": 128 * MIB, "disk_bytes": 512 * MIB}),
     Attack("take memory of System V", "syscall('shmget', 0, 320 << 20, 0o1600); got()", ("seccomp",),
            limits={"memory_bytes": 128 * MIB}, refused="shmget"),
@@ -239,7 +240,7 @@ time.sleep(0.5); got()
     Attack("take memory in page tables", """
 m = mmap.mmap(-1, 128 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=mmap.PROT_READ)
 [m[at] for at in range(0, 128 << 30, 2 << 20)]
-time.sleep(1); got()
+time.sleep(F['wait']); got()
 """, limits={"memory_bytes": 128 * MIB}, raised={"memory_bytes": 1024 * MIB}, ended_by="memory"),
     Attack("take memory in sockets", """
 pairs = [socket.socketpair() for _ in range(400)]
@@ -250,7 +251,7 @@ for one, _ in pairs:
             one.send(bytes(65536))
     except BlockingIOError:
         pass
-time.sleep(1); got()
+time.sleep(F['wait']); got()
 """, limits={"memory_bytes": 128 * MIB, "open_files": 1000}, raised={"memory_bytes": 1024 * MIB, "open_files": 1000},
            ended_by="memory"),
     # Rights

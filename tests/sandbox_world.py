@@ -1,7 +1,7 @@
-"""`python sandbox_world.py FOLDER`: tries every attack in sandboxes of the user it runs as, and prints what came of it.
+"""`python sandbox_world.py FOLDER [held]`: tries every attack in sandboxes of its user, and prints what came of it.
 
 There is something to steal: files, keys, a platform's port, sockets, another process. Each attack is tried with all
-guards, with all but its own, and with each of its own alone; one JSON line each.
+guards and, unless told `held`, with all but its own, and with each of its own alone; one JSON line each.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from sandbox_attacks import ATTACKS, PRELUDE, Attack
 
 SECRET = "GOT a secret"
 AT_ONCE = 3
+WAITS = {"held": 3.0, "bare": 0.5}
+"""For how many seconds an attack waits for the limit that ends it. That it is not ended can be seen sooner."""
 THEIRS = f"open('theirs', 'w').write('{SECRET}'); print('there', flush=True); import time; time.sleep(30)"
 
 
@@ -208,6 +210,7 @@ async def caller(port: int) -> None:
 
 
 def _call(attack: Attack, facts: dict[str, Any], raised: bool, out: frozenset[str]) -> Call:
+    facts = {**facts, "wait": WAITS["bare" if raised else "held"]}
     given = {"wall_seconds": 15.0, **attack.limits, **(attack.raised if raised else {})}
     limits = Limits(**given, network=attack.network)
     code, told = PRELUDE + attack.code, json.dumps(facts)
@@ -251,13 +254,14 @@ def _process_names() -> Iterator[str]:
             yield path.read_text()
 
 
-async def try_all(world: World, only: str) -> None:
+async def try_all(world: World, wanted: str) -> None:
     root = os.geteuid() == 0
     groups: dict[tuple[frozenset[str], str], list[tuple[Attack, str, bool]]] = {}
     for attack in ATTACKS:
-        if only in attack.name and (root or not attack.root_only):
+        if root or not attack.root_only:
             for variant, out, raised in variants(attack, root):
-                groups.setdefault((out, attack.network), []).append((attack, variant, raised))
+                if wanted in ("", variant):
+                    groups.setdefault((out, attack.network), []).append((attack, variant, raised))
     places = asyncio.Semaphore(AT_ONCE)
     calling = asyncio.create_task(caller(world.facts["listen"]))
     await asyncio.gather(*(try_group(world, *key, group, places) for key, group in groups.items()))

@@ -175,7 +175,7 @@ BOMB = """
 import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
-pq.write_table(pa.table({"prompt": ["x" * 700_000_000]}), sys.argv[1], compression="zstd", use_dictionary=False)
+pq.write_table(pa.table({"prompt": ["x" * 400_000_000]}), sys.argv[1], compression="zstd", use_dictionary=False)
 """
 
 

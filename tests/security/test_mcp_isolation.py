@@ -69,7 +69,7 @@ async def test_a_server_reads_neither_the_rewards_nor_the_users_keys(tmp_path: P
     async with opened(make_workdir(tmp_path / "w"), servers=1) as env:
         await env.init_rollout("a")
         workdir = Path(env._pool.machines[0].agent.address.removeprefix("unix:")).parent / "workdir"
-        assert (await env.run_tool("a", "read", path=str(workdir / "server.py"))).startswith("\nimport asyncio")
+        assert (await env.run_tool("a", "read", path=str(workdir / "server.py"))).startswith("\nimport json")
         for name in ("reward_fn.py", "mcp_config.yaml", "setup.sh"):
             assert await env.run_tool("a", "read", path=str(workdir / name)) == "PermissionError"
         assert await env.run_tool("a", "read", path=str(Path.home() / ".ssh" / "id_rsa")) != ""
@@ -91,7 +91,7 @@ async def test_a_server_sees_few_variables_and_no_secret(tmp_path: Path, monkeyp
         assert SECRET not in await env.run_tool("a", "read", path="/proc/self/environ")
 
 
-@pytest.mark.parametrize(("servers", "rollouts"), [(8, 64)])
+@pytest.mark.parametrize(("servers", "rollouts"), [(4, 24), pytest.param(8, 64, marks=pytest.mark.slow)])
 async def test_every_rollout_reads_back_its_own_nonce(tmp_path: Path, servers: int, rollouts: int) -> None:
     async with opened(make_workdir(tmp_path / "w"), servers=servers, spares=2) as env:
 
@@ -176,16 +176,11 @@ async def test_only_the_rollouts_own_token_opens_it(doors: Doors) -> None:
     assert (await doors.ask("POST", "/compute_reward", own, json=body))[0] == 403
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.test", "127.0.0.1.evil.test", "evil.test:80", "", "localhost@evil", "127.0.0.1:x", "[::1"]
-)
-async def test_a_foreign_host_is_refused_everywhere(doors: Doors, host: str) -> None:
-    for path in ("/health", "/agent", "/download?file_path=x"):
-        status, _ = await doors.ask("GET", path, SECRET, headers={"Host": host})
-        assert status in (400, 421)
-
-
-async def test_web_pages_are_refused_everywhere(doors: Doors) -> None:
+async def test_foreign_hosts_and_web_pages_are_refused_everywhere(doors: Doors) -> None:
+    for host in ("evil.test", "127.0.0.1.evil.test", "evil.test:80", "", "localhost@evil", "127.0.0.1:x", "[::1"):
+        for path in ("/health", "/agent", "/download?file_path=x"):
+            status, _ = await doors.ask("GET", path, SECRET, headers={"Host": host})
+            assert status in (400, 421), host
     for origin in ("http://evil.test", "null", "http://127.0.0.1", "file://"):
         for path in ("/health", "/agent", "/mcp"):
             assert (await doors.ask("GET", path, SECRET, headers={"Origin": origin}))[0] == 403
@@ -273,20 +268,20 @@ async def test_the_other_routes_work_with_the_token(doors: Doors) -> None:
     assert await doors.env.run_tool("a", "recall") == "|"
 
 
-@pytest.mark.parametrize(
-    ("more", "code"),
-    [
-        ({"method": "tools/call", "params": ["remember", {"word": "w"}]}, -32602),
-        ({"method": "ping", "params": "all"}, -32602),
-        ({"method": "tools/call", "params": {"name": "remember", "arguments": ["w"]}}, -32602),
-        ({"method": ["tools/call"]}, -32600),
-        ({"method": "tools/none"}, -32601),
-    ],
-)
-async def test_requests_that_are_none_get_an_error_of_the_protocol(doors: Doors, more: Any, code: int) -> None:
-    status, text = await doors.ask("POST", "/mcp", doors.token("a"), json={"jsonrpc": "2.0", "id": 7, **more})
-    said = json.loads(text)
-    assert (status, said["id"], said["error"]["code"]) == (200, 7, code)
+NO_REQUESTS: list[tuple[dict[str, Any], int]] = [
+    ({"method": "tools/call", "params": ["remember", {"word": "w"}]}, -32602),
+    ({"method": "ping", "params": "all"}, -32602),
+    ({"method": "tools/call", "params": {"name": "remember", "arguments": ["w"]}}, -32602),
+    ({"method": ["tools/call"]}, -32600),
+    ({"method": "tools/none"}, -32601),
+]
+
+
+async def test_requests_that_are_none_get_an_error_of_the_protocol(doors: Doors) -> None:
+    for more, code in NO_REQUESTS:
+        status, text = await doors.ask("POST", "/mcp", doors.token("a"), json={"jsonrpc": "2.0", "id": 7, **more})
+        said = json.loads(text)
+        assert (status, said["id"], said["error"]["code"]) == (200, 7, code), more
 
 
 async def test_the_sdk_can_use_a_rollouts_door(doors: Doors) -> None:

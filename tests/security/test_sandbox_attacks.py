@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from attack_runs import USERS, told_by
+from attack_runs import IN_FULL, USERS, told_by
 from sandbox_attacks import ATTACKS, Attack
 from sandbox_world import variants
 
@@ -20,16 +20,30 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox nee
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("user", IN_FULL)
 def test_an_attack_gets_nothing_and_each_guard_stops_it(user: str, attack: Attack) -> None:
-    if attack.root_only and user != "root":
-        pytest.skip("there is something to get only where the sandbox is root's")
+    _skip_what_is_not_for(user, attack)
     all_told = told_by("sandbox_world.py", user)
     told = {variant: all_told[attack.name, variant] for variant, *_ in variants(attack, user == "root")}
     for variant, came in told.items():
         assert came["tried"], f"{variant}: {came['said']}"
         assert came["got"] == (variant == "bare"), f"{variant}: {came['said']}"
     _is_ended_and_told(attack, told["held"])
+
+
+@pytest.mark.skipif("nobody" not in USERS, reason="another user can be tried only by root")
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_an_attack_gets_nothing_of_an_ordinary_user(attack: Attack) -> None:
+    _skip_what_is_not_for("nobody", attack)
+    held = told_by("sandbox_world.py", "nobody", "held")[attack.name, "held"]
+    assert held["tried"], held["said"]
+    assert not held["got"], held["said"]
+    _is_ended_and_told(attack, held)
+
+
+def _skip_what_is_not_for(user: str, attack: Attack) -> None:
+    if attack.root_only and user != "root":
+        pytest.skip("there is something to get only where the sandbox is root's")
 
 
 def _is_ended_and_told(attack: Attack, held: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from living import content, files_under
 from runner_world import get, wait_until
 from session_world import bundled, fake_model, store_run, supervised
 
-pytestmark = pytest.mark.timeout(300)  # a real trainer, on machines that do other things too
+pytestmark = pytest.mark.timeout(600)  # a real trainer, on machines that do other things too
 
 LETTERS = "Zq7" * 40
 PEM = "\n".join(
@@ -97,7 +97,6 @@ class Leaky(BaseEnv):
         import json
         import logging
         import subprocess
-        import sys
         import urllib.parse
 
         log = logging.getLogger(__name__)
@@ -107,7 +106,7 @@ class Leaky(BaseEnv):
             print(urllib.parse.quote(value, safe=""), value.upper(), value.encode().hex())
             half = len(value) // 2
             print(value[:half] + "\n" + value[half:])
-        subprocess.run([sys.executable, "-c", "import os, sys; sys.stderr.write(str(dict(os.environ)))"], check=False)
+        subprocess.run(["sh", "-c", "env >&2"], check=False)
         log.error("x" * 1990 + self.known["API_KEY"])
         values = list(self.known.values())
         if task["n"] % 4 == 3:
@@ -119,7 +118,7 @@ class Leaky(BaseEnv):
 
 ARGS = {
     "learning_rate": 5e-3, "tune": "full", "group_size": 4, "max_new_tokens": 7, "max_turns": 1, "eval_every": 1,
-    "max_steps": 2, "num_epochs": 2, "recipe": "plain", "max_extra_groups": 0,
+    "max_steps": 1, "num_epochs": 1, "recipe": "plain", "max_extra_groups": 0,
 }  # fmt: skip
 
 
@@ -165,7 +164,7 @@ def world(tmp_path_factory):
             with live.database.read() as session:
                 return evals.get(session, run_id, row.id).ended
 
-        wait_until(evaluated, 120)
+        wait_until(evaluated, 200)
         live.key, live.run_id = key, run_id
         yield live
 

@@ -71,12 +71,12 @@ def upload(client, path, content):
 
 def test_previews_show_what_a_page_can_hold(server):
     with server.client(server.key) as client:
-        path = upload(client, "datasets/big.jsonl", UNFOLDING * 60)
+        path = upload(client, "datasets/big.jsonl", UNFOLDING * 12)
         with no_growth(server):
-            answer = client.get("/v1/datasets/preview", params={"path": path, "limit": 60})
+            answer = client.get("/v1/datasets/preview", params={"path": path, "limit": 12})
         assert answer.status_code == 200, answer.text
         found = answer.json()
-        assert found["rows"] == 60
+        assert found["rows"] == 12
         assert 1 <= len(found["sample"]) < 10
 
 
@@ -137,7 +137,7 @@ def test_one_row_of_hundreds_of_megabytes(server, suffix, size):
 
     with server.client(server.key) as client, no_growth(server):
         answer = client.post("/v1/datasets", params={"name": f"row-{size}.{suffix}"}, content=pieces())
-    assert answer.status_code == 400, answer.text[:300]
+    assert answer.status_code in (400, 413), answer.text[:300]  # by its row, or by the whole body
     assert len(answer.text) < 5000
 
 

@@ -108,6 +108,40 @@ async def test_a_server_that_dies_fails_its_calls_and_is_replaced(sandbox: Sandb
     assert (await sandbox.run(Call("print(1)"))).stdout == "1\n"
 
 
+async def test_the_process_that_stands_ready_takes_the_limits_and_the_files_of_its_call_alone(sandbox: Sandbox) -> None:
+    code = """
+import os, resource
+print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], sorted(os.listdir()), os.environ.get("KEY"))
+"""
+    first = await sandbox.run(Call(code, files={"mine": b"1"}, env={"KEY": "secret"}, limits=Limits(open_files=40)))
+    second = await sandbox.run(Call(code, limits=Limits(open_files=90)))
+    assert (first.stdout, second.stdout) == ("40 ['mine'] secret\n", "90 [] None\n")
+    full = "open('big', 'wb').write(bytes(1 << 20))"
+    small = await sandbox.run(Call(full, limits=Limits(disk_bytes=1 << 19)))  # of another shape
+    assert (small.exit, (await sandbox.run(Call(full))).exit) == (1, 0)
+
+
+async def test_a_process_that_stands_ready_and_dies_is_not_missed(sandbox: Sandbox) -> None:
+    for _ in range(3):
+        assert (await sandbox.run(Call("print(1)"))).stdout == "1\n"
+        await asyncio.sleep(0.1)
+        for pid in waiting():
+            os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(0.1)
+
+
+def waiting() -> list[int]:
+    """What stands ready in the sandboxes of this process: the last generation of its descendants."""
+    generations = [[os.getpid()]]
+    while generations[-1]:
+        generations.append([child for pid in generations[-1] for child in children_of(pid)])
+    return generations[-2]
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
+
+
 async def test_a_process_that_stays_is_spoken_to_and_works_in_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "one"
     folder.mkdir()
@@ -153,6 +187,11 @@ async def test_modules_are_at_hand_and_random_numbers_differ() -> None:
         first, second = [(await sandbox.run(call)).stdout.splitlines() for _ in range(2)]
     assert first[0] == second[0] == "True"
     assert first[1] != second[1]
+
+
+async def test_what_a_warm_up_says_is_no_call_s_output() -> None:
+    async with Sandbox(["json"], warm_up="print('warm')") as sandbox:
+        assert [(await sandbox.run(Call("print(1)"))).stdout for _ in range(2)] == ["1\n", "1\n"]
 
 
 async def test_a_module_that_cannot_be_imported_is_named() -> None:

@@ -237,8 +237,11 @@ class Sandbox:
             self._log(number, future.result(), seconds)
 
     def _log(self, number: int, ended: Ended, seconds: float) -> None:
-        """One line a call: as a warning when it was ended or tried what it may not."""
-        wrong = ended.by not in (None, "killed") or ended.refused
+        """One line a call: as a warning when a limit ended it, or when it failed and had tried what it may not.
+
+        Libraries try one thing after another, and do without what is refused.
+        """
+        wrong = ended.by not in (None, "killed") or (ended.refused and ended.by is None and ended.exit != 0)
         logger.log(
             logging.WARNING if wrong else logging.INFO,
             "Sandbox call %d%s: %s%s after %.2f s.",

@@ -1,10 +1,11 @@
-"""From fork to the first line of a call's own code: into the room, its files written, each guard raised in order.
+"""From fork to the first line of a call's own code: into the room, each guard raised in order, its files written.
 
-    join the room's namespaces, or be marked where there are none → read what to run, write its files → close what was
-    open → a user namespace of its own → no new privileges → Landlock → seccomp → no capabilities → limits → run
+    join the room's namespaces, or be marked where there are none → close what was open → a user namespace of its own →
+    no new privileges → Landlock → seccomp → no capabilities → wait for what to run → write its files → limits → run
 
-What to run comes in a file that only this process reads. Its parent, from which later calls are forked, never sees
-code, arguments, variables or files of any call.
+All up to the waiting is the same for calls of one shape, and may be done before one comes. What to run comes in a file
+that only this process reads. Its parent, from which later calls are forked, never sees code, arguments, variables or
+files of any call.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _SPARE = 64
 """Descriptors are moved above this number while they are put in order."""
 _NOT_RUN = 127
 _CHUNK_BYTES = 1 << 20
+_LIMITS_BYTES = 4096
 _SMALL = {
     resource.RLIMIT_CORE: 0,
     getattr(resource, "RLIMIT_MSGQUEUE", resource.RLIMIT_CORE): 0,
@@ -34,8 +36,10 @@ _SMALL = {
     getattr(resource, "RLIMIT_SIGPENDING", resource.RLIMIT_CORE): 1024,
 }
 """Bounds nobody needs to set."""
-ROOM, PAYLOAD, LINE, FIRST = 0, 1, 2, 3
-"""Places among the descriptors of an order: the room (as a pidfd), what to run, a socket to the server, the code's."""
+ROOM, LINE = 0, 1
+"""Places among the descriptors of an order: the room (as a pidfd), and a socket to the server."""
+_OWN_LINE = 3
+MOST_FDS = 16
 
 
 TERMINALS = ("/dev/ptmx", "/dev/pts", "/dev/tty")
@@ -71,15 +75,20 @@ def _begin(order: dict[str, Any], fds: list[int], parent: int) -> dict[str, Any]
             kernel.setns(fds[ROOM], flags_of(order["shape"], guards))
         else:
             marks.mark(order["mark"])
-        workspace = order["shape"]["workspace"] or WORKSPACE
-        task = _unpack(fds[PAYLOAD], workspace)
-        closing = order["closing"]
-        line = _arrange(fds, line, [self_proc, *([closing] if closing >= 0 else [])], "descriptors" in guards)
+        workspace, alone = order["shape"]["workspace"] or WORKSPACE, "descriptors" in guards
+        closing = [order["closing"]] if order["closing"] >= 0 else []
+        _arrange([line.detach(), self_proc, *closing], _OWN_LINE, alone)
+        line = socket.socket(fileno=_OWN_LINE)
         _confine(order, guards, workspace, line)
         if not order["room"]:
             kernel.die_with_parent()
             if os.getppid() != parent:
                 os._exit(_NOT_RUN)
+        told, (payload, *own) = _wait(line)
+        task = _unpack(payload, workspace)
+        _arrange([*own, line.detach()], 0, alone, inherited=len(own))
+        line = socket.socket(fileno=len(own))
+        _limit(told, counted="user" in guards)
         os.chdir(task["cwd"] or workspace)
         line.close()
     except BaseException as error:
@@ -88,6 +97,14 @@ def _begin(order: dict[str, Any], fds: list[int], parent: int) -> dict[str, Any]
     if order["fork"] != "loaded":
         _run(task)
     return task
+
+
+def _wait(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """The limits of the call that is to run here; what to run, and its descriptors 0, 1, 2, …"""
+    data, fds, _, _ = socket.recv_fds(line, _LIMITS_BYTES, MOST_FDS)
+    if not data:
+        os._exit(_NOT_RUN)  # the server is gone
+    return json.loads(data), list(fds)
 
 
 def _reset_signals() -> None:
@@ -114,16 +131,13 @@ def _write_file(path: str, source: BinaryIO, size: int) -> None:
             size -= len(part)
 
 
-def _arrange(fds: list[int], line: socket.socket, more: list[int], closing: bool) -> socket.socket:
-    """The code's descriptors at 0, 1, 2, …, then the line to the server and what follows; every other is closed."""
-    wanted = [*fds[FIRST:], line.detach(), *more]
+def _arrange(wanted: list[int], first: int, alone: bool, inherited: int = 0) -> None:
+    """These descriptors at `first` and after; `alone` closes every other beyond. Programs inherit the first ones."""
     spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _SPARE) for fd in wanted]
-    last = len(fds) - FIRST
-    for place, fd in enumerate(spare):
-        os.dup2(fd, place, inheritable=place < last)
-    if closing:
-        kernel.close_from(len(wanted))
-    return socket.socket(fileno=last)
+    for at, fd in enumerate(spare):
+        os.dup2(fd, first + at, inheritable=at < inherited)
+    if alone:
+        kernel.close_from(first + len(wanted))
 
 
 def _confine(order: dict[str, Any], guards: frozenset[str], workspace: str, line: socket.socket) -> None:
@@ -144,7 +158,6 @@ def _confine(order: dict[str, Any], guards: frozenset[str], workspace: str, line
         _filter_calls(line, order["network"])
     if "capabilities" in guards:
         kernel.drop_capabilities(order["kept"])
-    _limit(order["limits"], counted="user" in guards)
     kernel.set_visible(True)  # for the server's look at its memory; to itself it always is
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import signal
 import struct
 import tempfile
 from collections.abc import Sequence
@@ -153,6 +154,15 @@ def become(user: int) -> None:
 def set_visible(visible: bool) -> None:
     """Whether others of this user may read this process's memory; also whether its /proc files are its own."""
     call("prctl", _DUMPABLE, int(visible), 0, 0, 0)
+
+
+def kill_group(pid: int) -> None:
+    """A process and all of its group."""
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
 
 
 def die_with_parent() -> None:

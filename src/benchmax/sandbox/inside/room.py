@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Callable
 from typing import Any
 
 from . import kernel
@@ -82,45 +81,6 @@ class Room:
                 os.close(fd)
         self.pidfd = self.proc = -1
         self.socket.close()
-
-
-class Spares:
-    """One room like the last call's, as calls tend to be alike. Rooms on the disk are one call's own."""
-
-    def __init__(self, make: Callable[[dict[str, Any]], Room], listen: Any, ignore: Callable[[int], None]) -> None:
-        self._make, self._listen, self._ignore = make, listen, ignore
-        self._ready: list[Room] = []
-        self._making = False
-
-    def take(self, shape: dict[str, Any]) -> Room | None:
-        """A room that stands ready; one of another shape is given up."""
-        while self._ready:
-            room = self._ready.pop()
-            if room.shape == shape:
-                return room
-            os.close(room.workspace)
-            room.kill()
-            room.close()
-        return None
-
-    def make(self, shape: dict[str, Any]) -> None:
-        if self._ready or self._making or shape["workspace"] is not None:
-            return
-        try:
-            room = self._make(shape)
-        except OSError:
-            return
-        self._making = True
-        self._listen(room.socket.fileno(), lambda: self._keep(room))
-
-    def _keep(self, room: Room) -> None:
-        self._making = False
-        self._ignore(room.socket.fileno())
-        if room.hear():
-            self._ready.append(room)
-        else:
-            room.kill()
-            room.close()
 
 
 def flags_of(shape: dict[str, Any], guards: frozenset[str]) -> int:

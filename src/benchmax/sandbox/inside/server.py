@@ -18,12 +18,12 @@ reads what a call runs, and a call cannot reach it: its socket is closed, its pr
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
 import resource
 import select
-import signal
 import socket
 import time
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from typing import Any
 
 from . import body, kernel, marks, seccomp, zygote
 from .calls import Running, common
-from .room import Room, Spares
+from .room import Room
 from .root import readable
 from .watch import Usage, children, descends, marked
 from .zygote import Zygote
@@ -53,8 +53,10 @@ class Server:
         self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._poll = select.poll()
         self._on: dict[int, Callable[[], None]] = {}
-        self._calls: dict[int, Running] = {}
-        self._spares = Spares(self._new_room, self._listen, self._ignore)
+        self._calls: dict[int, Running] = {}  # by ticket
+        self._spare: Running | None = None
+        """A process like the last call's that stands ready, as calls tend to be alike."""
+        self._tickets = itertools.count(1)
         self._zygote: Zygote | None = None
         self._data_bytes = 0
         self._rest_until = 0.0
@@ -109,7 +111,7 @@ class Server:
 
     def _hear(self) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(self._sock, zygote.PACKET_BYTES, zygote.MOST_FDS)
+            data, fds, _, _ = socket.recv_fds(self._sock, zygote.PACKET_BYTES, body.MOST_FDS)
         except OSError:
             data, fds = b"", []
         if not data:
@@ -117,11 +119,14 @@ class Server:
             return
         message = json.loads(data)
         if "call" in message:
-            self._begin(Running(message, fds))
-        elif "signal" in message:
-            self._signal(self._calls.get(message["signal"]), message["as"])
-        elif message["kill"] in self._calls:
-            self._end(self._calls[message["kill"]], message["by"])
+            self._begin(Running(next(self._tickets), message, fds))
+            return
+        number = message["signal" if "signal" in message else "kill"]
+        call = next((call for call in self._calls.values() if call.number == number), None)
+        if "signal" in message:
+            self._signal(call, message["as"])
+        elif call is not None:
+            self._end(call, message["by"])
 
     def _signal(self, call: Running | None, number: int) -> None:
         """To a program's first process, which is this one's child until it is reaped."""
@@ -189,26 +194,45 @@ class Server:
     # A call's beginning
 
     def _begin(self, call: Running) -> None:
-        self._calls[call.number] = call
-        try:
-            if self._roomy:
-                self._give_room(call)
+        if (spare := self._spare) is not None and call.may_wait:
+            self._spare = None
+            if spare.takes(call):
+                spare.order, spare.fds, spare.number = call.order, call.fds, call.number
+                call = spare
             else:
-                self._put_in(call)
+                self._end(spare, None)
+        self._calls[call.ticket] = call
+        try:
+            if call.line is not None:
+                self._hand_over(call)
+            elif call.room is None:
+                self._make_ready(call)
         except OSError as error:
-            call.failed = str(error)
-            self._end(call, None)
-            if call.room is None:
-                self._gone(call)
+            self._fail(call, error)
 
-    def _give_room(self, call: Running) -> None:
-        shape = call.order["shape"]
-        room = call.room = self._spares.take(shape) or self._new_room(shape)
-        self._listen(room.pidfd, lambda: self._gone(call))
-        if room.proc >= 0:
+    def _fail(self, call: Running, error: OSError) -> None:
+        call.failed = str(error)
+        self._end(call, None)
+        if call.room is None:
+            self._gone(call)
+
+    def _make_ready(self, call: Running) -> None:
+        if not self._roomy:
             self._put_in(call)
-        else:
-            self._listen(room.socket.fileno(), lambda: self._room_ready(call, room))
+            return
+        room = call.room = self._new_room(call.order["shape"])
+        self._listen(room.pidfd, lambda: self._gone(call))
+        self._listen(room.socket.fileno(), lambda: self._room_ready(call, room))
+
+    def _make_spare(self, order: dict[str, Any]) -> None:
+        spare = Running(next(self._tickets), {**order, "call": 0}, [])
+        if self._spare is not None or not self._roomy or not spare.may_wait:
+            return
+        self._calls[spare.ticket] = self._spare = spare
+        try:
+            self._make_ready(spare)
+        except OSError as error:
+            self._fail(spare, error)
 
     def _new_room(self, shape: dict[str, Any]) -> Room:
         return Room(shape, self._guards, self._setup, self._pidns)
@@ -223,23 +247,29 @@ class Server:
                 raise OSError(room.reason)
             self._put_in(call)
         except OSError as error:
-            call.failed = str(error)
-            self._end(call, None)
+            self._fail(call, error)
 
     def _put_in(self, call: Running) -> None:
-        """Have its code forked into its room; from now on its time runs."""
+        """Have a process forked into its room, which gets ready there by itself."""
         call.line, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        payload, *own = call.fds
-        room = call.room.pidfd if call.room is not None else payload
-        order = {**call.order, "room": call.room is not None, "limits": self._limits_of(call.order)}
+        order = {**call.order, "call": call.ticket, "room": call.room is not None}
         if call.room is None:
             order.update(mark=self._mark(call), tells=True)
         with far:
-            self._fork(call, order, [room, payload, far.fileno(), *own])
+            self._fork(call, order, [call.room.pidfd if call.room else far.fileno(), far.fileno()])
+        self._listen(call.line.fileno(), lambda: self._hear_body(call))
+        if call.number:
+            self._hand_over(call)
+
+    def _hand_over(self, call: Running) -> None:
+        """What to run, to the process that waits for it; from now on its time runs."""
+        assert call.line is not None
+        if call.failed is None:  # else its end is on the way
+            socket.send_fds(call.line, [json.dumps(call.limits(self._data_bytes)).encode()], call.fds)
         while call.fds:
             os.close(call.fds.pop())
-        self._listen(call.line.fileno(), lambda: self._hear_body(call))
         self._time(call)
+        self._make_spare(call.order)
 
     def _fork(self, call: Running, order: dict[str, Any], fds: list[int]) -> None:
         if self._zygote is not None and order["fork"]:
@@ -253,13 +283,7 @@ class Server:
         self._listen(pidfd, lambda: self._reap(call, pidfd))
 
     def _mark(self, call: Running) -> int:
-        return marks.made(os.getpid(), call.number)
-
-    def _limits_of(self, order: dict[str, Any]) -> dict[str, Any]:
-        """A limit on one process's data is told to Python as MemoryError; other programs reserve more than they use."""
-        given = order["limits"]
-        bound = order["fork"] == "code" and given["memory"] < math.inf
-        return {**given, "data": given["memory"] + self._data_bytes if bound else 0}
+        return marks.made(os.getpid(), call.ticket)
 
     def _time(self, call: Running) -> None:
         call.deadline = time.monotonic() + call.order["limits"]["wall"]
@@ -334,7 +358,7 @@ class Server:
                 self._end(call, by)
         for pid in (found or {}).get(marks.SHED, ()):
             if descends(self._proc, int(pid), os.getpid()):
-                _kill_group(int(pid))  # it removed its mark, so that it counts for no call
+                kernel.kill_group(int(pid))  # it removed its mark, so that it counts for no call
 
     # Its end
 
@@ -356,7 +380,7 @@ class Server:
             if empty:  # but for its pid 1, which runs nothing of the call's
                 self._ended(call)
         if call.pid and (call.room is None or "pid" not in self._guards):
-            _kill_group(call.pid)
+            kernel.kill_group(call.pid)
 
     def _gone(self, call: Running) -> None:
         """Nothing of it is left."""
@@ -367,13 +391,12 @@ class Server:
         self._ignore(call.room.pidfd)
         self._ignore(call.room.socket.fileno())
         call.room.close()
-        if call.failed is None:
-            self._spares.make(call.room.shape)
 
     def _ended(self, call: Running) -> None:
         """Say so, once."""
-        if self._calls.pop(call.number, None) is None:
+        if self._calls.pop(call.ticket, None) is None:
             return
+        self._spare = None if self._spare is call else self._spare
         self._close_listener(call)
         if call.usage is not None:
             call.usage.close()
@@ -382,10 +405,12 @@ class Server:
         if call.line is not None and call.line.fileno() >= 0:
             self._hear_last(call)
         workspace = call.room.workspace if call.room is not None else -1
-        if call.failed is not None:
+        if not call.number:
+            pass  # it waited in vain
+        elif call.failed is not None:
             self._say({"failed": call.number, "reason": call.failed})
         else:
-            self._say(self._report(call), [workspace] if workspace >= 0 and not call.order["tells"] else [])
+            self._say(call.report(), [workspace] if workspace >= 0 and not call.order["tells"] else [])
         if workspace >= 0:
             os.close(workspace)
 
@@ -398,12 +423,6 @@ class Server:
             self._ignore(call.line.fileno())
             call.line.close()
 
-    def _report(self, call: Running) -> dict[str, Any]:
-        status = call.status if call.by is None else -signal.SIGKILL
-        by = "cpu" if call.by is None and status == -signal.SIGXCPU else call.by
-        used = {"cpu": call.usage.cpu, "memory": call.usage.memory} if call.usage else {"cpu": 0.0, "memory": 0}
-        return {"ended": call.number, "status": status, "by": by, "refused": call.refused, **used}
-
     def _kill_left(self) -> None:
         """Without pid namespaces: what ended calls detached is this process's child now, and has their mark."""
         known = {call.pid for call in self._calls.values()} | ({self._zygote.pid} if self._zygote else set())
@@ -412,7 +431,7 @@ class Server:
             left = [pid for pid in children(self._proc, os.getpid()) if pid not in known]
             left = [pid for pid in left if marks.mark_of(pid) not in alive]
             for pid in left:
-                _kill_group(pid)
+                kernel.kill_group(pid)
                 os.waitpid(pid, 0)
             if not left:
                 return
@@ -429,11 +448,3 @@ class Server:
         if not ready:
             raise OSError(room.reason)
         os.close(room.workspace)
-
-
-def _kill_group(pid: int) -> None:
-    for kill in (os.killpg, os.kill):
-        try:
-            kill(pid, signal.SIGKILL)
-        except OSError:
-            pass

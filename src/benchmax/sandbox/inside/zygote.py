@@ -29,7 +29,6 @@ from typing import Any
 from . import body, kernel, landlock
 from .root import DEVICES
 
-MOST_FDS = 16
 PACKET_BYTES = 200_000
 _LINE, _PLAN, _CLOSING, _SPARE = 3, 4, 5, 64
 _LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher.py")
@@ -171,6 +170,8 @@ def _import(modules: Sequence[str], warm_up: str) -> str | None:
             return f"{name} cannot be imported: {type(error).__name__}: {error}"
     try:
         exec(compile(warm_up, "warm_up", "exec"), {"__name__": "warm_up"})  # noqa: S102 - the user's own
+        sys.stdout.flush()  # else every fork would say it again
+        sys.stderr.flush()
     except BaseException as error:
         return f"the warm-up fails: {type(error).__name__}: {error}"
     settle()
@@ -205,7 +206,7 @@ def _serve(line: socket.socket, common: dict[str, Any]) -> dict[str, Any] | None
             os.read(wake[0], 4096)
             _reap(line, running)
         if line.fileno() in readable:
-            data, fds, _, _ = socket.recv_fds(line, PACKET_BYTES, MOST_FDS)
+            data, fds, _, _ = socket.recv_fds(line, PACKET_BYTES, body.MOST_FDS)
             if not data:
                 os._exit(0)
             order = {**common, **json.loads(data)}
@@ -244,17 +245,10 @@ def _reap(line: socket.socket, running: dict[int, int]) -> None:
         if ended is None:
             return
         if ended.si_pid in running:
-            _kill_group(ended.si_pid)  # before its number is free for others
+            kernel.kill_group(ended.si_pid)  # before its number is free for others
         status = os.waitstatus_to_exitcode(os.waitpid(ended.si_pid, 0)[1])
         if ended.si_pid in running:
             _send(line, {"ended": running.pop(ended.si_pid), "status": status})
-
-
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except OSError:
-        pass
 
 
 def _send(line: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
