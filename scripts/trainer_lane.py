@@ -21,6 +21,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests" / "trainers"
 NEWEST = 13
 """The newest minor version of Python 3 that benchmax takes."""
 
@@ -40,12 +41,15 @@ def main() -> int:
     except LaneError as error:
         print(error, file=sys.stderr)
         return 2
+    if not list((TESTS / asked.name).glob("test_*.py")):
+        print(f".lanes/{asked.name} is built. It has no tests of its own: those of another lane use it.")
+        return 0
     return 0 if asked.build else test(asked.name, python, asked.pytest)
 
 
 def build(name: str) -> Path:
     """The interpreter of the lane, which is made anew when what goes in has changed."""
-    wanted = ROOT / "tests" / "trainers" / name / "requirements.txt"
+    wanted = TESTS / name / "requirements.txt"
     if not wanted.is_file():
         known = ", ".join(sorted(each.parent.name for each in wanted.parent.parent.glob("*/requirements.txt")))
         raise LaneError(f"There is no lane {name!r}. There are: {known}.")

@@ -6,16 +6,18 @@ import asyncio
 
 import pytest
 
-from benchmax.adapters.batches import play_batch, summary
+from benchmax import limits
+from benchmax.adapters.batches import FailedBatches, play_batch, summary
 from benchmax.adapters.engine_model import Ask, Drawn, EngineModel
 from benchmax.adapters.trajectory import steps_of, trajectory_of
-from benchmax.errors import ContextExceeded
+from benchmax.errors import ContextExceeded, RolloutError
 from benchmax.inference.local import LocalModel
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.models.base import Sampling
 from benchmax.rollouts import EnvHost, RolloutSettings, run_group
 from benchmax.trainer.learning.advantage import AdvantageRule, assign_advantages
 from benchmax.trainer.learning.batch import sequence_of
+from trainer_failures import GROUP, LONG, ROUGH, Actor, RoughEnv, ended
 from trainer_world import CASES, Case, Script, SumEnv, expected, tokenizer
 
 ids = pytest.mark.parametrize("case", CASES, ids=str)
@@ -176,6 +178,36 @@ async def test_a_group_that_cannot_begin_comes_back_whole():
     async with EnvHost(Broken) as host:
         played = await play_batch(host, [case.example] * 3, model, settings(case))
     assert [rollout.termination for rollout in played] == ["env_error"] * 3
+
+
+async def test_a_group_in_which_everything_happens_comes_back_whole():
+    RoughEnv.start_anew()
+    actor = Actor(ROUGH.template)
+
+    async def sample(ask: Ask) -> Drawn:
+        return Drawn(*actor.next_turn(ask.prompt))
+
+    found = await play(ROUGH, sample, max_response=LONG)
+    assert ended(each.rollout for each in found) == GROUP
+    for each in found:
+        assert any(each.mask) == each.scored == (each.reward is not None)
+    assert sorted(RoughEnv.released) == sorted(RoughEnv.begun)
+
+
+async def test_batches_that_nobody_can_score_are_raised_in_the_end():
+    case = next(case for case in CASES if case.name == "unscored")
+    chat = ChatTokens.of_tokenizer(tokenizer(case.template))
+
+    async def sample(ask: Ask) -> Drawn:
+        return Drawn([*chat.encode("?"), *chat.end_of_turn[:1]], None)
+
+    unjudged = [each.rollout for each in await play(case, sample, rows=2)]
+    assert [rollout.error for rollout in unjudged] == [None, None]
+    batches = FailedBatches()
+    for _ in range(limits.FAILED_BATCHES - 1):
+        batches.observe(unjudged)
+    with pytest.raises(RolloutError, match=r"no rollout with a reward\. 2 of 2 .*the judge was out"):
+        batches.observe(unjudged)
 
 
 async def test_turns_of_one_conversation_share_a_session_and_all_run_at_once():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from benchmax import limits
 from benchmax.envs.types import Example
@@ -88,6 +88,20 @@ def summary(rollouts: Sequence[Rollout]) -> dict[str, float]:
     return numbers
 
 
+def failures(rollouts: Sequence[Rollout]) -> str | None:
+    """How many rollouts could not be played or scored, and why the first of them, for a log; None when all could."""
+    reasons = [reason for rollout in rollouts for reason in _reasons(rollout)]
+    return f"{len(reasons)} of {len(rollouts)} rollouts failed; the first in {reasons[0]}" if reasons else None
+
+
+def _reasons(rollout: Rollout) -> Iterator[str]:
+    """Where and why a rollout failed, in one text; none when it did not."""
+    if rollout.error is not None:
+        yield f"{rollout.error.where}: {rollout.error.message}"
+    elif rollout.unscored:
+        yield "; ".join(f"{name}: {why}" for name, why in rollout.unscored.items())
+
+
 class FailedBatches:
     """Counts the batches in a row that nothing could be learned from: a trainer would go on with them for ever."""
 
@@ -96,13 +110,10 @@ class FailedBatches:
 
     def observe(self, rollouts: Sequence[Rollout]) -> None:
         """Log what failed; raises RolloutError after too many batches without a scored rollout."""
-        failed = [rollout for rollout in rollouts if rollout.error is not None]
         scored = any(rollout.reward is not None for rollout in rollouts)
         self._in_a_row = 0 if scored or not rollouts else self._in_a_row + 1
-        if not failed or failed[0].error is None:
+        if (says := failures(rollouts)) is None:
             return
-        first = failed[0].error
-        says = f"{len(failed)} of {len(rollouts)} rollouts failed; the first in {first.where}: {first.message}"
         if self._in_a_row >= limits.FAILED_BATCHES:
             raise RolloutError(
                 f"The last {self._in_a_row} batches had no rollout with a reward. {says} "

@@ -11,9 +11,11 @@ import asyncio
 import queue
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 
 from benchmax.adapters.env_session import EnvSession
 from benchmax.envs.types import ChatMessage, Example, Messages, ToolDefinition, nest_tool_calls
+from benchmax.errors import ModelError
 from benchmax.inference.tokens.chat import parse_reply
 from benchmax.models.base import Conversation, ModelClient, Reply, Sampling
 from benchmax.rollouts.play import run_rollout
@@ -22,6 +24,16 @@ from benchmax.rollouts.settings import RolloutSettings
 
 Action = str | ChatMessage
 """A turn of the model: its text, with calls in it, or its message."""
+
+
+def left_out(session: EnvSession) -> str | None:
+    """What of the environment's reward is never computed here; None when nothing is."""
+    if not session.host.overrides("compute_group_reward"):
+        return None
+    return (
+        f"{session.host.name} scores siblings together (compute_group_reward), and a rollout has none here: that part "
+        "of the reward is left out. Return components from compute_reward, or use a trainer's adapter with groups."
+    )
 
 
 class PushedRollout:
@@ -35,7 +47,8 @@ class PushedRollout:
 
     def begin(self, example: Example, settings: RolloutSettings) -> Messages | None:
         """Start it; returns the messages before the model's first turn, None when it could not begin."""
-        work = run_rollout(self._session.host, example, self._model, settings, split="train")
+        patient = replace(settings, model_seconds=settings.max_seconds)  # a turn waits for the trainer's whole batch
+        work = run_rollout(self._session.host, example, self._model, patient, split="train")
         self._running = self._session.start(work)
         self._running.add_done_callback(lambda _: self._model.observed.put(None))
         self._prompt = self._model.observed.get()
@@ -47,6 +60,11 @@ class PushedRollout:
             return None
         self._model.push(action)
         return self._model.observed.get()
+
+    def stop(self, reason: ModelError) -> None:
+        """No turn follows, for this reason, which says how the rollout ends; what there is will be scored."""
+        if self._prompt is not None:
+            self._model.push(reason)
 
     def result(self) -> Rollout | None:
         """The record, once it is over; None before, and for one that was given up."""
@@ -71,12 +89,12 @@ class PushedModel(ModelClient):
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
         self.name = name
         self._loop = loop
-        self._actions: asyncio.Queue[Action] = asyncio.Queue()
+        self._actions: asyncio.Queue[Action | ModelError] = asyncio.Queue()
         self.observed: queue.SimpleQueue[Messages | None] = queue.SimpleQueue()
         """The messages before each turn of the model; None when there will be no further turn."""
 
-    def push(self, action: Action) -> None:
-        """The model's next turn; from any thread."""
+    def push(self, action: Action | ModelError) -> None:
+        """The model's next turn, or why there is none; from any thread."""
         self._loop.call_soon_threadsafe(self._actions.put_nowait, action)
 
     def converse(self, *, tools: Sequence[ToolDefinition] = (), sampling: Sampling = Sampling()) -> Conversation:
@@ -84,7 +102,10 @@ class PushedModel(ModelClient):
 
     async def next_action(self, new: Sequence[ChatMessage]) -> Action:
         self.observed.put(list(new))
-        return await self._actions.get()
+        action = await self._actions.get()
+        if isinstance(action, ModelError):
+            raise action
+        return action
 
 
 class _PushedConversation(Conversation):

@@ -7,7 +7,6 @@ import multiprocessing
 import pickle
 import re
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import pytest
 from tinker_cookbook.completers import TokenCompleter, TokensWithLogprobs
@@ -22,9 +21,9 @@ from tinker_cookbook.tokenizer_utils import register_tokenizer
 from benchmax import limits
 from benchmax.adapters.tinker.cookbook import dataset_builder
 from benchmax.rollouts import RolloutSettings
+from trainer_pages import check_install, page
 from trainer_world import CASES, TEMPLATES, RankedSumEnv, Script, SumEnv, expected, tokenizer
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "trainers" / "tinker.md"
 RELEASED: list[str] = []
 for _template in TEMPLATES:
     register_tokenizer(f"scripted/{_template.name}", lambda template=_template: tokenizer(template))
@@ -209,9 +208,14 @@ def test_a_turn_waits_as_long_as_a_rollout():
     assert made(TOOLS).train.source.settings.model_seconds == limits.ROLLOUT_SECONDS
 
 
+def test_the_page_installs_what_is_tested_here():
+    (line,) = re.findall(r"`(pip install [^`]*tinker-cookbook[^`]*)`", page("tinker"))
+    check_install(line, "cookbook")
+
+
 async def test_the_code_of_the_page_runs(monkeypatch, tmp_path):
     """It builds the dataset; the training itself needs Tinker's server."""
-    (block,) = re.findall(r"```py\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    (block,) = re.findall(r"```py\n(.*?)```", page("tinker"), re.DOTALL)
     (tmp_path / "main.py").write_text("from trainer_world import SumEnv as MyEnv\n")
     (tmp_path / "rows.jsonl").write_text("".join(f'{{"prompt": "{n}?", "ground_truth": "{n}"}}\n' for n in range(20)))
     monkeypatch.chdir(tmp_path)

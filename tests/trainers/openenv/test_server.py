@@ -194,3 +194,13 @@ def test_an_environment_that_is_not_there_is_one_line(capsys):
 
     assert main(["no-such-environment"]) == 2
     assert capsys.readouterr().err.startswith("error: There is no environment named 'no-such-environment'")
+
+
+def test_arguments_of_the_constructor_are_given_as_everywhere(capsys):
+    from benchmax.adapters.openenv.__main__ import main
+
+    assert main(["arithmetic", "--env-arg", "{size: 3}"]) == 2
+    assert main(["arithmetic", "--env-arg", "nonsense=3"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: --env-arg '{size: 3}' is not KEY=VALUE.")
+    assert "nonsense" in second

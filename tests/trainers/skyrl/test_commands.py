@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from trainer_pages import check_page, page
+
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "docs" / "trainers" / "skyrl.md", ROOT / "examples" / "skyrl" / "README.md"]
 
@@ -121,6 +123,43 @@ def test_smoke_goes_through_one_step(home):
     assert re.search(r"6 rollouts of 2 prompts, 2 tool calls, 2 of them ok", done.stdout)
     assert "rewards: 0, 1, 0, 0, 1, 0" in done.stdout
     assert float(re.search(r"advantages and loss: (-?[\d.]+)", done.stdout)[1]) != 0
+
+
+def test_the_page_installs_what_is_tested_here():
+    check_page("skyrl", "skyrl")
+
+
+MINE = '''"""An environment of somebody's own."""
+from benchmax import BaseEnv
+
+class MyEnv(BaseEnv):
+    def __init__(self, size):
+        self.size = size
+
+    async def compute_reward(self, rollout_id, messages, task, **kwargs):
+        return {"short": float(len(str(messages[-1]["content"])) < self.size)}
+'''
+
+
+def test_the_script_of_the_page_goes_through_one_step(tmp_path):
+    (code,) = re.findall(r"```text\n(import sys.*?)```", page("skyrl"), re.DOTALL)
+    (tmp_path / "script.py").write_text(code)
+    (tmp_path / "my_package.py").write_text(MINE)
+    rows = "".join(f'{{"prompt": "say {n}", "ground_truth": "{n}"}}\n' for n in range(10))
+    (tmp_path / "rows.jsonl").write_text(rows)
+    process = ROOT / "src" / "benchmax" / "adapters" / "skyrl" / "benchmax_data_process.py"
+    data = f"python {process} --local_dir ~/data --dataset_name {tmp_path}/rows.jsonl --env_path my_package.MyEnv"
+    given = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    data = data.replace("python ", f"{sys.executable} ", 1)
+    refused = run(data, tmp_path, **given)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "MyEnv needs the argument 'size'. Give it with --env-arg size=VALUE." in refused.stderr
+    written = run(f"{data} --env_arg size=3", tmp_path, **given)
+    assert written.returncode == 0, written.stderr
+    words = f"data.train_data=['{tmp_path}/data/train.parquet'] data.val_data=['{tmp_path}/data/test.parquet']"
+    done = run(f"{sys.executable} {tmp_path}/script.py --smoke {shlex.join(words.split())}", tmp_path, **given)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "6 rollouts of 2 prompts" in done.stdout
 
 
 @pytest.mark.parametrize("command", [each for each in MATH + EXCEL if "run_benchmax" in each and "--smoke" not in each])

@@ -14,6 +14,7 @@ from benchmax import metrics
 from benchmax.adapters.engine_model import EngineModel
 from benchmax.adapters.tinker.learner import datum, size_of
 from benchmax.adapters.tinker.remote import RemoteModel
+from benchmax.adapters.tinker.sampler import TinkerSampler
 from benchmax.errors import ConfigError, UsageError
 from benchmax.inference.tokens.chat import ChatTokens
 from benchmax.models.base import Sampling
@@ -24,9 +25,11 @@ from benchmax.trainer.learning.advantage import AdvantageRule, assign_advantages
 from benchmax.trainer.learning.batch import sequence_of
 from benchmax.trainer.opening import open_checkpoint
 from benchmax.trainer.rundir import read_metrics, read_status
+from benchmax.trainer.sampling.sampler import Draw
 from benchmax.trainer.start import resume, train
 from benchmax.trainer.task import Task
 from benchmax.trainer.tiny import make_tiny
+from trainer_failures import COUNT, GROUP, LONG, ROUGH, Actor, RoughEnv, ended
 from trainer_world import CASES, Script, expected, tokenizer
 
 
@@ -187,6 +190,25 @@ async def test_failures_arrive_as_our_reasons_and_no_group_is_lost(server, tmp_p
     assert [len(ends) for ends in found.values()] == [8] * 4
     ((_, data, _),) = server.received
     assert len(data) == 8  # the whole group is learned from, and nothing else
+
+
+async def test_a_group_in_which_everything_happens_comes_back_whole(server, tmp_path):
+    RoughEnv.start_anew()
+    server.script = Actor(ROUGH.template).next_turn
+    remote = RemoteModel.connect(str(server.directory), rank=4, seed=0)
+    remote.push()
+    chat, seen = ChatTokens.of_tokenizer(tokenizer(ROUGH.template)), []
+    async with EnvHost(RoughEnv) as host:
+        sampler = TinkerSampler(
+            host, remote, chat, settings(server, tmp_path, rollouts={"max_new_tokens": 400}), context=LONG
+        )
+        (group,) = await sampler.sample([ROUGH.example], Draw("train", 0, COUNT, 1.0), seen.append)
+    remote.close()
+    assert ended(group) == GROUP
+    assert seen == [group]
+    assert sorted(RoughEnv.released) == sorted(RoughEnv.begun)
+    assign_advantages(group, AdvantageRule(min_scored=0.5))
+    assert all(bool(rollout.advantage) == (rollout.reward is not None) for rollout in group)
 
 
 async def test_a_model_that_is_not_offered_is_refused_and_leaves_no_run(server, tmp_path):

@@ -77,8 +77,8 @@ def _loss(loss_fn: str, logp: torch.Tensor, given: dict[str, torch.Tensor], conf
 class TinkerServer:
     """Serves one base model, under the name of its folder."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, context: int = 512) -> None:
+        self.directory, self.context = directory, context
         self.models: dict[str, Model] = {}
         self.samplers: dict[str, Any] = {}
         self.saved: dict[str, Any] = {}
@@ -107,7 +107,7 @@ class TinkerServer:
         if path in FIXED:
             return 200, FIXED[path]
         if path == "/api/v1/get_server_capabilities":
-            return 200, {"supported_models": [{"model_name": str(self.directory), "max_context_length": 512}]}
+            return 200, {"supported_models": [{"model_name": str(self.directory), "max_context_length": self.context}]}
         if path == "/api/v1/retrieve_future":
             return 200, self.results[json.loads(body)["request_id"]]
         if path.endswith("/finish"):

@@ -9,7 +9,7 @@ from trl_world import QWEN3, arguments, model
 from benchmax.adapters.trl.environments import BenchmaxEnvironments
 from benchmax.envs.types import ToolDefinition
 from benchmax.errors import UsageError
-from trainer_world import ADD, RankedSumEnv, SumEnv, _call, tokenizer
+from trainer_world import RankedSumEnv, SumEnv, _call, tokenizer
 
 ROW = {"prompt": "What is 2 + 2?", "ground_truth": "4"}
 WRONG = '<tool_call>\n{"name": "add", "arguments": {"a": "two", "b": 2}}\n</tool_call>'
@@ -65,6 +65,10 @@ def test_tools_run_and_the_environment_scores(played):
     assert said[0] == ["3", "4"]
     assert "Wrong arguments for add" in said[1][0]
     assert said[2:] == [[], []]
+    assert [[(event.turn, event.ok) for event in rollout.tool_events] for rollout in rollouts] == [
+        [(1, True), (1, True)], [(1, False)], [], []
+    ]  # fmt: skip
+    assert [rollout.turns for rollout in rollouts] == [2, 2, 1, 1]
     assert given["advantages"][3] == 0.0  # TRL leaves out what could not be scored
     assert given["tool_mask"].eq(0).any()
     assert sorted(Counting.begun) == sorted(Counting.released)
@@ -89,12 +93,22 @@ def test_objects_are_used_again_for_the_next_batch(played):
     assert not ids & {each._rollout.id for each in trainer.environments}
 
 
-def test_a_tool_that_cannot_be_a_method_is_refused():
+@pytest.mark.parametrize(
+    ("tool", "argument", "says"),
+    [
+        ("add-two", "a", "The tool 'add-two' cannot be a method's name"),
+        ("reset", "a", "The tool 'reset' cannot be a method's name"),
+        ("get_reward", "a", "The tool 'get_reward' cannot be a method's name"),
+        ("send", "from", "The argument 'from' of the tool 'send' cannot be a parameter's name"),
+        ("search", "max-results", "The argument 'max-results' of the tool 'search' cannot be a parameter's name"),
+    ],
+)
+def test_a_tool_that_cannot_be_a_method_is_refused(tool, argument, says):
     class Odd(SumEnv):
         async def list_tools(self):
-            return [ToolDefinition("add-two", "Add.", ADD.input_schema)]
+            return [ToolDefinition(tool, "Add.", {"type": "object", "properties": {argument: {"type": "string"}}})]
 
     simple = BenchmaxEnvironments(Odd, [ROW])
-    with pytest.raises(UsageError, match=r"'add-two' cannot be a method's name.*BenchmaxRollouts"):
+    with pytest.raises(UsageError, match=f"{says}.*BenchmaxRollouts"):
         simple.environment_class()
     simple.close()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import verifiers.v1 as vf
 from test_runs import call
 
 from benchmax.testing import FakeModelServer
+from trainer_pages import check_page, page
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.append(str(ROOT / "tests" / "docs"))
@@ -45,3 +49,20 @@ async def test_the_evaluation_of_the_page_runs(tmp_path):
         (trace,) = episode["traces"]
         assert {name: reward["score"] for name, reward in trace["rewards"].items()} == {"short": 0.5, "right": 1.0}
         assert trace["metrics"] == {"turns": 2.0, "tool_calls": 1.0}
+
+
+async def test_the_page_installs_what_is_tested_here():
+    check_page("verifiers", "verifiers")
+
+
+async def test_the_settings_for_prime_rl_name_the_same_environment(tmp_path, monkeypatch):
+    """verifiers reads the part of prime-rl's configuration that is its own, and finds the rows."""
+    (text,) = re.findall(r"```toml\n(.*?)```", page("verifiers"), re.DOTALL)
+    (source,) = tomllib.loads(text)["orchestrator"]["train"]["source"]
+    for block in blocks_of(page("verifiers")):
+        if title := block.options.get("title"):
+            (tmp_path / title).write_text(block.body)
+    monkeypatch.chdir(tmp_path)
+    env = vf.load_environment(vf.resolve_env_config(source["env"]))
+    assert [task.data.example["task"]["ground_truth"] for task in env.taskset] == ["2", "3"]
+    assert env.config.agent.max_turns == 4

@@ -18,8 +18,11 @@ from trainer_world import Template, tokenizer
 
 
 @asynccontextmanager
-async def token_server(next_turn: Any, finish: str = "stop") -> AsyncIterator[str]:
-    """vLLM's `/inference/v1/generate`; `next_turn` maps a prompt's ids to sampled ids and their log-probs."""
+async def token_server(next_turn: Any, finish: str = "stop", context: int | None = None) -> AsyncIterator[str]:
+    """vLLM's `/inference/v1/generate`; `next_turn` maps a prompt's ids to sampled ids and their log-probs.
+
+    It says that it takes `context` tokens, if given.
+    """
 
     async def generate(request: web.Request) -> web.Response:
         ids, logprobs = next_turn((await request.json())["token_ids"])
@@ -28,7 +31,8 @@ async def token_server(next_turn: Any, finish: str = "stop") -> AsyncIterator[st
         return web.json_response({"request_id": "1", "choices": [choice]})
 
     async def models(request: web.Request) -> web.Response:
-        return web.json_response({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
+        told = {"id": "scripted", "object": "model", "max_model_len": context}
+        return web.json_response({"object": "list", "data": [told]})
 
     app = web.Application()
     app.router.add_post("/inference/v1/generate", generate)

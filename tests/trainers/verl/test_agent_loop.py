@@ -17,7 +17,7 @@ PAGE = (ROOT / "docs" / "trainers" / "verl.md").read_text("utf-8")
 
 def loop_of(case) -> str:
     (text,) = re.findall(r'```yaml title="benchmax.yaml"\n(.*?)```', PAGE, re.DOTALL)
-    named = text.replace("env: arithmetic", f"env: trainer_world.{case.env.__name__}")
+    named = text.replace("env: arithmetic", f"env: {case.env.__module__}.{case.env.__name__}")
     return named.replace("max_turns: 4", f"max_turns: {case.max_turns}")
 
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from benchmax.adapters.env_session import EnvSession
-from benchmax.adapters.pushed_rollout import PushedRollout
+from benchmax.adapters.pushed_rollout import PushedRollout, left_out
 from benchmax.envs.types import ChatMessage, Example, ToolCall
-from benchmax.errors import UsageError
+from benchmax.errors import ContextExceeded, ModelError, ModelUnavailable, UsageError
 from benchmax.prompts.tools import mcp2openai
-from benchmax.rollouts.record import Rollout
 from benchmax.rollouts.settings import RolloutSettings
 
 SPLIT = "train"
+Stop = Literal["context_exceeded", "model_error"]
+"""Why the trainer has no further turn: its conversation is full, or its engine failed."""
 
 
 class Tasks:
@@ -64,24 +65,46 @@ class Episode:
         prompt = self._played.begin(example, self._settings)
         self.turns, self.over = 0, prompt is None
         if prompt is None:
-            return _end(self._played.finished())
+            return self._end(self._played)
         host = self._session.host
         tools = self._session.run(host.toolbox(host.part_of(example))).tools
         return {"messages": prompt, "tools": [mcp2openai(tool) for tool in tools], "done": False}
 
     def step(self, text: str, tool_calls: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
         """A turn of the model: its text, in which calls may stand, or with the calls beside it."""
-        if self._played is None or self.over:
-            raise UsageError("No rollout is under way. Call reset() before step().")
+        played = self._under_way()
         message: ChatMessage = {"role": "assistant", "content": text}
         if tool_calls:
             message["tool_calls"] = [ToolCall.from_dict(dict(call)).to_dict() for call in tool_calls]
         self.turns += 1
-        observed = self._played.turn(message if tool_calls else text)
+        observed = played.turn(message if tool_calls else text)
         if observed is not None:
             return {"messages": observed, "tools": [], "done": False}
+        return self._end(played)
+
+    def stop(self, why: Stop) -> dict[str, Any]:
+        """The end of a rollout to which the trainer has nothing to add; what there is will be scored."""
+        played = self._under_way()
+        played.stop(_reason(why))
+        return self._end(played)
+
+    def _under_way(self) -> PushedRollout:
+        if self._played is None or self.over:
+            raise UsageError("No rollout is under way. Call reset() before step().")
+        return self._played
+
+    def _end(self, played: PushedRollout) -> dict[str, Any]:
         self.over = True
-        return _end(self._played.finished())
+        rollout = played.finished()
+        unpaid = left_out(self._session) if rollout.reward is None and not rollout.unscored else None
+        metadata = {
+            "rollout": rollout.id,
+            "termination": rollout.termination.value,
+            "rewards": dict(rollout.rewards),
+            "unscored": dict(rollout.unscored),
+            "error": rollout.error.message if rollout.error else unpaid,
+        }
+        return {"messages": [], "tools": [], "done": True, "reward": rollout.reward, "metadata": metadata}
 
     def close(self) -> None:
         if self._played is not None:
@@ -89,12 +112,7 @@ class Episode:
         self._played, self.over = None, True
 
 
-def _end(rollout: Rollout) -> dict[str, Any]:
-    metadata = {
-        "rollout": rollout.id,
-        "termination": rollout.termination.value,
-        "rewards": dict(rollout.rewards),
-        "unscored": dict(rollout.unscored),
-        "error": rollout.error.message if rollout.error else None,
-    }
-    return {"messages": [], "tools": [], "done": True, "reward": rollout.reward, "metadata": metadata}
+def _reason(why: Stop) -> ModelError:
+    if why == "context_exceeded":
+        return ContextExceeded("The conversation no longer fits the trainer's model. Raise its limits.")
+    return ModelUnavailable("The trainer's engine failed. See the trainer's log.")

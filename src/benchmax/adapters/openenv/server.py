@@ -5,18 +5,22 @@ uvicorn.run(make_app(MyEnv, rows), port=8000)
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from benchmax import limits
 from benchmax.adapters.env_session import EnvSession
-from benchmax.adapters.openenv.episode import SPLIT, Episode, Tasks
+from benchmax.adapters.openenv.episode import SPLIT, Episode, Stop, Tasks
+from benchmax.adapters.pushed_rollout import left_out
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import make_env
 from benchmax.errors import UsageError
 from benchmax.rollouts.settings import RolloutSettings
+
+logger = logging.getLogger(__name__)
 
 
 def make_app(
@@ -34,23 +38,26 @@ def make_app(
         raise UsageError("OpenEnv's package is not installed. Run: pip install 'openenv==0.10.0'") from missing
     tasks = Tasks(list(load_examples(rows, env)))
     session = EnvSession(partial(make_env, env, dict(env_args or {})))
-    environment, action, observation = _classes(env, session, tasks, settings)
+    if unpaid := left_out(session):
+        logger.warning("%s", unpaid)
+    action, observation = _messages()
+    environment = _environment(env, session, tasks, settings, observation)
     app = create_fastapi_app(environment, action, observation, max_concurrent_envs=sessions, env_name=env.__name__)
     app.state.benchmax_session = session
     return app
 
 
-def _classes(env: type[BaseEnv], session: EnvSession, tasks: Tasks, settings: RolloutSettings) -> tuple[Any, Any, Any]:
-    """OpenEnv's environment, action and observation for it."""
-    from openenv.core.env_server.interfaces import Environment
-    from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
+def _messages() -> tuple[Any, Any]:
+    """OpenEnv's action and observation, in our words."""
+    from openenv.core.env_server.types import Action, Observation
     from pydantic import Field
 
     class BenchmaxAction(Action):  # type: ignore[misc]
-        """A turn of the model."""
+        """A turn of the model, or why there is none."""
 
         text: str = Field("", description="What the model said; calls may stand in it as <tool_call> JSON.")
         tool_calls: list[dict[str, Any]] = Field([], description="Its calls, in OpenAI's form, if they are parsed.")
+        stop: Stop | None = Field(None, description="Instead of a turn: why the trainer has no further one.")
 
     class BenchmaxObservation(Observation):  # type: ignore[misc]
         """What the model is to read next."""
@@ -58,8 +65,48 @@ def _classes(env: type[BaseEnv], session: EnvSession, tasks: Tasks, settings: Ro
         messages: list[dict[str, Any]] = Field([], description="Messages to add to the conversation.")
         tools: list[dict[str, Any]] = Field([], description="After reset: the tools, in OpenAI's form.")
 
-    class BenchmaxEnvironment(Environment):  # type: ignore[misc]
+    return BenchmaxAction, BenchmaxObservation
+
+
+class Discovery:
+    """How OpenEnv's clients find out what there is to play."""
+
+    _env: type[BaseEnv]
+    _tasks: Tasks
+
+    def get_metadata(self) -> Any:
+        from openenv.core.env_server.types import EnvironmentMetadata
+
+        return EnvironmentMetadata(
+            name=self._env.__name__, description=(self._env.__doc__ or self._env.__name__).strip()
+        )
+
+    def list_splits(self) -> list[str]:
+        return [SPLIT]
+
+    def num_tasks(self, split: str) -> int:
+        return len(self._tasks.examples)
+
+    def get_task(self, split: str, index: int) -> dict[str, Any]:
+        return self._tasks.describe(index)
+
+    def list_tasks(self, split: str) -> list[dict[str, Any]]:
+        return self.get_task_range(split)
+
+    def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
+        return [self._tasks.describe(index) for index in range(len(self._tasks.examples))[start:stop]]
+
+
+def _environment(
+    env: type[BaseEnv], session: EnvSession, tasks: Tasks, settings: RolloutSettings, observation: Any
+) -> Any:
+    """OpenEnv's environment: one object for each session."""
+    from openenv.core.env_server.interfaces import Environment
+    from openenv.core.env_server.types import State
+
+    class BenchmaxEnvironment(Discovery, Environment):  # type: ignore[misc]
         SUPPORTS_CONCURRENT_SESSIONS = True
+        _env, _tasks = env, tasks
 
         def __init__(self) -> None:
             super().__init__()
@@ -70,34 +117,18 @@ def _classes(env: type[BaseEnv], session: EnvSession, tasks: Tasks, settings: Ro
             self, seed: int | None = None, episode_id: str | None = None, index: int | None = None, **more: Any
         ) -> Any:
             self._id = episode_id
-            return BenchmaxObservation(**self._episode.reset(index=index, seed=seed))
+            return observation(**self._episode.reset(index=index, seed=seed))
 
         def step(self, action: Any, timeout_s: float | None = None, **more: Any) -> Any:
-            return BenchmaxObservation(**self._episode.step(action.text, action.tool_calls))
+            if action.stop:
+                return observation(**self._episode.stop(action.stop))
+            return observation(**self._episode.step(action.text, action.tool_calls))
 
         @property
         def state(self) -> Any:
             return State(episode_id=self._id, step_count=self._episode.turns, index=self._episode.index)
 
-        def get_metadata(self) -> Any:
-            return EnvironmentMetadata(name=env.__name__, description=(env.__doc__ or env.__name__).strip())
-
-        def list_splits(self) -> list[str]:
-            return [SPLIT]
-
-        def num_tasks(self, split: str) -> int:
-            return len(tasks.examples)
-
-        def get_task(self, split: str, index: int) -> dict[str, Any]:
-            return tasks.describe(index)
-
-        def list_tasks(self, split: str) -> list[dict[str, Any]]:
-            return self.get_task_range(split)
-
-        def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
-            return [tasks.describe(index) for index in range(len(tasks.examples))[start:stop]]
-
         def close(self) -> None:
             self._episode.close()
 
-    return BenchmaxEnvironment, BenchmaxAction, BenchmaxObservation
+    return BenchmaxEnvironment

@@ -30,7 +30,7 @@ from typing import Any
 from benchmax.adapters.examples import carry
 from benchmax.envs.base_env import BaseEnv, with_system_prompt
 from benchmax.envs.datasets.load import load_examples, split_rows
-from benchmax.envs.loading import constructor_parameters, load_env_class, make_env
+from benchmax.envs.loading import constructor_parameters, load_env_class, make_env, parse_env_args
 from benchmax.envs.types import Example, ToolDefinition
 from benchmax.errors import BenchmaxError, DatasetError, describe_error
 from benchmax.files.atomic import replacing
@@ -48,9 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--local_dir", required=True, help="The folder to write to; it is made.")
     parser.add_argument("--dataset_name", required=True, help="A name the environment loads, a file, or hf:owner/name.")
     parser.add_argument("--env_path", required=True, help="The environment's class, such as package.module.MyEnv.")
+    parser.add_argument("--env_arg", "--env-arg", action="append", metavar="KEY=VALUE", help="For its constructor.")
     asked = parser.parse_args(argv)
     try:
-        written = process(Path(asked.local_dir).expanduser(), asked.dataset_name, load_env_class(asked.env_path))
+        folder, env_class = Path(asked.local_dir).expanduser(), load_env_class(asked.env_path)
+        written = process(folder, asked.dataset_name, env_class, parse_env_args(asked.env_arg))
     except (BenchmaxError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
@@ -59,10 +61,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def process(folder: Path, dataset_name: str, env_class: type[BaseEnv]) -> dict[Path, int]:
+def process(
+    folder: Path, dataset_name: str, env_class: type[BaseEnv], env_args: Mapping[str, Any] | None = None
+) -> dict[Path, int]:
     """Write both files; returns how many rows each has."""
     splits = examples_of(env_class, dataset_name)
-    tools = asyncio.run(tools_of(env_class, splits["train"]))
+    tools = asyncio.run(tools_of(env_class, splits["train"], env_args or {}))
     folder.mkdir(parents=True, exist_ok=True)
     return {
         path: write(path, [row_of(example, env_class, tools) for example in examples])
@@ -101,14 +105,16 @@ def _rows(env_class: type[BaseEnv], name: str) -> Any:
     return rows
 
 
-async def tools_of(env_class: type[BaseEnv], examples: Sequence[Example]) -> list[ToolDefinition]:
+async def tools_of(
+    env_class: type[BaseEnv], examples: Sequence[Example], env_args: Mapping[str, Any]
+) -> list[ToolDefinition]:
     """The tools of the environment, made as the rows need it; servers are started for nothing else, so one will do."""
     known = constructor_parameters(env_class)
     given: dict[str, Any] = {"num_local_servers": 1} if "num_local_servers" in known else {}
     levels = {(example.get("init_rollout_args") or {}).get("level") for example in examples}
     if "level" in known and len(levels) == 1 and None not in levels:
         given["level"] = levels.pop()
-    async with EnvHost(lambda: make_env(env_class, given)) as host:
+    async with EnvHost(lambda: make_env(env_class, {**given, **env_args})) as host:
         return list((await host.toolbox()).tools)
 
 

@@ -15,8 +15,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
+from keyword import iskeyword
+from time import perf_counter
 from typing import Any
 
 from benchmax.adapters.batches import summary
@@ -25,15 +29,19 @@ from benchmax.adapters.examples import carried, carry
 from benchmax.envs.base_env import BaseEnv, with_system_prompt
 from benchmax.envs.datasets.load import load_examples
 from benchmax.envs.loading import make_env
-from benchmax.envs.types import Example, ToolCall, ToolDefinition, nest_tool_calls
-from benchmax.errors import ToolError, UsageError, describe_error
+from benchmax.envs.types import ChatMessage, Example, ToolCall, ToolDefinition, ToolResult, nest_tool_calls
+from benchmax.errors import EnvLost, McpError, ToolError, UsageError, describe_error
 from benchmax.models.scripted import ScriptedModel
 from benchmax.rollouts.play import fail, new_rollout
-from benchmax.rollouts.record import Rollout, Termination
+from benchmax.rollouts.record import Rollout, Termination, ToolEvent
 from benchmax.rollouts.scoring import deep_copy, fill_missing_components, finish, score, score_group
 from benchmax.rollouts.settings import RolloutSettings
 from benchmax.rollouts.tools import as_result, clean_text
 
+logger = logging.getLogger(__name__)
+
+RESERVED = ("reset", "get_reward")
+"""Methods that TRL knows itself."""
 _TYPES: dict[str, Any] = {
     "string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict,
 }  # fmt: skip
@@ -67,10 +75,8 @@ class BenchmaxEnvironments:
 
     def environment_class(self) -> type[RolloutEnvironment]:
         """A class with a method for each tool, whose docstring and types are the tool's schema."""
-        if odd := [tool.name for tool in self.tools if not tool.name.isidentifier() or tool.name[0] == "_"]:
-            raise UsageError(
-                f"The tool {odd[0]!r} cannot be a method's name, which TRL needs. Use BenchmaxRollouts instead."
-            )
+        if odd := next(_odd_names(self.tools), None):
+            raise UsageError(f"{odd}, which TRL needs. Use BenchmaxRollouts instead.")
         members: dict[str, Any] = {tool.name: _method(tool) for tool in self.tools}
         members["_owner"] = self
         return type(f"{self.env.__name__}Rollout", (RolloutEnvironment,), members)
@@ -78,7 +84,7 @@ class BenchmaxEnvironments:
     def reward(self, prompts: Any, completions: Any, environments: Any, **columns: Any) -> list[float | None]:
         """TRL's reward function: the transcripts scored by the environment, siblings together; then all is released."""
         for environment, completion in zip(environments, completions, strict=True):
-            environment._rollout.messages.extend(map(nest_tool_calls, completion))
+            environment._end([nest_tool_calls(message) for message in completion])
         groups: dict[str, list[RolloutEnvironment]] = {}
         for environment in environments:
             groups.setdefault(environment._rollout.example_id, []).append(environment)
@@ -134,26 +140,71 @@ class RolloutEnvironment:
             fail(rollout, error, Termination.ENV_ERROR, "init_rollout")
 
     async def _release(self) -> None:
-        if self._begun:
-            self._begun = False
-            host, seconds = self._owner.session.host, self._owner.settings.release_seconds
+        """Release what was begun; a hook that raises costs no sibling."""
+        if not self._begun:
+            return
+        self._begun = False
+        host, seconds = self._owner.session.host, self._owner.settings.release_seconds
+        try:
             await host.call("release_rollout", self._rollout.id, deadline=seconds)
+        except Exception as error:
+            logger.warning("release_rollout of %s failed: %s", host.name, describe_error(error))
+
+    def _end(self, completion: Sequence[ChatMessage]) -> None:
+        """Take over what TRL made of the conversation.
+
+        Where it ends with calls, TRL granted no further turn: it ran them and dropped answers that did not fit, or it
+        did not run them.
+        """
+        rollout, names = self._rollout, {tool.name for tool in self._owner.tools}
+        rollout.messages.extend(completion)
+        events = iter(rollout.tool_events)
+        for message in completion:
+            if message["role"] == "assistant":
+                rollout.turns += 1
+                calls = sum(call["function"]["name"] in names for call in message.get("tool_calls") or ())
+                for event in islice(events, calls):
+                    event.turn = rollout.turns
+        if rollout.termination is not Termination.FINISHED or not completion[-1].get("tool_calls"):
+            return
+        answers = sum(message["role"] == "tool" and message.get("name") in names for message in completion)
+        dropped = len(rollout.tool_events) > answers
+        rollout.termination = Termination.CONTEXT_EXCEEDED if dropped else Termination.MAX_TURNS
 
     async def _call(self, tool: str, arguments: dict[str, Any]) -> str:
         """Run a tool; a failure is raised with the text that the model is to read."""
-        owner = self._owner
         given = {name: value for name, value in arguments.items() if value is not None}
+        began, ok = perf_counter(), False
         try:
-            return await asyncio.wrap_future(owner.session.start(self._run(tool, given)))
+            result = await asyncio.wrap_future(self._owner.session.start(self._run(tool, given)))
+            ok = not result.is_error
         except Exception as error:
+            if isinstance(error, EnvLost | McpError):  # its process or its server is gone
+                fail(self._rollout, error, Termination.ENV_ERROR, "run_tool")
             raise ToolError(describe_error(error).removeprefix(f"{type(error).__name__}: ")) from None
+        finally:
+            self._rollout.tool_events.append(ToolEvent(0, tool, ok, perf_counter() - began))
+        return clean_text(result.text, self._owner.settings.tool_output_chars)
 
-    async def _run(self, tool: str, arguments: dict[str, Any]) -> str:
+    async def _run(self, tool: str, arguments: dict[str, Any]) -> ToolResult:
         host, settings = self._owner.session.host, self._owner.settings
         checked = (await host.toolbox()).arguments(ToolCall(tool, json.dumps(arguments)))
         running = host.start("run_tool", (self._rollout.id, tool), checked, tool, settings.tool_seconds)
-        result = as_result(await host.outcome(running, settings.tool_seconds))
-        return clean_text(result.text, settings.tool_output_chars)
+        return as_result(await host.outcome(running, settings.tool_seconds))
+
+
+def _odd_names(tools: Sequence[ToolDefinition]) -> Iterator[str]:
+    """What cannot be written as a method of Python's."""
+    for tool in tools:
+        if not _is_name(tool.name) or tool.name[0] == "_" or tool.name in RESERVED:
+            yield f"The tool {tool.name!r} cannot be a method's name"
+        for name in (tool.input_schema or {}).get("properties", {}):
+            if not _is_name(name) or name == "self":
+                yield f"The argument {name!r} of the tool {tool.name!r} cannot be a parameter's name"
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not iskeyword(text)
 
 
 def _method(tool: ToolDefinition) -> Callable[..., Any]:

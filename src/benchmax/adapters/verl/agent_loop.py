@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any, cast
 
-from benchmax.adapters.batches import play_batch
+from benchmax.adapters.batches import failures, play_batch
 from benchmax.adapters.engine_model import Ask, Drawn, EngineModel
 from benchmax.adapters.env_session import EnvSession
 from benchmax.adapters.examples import COLUMN, carried
@@ -29,6 +30,8 @@ from benchmax.errors import ContextExceeded
 from benchmax.inference.tokens.prompt_cache import CachedChatTokens
 from benchmax.models.base import Sampling
 from benchmax.rollouts.settings import RolloutSettings
+
+logger = logging.getLogger(__name__)
 
 _sessions: dict[str, EnvSession] = {}
 _chats: dict[int, tuple[Any, CachedChatTokens]] = {}
@@ -94,6 +97,8 @@ class BenchmaxAgentLoop:
         sample = partial(self._sample, params, set())
         model = EngineModel(self.chat, sample, name="verl", max_response=self.config.response_length)
         rollouts = await play_batch(session.host, rows, model, settings, groups=[0] * len(rows))
+        if says := failures(rollouts):
+            logger.warning("%s", says)
         trajectories = [trajectory_of(rollout, self.chat) for rollout in rollouts]
         _fill_unscored(trajectories)
         return trajectories
