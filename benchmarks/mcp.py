@@ -153,10 +153,10 @@ async def ready(env: ParallelMcpEnv, servers: int, began: float) -> list[Figure]
     agent = [pid for pid in family(os.getpid()) if pid != os.getpid()]
     return [
         Figure(
-            f"{count} isolated Python servers ready", seconds, "s", most=10.0, note="from the first line of the program"
+            f"{count} isolated Python servers ready", seconds, "s", most=4.0, note="from the first line of the program"
         ),
         Figure("CPU for it, all processes", cpu_seconds(agent), "s"),
-        Figure("memory of agent and servers (PSS)", pss_gb(agent), "GB", most=1.8),
+        Figure("memory of agent and servers (PSS)", pss_gb(agent), "GB", most=1.5),
     ]
 
 

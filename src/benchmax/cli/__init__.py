@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import sys
 
+_INTERRUPTED = 130
 _ADVICE = {
     errno.ENOSPC: "Free some space, then go on.",
     errno.EDQUOT: "Free some space, then go on.",
@@ -29,14 +30,21 @@ _ADVICE = {
 
 def main() -> None:
     """Run the command line; a user's mistake is one clear line, never a traceback."""
-    from benchmax.cli.app import app
-    from benchmax.cli.output import AUTH, FAILED, INTERRUPTED, NOT_FOUND, USAGE, stop
+    try:
+        _main()
+    except KeyboardInterrupt:  # also while the commands are being imported
+        sys.exit(_INTERRUPTED)
+
+
+def _main() -> None:
+    from benchmax.cli.app import app_for
+    from benchmax.cli.output import AUTH, FAILED, NOT_FOUND, USAGE, stop
     from benchmax.errors import BenchmaxError, NotFoundError, UsageError
     from benchmax.extras import explain
     from benchmax.memory import out_of_memory
 
     try:
-        app()
+        app_for(sys.argv[1:])()
     except NotFoundError as error:
         stop(str(error), NOT_FOUND)
     except UsageError as error:
@@ -49,8 +57,6 @@ def main() -> None:
         if (advice := explain(error)) is None:
             raise
         stop(advice, USAGE)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from typer.models import CommandInfo
 
 from benchmax import plugins
 from benchmax.cli.local import data, env, evals, limits, mcp, models, setup, show, train, wikipedia
@@ -93,9 +96,28 @@ app.add_typer(wikipedia.app, name="wikipedia")
 app.command()(limits.limits)
 
 
+def app_for(words: Sequence[str]) -> typer.Typer:
+    """The tree with nothing but what the first word names: putting all commands together takes longer than most run.
+
+    The whole tree where the first word names none, and for `help`, which lists them.
+    """
+    named = words[0] if words and words[0] != "help" else ""
+    commands = [each for each in app.registered_commands if _name(each) == named]
+    groups = [each for each in app.registered_groups if each.name == named]
+    if not commands and not groups:
+        return app
+    narrow = copy.copy(app)
+    narrow.registered_commands, narrow.registered_groups = commands, groups
+    return narrow
+
+
+def _name(command: CommandInfo) -> str:
+    return command.name or (command.callback.__name__ if command.callback else "")
+
+
 def _add_plugins() -> None:
     """Commands of installed packages; a built-in name is not replaced."""
-    taken = {each.name or (each.callback.__name__ if each.callback else "") for each in app.registered_commands}
+    taken = {_name(each) for each in app.registered_commands}
     taken |= {each.name or "" for each in app.registered_groups}
     for name, added in plugins.load_all("commands"):
         if name in taken:

@@ -64,6 +64,11 @@ def shorten(text: object, most: int = 80) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+def plural(number: int, noun: str) -> str:
+    """1 example, 2 examples."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 STATUS_WORDS = {"cancelled": "stopped"}
 """What people call the status of a run, where the wire calls it otherwise."""
 
@@ -71,6 +76,11 @@ STATUS_WORDS = {"cancelled": "stopped"}
 def status_word(status: str) -> str:
     """A run's status as people and the console call it."""
     return STATUS_WORDS.get(status, status)
+
+
+def ended_words(status: str) -> str:
+    """How something ended, as the end of a sentence: "is complete", "has failed"."""
+    return f"{'has' if status in ('failed', 'stalled') else 'is'} {status_word(status)}"
 
 
 def stop(message: str, code: int) -> NoReturn:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmax.cli.output import safe, shorten
+from benchmax.cli.output import plural, safe, shorten
 from benchmax.evaluation.compare import Comparison
 from benchmax.evaluation.report import Reason, Report
 from benchmax.evaluation.statistics import Estimate
@@ -32,7 +32,7 @@ def print_report(report: Report, directory: Path) -> None:
     table.add_row("solve rate", safe(show_estimate(report.solve_rate)))
     for name, part in report.parts.items():
         earned, solved = show_estimate(part.reward), show_estimate(part.solve_rate)
-        table.add_row(f"  {safe(name)}", safe(f"reward {earned}, solved {solved}, {part.examples} examples"))
+        table.add_row(f"  {safe(name)}", safe(f"reward {earned}, solved {solved}, {plural(part.examples, 'example')}"))
     for k in sorted(report.pass_at):
         table.add_row(f"pass@{k}", safe(show_estimate(report.pass_at[k])))
         table.add_row(f"max@{k}", safe(show_estimate(report.max_at[k])))
@@ -64,7 +64,9 @@ def print_comparison(comparison: Comparison, limit: int) -> None:
     out = Console()
     out.print(f"[bold]{comparison.verdict}[/]", end="")
     if comparison.pairs:
-        out.print(f": reward {safe(show_estimate(comparison.reward))} on {len(comparison.pairs)} examples", end="")
+        out.print(
+            f": reward {safe(show_estimate(comparison.reward))} on {plural(len(comparison.pairs), 'example')}", end=""
+        )
     out.print()
     for name, value in comparison.components.items():
         out.print(f"  {safe(name)} {safe(show_estimate(value))}")

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from benchmax import limits
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.composed.parts import with_full_paths
 from benchmax.envs.datasets.load import ExampleSet, load_examples
@@ -45,6 +46,8 @@ class EvalSpec:
     concurrency: int = 64
     max_turns: int | None = None
     max_tool_calls: int | None = None
+    tool_seconds: float = limits.TOOL_SECONDS
+    reward_seconds: float = limits.REWARD_SECONDS
     sampling: dict[str, Any] = field(default_factory=dict)
     sandbox: bool = False
     """Whether the environment is loaded in a sandbox only."""
@@ -63,7 +66,10 @@ class EvalSpec:
 
     def settings(self) -> RolloutSettings:
         sampling = Sampling(**self.sampling)
-        return RolloutSettings(max_turns=self.max_turns, max_tool_calls=self.max_tool_calls, sampling=sampling)
+        return RolloutSettings(
+            max_turns=self.max_turns, max_tool_calls=self.max_tool_calls, sampling=sampling,
+            tool_seconds=self.tool_seconds, reward_seconds=self.reward_seconds,
+        )  # fmt: skip
 
     def located(self) -> EvalSpec:
         """The same with absolute paths, so that it can be continued from any directory."""

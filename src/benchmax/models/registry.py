@@ -21,7 +21,7 @@ from typing import Any
 from benchmax import extras, plugins
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.types import ChatMessage, Example, ToolCall
-from benchmax.errors import UsageError, describe_error
+from benchmax.errors import UsageError, describe_cause
 from benchmax.models.base import ModelClient
 from benchmax.models.scripted import ScriptedModel
 
@@ -129,7 +129,7 @@ def _knows(env_class: type[BaseEnv], example: Example) -> bool:
         return bool(env_class.gold_completion(example) or env_class.gold_tool_calls(example))
     except Exception as error:
         raise UsageError(
-            f"{env_class.__name__}.gold_completion or gold_tool_calls failed: {describe_error(error)}. Correct it."
+            f"{env_class.__name__}.gold_completion or gold_tool_calls failed: {describe_cause(error)}. Correct it."
         ) from error
 
 

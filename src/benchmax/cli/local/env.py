@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmax.cli.local.evals import parse_env_args
 from benchmax.cli.local.models import open_named
 from benchmax.cli.local.show import transcript
 from benchmax.cli.output import Json, new_table, print_json, print_table, safe, stderr
 from benchmax.cli.project import EnvArgs
 from benchmax.envs.base_env import BaseEnv, overrides
-from benchmax.envs.catalogue import BUILT_IN, FAMILIES, environments, listing, members
+from benchmax.envs.catalogue import BUILT_IN, FAMILIES, Listing, environments, listing, members
 from benchmax.envs.datasets.load import load_examples
-from benchmax.envs.loading import find_rows, load_env_class, make_env
+from benchmax.envs.loading import check_arguments, find_rows, load_env_class, make_env, parse_env_args
+from benchmax.envs.types import Example
 from benchmax.errors import UsageError
+from benchmax.models.base import ModelClient
+from benchmax.models.registry import gold_model
 
 if TYPE_CHECKING:
     from benchmax.rollouts.record import Rollout
@@ -42,11 +46,17 @@ def list_(json: Json = False) -> None:
     for name, path in found.items():
         known = listing(name)
         table.add_row(
-            name, ", ".join(known.datasets), ", ".join(known.tools), path if name in BUILT_IN else f"{path}, a plug-in"
+            name, ", ".join(known.datasets), _tools(known), path if name in BUILT_IN else f"{path}, a plug-in"
         )
     for family, module in FAMILIES.items():
         table.add_row(f"{family}/TASK", f"{len(members(family))}: benchmax env show {family}", "", f"{module}.*")
     print_table(table)
+
+
+def _tools(known: Listing) -> str:
+    """The tools without arguments, and where there are most."""
+    most = max(known.more_tools.items(), key=lambda pair: pair[1], default=None)
+    return "; ".join(filter(None, [", ".join(known.tools), most and f"{most[1]} with {most[0]}"]))
 
 
 def _listed(name: str) -> dict[str, Any]:
@@ -55,6 +65,7 @@ def _listed(name: str) -> dict[str, Any]:
         "built_in": name in BUILT_IN,
         "datasets": list(known.datasets),
         "tools": list(known.tools),
+        "more_tools": dict(known.more_tools),
         "members": members(name),
     }
 
@@ -63,13 +74,17 @@ def _listed(name: str) -> dict[str, Any]:
 def show(name: Name, env_arg: EnvArgs = None, json: Json = False) -> None:
     """Show what an environment asks for, which tools it has, and where its rows come from."""
     env_class = load_env_class(name)
-    facts = {**asyncio.run(_facts(env_class, parse_env_args(env_arg))), "datasets": list(listing(name).datasets)}
+    known = listing(name)
+    facts = {**asyncio.run(_facts(env_class, parse_env_args(env_arg))), "datasets": list(known.datasets)}
     if json:
-        print_json({"name": name, **facts})
+        print_json({"name": name, **facts, "more_tools": dict(known.more_tools)})
         return
     stderr.print(f"[bold]{safe(name)}[/]  {safe(facts['class'])}", soft_wrap=True)
     stderr.print(safe(facts["about"]), soft_wrap=True)
     stderr.print(f"tools: {safe(', '.join(facts['tools']) or 'none')}", soft_wrap=True)
+    if known.more_tools:
+        more = ", ".join(f"{number} with {argument}" for argument, number in known.more_tools.items())
+        stderr.print(f"tools by --env-arg: {more}", soft_wrap=True)
     for part, tools in facts.get("parts", {}).items():
         stderr.print(f"  {safe(part)}: {safe(', '.join(tools) or 'none')}", soft_wrap=True)
     if family := members(name):
@@ -106,15 +121,25 @@ async def _facts(env_class: type[BaseEnv], arguments: dict[str, Any]) -> dict[st
 def run(
     name: Name,
     data: Annotated[str | None, typer.Option(help="Rows: a file, or a name the environment loads.")] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="What answers.")] = "scripted:gold",
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="What answers; the environment's own solution if not given.")
+    ] = None,
     base_url: Annotated[str | None, typer.Option(help="The model's server.")] = None,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Rows to play.")] = 1,
     env_arg: EnvArgs = None,
     json: Json = False,
 ) -> None:
     """Play a few rows and print what happened, turn by turn; exit code 1 when no rollout has a reward."""
-    env_class = load_env_class(name)
-    played = asyncio.run(_played(env_class, parse_env_args(env_arg), data, model, base_url, rows))
+    if base_url and not model:
+        raise UsageError(f"--base-url {base_url} needs --model: name the model that the server should use.")
+    env_class, arguments = load_env_class(name), parse_env_args(env_arg)
+    check_arguments(env_class, arguments)
+    examples = list(islice(load_examples(find_rows(env_class, data), env_class), rows))
+    if not examples:
+        raise UsageError("There are no rows to play. Give some with --data FILE.")
+    make = partial(make_env, env_class, arguments)
+    work = _answered(make, open_named(model, env_class, examples, base_url), examples) if model else None
+    played = asyncio.run(work or _demonstrated(make, env_class, examples))
     if json:
         print_json([rollout.to_dict() for rollout in played])
     else:
@@ -124,15 +149,24 @@ def run(
         raise typer.Exit(1)
 
 
-async def _played(
-    env_class: type[BaseEnv], arguments: dict[str, Any], data: str | None, model: str, base_url: str | None, rows: int
-) -> list[Rollout]:
+async def _answered(make: Callable[[], BaseEnv], model: ModelClient, examples: list[Example]) -> list[Rollout]:
     from benchmax.rollouts.groups import run_batch
     from benchmax.rollouts.host import EnvHost
 
-    examples = list(islice(load_examples(find_rows(env_class, data), env_class), rows))
-    if not examples:
-        raise UsageError("There are no rows to play. Give some with --data FILE.")
-    client = open_named(model, env_class, examples, base_url)
-    async with client, EnvHost(lambda: make_env(env_class, arguments)) as host:
-        return await run_batch(host, examples, client)
+    async with model, EnvHost(make) as host:
+        return await run_batch(host, examples, model)
+
+
+async def _demonstrated(
+    make: Callable[[], BaseEnv], env_class: type[BaseEnv], examples: list[Example]
+) -> list[Rollout]:
+    """Each example solved by `demonstrate`; by its gold answer where there is no demonstration."""
+    from benchmax.rollouts.demonstrations import play_demonstration
+    from benchmax.rollouts.groups import run_batch
+    from benchmax.rollouts.host import EnvHost
+
+    async with EnvHost(make) as host:
+        shown = [await play_demonstration(host, example) for example in examples]
+        silent = [example for example, played in zip(examples, shown, strict=True) if played is None]
+        answered = iter(await run_batch(host, silent, gold_model(env_class, silent)) if silent else [])
+    return [next(answered) if played is None else played[0] for played in shown]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -18,6 +17,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
+from benchmax import limits
 from benchmax.cli.local.models import open_named
 from benchmax.cli.local.signal import print_signal, signal_in
 from benchmax.cli.output import FAILED, INTERRUPTED, print_json, safe, stderr
@@ -26,11 +26,11 @@ from benchmax.cli.tables import print_comparison, print_report
 from benchmax.envs.base_env import BaseEnv
 from benchmax.envs.composed.parts import is_composed, part_name, split_parts
 from benchmax.envs.datasets.load import ExampleSet, load_examples
-from benchmax.envs.loading import find_rows, load_env_class, make_env
+from benchmax.envs.loading import find_rows, load_env_class, make_env, parse_env_args
 from benchmax.envs.remote import Confinement, open_remote_env
-from benchmax.errors import ConfigError, NotFoundError, UsageError
+from benchmax.errors import NotFoundError, UsageError
 from benchmax.evaluation.compare import compare as compare_rollouts
-from benchmax.evaluation.directory import EvalSpec, read_config, require_new, resumable
+from benchmax.evaluation.directory import CONFIG, EvalSpec, read_config, require_new, resumable
 from benchmax.evaluation.evaluate import Evaluation, evaluate
 from benchmax.evaluation.report import by_example
 from benchmax.rollouts.host import EnvHost
@@ -76,6 +76,10 @@ def evaluate_command(
     ] = None,
     max_turns: Annotated[int | None, typer.Option(min=1, help="Model turns in one rollout.")] = None,
     max_tool_calls: Annotated[int | None, typer.Option(min=0, help="Tool calls in one rollout.")] = None,
+    tool_seconds: Annotated[float, typer.Option(min=0.1, help="Seconds for one tool call.")] = limits.TOOL_SECONDS,
+    reward_seconds: Annotated[
+        float, typer.Option(min=0.1, help="Seconds for the reward of one rollout.")
+    ] = limits.REWARD_SECONDS,
     env_arg: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE for the environment's constructor; repeatable.")
     ] = None,
@@ -101,6 +105,7 @@ def evaluate_command(
             env=env, env_args=parse_env_args(env_arg), data=data, model=_chosen_model(model, base_url),
             base_url=base_url, api_key_var=api_key_var, rows=rows, lenient=lenient, group_size=group_size,
             concurrency=concurrency, max_turns=max_turns, max_tool_calls=max_tool_calls, sandbox=sandbox,
+            tool_seconds=tool_seconds, reward_seconds=reward_seconds,
             sampling={"temperature": temperature, "max_tokens": max_tokens, "seed": seed},
         )  # fmt: skip
         directory = out or _new_directory(env)
@@ -119,9 +124,11 @@ def _chosen_model(model: str | None, base_url: str | None) -> str:
 def _run(spec: EvalSpec, directory: Path, kept: EvalSpec, as_json: bool) -> None:
     # What an environment prints is for people, not data.
     with redirect_stdout(sys.stderr):
-        finished, code = run_interruptible(_evaluate(spec, directory, kept))
+        finished, code = run_interruptible(_evaluation(spec, directory, kept))
     if finished is None:
-        stderr.print(f"Stopped. Continue with: benchmax eval --resume {safe(directory)}")
+        begun = (directory / CONFIG).exists()
+        advice = f"Continue with: benchmax eval --resume {safe(directory)}" if begun else "Nothing was played yet."
+        stderr.print(f"Stopped. {advice}")
         raise typer.Exit(code)
     if as_json:
         print_json({"directory": str(directory), "config": asdict(kept), "report": finished.report.to_dict()})
@@ -158,14 +165,21 @@ def _nothing_but_resume(context: typer.Context) -> None:
         raise UsageError(f"--resume takes no other arguments, and {', '.join(others)} was given. Leave it out.")
 
 
-async def _evaluate(spec: EvalSpec, directory: Path, kept: EvalSpec) -> Evaluation:
-    if not spec.sandbox:
-        env_class = spec.env_class()
-        examples = spec.examples(env_class)
-        return await _measure(lambda: make_env(env_class, spec.env_args), env_class, examples, spec, directory, kept)
+def _evaluation(spec: EvalSpec, directory: Path, kept: EvalSpec) -> Coroutine[Any, Any, Evaluation]:
+    """The work of an evaluation. Code and rows of an environment in this process are loaded now: no loop can be
+    interrupted while they are."""
+    if spec.sandbox:
+        return _evaluate_apart(spec, directory, kept)
+    env_class = spec.env_class()
+    examples = spec.examples(env_class)
+    return _measure(lambda: make_env(env_class, spec.env_args), env_class, examples, spec, directory, kept)
+
+
+async def _evaluate_apart(spec: EvalSpec, directory: Path, kept: EvalSpec) -> Evaluation:
     env = await open_remote_env(spec.env, constructor_args=spec.env_args, sandbox=Confinement())
     try:
-        found = await env.preprocess(await env.find_rows(spec.data), lenient=spec.lenient)
+        with env.given_up_when_interrupted():
+            found = await env.preprocess(await env.find_rows(spec.data), lenient=spec.lenient)
         examples = ExampleSet(found.examples[: spec.rows], found.report)
         return await _measure(lambda: env, type(env), examples, spec, directory, kept)
     finally:
@@ -194,22 +208,6 @@ async def _measure(
     if result.duplicates:
         stderr.print(f"[yellow]{result.duplicates} duplicate rows were left out.[/]")
     return result
-
-
-def parse_env_args(pairs: list[str] | None) -> dict[str, Any]:
-    """KEY=VALUE pairs; a value that is JSON is read as such. PART.KEY=VALUE is for a part of a composed environment."""
-    arguments: dict[str, Any] = {}
-    for pair in pairs or ():
-        name, equals, value = pair.partition("=")
-        part, _, key = name.rpartition(".")
-        if not equals or not key.isidentifier():
-            raise ConfigError(f"--env-arg {pair!r} is not KEY=VALUE. Write it like --env-arg difficulty=2.")
-        given = arguments.setdefault(part, {}) if part else arguments
-        try:
-            given[key] = json.loads(value)
-        except ValueError:
-            given[key] = value
-    return arguments
 
 
 def _new_directory(env: str) -> Path:

@@ -10,9 +10,9 @@ import typer
 from rich import box
 from rich.table import Table
 
-from benchmax.cli.local.evals import parse_env_args
 from benchmax.cli.output import INTERRUPTED, safe, shorten, stderr
 from benchmax.cli.project import EnvArgs
+from benchmax.envs.loading import parse_env_args
 from benchmax.errors import UsageError
 from benchmax.trainer.display.pipes import ignoring_broken_pipes
 from benchmax.trainer.opening import split_checkpoint
@@ -214,14 +214,16 @@ def _run(target: Any, changes: dict[str, Any] | None = None, checkpoint: str = "
     from benchmax.trainer import start
     from benchmax.trainer.display.view import open_view
     from benchmax.trainer.rundir import read_config
+    from benchmax.trainer.task import load_task
 
     resuming = isinstance(target, Path)
     steps = (changes or {}).get("limits", {}).get("steps") or (read_config(target) if resuming else target).limits.steps
     with open_view(steps) as view:
+        task = load_task(read_config(target) if resuming else target)  # outside of the loop, so that Ctrl-C ends it
         work = (
-            start.resume(target, checkpoint=checkpoint, changes=changes, on_event=view)
+            start.resume(target, checkpoint=checkpoint, task=task, changes=changes, on_event=view)
             if resuming
-            else start.train(target, on_event=view)
+            else start.train(target, task=task, on_event=view)
         )
         outcome = asyncio.run(work)
     if outcome.reason == "interrupted":

@@ -14,7 +14,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from benchmax.cli.local.evals import parse_env_args
 from benchmax.cli.local.models import fetching
 from benchmax.cli.local.signal import print_signal, signal_of
 from benchmax.cli.output import FAILED, print_json, safe, shorten, stderr, visible
@@ -42,7 +41,7 @@ from benchmax.cli.project import (
 from benchmax.doctor import Diagnosis, examine_apart
 from benchmax.doctor.findings import HOLDS, MARKS
 from benchmax.envs.datasets.load import load_examples
-from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
+from benchmax.envs.loading import load_env_class, parse_env_args, refuse_unknown_arguments
 from benchmax.errors import UsageError
 from benchmax.models.registry import check_model
 from benchmax.platform.validation import answer_lines, check_lines, problem_lines

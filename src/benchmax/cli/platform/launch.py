@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmax.cli.local.evals import parse_env_args
 from benchmax.cli.output import FAILED, Json, print_json, safe, stderr, visible
 from benchmax.cli.platform.connection import AccountClient, platform
 from benchmax.cli.project import (
@@ -41,7 +40,7 @@ from benchmax.envs.composed.parts import part_of_row
 from benchmax.envs.datasets import split
 from benchmax.envs.datasets.readers import Source, read_rows, source_name
 from benchmax.envs.datasets.run_rows import check_run_rows
-from benchmax.envs.loading import load_env_class, refuse_unknown_arguments
+from benchmax.envs.loading import load_env_class, parse_env_args, refuse_unknown_arguments
 from benchmax.errors import ConfigError, DatasetError
 from benchmax.limits import MIN_TRAIN_ROWS
 

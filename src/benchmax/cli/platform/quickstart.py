@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import typer
 
 from benchmax import extras, metrics
-from benchmax.cli.output import FAILED, INTERRUPTED, Json, print_json, safe, status_word, stderr
+from benchmax.cli.output import FAILED, INTERRUPTED, Json, ended_words, print_json, safe, stderr
 from benchmax.cli.platform.connection import platform
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ RECIPE: dict[str, Any] = {
     "max_turns": 1,
     "max_extra_groups": 0,
     "lora_rank": 16,
-    "eval_every": 10,
+    "eval_every": 5,
 }
 
 
 def quickstart(
     model: Annotated[str, typer.Option("--model", "-m", help="The model to train.")] = "smollm2-135m",
-    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 20,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 30,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all sampling.")] = 0,
     out: Annotated[Path, typer.Option(help="Where the picture of the curve goes (.png or .svg).")] = Path("reward.png"),
     json: Json = False,
@@ -104,7 +104,7 @@ def _follow(client: TrainerClient, run_id: str) -> None:
         raise typer.Exit(INTERRUPTED) from None
     run = client.get_run(run_id)
     if run["status"] != "complete":
-        stderr.print(f"The run is {status_word(run['status'])}: {safe(run['statusReason'])}", soft_wrap=True)
+        stderr.print(f"The run {ended_words(run['status'])}: {safe(run['statusReason'])}", soft_wrap=True)
         raise typer.Exit(FAILED)
 
 

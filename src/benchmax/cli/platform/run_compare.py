@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from benchmax.cli.output import FAILED, Json, new_table, print_json, print_table, safe, shorten, stderr
+from benchmax.cli.output import (
+    FAILED,
+    Json,
+    ended_words,
+    new_table,
+    plural,
+    print_json,
+    print_table,
+    safe,
+    shorten,
+    stderr,
+)
 from benchmax.cli.platform.connection import platform
 from benchmax.errors import UsageError
 from benchmax.platform.sdk.exceptions import TrainerError
@@ -120,7 +131,8 @@ def _wait(client: TrainerClient, run_id: str, eval_id: str) -> str:
         if found["status"] == "complete":
             return eval_id
         if found["status"] in ENDED:
-            stderr.print(f"The evaluation is {found['status']}: {safe(found['statusReason'])}", soft_wrap=True)
+            told = f"The evaluation {ended_words(found['status'])}: {safe(found['statusReason'])}"
+            stderr.print(told, soft_wrap=True)
             raise typer.Exit(FAILED)
         time.sleep(POLL_SECONDS)
 
@@ -160,7 +172,9 @@ def _report(pairs: list[dict[str, Any]], components: list[dict[str, Any]], limit
     if json:
         print_json({**found, "components": components, "pairs": pairs})
         return
-    typer.echo(f"{found['verdict']}: reward {found['run']:.3f} against {found['other']:.3f} on {len(pairs)} examples")
+    typer.echo(
+        f"{found['verdict']}: reward {found['run']:.3f} against {found['other']:.3f} on {plural(len(pairs), 'example')}"
+    )
     typer.echo(interval_words(found))
     if components:
         print_table(_component_table(components))

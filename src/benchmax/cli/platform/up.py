@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from benchmax import extras
-from benchmax.cli.output import FAILED, print_json, safe, stderr, visible
+from benchmax.cli.output import FAILED, print_json, safe, status_word, stderr, visible
 
 if TYPE_CHECKING:
     from benchmax.platform.daemon.options import Options
@@ -109,7 +109,8 @@ def status(
     else:
         stderr.print(f"The platform is not running; data in {safe(found['data'])}. Start it with: benchmax up")
     if not json and found.get("runs"):
-        stderr.print("  runs: " + ", ".join(f"{count} {name}" for name, count in sorted(found["runs"].items())))
+        counts = sorted((status_word(name), count) for name, count in found["runs"].items())
+        stderr.print("  runs: " + ", ".join(f"{count} {name}" for name, count in counts))
     if not found["running"]:
         raise typer.Exit(FAILED)
 

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from benchmax import metrics
-from benchmax.cli.output import FAILED, INTERRUPTED, Json, safe, status_word, stderr, visible
+from benchmax.cli.output import FAILED, INTERRUPTED, Json, ended_words, safe, stderr, visible
 from benchmax.cli.platform.connection import platform
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def watch(
             stderr.print(f"No longer watching. The run continues; stop it with: benchmax stop {safe(run_id)}")
             raise typer.Exit(INTERRUPTED) from None
         run = client.get_run(run_id)
-    stderr.print(f"{safe(run['name'])} is {status_word(run['status'])}. {safe(run['statusReason'])}", soft_wrap=True)
+    stderr.print(f"{safe(run['name'])} {ended_words(run['status'])}. {safe(run['statusReason'])}", soft_wrap=True)
     if run["status"] != "complete":
         raise typer.Exit(FAILED)
 

@@ -23,7 +23,7 @@ from benchmax.envs.remote.guard import end_with_parent
 from benchmax.errors import UsageError
 from benchmax.files.atomic import read_object, write_text
 from benchmax.files.logs import open_log, rotate
-from benchmax.platform.daemon import liveness
+from benchmax.platform.daemon import liveness, ports
 from benchmax.platform.daemon.options import Options
 from benchmax.platform.runner.processes import process_ids
 
@@ -145,10 +145,16 @@ class Daemon:
             if any(changed) or not liveness.is_complete(read_object(path)):
                 self._write()
             for each in self.kept:
-                if each.refused >= REFUSALS:
+                if each.refused >= REFUSALS or (not ready and self._lost_its_port(each)):
                     raise UsageError(f"The {each.name} does not stay up. Its log, {each.log}, says why.")
             ready = ready or self._became_ready()
             time.sleep(0.1)
+
+    def _lost_its_port(self, kept: KeptProcess) -> bool:
+        """Whether a server could not start, and another program has its port: to try again would not help."""
+        if kept.name != "server" or kept.popen is not None or not kept.refused:
+            return False
+        return self.options.data.holder("server") is None and not ports.is_free(self.options.port)
 
     def _became_ready(self) -> bool:
         if liveness.platform_url(self.options.data, self.to_dict()) is None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from benchmax import config, extras
+from benchmax import config, extras, profiles
 from benchmax.config import env_token as env_token
 from benchmax.config import resolve_judge_key as resolve_judge_key
 from benchmax.errors import ConfigError
@@ -304,12 +304,23 @@ def _host(url: str) -> str:
     return url.partition("//")[2].partition("/")[0]
 
 
+def _by_profile() -> str:
+    """That the address comes from a profile, where it does."""
+    name = profiles.profile_name()
+    if not name:
+        return ""
+    where = f"the profile {name!r} in {profiles.config_path()}"
+    return f"; {where} names it, and `benchmax profile activate none` goes back to this machine"
+
+
 def _request(method: str, url: str, **request: Any) -> Any:
     import httpx2
 
     try:
         return httpx2.request(method, url, timeout=30.0, **request)
     except httpx2.HTTPError as error:
-        raise TrainerError(f"Cannot reach {_host(url)}: {error}. Check the address and the network.") from None
+        raise TrainerError(
+            f"Cannot reach {_host(url)}: {error}. Check the address and the network{_by_profile()}."
+        ) from None
     except httpx2.InvalidURL as error:
         raise TrainerError(f"{url!r} is not an address: {error}. Check it.") from None

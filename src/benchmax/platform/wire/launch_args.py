@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmax import limits
 from benchmax.config import setting
 from benchmax.errors import ConfigError
 from benchmax.platform.wire.launches import LaunchArg
@@ -83,6 +84,10 @@ TABLE = (
          "take, else 16.", "rollouts.max_turns"),
     _Row("max_tool_calls", "Max tool calls", "integer", None, None, 0, 1000,
          "Tool calls in one rollout. Empty: what the environment recommends, else 64.", "rollouts.max_tool_calls"),
+    _Row("tool_seconds", "Seconds per tool call", "number", limits.TOOL_SECONDS, limits.TOOL_SECONDS, 0.1, 86_400,
+         "A tool call that takes longer is an error that the model reads.", "rollouts.tool_seconds"),
+    _Row("reward_seconds", "Seconds per reward", "number", limits.REWARD_SECONDS, limits.REWARD_SECONDS, 0.1, 86_400,
+         "A rollout whose reward takes longer stays unscored.", "rollouts.reward_seconds"),
     _Row("temperature", "Temperature", "number", 1.0, 1.0, 0.01, 10, "Sampling temperature: higher is more varied.",
          "rollouts.temperature"),
     _Row("warm_start", "Warm start", "string", "auto", "auto", None, None,

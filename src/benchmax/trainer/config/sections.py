@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from benchmax.envs.composed.parts import spec_of
 from benchmax.envs.datasets.split import HELD_OUT_SHARE, Order
-from benchmax.limits import MIN_TRAIN_ROWS, ROLLOUT_SECONDS
+from benchmax.limits import MIN_TRAIN_ROWS, REWARD_SECONDS, ROLLOUT_SECONDS, TOOL_SECONDS
 
 
 class Section(BaseModel):
@@ -129,6 +129,10 @@ class RolloutConfig(Section):
     """Tool calls in one rollout. Not given: what the environment recommends, else 64."""
     timeout: float = Field(default=ROLLOUT_SECONDS, gt=0)
     """Seconds for one rollout."""
+    tool_seconds: float = Field(default=TOOL_SECONDS, gt=0)
+    """Seconds for one tool call."""
+    reward_seconds: float = Field(default=REWARD_SECONDS, gt=0)
+    """Seconds for the reward of one rollout."""
     concurrency: int = Field(default=512, ge=1)
     """Rollouts in flight at once."""
     weights: dict[str, float] = {}

@@ -116,6 +116,8 @@ def rollout_settings(config: TrainConfig, draw: Draw) -> RolloutSettings:
         max_tool_calls=rollouts.max_tool_calls,
         max_tokens=rollouts.max_tokens,
         max_seconds=rollouts.timeout,
+        tool_seconds=rollouts.tool_seconds,
+        reward_seconds=rollouts.reward_seconds,
         weights=rollouts.weights,
         sampling=Sampling(
             temperature=draw.temperature,

@@ -72,9 +72,12 @@ class SupervisedRefresh:
         seed = f"{trainer.config.seed} lesson {progress.step}"
         steps = SupervisedSteps(trainer.learner, [each.sequence for each in solutions], trainer.config.sft, seed)
         gold = fmean(each.reward for each in solutions)
+        before, enough = await self._measure(measured), (1 - ROOM) * gold
+        if before >= enough:
+            trainer.emit("note", message=_nothing_to_teach(before))
+            return
         old = _copy(trained_weights(trainer.learner.policy))
-        before = await self._measure(measured)
-        after, weights = await self._until_no_better(steps, measured, before, (1 - ROOM) * gold)
+        after, weights = await self._until_no_better(steps, measured, before, enough)
         helped = after - before > HELPED * abs(gold)
         await trainer.interrupts.in_thread(load_weights, trainer.learner.policy, weights if weights and helped else old)
         await trainer.push()
@@ -125,4 +128,8 @@ def _message(before: float, after: float, helped: bool, steps: int, rows: int) -
     shown = f"{rows} solutions were shown for {steps} steps"
     if helped:
         return f"Evaluations got no better, so {shown}: rows that were not shown earn {before:.2f} → {after:.2f}."
-    return f"Evaluations got no better, so {shown}; that did not help on rows that were not shown ({before:.2f})."
+    return f"Evaluations got no better, so {shown}. Rows that were not shown still earn {before:.2f}, so it was undone."
+
+
+def _nothing_to_teach(earned: float) -> str:
+    return f"Evaluations got no better, though training rows earn {earned:.2f} already: what is missing is more rows."

@@ -126,7 +126,9 @@ def change_password(request: Request, services: Services, caller: Caller, body: 
         users.set_password_hash(db, caller.user_id, hashed)
         users.sign_out(db, caller.user_id, but=None if caller.key_id else cookie_token(request.headers))
         caller.note(db, "password.change")
-    return Success(success=True, message="The password is changed; every other session has ended.")
+    return Success(
+        success=True, message=f"The password is {'changed' if has_one else 'set'}; every other session has ended."
+    )
 
 
 @router.post("/v1/sign-out")
